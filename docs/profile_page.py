@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from docs.markdown import plain, table
-from pgtop_tune.bench.datasets.bus import rows_of
+from pgtop_tune.bench.datasets.bus import table_sizes
 from pgtop_tune.bench.profiles import KEYS, SHIPPED, Profile, load_profiles
-from pgtop_tune.bench.scripts import read_script
+from pgtop_tune.bench.profiles import read_script
 
 _SHOWN_TICKETS: Final = 6_000_000
 
 
 def profiles() -> str:
     """Every profile with its scripts, what a profile file may say, and the numbers a data set gives."""
-    known = load_profiles((SHIPPED,)).known
+    known = load_profiles((SHIPPED,)).by_name
     parts = [
         "# Load profiles\n",
         "The loads that come with the program, and the keys of your own profile files. `pgtop-tune bench\n"
@@ -33,7 +33,7 @@ def profiles() -> str:
         "## Keys of a profile file\n",
         table(
             ("key", "holds", "must be there"),
-            [(f"`{name}`", plain(key.wanted), "yes" if key.required else "") for name, key in KEYS.items()],
+            [(f"`{name}`", plain(key.expected), "yes" if key.required else "") for name, key in KEYS.items()],
         ),
         "A profile has either `builtin` or at least one `[[script]]` table. A `[[script]]` table has `file`,\n"
         "relative to the profile, and `weight`. `[variables]` become `-D`; `from_dataset` names the variables\n"
@@ -42,7 +42,7 @@ def profiles() -> str:
         "pgbench's tables: `scale`, `accounts`. The bus company's, here for six million tickets:\n",
         table(
             ("variable", "value"),
-            [(f"`{name}`", f"{number}") for name, number in rows_of(_SHOWN_TICKETS).items()],
+            [(f"`{name}`", f"{number}") for name, number in table_sizes(_SHOWN_TICKETS).items()],
         ),
     ]
     return "\n".join(parts)

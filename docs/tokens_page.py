@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.markdown import plain, table
-from pgtop_tune.base.secret_tokens import TOKEN_KINDS
+from pgtop_tune.base.secret import TOKEN_KINDS
 
 
 def tokens() -> str:

@@ -362,7 +362,7 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
 def _growth_bytes(drawn: MemoryPlan) -> float:
     """What sessions and workers may ask for."""
     private = (memory_rule.SESSIONS, memory_rule.PARALLEL, memory_rule.AUTOVACUUM)
-    return sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.what in private)
+    return sum(term.size_bytes for term in memory_rule.terms(drawn.use) if term.name in private)
 
 
 def _commit_limit(pool_bytes: float, machine: Machine) -> tuple[int, float] | None:

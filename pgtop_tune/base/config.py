@@ -27,7 +27,7 @@ FILE_NAME: Final = "config.toml"
 
 
 class Config(Struct, frozen=True):
-    """What the file may say; options on the command line win.
+    """The settings of the file; options on the command line win.
 
     Attributes:
         theme: Name of a theme; "" for the default.
@@ -50,7 +50,7 @@ class Config(Struct, frozen=True):
 
 
 def load_config(path: Path | None = None) -> Config:
-    """The configuration, or the defaults where there is no file.
+    """Return the configuration, or the defaults where there is no file.
 
     Args:
         path: Another file than the user's own.
@@ -83,8 +83,8 @@ def load_config(path: Path | None = None) -> Config:
     return Config(**parsed)
 
 
-def _is(kind: type, words: str) -> Any:
-    return lambda value: "" if type(value) is kind else f"{words} expected"
+def _is(kind: type, expected: str) -> Any:
+    return lambda value: "" if type(value) is kind else f"{expected} expected"
 
 
 def _interval(value: object) -> str:
@@ -97,11 +97,11 @@ def _keys(value: object) -> str:
     return "" if fits else 'a table of action = "key,key" expected'
 
 
-def _texts(words: str) -> Any:
+def _texts(expected: str) -> Any:
     return lambda value: (
         ""
-        if isinstance(value, list) and all(isinstance(each, str) for each in value)
-        else f"a list of {words} expected"
+        if isinstance(value, list) and all(isinstance(item, str) for item in value)
+        else f"a list of {expected} expected"
     )
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong that a user can mend: one sentence of what happened, one of what to do.
+"""Failures that a user can mend: one sentence of cause, one of remedy.
 
 PgtopError
 ├── UsageProblem            the words on the command line, a configuration file, a typed value
@@ -97,7 +97,7 @@ class UnsafeChange(PgtopError):
 
 
 class ChangedMeanwhile(PgtopError):
-    """Somebody else has changed the parameter since the operator looked at it; nothing was changed."""
+    """Another program has changed the parameter since the operator looked at it; nothing was changed."""
 
 
 class LoadProblem(PgtopError):

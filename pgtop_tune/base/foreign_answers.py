@@ -28,14 +28,14 @@ _TEXTS: Final = frozenset({str})
 _KINDS: Final = {int: _NUMBERS, float: _NUMBERS, bool: _NUMBERS, str: _TEXTS, type(None): frozenset({type(None)})}
 
 
-def check_shape(made: Any) -> None:
+def check_shape(value: Any) -> None:
     """Make sure that a struct and the structs in it hold what their fields declare.
 
     Raises:
         TypeError: One does not; named in the message.
     """
-    if isinstance(made, Struct):
-        _check_rows(type(made), (made,))
+    if isinstance(value, Struct):
+        _check_rows(type(value), (value,))
 
 
 def _check_rows(kind: type[Struct], rows: Sequence[Any]) -> None:
@@ -59,13 +59,13 @@ def _check_nested(kind: type[Struct], values: Iterable[Any]) -> None:
 def _columns(
     kind: type[Struct],
 ) -> tuple[tuple[str, Callable[[Any], Any], frozenset[type] | None, type[Struct] | None], ...]:
-    """Name, reader, allowed types (None is any) and the struct inside, of each field that can be checked."""
+    """Return name, reader, allowed types (None is any) and the struct inside, of each field that can be checked."""
     hints = get_type_hints(kind)
     columns = []
-    for each in fields(kind):
-        allowed, nested = _types_of(hints[each.name]), _struct_of(hints[each.name])
+    for field in fields(kind):
+        allowed, nested = _types_of(hints[field.name]), _struct_of(hints[field.name])
         if allowed is not None or nested is not None:
-            columns.append((each.name, attrgetter(each.name), allowed, nested))
+            columns.append((field.name, attrgetter(field.name), allowed, nested))
     return tuple(columns)
 
 
@@ -124,7 +124,7 @@ def malformed(error: Exception, section: str = "") -> ServerProblem:
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Within, an answer that cannot be taken apart raises a ServerProblem."""
+    """Turn the failure to take an answer apart within the block into a ServerProblem."""
     try:
         yield
     except MALFORMED as error:

@@ -73,7 +73,8 @@ class ForeignDirectory:
 
     @property
     def uid(self) -> int:
-        """Its owner. Where we are root, files of a third account in it are refused: a hard link would lead to them."""
+        """User id of the owner. As root, files of a third account in the directory are refused: a hard link would lead
+        to them."""
         return os.fstat(self._descriptor).st_uid
 
     def give_to(self, uid: int, gid: int) -> None:
@@ -119,8 +120,8 @@ class ForeignDirectory:
         except OSError as error:
             raise OSError(error.errno, os.strerror(error.errno or 0), f"{self.path}/{name}") from None
         finally:
-            for each in opened:
-                os.close(each)
+            for directory_descriptor in opened:
+                os.close(directory_descriptor)
         try:
             self._check_file(os.fstat(descriptor), name, owners)
         except OSError:
@@ -257,17 +258,17 @@ def handed_over(
     os.mkdir(parent / name, 0o700)
     top = os.open(parent / name, _DIRECTORY)
     try:
-        for each, content in files.items():
-            directory, _, _ = each.rpartition("/")
+        for path, content in files.items():
+            directory, _, _ = path.rpartition("/")
             if directory:
                 with suppress(FileExistsError):
                     os.mkdir(_checked(directory), 0o700, dir_fd=top)
-            with open(os.open(each, _NEW, 0o600, dir_fd=top), "wb") as file:
+            with open(os.open(path, _NEW, 0o600, dir_fd=top), "wb") as file:
                 file.write(content)
         if uid is not None and gid is not None and os.geteuid() == 0:
             for _, directories, names, holding in os.fwalk(".", dir_fd=top):
-                for each in (*names, *directories):
-                    os.chown(each, uid, gid, dir_fd=holding, follow_symlinks=False)
+                for path in (*names, *directories):
+                    os.chown(path, uid, gid, dir_fd=holding, follow_symlinks=False)
             os.fchown(top, uid, gid)
         return ForeignDirectory(top, str(parent / name))
     except BaseException:

@@ -1,5 +1,5 @@
-"""Where files live (the XDG base directories, read at call time so that tests and users can move them), and which of
-them may be obeyed.
+"""Directories of our files (the XDG base directories, read at call time so that tests and users can move them), and
+which of them may be obeyed.
 
 Source: XDG Base Directory Specification 0.8.
 """
@@ -9,17 +9,18 @@ from __future__ import annotations
 import errno
 import os
 import pwd
+import shlex
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.foreign_directory import is_private_place, walked
 
 APPLICATION: Final = "pgtop-tune"
 _OF_THE_USER: Final = 0o700
-_OF_OTHERS: Final = 0o077
 
 
 def _xdg(variable: str, fallback: str) -> Path:
@@ -57,66 +58,66 @@ def elsewhere() -> str:
 
 
 def config_dir() -> Path:
-    """User configuration: `config.toml`, `themes/`, `profiles/`."""
+    """Return the directory of the user's configuration: `config.toml`, `themes/`, `profiles/`."""
     return _xdg("XDG_CONFIG_HOME", ".config")
 
 
 def state_dir() -> Path:
-    """What must outlive a run: change journals, baselines, experiments."""
+    """Return the directory of files that outlive a run: change journals, baselines, experiments."""
     return _xdg("XDG_STATE_HOME", ".local/state")
 
 
 def data_dir() -> Path:
-    """What the user keeps: recordings made without a name."""
+    """Return the directory of files that the user keeps: recordings made without a name."""
     return _xdg("XDG_DATA_HOME", ".local/share")
 
 
 def recordings_dir() -> Path:
-    """Default place of recordings."""
+    """Return the default directory of recordings."""
     return data_dir() / "recordings"
 
 
 def journal_dir() -> Path:
-    """Change journals, one file per server."""
+    """Return the directory of change journals, one file per server."""
     return state_dir() / "journal"
 
 
 def baselines_dir() -> Path:
-    """Runs kept to be compared with later, a directory for each baseline."""
+    """Return the directory of runs that are kept for comparisons, one directory for each baseline."""
     return state_dir() / "baselines"
 
 
 def experiments_dir() -> Path:
-    """Records of experiments, one file each."""
+    """Return the directory of records of experiments, one file each."""
     return state_dir() / "experiments"
 
 
 def running_experiments_dir() -> Path:
-    """Experiments under way, one file each."""
+    """Return the directory of experiments under way, one file each."""
     return experiments_dir() / "running"
 
 
 def private(directory: Path) -> Path:
-    """The directory, made where it is missing, with all above it that are missing: for their user only (0700).
+    """Return the directory, made where it is missing, with all above it that are missing: for their user only (0700).
 
     One of ours below the directories of this program that a former version left open to others is closed.
 
     Raises:
         OSError: It cannot be made.
     """
-    missing = [each for each in (directory, *directory.parents) if not each.exists()]
-    for each in reversed(missing):
+    missing = [ancestor for ancestor in (directory, *directory.parents) if not ancestor.exists()]
+    for directory_above in reversed(missing):
         try:
-            with directory_of(each) as (above, name):
+            with directory_of(directory_above) as (above, name):
                 os.mkdir(name, _OF_THE_USER, dir_fd=above)
         except FileExistsError:
             continue
         # mkdir leaves out what the umask says.
-        _close(each)
+        _close(directory_above)
     for base in (config_dir(), state_dir(), data_dir()):
-        for each in (directory, *directory.parents):
-            if each.is_relative_to(base) and each not in missing:
-                _close(each)
+        for directory_above in (directory, *directory.parents):
+            if directory_above.is_relative_to(base) and directory_above not in missing:
+                _close(directory_above)
     return directory
 
 
@@ -135,7 +136,7 @@ def _close(directory: Path) -> None:
 
 
 def new_file(path: Path) -> IO[bytes]:
-    """A file that was not there, readable by its user only.
+    """Return a file that was not there, readable by its user only.
 
     Raises:
         FileExistsError: It was, or a link of that name.
@@ -145,7 +146,7 @@ def new_file(path: Path) -> IO[bytes]:
 
 
 def new_descriptor(path: Path) -> int:
-    """As `new_file`, without a buffer: a descriptor."""
+    """Return a descriptor of a new file, without a buffer; see `new_file`."""
     with directory_of(path) as (directory, name):
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=directory)
 
@@ -178,7 +179,7 @@ def remove(path: Path) -> None:
 
 
 def opened(path: Path, *, links: bool = True) -> IO[bytes]:
-    """A file that somebody names, for reading; nobody waits for the end of a pipe.
+    """Return a file that somebody names, for reading; nobody waits for the end of a pipe.
 
     Args:
         path: The file.
@@ -268,13 +269,13 @@ _WRITTEN_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 class NotOurs(Exception):
     """A file or a directory that is not to be obeyed; the text says why, and `hint` how to go on."""
 
-    def __init__(self, words: str, hint: str) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
         self.hint = hint
 
 
 def read_own(path: Path) -> bytes:
-    """The content of a file of ours; no link is followed, and nobody waits for a pipe.
+    """Return the content of a file of ours; no link is followed, and nobody waits for a pipe.
 
     Raises:
         NotOurs: It is no file, or others could have written it.
@@ -290,19 +291,19 @@ def read_own(path: Path) -> bytes:
 
 
 def check_own(path: Path, descriptor: int) -> None:
-    """Makes sure that an open file is one, and ours.
+    """Make sure that an open file is one, and ours.
 
     Raises:
         NotOurs: It is not.
     """
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         raise NotOurs(f"{path} is not a regular file", "move it away")
-    _check(path, found)
+    _check(path, status)
 
 
 def check_own_directory(directory: Path) -> None:
-    """Makes sure that nobody else can put files into a directory.
+    """Make sure that nobody else can put files into a directory.
 
     Raises:
         NotOurs: Others can.
@@ -311,14 +312,14 @@ def check_own_directory(directory: Path) -> None:
     _check(directory, directory.stat())
 
 
-def _check(path: Path, found: os.stat_result) -> None:
-    if found.st_uid not in (os.geteuid(), 0):
-        name = account_name(found.st_uid)
+def _check(path: Path, status: os.stat_result) -> None:
+    if status.st_uid not in (os.geteuid(), 0):
+        name = account_name(status.st_uid)
         raise NotOurs(
             f"{path} belongs to {name}, and this is {account_name(os.geteuid())}",
             f"run it as {name} (sudo -u {name}), or name a directory of your own with XDG_STATE_HOME or --journal",
         )
-    if found.st_mode & _WRITTEN_BY_OTHERS:
+    if status.st_mode & _WRITTEN_BY_OTHERS:
         raise NotOurs(f"{path} can be written by others", f"inspect it, then: chmod go-w {path}")
 
 
@@ -328,3 +329,47 @@ def account_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"user {uid}"
+
+
+# Why the permissions of a file or directory of this user keep this process out, and the command that mends it.
+
+
+def permission_refusal(path: Path) -> tuple[str, str] | None:
+    """Return the reason as a clause, and the command; None where permissions are not the reason."""
+    closed = closed_at(path)
+    if closed is None:
+        return None
+    owner, quoted = os.lstat(closed).st_uid, shlex.quote(str(closed))
+    if owner == os.geteuid():
+        return f"this user may not use {closed}", f"chmod u+rwX {quoted}"
+    return f"{closed} belongs to {account_name(owner)}", f"sudo chown -R {account_name(os.geteuid())}: {quoted}"
+
+
+def closed_at(path: Path) -> Path | None:
+    """Return the uppermost directory or file on a path whose permissions keep this process out; None without one."""
+    for parent in reversed(path.parents):
+        if not os.access(parent, os.X_OK, effective_ids=True):
+            return parent if os.path.lexists(parent) else _closed_above(parent)
+    if not os.path.lexists(path):
+        return _closed_above(path)
+    mode = os.R_OK | os.W_OK | (os.X_OK if os.path.isdir(path) else 0)
+    return None if os.access(path, mode, effective_ids=True) else path
+
+
+def of_own_directories(error: OSError) -> UsageProblem | None:
+    """Return what is said of a failure below this program's directories, which `sudo` may have made root's.
+
+    None where it is another failure.
+    """
+    if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
+        return None
+    path = Path(error.filename)
+    is_ours = any(path.is_relative_to(base) for base in (config_dir(), data_dir(), state_dir()))
+    reason = permission_refusal(path) if is_ours else None
+    return None if reason is None else UsageProblem(f"{path} cannot be used: {reason[0]}", reason[1])
+
+
+def _closed_above(path: Path) -> Path | None:
+    """Return the directory that a missing file or directory would have to be made in, where this process may not."""
+    above = next(parent for parent in path.parents if os.path.exists(parent))
+    return None if os.access(above, os.W_OK, effective_ids=True) else above

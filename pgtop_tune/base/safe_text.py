@@ -44,10 +44,10 @@ _NOT_PASTED: Final = re.compile(f"(?![\t\n])[{_any_of(_CONTROLS, _DIRECTIONS, _S
 _LONE: Final = re.compile(f"[{_any_of(_SURROGATES)}]")
 
 
-def _look(found: re.Match[str]) -> str:
-    character = found[0]
-    if (known := _LOOKS.get(character)) is not None:
-        return known
+def _look(match: re.Match[str]) -> str:
+    character = match[0]
+    if (known_look := _LOOKS.get(character)) is not None:
+        return known_look
     if _NOTHING.match(character):
         return ""
     return "\ufffd" if _LONE.match(character) else "·"
@@ -58,12 +58,12 @@ _BLANKS: Final = re.compile(r"\s+")
 
 
 def is_plain(text: str) -> bool:
-    """Whether `printable` shows it as it is: nothing in it is obeyed, unseen, or drawn in one terminal only."""
+    """Return whether `printable` shows it as it is: nothing in it is obeyed, unseen, or drawn in one terminal only."""
     return _REPLACED.search(text) is None
 
 
 def printable(text: str, limit: int = 10_000) -> str:
-    """One line of text that is safe to write to a terminal.
+    """Return one line of text that is safe to write to a terminal.
 
     Args:
         text: Anything, also a megabyte of it.
@@ -81,19 +81,21 @@ def printable(text: str, limit: int = 10_000) -> str:
 
 
 def one_line(text: str, limit: int = 10_000) -> str:
-    """Like `printable`, with every run of blanks and line breaks folded into one space (for query texts)."""
+    """Return text as `printable` does, with every run of blanks and line breaks folded into one space (for query
+    texts)."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     return printable(_BLANKS.sub(" ", text).strip(), limit)
 
 
 def printable_lines(text: str, limit: int = 100_000) -> list[str]:
-    """Foreign text of several lines, each made safe; the line breaks themselves are kept as the list's joints."""
+    """Return the lines of foreign text, each made safe."""
     return [printable(line, limit) for line in text[:limit].splitlines()]
 
 
 def pasteable(text: str) -> tuple[str, int]:
-    """Foreign text for a clipboard, which is pasted into a shell or into psql, and how many characters were left out.
+    """Return foreign text for a clipboard, which is pasted into a shell or into psql, and how many characters were left
+    out.
 
     Without C0 (but tab and newline), DEL, C1, line separators, bidirectional controls and lone surrogates: a paste
     would obey them, or look other than it is.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pgtop_tune.base.secret_tokens import HINTS, MASK
+from pgtop_tune.base.secret import HINTS, MASK
 
 _HINT: Final = re.compile("|".join(map(re.escape, HINTS)))
 _SUFFIX: Final = r"(?:s|[-_]?(?:access[-_]?)?(?:key|hash|string|text|value|plain|old|new|\d{1,4}))?(?!\w)"
@@ -98,28 +98,28 @@ _Span = tuple[int, int]
 
 
 def announced_spans(text: str) -> list[_Span]:
-    """Where such secrets lie, in the order of the text, apart from each other."""
+    """Return the spans of such secrets, in the order of the text, apart from each other."""
     small = text.lower()
     if len(small) != len(text):
         small = _CAPITALS.sub(lambda letters: letters[0].lower(), text)
     spans: list[_Span] = []
-    place = counted = 0
+    offset = counted = 0
     in_literal = False
-    while (hint := _HINT.search(small, place)) is not None:
-        place = hint.end()
-        if (found := _FOUND.match(text, hint.start())) is None:
+    while (hint := _HINT.search(small, offset)) is not None:
+        offset = hint.end()
+        if (match := _FOUND.match(text, hint.start())) is None:
             continue
-        in_literal ^= text.count("'", counted, found.start()) % 2 == 1
-        counted = found.start()
-        begin, end = _SPANS[found.lastgroup or ""](text, found, in_literal)
+        in_literal ^= text.count("'", counted, match.start()) % 2 == 1
+        counted = match.start()
+        begin, end = _SPANS[match.lastgroup or ""](text, match, in_literal)
         if begin < end:
             spans.append((begin, end))
-        place = max(end, place)
+        offset = max(end, offset)
     return spans
 
 
-def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-    after = found.end()
+def _named(text: str, match: re.Match[str], in_literal: bool) -> _Span:
+    after = match.end()
     closing = _CLOSING.match(text, after)
     if closing is not None and closing[0] == "'":
         # Without a literal it begins one, and a doubled one begins a literal within the literal.
@@ -128,10 +128,10 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
         else:
             in_literal = False
     quote = "" if closing is None else closing[0]
-    if (begin := _far(text, found, after + len(quote), in_literal)) is not None:
+    if (begin := _far(text, match, after + len(quote), in_literal)) is not None:
         return begin
     at = _past(_BLANKS, text, after + len(quote))
-    before = _WORD_BEFORE.search(text, max(found.start() - 64, 0), found.start())
+    before = _WORD_BEFORE.search(text, max(match.start() - 64, 0), match.start())
     option, word = ("", "") if before is None else (before[1], before[2])
     if (operator := _OPERATOR.match(text, at)) is not None:
         at = _past(_SPACES, text, operator.end())
@@ -140,41 +140,42 @@ def _named(text: str, found: re.Match[str], in_literal: bool) -> _Span:
             at = after_comments
         if operator[0][0].isalpha() and not text.startswith("(", at):
             return at, _end_of_literal(text, at, in_literal)
-        return at, _end_of_value(text, at, in_literal, word + found[0])
+        return at, _end_of_value(text, at, in_literal, word + match[0])
     if quote == "'":
         at = _past(_BLANKS, text, at + 1) if text.startswith(",", at) else after
-    elif at > after and (option or _ROLE_BEFORE.search(text, max(found.start() - 300, 0), found.start())):
+    elif at > after and (option or _ROLE_BEFORE.search(text, max(match.start() - 300, 0), match.start())):
         return at, _end_of_value(text, at, in_literal, "")
     if text.startswith('"', at) or (quote == "'" == text[at : at + 1] and at == after):
         return after, after
     return at, _end_of_literal(text, at, in_literal)
 
 
-def _far(text: str, found: re.Match[str], at: int, in_literal: bool) -> _Span | None:
-    """Where the name is not beside its value: in a list of columns, in a call, a declaration, or format()."""
+def _far(text: str, match: re.Match[str], at: int, in_literal: bool) -> _Span | None:
+    """Return the span of a value that is not beside its name: in a list of columns, in a call, a declaration, or
+    format()."""
     if (
         text.startswith("(", at)
         and "'" in text[at : at + _NEAR]
-        and not _TABLE_BEFORE.search(text, max(found.start() - 130, 0), found.start())
+        and not _TABLE_BEFORE.search(text, max(match.start() - 130, 0), match.start())
     ):
         end = _end_of_group(text, at + 1)
         if "'" in text[at:end]:
             return at + 1, end - 1 if text[end - 1] == ")" else end
     if (listed := _LISTED.match(text, at)) is not None:
-        return _of_list(text, found.start(), listed)
+        return _of_list(text, match.start(), listed)
     if (far := _FAR.match(text, at)) is not None:
         begin = _past(_BLANKS, text, far.end())
         if (end := _end_of_literal(text, begin, in_literal)) > begin:
             return begin, end
-    if in_literal and (place := _FORMAT.match(text, _past(_BLANKS, text, at))) is not None:
-        end = _end_of_group(text, place.end())
-        if "'" in text[place.end() : end] or text.startswith(MASK, place.end()):
-            return place.end(), end - 1 if text[end - 1] == ")" else end
+    if in_literal and (format_call := _FORMAT.match(text, _past(_BLANKS, text, at))) is not None:
+        end = _end_of_group(text, format_call.end())
+        if "'" in text[format_call.end() : end] or text.startswith(MASK, format_call.end()):
+            return format_call.end(), end - 1 if text[end - 1] == ")" else end
     return None
 
 
 def _of_list(text: str, name: int, listed: re.Match[str]) -> _Span | None:
-    """The value of the column of that place; with several lists from the first such value to the last."""
+    """Return the value of the column of that place; with several lists from the first such value to the last."""
     begin, opening = listed.end(), text.rfind("(", max(name - 8192, 0), name)
     if opening < 0:
         return None
@@ -205,13 +206,13 @@ def _of_list(text: str, name: int, listed: re.Match[str]) -> _Span | None:
     return None if first < 0 else (_past(_BLANKS, text, first), last)
 
 
-def _key(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-    """A key of an API or of an option, or KEY=… in a shell or a URL. A column called key announces no secret."""
-    at, after = found.start(), found.end()
+def _key(text: str, match: re.Match[str], in_literal: bool) -> _Span:
+    """Return a key of an API or of an option, or KEY=… in a shell or a URL. A column called key announces no secret."""
+    at, after = match.start(), match.end()
     is_assigned = text.startswith("=", after) and not text[after + 1 : after + 2].isspace()
     before = text[at - 1 : at]
     if _KEY_BEFORE.search(text, max(at - 16, 0), at) or (is_assigned and before != "." and not _is_of_a_word(before)):
-        return _named(text, found, in_literal)
+        return _named(text, match, in_literal)
     return after, after
 
 
@@ -220,8 +221,8 @@ def _is_of_a_word(letter: str) -> bool:
 
 
 def _past(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
+    match = pattern.match(text, at)
+    return at if match is None else match.end()
 
 
 def _end_of_value(text: str, begin: int, in_literal: bool, name: str) -> int:
@@ -278,34 +279,34 @@ def _nested_end(text: str, begin: int) -> int | None:
 def _end_of_group(text: str, begin: int) -> int:
     """After the bracket that closes the one before the begin; the end of the text where none does."""
     depth = 1
-    for found in _BRACKET.finditer(text, begin):
-        depth += (found[0] in "([{") - (found[0] in ")]}")
+    for bracket in _BRACKET.finditer(text, begin):
+        depth += (bracket[0] in "([{") - (bracket[0] in ")]}")
         if not depth:
-            return found.end()
+            return bracket.end()
     return len(text)
 
 
-def _arguments(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-    begin = found.end()
+def _arguments(text: str, match: re.Match[str], in_literal: bool) -> _Span:
+    begin = match.end()
     end = _end_of_group(text, begin)
     if "'" not in text[begin:end] and "$$" not in text[begin:end]:
         return end, end
     return begin, end - 1 if text[end - 1 : end] == ")" else end
 
 
-def _login(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-    return found.end(), _past(_LOGIN, text, found.end())
+def _login(text: str, match: re.Match[str], in_literal: bool) -> _Span:
+    return match.end(), _past(_LOGIN, text, match.end())
 
 
-def _user(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-    at, before = found.start(), text[found.start() - 1 : found.start()]
-    is_long = found["user"][:3].lower() == "ser"
+def _user(text: str, match: re.Match[str], in_literal: bool) -> _Span:
+    at, before = match.start(), text[match.start() - 1 : match.start()]
+    is_long = match["user"][:3].lower() == "ser"
     if not (
         _OPTION_BEFORE.search(text, max(at - 32, 0), at) if is_long else before != "-" and not _is_of_a_word(before)
     ):
-        return found.end(), found.end()
-    begin = found.end()
-    quote = next((mark for mark in ("''", '"', "'") if mark in found["user"]), "")
+        return match.end(), match.end()
+    begin = match.end()
+    quote = next((mark for mark in ("''", '"', "'") if mark in match["user"]), "")
     end = text.find(quote, begin) if quote else -1
     if quote:
         return begin, len(text) if end < 0 else end
@@ -313,14 +314,14 @@ def _user(text: str, found: re.Match[str], in_literal: bool) -> _Span:
 
 
 def _up_to(pattern: re.Pattern[str]) -> Callable[[str, re.Match[str], bool], _Span]:
-    def span(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-        return found.end(), _past(pattern, text, found.end())
+    def span(text: str, match: re.Match[str], in_literal: bool) -> _Span:
+        return match.end(), _past(pattern, text, match.end())
 
     return span
 
 
-def _option(text: str, found: re.Match[str], in_literal: bool) -> _Span:
-    return found.end(), _end_of_value(text, found.end(), in_literal, "")
+def _option(text: str, match: re.Match[str], in_literal: bool) -> _Span:
+    return match.end(), _end_of_value(text, match.end(), in_literal, "")
 
 
 _SPANS: Final[Mapping[str, Callable[[str, re.Match[str], bool], _Span]]] = {

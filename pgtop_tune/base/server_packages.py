@@ -1,4 +1,5 @@
-"""Where the packages of a system put PostgreSQL's programs, and what to install where there are none."""
+"""Directories in which the packages of a system put PostgreSQL's programs, and the packages to install where there are
+none."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from msgspec import Struct
 
 
 class SearchPlace(Struct, frozen=True):
-    """Where a packager puts programs.
+    """A directory in which a packager puts programs.
 
     Attributes:
         system: How sys.platform begins; "" is every system.
@@ -41,7 +42,7 @@ PLACES: Final = (
 
 
 class Remedy(Struct, frozen=True):
-    """What to install.
+    """A package to install.
 
     Attributes:
         system: How sys.platform begins; "" is every system.
@@ -78,12 +79,12 @@ def installed(root: Path = Path("/"), system: str = sys.platform) -> list[Path]:
         root: Where the places are looked for.
         system: As sys.platform.
     """
-    places = [place for place in PLACES if system.startswith(place.system)]
-    return [found for place in places for found in sorted(root.glob(place.pattern))]
+    places = [search_place for search_place in PLACES if system.startswith(search_place.system)]
+    return [directory for search_place in places for directory in sorted(root.glob(search_place.pattern))]
 
 
 def remedy(otherwise: str, system: str = sys.platform, machine: str | None = None) -> str:
-    """What to install on this system, for a hint.
+    """Return the packages to install on this system, for a hint.
 
     Args:
         otherwise: What else the operator can do: "give --pg-bin".
@@ -91,24 +92,28 @@ def remedy(otherwise: str, system: str = sys.platform, machine: str | None = Non
         machine: As platform.machine().
     """
     here = machine or platform.machine()
-    fitting = (each for each in _REMEDIES if system.startswith(each.system))
-    return f"{next(each.do for each in fitting if not each.machines or here in each.machines)}, or {otherwise}"
+    fitting = (
+        suggestion.do
+        for suggestion in _REMEDIES
+        if system.startswith(suggestion.system) and (not suggestion.machines or here in suggestion.machines)
+    )
+    return f"{next(fitting)}, or {otherwise}"
 
 
 _NO_LIBRARY: Final = "error while loading shared libraries"
 
 
-def own_libraries_hint(said: str, otherwise: str, root: Path = Path("/")) -> str:
-    """Why a program does not find the libraries beside it ($ORIGIN); "" for any other failure.
+def own_libraries_hint(loader_message: str, otherwise: str, root: Path = Path("/")) -> str:
+    """Return why a program does not find the libraries beside it ($ORIGIN); "" for any other failure.
 
     Source: ld.so(8); glibc reads /proc/self/exe for it.
 
     Args:
-        said: The loader's words.
+        loader_message: The loader's words.
         otherwise: What the operator can do: "pass --pg-bin".
         root: Where /proc is looked for.
     """
-    if _NO_LIBRARY not in said or os.path.lexists(root / "proc/self/exe"):
+    if _NO_LIBRARY not in loader_message or os.path.lexists(root / "proc/self/exe"):
         return ""
     return f"/proc is hidden, through which programs find the libraries beside them: {otherwise}"
 

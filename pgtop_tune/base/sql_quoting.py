@@ -24,7 +24,7 @@ Sql = NewType("Sql", str)
 
 
 def composed(template: str, **parts: Sql) -> Sql:
-    """A statement of a template with {names}.
+    """Return a statement of a template with {names}.
 
     Args:
         template: Written by us, never foreign text.
@@ -34,17 +34,17 @@ def composed(template: str, **parts: Sql) -> Sql:
 
 
 def joined(separator: str, parts: Iterable[Sql]) -> Sql:
-    """Parts with a separator of ours between them."""
+    """Return parts with a separator of ours between them."""
     return Sql(separator.join(parts))
 
 
 def identifier(*names: str) -> Sql:
-    """A name, or names joined by dots. Raises as `quoted`."""
+    """Return a name, or names joined by dots. Raises as `quoted`."""
     return joined(".", (quoted(name) for name in names))
 
 
 def quoted(name: str) -> Sql:
-    """A name as SQL has it between double quotes, whatever is in it.
+    """Return a name as SQL has it between double quotes, whatever is in it.
 
     Raises:
         ValueError: It has a NUL, which no name can have.
@@ -57,7 +57,7 @@ def quoted(name: str) -> Sql:
 
 
 def literal(value: str | int | float) -> Sql:
-    """A text as SQL has it between single quotes, whatever is in it; a number as it is.
+    """Return a text as SQL has it between single quotes, whatever is in it; a number as it is.
 
     Raises:
         ValueError: It has a NUL, which no text can have.
@@ -72,7 +72,7 @@ def literal(value: str | int | float) -> Sql:
 
 
 def unmistakable(statement: str) -> str:
-    """A statement as the server writes it (pg_get_indexdef), with its names and texts quoted as we do.
+    """Return a statement as the server writes it (pg_get_indexdef), with its names and texts quoted as we do.
 
     Args:
         statement: Names between double quotes, texts between single ones without escapes: what the server makes of a
@@ -83,11 +83,11 @@ def unmistakable(statement: str) -> str:
     return _QUOTED.sub(_anew, statement)
 
 
-def _anew(found: re.Match[str]) -> str:
-    text = found[0]
+def _anew(match: re.Match[str]) -> str:
+    text = match[0]
     if is_plain(text):
         return text
-    return quoted(text[1:-1].replace('""', '"')) if found["name"] else literal(text[1:-1].replace("''", "'"))
+    return quoted(text[1:-1].replace('""', '"')) if match["name"] else literal(text[1:-1].replace("''", "'"))
 
 
 def _of_a_name(character: str) -> str:
@@ -106,3 +106,27 @@ def _of_a_text(character: str) -> str:
         return character
     code = ord(character)
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
+
+
+# Conditions for the owners whose objects a superuser may touch: for data sets, loads and extensions.
+#
+# Reading a table evaluates expressions of its owner, writing to it runs that role's triggers, and the owner of a schema
+# or a database can put other objects in their place at any moment: all of it with the rights of the role that asks. So
+# a superuser trusts only owners who could become that superuser anyway. Any other role risks only its own rights.
+
+ME: Final = (
+    "(SELECT r.oid, r.rolsuper, d.datdba FROM pg_roles r, pg_database d"
+    " WHERE r.rolname = session_user AND d.datname = current_database()) me"
+)
+"""To be joined: this session's role and its database."""
+
+
+def real_owner(owner: str) -> str:
+    """Return the role behind an owner's oid: pg_database_owner (owner of public since 15) stands for that of the
+    database."""
+    return f"(CASE WHEN {owner} = 'pg_database_owner'::regrole THEN me.datdba ELSE {owner} END)"
+
+
+def trusted(owner: str) -> str:
+    """Return the condition that this session may run what the owner has made; for use next to `ME`."""
+    return f"(NOT me.rolsuper OR pg_has_role({real_owner(owner)}, me.oid, 'MEMBER'))"

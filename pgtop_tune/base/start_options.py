@@ -14,6 +14,7 @@ _HELD: Final = r"\\\g<0>"
 
 
 def with_settings(options: str, settings: Mapping[str, str]) -> str:
-    """The options with parameters behind those they have; blanks and backslashes are hindered from splitting them."""
-    words = [f"-c {_SPLITS.sub(_HELD, f'{name}={value}')}" for name, value in settings.items()]
-    return " ".join(filter(None, (options, *words)))
+    """Return the options with parameters behind those they have; blanks and backslashes are hindered from splitting
+    them."""
+    options_of_settings = [f"-c {_SPLITS.sub(_HELD, f'{name}={value}')}" for name, value in settings.items()]
+    return " ".join(filter(None, (options, *options_of_settings)))

@@ -12,7 +12,7 @@ class NotToml(ValueError):
 
 
 def text_of(data: bytes) -> str:
-    """A file's text, without the byte order mark that some editors put before it.
+    """Return a file's text, without the byte order mark that some editors put before it.
 
     Raises:
         NotToml: It is not UTF-8, as TOML is.
@@ -24,7 +24,7 @@ def text_of(data: bytes) -> str:
 
 
 def tables_of(text: str) -> dict[str, Any]:
-    """The tables and values of a text.
+    """Return the tables and values of a text.
 
     Raises:
         NotToml: It is not TOML, its brackets are nested deeper than they can be read, or a number is too long.

@@ -37,24 +37,25 @@ def _scaled(value: float, base: float, suffixes: tuple[str, ...]) -> str:
 
 
 def count(value: float | None) -> str:
-    """A plain quantity with decimal suffixes: 0, 7.25, 812, 5.91k, 1.20M."""
+    """Return a plain quantity with decimal suffixes: 0, 7.25, 812, 5.91k, 1.20M."""
     return UNKNOWN if value is None else _scaled(value, 1000.0, _DECIMAL)
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun, whose plural takes an s: 1 run, 3 runs."""
+    """Return a number with its noun, whose plural takes an s: 1 run, 3 runs."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def mean(value: float | None) -> str:
-    """A mean of counts, never negative, with its decimals also where it is whole: 0, 3.00, 12.0, 812."""
+    """Return a mean of counts, never negative, with its decimals also where it is whole: 0, 3.00, 12.0, 812."""
     if not value:
         return UNKNOWN if value is None else "0"
     return f"{value:.{2 if value < 9.95 else 1}f}" if value < 99.5 else _scaled(value, 1000.0, _DECIMAL)
 
 
 def number(value: float, digits: int = 6) -> str:
-    """A number for a sentence or a field, at least so many significant digits, never an exponent: 0.5, 16, 1000000."""
+    """Return a number for a sentence or a field, at least so many significant digits, never an exponent: 0.5, 16,
+    1000000."""
     text = f"{value:.{digits}g}"
     return text if "e" not in text else f"{value:.0f}" if abs(value) >= 1 else f"{value:.10f}".rstrip("0").rstrip(".")
 
@@ -65,12 +66,12 @@ def decimal(value: float | None, digits: int) -> str:
 
 
 def size(value_bytes: float | None) -> str:
-    """Bytes with binary suffixes: 812, 5.91K, 15.6G."""
+    """Return bytes with binary suffixes: 812, 5.91K, 15.6G."""
     return UNKNOWN if value_bytes is None else _scaled(value_bytes, 1024.0, _BINARY)
 
 
 def percent(value: float | None) -> str:
-    """A share in per cent without the sign: 0, 0.4, 7.1, 38, 100."""
+    """Return a share in per cent without the sign: 0, 0.4, 7.1, 38, 100."""
     if value is None:
         return UNKNOWN
     if value < 0.05:
@@ -79,17 +80,17 @@ def percent(value: float | None) -> str:
 
 
 def share(value: float) -> str:
-    """A share in per cent for a sentence: "0.5 %", "38 %"; what would read as nothing is "less than 0.1 %"."""
+    """Return a share in per cent for a sentence: "0.5 %", "38 %"; what would read as nothing is "less than 0.1 %"."""
     return "less than 0.1 %" if 0 < value < 0.05 else f"{percent(value)} %"
 
 
-def share_of(value: float, whole: str) -> str:
-    """A share and of what it is, for a sentence: "38 % of its rows", from 1000 % on "62 times its rows"."""
-    return f"{share(value)} of {whole}" if value < 999.5 else f"{value / 100:.0f} times {whole}"
+def share_of(value: float, total_text: str) -> str:
+    """Return a share and of what it is, for a sentence: "38 % of its rows", from 1000 % on "62 times its rows"."""
+    return f"{share(value)} of {total_text}" if value < 999.5 else f"{value / 100:.0f} times {total_text}"
 
 
 def ms(value_ms: float | None) -> str:
-    """Milliseconds: 0, 0.042, 0.85, 7.12, 31.0, 412, 12.4s (seconds from 10,000 ms on, marked)."""
+    """Return milliseconds: 0, 0.042, 0.85, 7.12, 31.0, 412, 12.4s (seconds from 10,000 ms on, marked)."""
     if value_ms is None:
         return UNKNOWN
     if value_ms >= 9999.5:
@@ -106,7 +107,7 @@ def ms(value_ms: float | None) -> str:
 
 
 def with_ms(value_ms: float | None) -> str:
-    """Milliseconds with their unit: "7.12 ms", from 10,000 ms on "12.4 s"; what is unknown stands alone."""
+    """Return milliseconds with their unit: "7.12 ms", from 10,000 ms on "12.4 s"; what is unknown stands alone."""
     text = ms(value_ms)
     if value_ms is None:
         return text
@@ -119,7 +120,7 @@ def marked_ms(mark: str, value_ms: float | None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """How long something has lasted, in at most six cells: 0.02, 4.1, 59, 3m12s, 4h07m, 3d04h."""
+    """Return the time that something has lasted in at most six cells: 0.02, 4.1, 59, 3m12s, 4h07m, 3d04h."""
     if seconds is None:
         return UNKNOWN
     seconds = max(seconds, 0.0)
@@ -127,35 +128,36 @@ def age(seconds: float | None) -> str:
         return f"{seconds:.2f}"
     if seconds < 9.95:
         return f"{seconds:.1f}"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    if whole < 86_400:
-        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-    return f"{whole // 86_400}d{whole % 86_400 // 3600:02d}h"
+    total_s = round(seconds)
+    if total_s < 60:
+        return f"{total_s}"
+    if total_s < 3600:
+        return f"{total_s // 60}m{total_s % 60:02d}s"
+    if total_s < 86_400:
+        return f"{total_s // 3600}h{total_s % 3600 // 60:02d}m"
+    return f"{total_s // 86_400}d{total_s % 86_400 // 3600:02d}h"
 
 
 def duration(seconds: float) -> str:
-    """How long something lasts, for a sentence: as `age`, and seconds have their unit: "0.60 s", "59 s", "3m12s"."""
-    said = age(seconds)
-    return said if said[-1].isalpha() else f"{said} s"
+    """Return the time that something lasts for a sentence: as `age`, and seconds have their unit: "0.60 s", "59 s",
+    "3m12s"."""
+    age_text = age(seconds)
+    return age_text if age_text[-1].isalpha() else f"{age_text} s"
 
 
 def clock(seconds: float) -> str:
-    """A running time as hours, minutes and seconds: 00:12:43."""
-    whole = int(max(seconds, 0.0))
-    return f"{whole // 3600:02d}:{whole % 3600 // 60:02d}:{whole % 60:02d}"
+    """Return a running time as hours, minutes and seconds: 00:12:43."""
+    total_s = int(max(seconds, 0.0))
+    return f"{total_s // 3600:02d}:{total_s % 3600 // 60:02d}:{total_s % 60:02d}"
 
 
 def wall_moment(epoch_ms: int) -> str:
-    """The local date and time of day of a moment: 2026-11-22 12:40:07; of what is no moment, `UNKNOWN`."""
+    """Return the local date and time of day of a moment: 2026-11-22 12:40:07; of what is no moment, `UNKNOWN`."""
     return _local(epoch_ms, "%Y-%m-%d %H:%M:%S")
 
 
 def wall_clock(epoch_ms: int) -> str:
-    """The local time of day of a moment: 12:40:07; of what is no moment of the calendar, `UNKNOWN`."""
+    """Return the local time of day of a moment: 12:40:07; of what is no moment of the calendar, `UNKNOWN`."""
     return _local(epoch_ms, "%H:%M:%S")
 
 
@@ -169,7 +171,7 @@ def _local(epoch_ms: int, form: str) -> str:
 
 
 def memory(size_bytes: float) -> str:
-    """A size as one types it, rounded down by an eighth at most, mostly far less; whole GB where it is one."""
+    """Return a size as one types it, rounded down by an eighth at most, mostly far less; whole GB where it is one."""
     kilobytes = int(size_bytes // KB)
     if kilobytes < 1:
         return "0"
@@ -182,13 +184,13 @@ def memory(size_bytes: float) -> str:
 
 
 def about(size_bytes: float) -> str:
-    """A size for a sentence: "15.6 GB"."""
-    size, unit = next((each for each in _SIZES if size_bytes >= each[0]), _SIZES[-1])
+    """Return a size for a sentence: "15.6 GB"."""
+    size, unit = next((step for step in _SIZES if size_bytes >= step[0]), _SIZES[-1])
     return f"{number(size_bytes / size, 3)} {unit}"
 
 
 def as_set(size_bytes: float) -> str:
-    """A size as one types it, to the kilobyte: what is set already, not what is advised."""
+    """Return a size as one types it, to the kilobyte: what is set already, not what is advised."""
     kilobytes = int(size_bytes // 1024)
     unit, size = next(
         (unit, size) for unit, size in (("GB", GB), ("MB", MB), ("kB", 1024)) if kilobytes * 1024 % size == 0

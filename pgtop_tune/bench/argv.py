@@ -1,7 +1,7 @@
-"""From a load as the operator describes it to pgbench's command line.
+"""pgbench's command line for a load.
 
-Source: pgbench's documentation, options of 13 to 19. Where a version lacks one that is asked for, that is said here
-(`_SINCE`). The database is named by position, because -d means "debug" up to 16.
+Source: pgbench's documentation, options of 13 to 19. An option that this pgbench lacks is refused here (`_SINCE`).
+The database is named by position, because -d means "debug" up to 16.
 """
 
 from __future__ import annotations
@@ -40,14 +40,7 @@ class _Bound(Struct, frozen=True):
     number: Callable[[LoadSpec], float | None]
     low: float
     high: float
-    words: str
-
-
-class _Refusal(Struct, frozen=True):
-    """A combination that pgbench would not take."""
-
-    wrong: Callable[[LoadSpec], object]
-    words: str
+    message: str
 
 
 _BOUNDS: Final = (
@@ -62,34 +55,35 @@ _BOUNDS: Final = (
     _Bound(lambda spec: spec.max_tries, 0, _INT_MAX, f"tries must be from 0 (no limit) to {_INT_MAX}"),
     _Bound(lambda spec: spec.seed, 0, _SEED_MAX, f"the seed must be from 0 to {_SEED_MAX}"),
 )
-_REFUSALS: Final = (
-    _Refusal(
+_REFUSALS: Final[tuple[tuple[Callable[[LoadSpec], object], str], ...]] = (
+    (
         lambda spec: spec.duration_s is not None and spec.transactions is not None,
         "a duration and a number of transactions exclude each other",
     ),
-    _Refusal(
+    (
         lambda spec: spec.max_tries == 0 and spec.transactions is not None and spec.latency_limit_ms is None,
         "tries without a limit need a latency limit or a duration",
     ),
-    _Refusal(lambda spec: len(spec.scripts) > MOST_SCRIPTS, f"pgbench takes up to {MOST_SCRIPTS} scripts"),
-    _Refusal(
+    (lambda spec: len(spec.scripts) > MOST_SCRIPTS, f"pgbench takes up to {MOST_SCRIPTS} scripts"),
+    (
         lambda spec: any(not script.file or "\0" in script.file for script in spec.scripts),
         "a script needs the name of a file",
     ),
-    _Refusal(
+    (
         lambda spec: any(not 0 <= script.weight <= _INT_MAX for script in spec.scripts),
         f"the weight of a script must be from 0 to {_INT_MAX}",
     ),
-    _Refusal(
+    (
         lambda spec: spec.scripts and not any(script.weight for script in spec.scripts),
         "at least one script needs a weight above 0",
     ),
-    _Refusal(
+    (
         lambda spec: any(not _VARIABLE.fullmatch(name) for name, _ in spec.variables),
         "a variable's name is letters, digits and '_', up to 60 of them",
     ),
-    _Refusal(lambda spec: any("\0" in value for _, value in spec.variables), "a variable cannot hold a zero byte"),
+    (lambda spec: any("\0" in value for _, value in spec.variables), "a variable cannot hold a zero byte"),
 )
+"""Combinations that pgbench refuses, with the message."""
 _SINCE: Final[tuple[tuple[int, Callable[[LoadSpec], object], str], ...]] = (
     (15, lambda spec: spec.max_tries is not None, "trying transactions again (--max-tries)"),
     (19, lambda spec: spec.continue_on_error, "continuing after an error (--continue-on-error)"),
@@ -97,8 +91,8 @@ _SINCE: Final[tuple[tuple[int, Callable[[LoadSpec], object], str], ...]] = (
 """The first major that has it, whether it is asked for, and what to call it."""
 
 
-def check(spec: LoadSpec) -> None:
-    """Refuses what every pgbench would refuse, before it is started.
+def check_spec(spec: LoadSpec) -> None:
+    """Refuse a load that every pgbench would refuse, before it is started.
 
     Raises:
         LoadProblem: Says which figure and its range.
@@ -106,40 +100,40 @@ def check(spec: LoadSpec) -> None:
     for bound in _BOUNDS:
         number = bound.number(spec)
         if number is not None and not bound.low <= number <= bound.high:
-            raise LoadProblem(bound.words)
+            raise LoadProblem(bound.message)
     if spec.protocol not in PROTOCOLS:
         raise LoadProblem(f"the protocol must be one of {', '.join(PROTOCOLS)}, not {spec.protocol!r}")
-    for refusal in _REFUSALS:
-        if refusal.wrong(spec):
-            raise LoadProblem(refusal.words)
+    for is_wrong, message in _REFUSALS:
+        if is_wrong(spec):
+            raise LoadProblem(message)
 
 
 def check_version(spec: LoadSpec, pgbench: Pgbench) -> None:
-    """Refuses what this pgbench is too old for.
+    """Refuse options for which this pgbench is too old.
 
     Raises:
         LoadProblem: Says what, and which version has it.
     """
-    for major, asked, what in _SINCE:
-        if asked(spec) and pgbench.version_num < major * 10_000:
+    for major, is_asked, feature in _SINCE:
+        if is_asked(spec) and pgbench.version_num < major * 10_000:
             raise LoadProblem(
-                f"{what} needs pgbench {major} or later; {pgbench.path} is version {pgbench.version}",
+                f"{feature} needs pgbench {major} or later; {pgbench.path} is version {pgbench.version}",
                 "name another with --pgbench",
             )
 
 
 def threads_for(spec: LoadSpec) -> int:
-    """Threads pgbench will have: one per core unless given, never more than clients."""
+    """Return pgbench's threads: one per core unless given, never more than clients."""
     return max(1, min(spec.threads or os.cpu_count() or 1, spec.clients))
 
 
 def scripts_of(spec: LoadSpec, profile: Profile) -> tuple[Script, ...]:
-    """The script files that run: the operator's own, else the profile's; none for a builtin script."""
+    """Return the script files that run: the operator's own, else the profile's; none for a builtin script."""
     return tuple(Script(Path(script.file), script.weight) for script in spec.scripts) or profile.scripts
 
 
 def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, log_dir: Path) -> list[str]:
-    """The command line of a run; holds no password.
+    """Return the command line of a run; holds no password.
 
     -n always: without it pgbench vacuums and truncates its tables first, and no two runs start from the same state.
     --failures-detailed where pgbench has it: the log then says which kind a failure is.
@@ -147,33 +141,33 @@ def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadE
     Raises:
         LoadProblem: A spec that pgbench would refuse.
     """
-    check(spec)
+    check_spec(spec)
     check_version(spec, pgbench)
     sampling_rate = profile.sampling_rate(spec.rate_per_s)
     scripts = scripts_of(spec, profile)
-    words = [str(pgbench.path), "-n", "-P", "1", "-c", str(spec.clients), "-j", str(threads_for(spec))]
-    words += ["-T", str(spec.duration_s or UNTIL_STOPPED_S)] if spec.transactions is None else []
+    command = [str(pgbench.path), "-n", "-P", "1", "-c", str(spec.clients), "-j", str(threads_for(spec))]
+    command += ["-T", str(spec.duration_s or UNTIL_STOPPED_S)] if spec.transactions is None else []
     for flag, text in _given(spec):
-        words += [flag, text]
-    words += ["-C"] if spec.connect_per_transaction else []
-    words += ["-r"] if spec.per_statement else []
-    words += [f"--max-tries={spec.max_tries}"] if spec.max_tries is not None else []
-    words += ["--continue-on-error"] if spec.continue_on_error else []
-    words += ["--failures-detailed"] if pgbench.version_num >= 150000 else []
-    words += [f"--random-seed={spec.seed}"] if spec.seed is not None else []
-    words += ["-b", profile.builtin] if not scripts else []
+        command += [flag, text]
+    command += ["-C"] if spec.connect_per_transaction else []
+    command += ["-r"] if spec.per_statement else []
+    command += [f"--max-tries={spec.max_tries}"] if spec.max_tries is not None else []
+    command += ["--continue-on-error"] if spec.continue_on_error else []
+    command += ["--failures-detailed"] if pgbench.version_num >= 150000 else []
+    command += [f"--random-seed={spec.seed}"] if spec.seed is not None else []
+    command += ["-b", profile.builtin] if not scripts else []
     for script in scripts:
-        words += ["-f", f"{script.file}@{script.weight}"]
+        command += ["-f", f"{script.file}@{script.weight}"]
     for name, value in spec.variables:
-        words += ["-D", f"{name}={value}"]
-    words += ["-l", f"--log-prefix={log_dir / LOG_NAME}"]
+        command += ["-D", f"{name}={value}"]
+    command += ["-l", f"--log-prefix={log_dir / LOG_NAME}"]
     if sampling_rate < 1.0:
-        words.append(f"--sampling-rate={sampling_rate:.6g}")
-    return words + endpoint_words(endpoint)
+        command.append(f"--sampling-rate={sampling_rate:.6g}")
+    return command + endpoint_words(endpoint)
 
 
 def _given(spec: LoadSpec) -> list[tuple[str, str]]:
-    """Options with a figure, as far as they are asked for."""
+    """Return options with a figure, as far as they are asked for."""
     figures = (
         ("-t", None if spec.transactions is None else str(spec.transactions)),
         ("-M", spec.protocol),
@@ -184,13 +178,13 @@ def _given(spec: LoadSpec) -> list[tuple[str, str]]:
 
 
 def endpoint_words(endpoint: LoadEndpoint) -> list[str]:
-    """-h, -p, -U, and the database by position."""
-    words = ["-h", endpoint.host] if endpoint.host else []
-    return [*words, "-p", str(endpoint.port), "-U", endpoint.user, _database(endpoint)]
+    """Return -h, -p, -U, and the database by position."""
+    arguments = ["-h", endpoint.host] if endpoint.host else []
+    return [*arguments, "-p", str(endpoint.port), "-U", endpoint.user, _database(endpoint)]
 
 
 def _database(endpoint: LoadEndpoint) -> str:
-    """A name that libpq takes for a name, or connection parameters.
+    """Return a name that libpq takes for a name, or connection parameters.
 
     A name with '=' in it, like a URI, would be read as parameters.
     """
@@ -207,5 +201,5 @@ def _value(text: str) -> str:
 
 
 def shell_quoted(argv: Sequence[str]) -> str:
-    """The command line as it can be pasted into a shell."""
+    """Return the command line as it can be pasted into a shell."""
     return shlex.join(argv)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.base.foreign_answers import decodes
-from pgtop_tune.base.owner_trust import ME, trusted
+from pgtop_tune.base.sql_quoting import ME, trusted
 from pgtop_tune.bench.datasets.recognise import PGBENCH_COLUMNS
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.model.run_result import HousekeepingStep
@@ -66,7 +66,7 @@ class DatasetTable(Struct, frozen=True):
         sql: Schema and name, quoted by the server.
         unlogged: Writes no WAL.
         owned: This role may vacuum it.
-        safe: Its triggers may be run by us, see `owner_trust`.
+        safe: Its triggers may be run by us, see `sql_quoting.trusted`.
         columns: In order.
     """
 
@@ -79,28 +79,28 @@ class DatasetTable(Struct, frozen=True):
 
     @property
     def is_history(self) -> bool:
-        """Whether it is pgbench's own history and nobody else's table of that name."""
+        """Return whether this is pgbench's own history, not another table of that name."""
         return self.name == HISTORY and self.columns == PGBENCH_COLUMNS[HISTORY]
 
 
 def parse_housekeeping(text: str) -> tuple[str, ...]:
-    """The steps of "vacuum,quiet" in their order; none for "none".
+    """Return the steps of "vacuum,quiet" in their order; none for "none".
 
     Raises:
         UsageProblem: A word that is no step.
     """
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if words == [NONE]:
+    names = [word.strip() for word in text.split(",") if word.strip()]
+    if names == [NONE]:
         return ()
-    for word in words:
+    for word in names:
         if word not in STEPS:
             raise UsageProblem(f"{word!r} is not a housekeeping step", f"choose from {', '.join(STEPS)}, or none")
-    return tuple(step for step in STEPS if step in words)
+    return tuple(step for step in STEPS if step in names)
 
 
 @decodes
 async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTable, ...]:
-    """Tables of a data set that are there; none for a load that has no data set of ours.
+    """Return tables of a data set that are there; none for a load that has no data set of ours.
 
     Source: pg_class, pg_attribute.
 
@@ -112,8 +112,8 @@ async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTab
     if schema is None and names is None:
         return ()
     path = [schema] if schema is not None else list(await sql_session.search_path())
-    wanted = list(names) if schema is None and names is not None else None
-    found: list[tuple[object, ...]] = await sql_session.rows(_TABLES, (path, wanted, wanted))
+    table_names = list(names) if schema is None and names is not None else None
+    rows: list[tuple[object, ...]] = await sql_session.rows(_TABLES, (path, table_names, table_names))
     return tuple(
         DatasetTable(
             sql=str(sql),
@@ -123,18 +123,18 @@ async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTab
             safe=bool(safe),
             columns=tuple(columns),  # type: ignore[arg-type]
         )
-        for sql, name, unlogged, owned, safe, columns in found
+        for sql, name, unlogged, owned, safe, columns in rows
     )
 
 
 async def tidy(
-    sql_session: SqlSession, steps: Sequence[str], tables: Sequence[DatasetTable], told: Callable[[str], None]
+    sql_session: SqlSession, steps: Sequence[str], tables: Sequence[DatasetTable], on_step: Callable[[str], None]
 ) -> tuple[HousekeepingStep, ...]:
-    """Does the steps but the last, in order; one that is refused is in the result with the server's words.
+    """Do the steps but the last, in order; one that is refused is in the result with the server's words.
 
     Args:
         tables: Of the data set.
-        told: Takes the name of the step that begins.
+        on_step: Takes the name of the step that begins.
 
     Raises:
         ConnectionProblem: The connection is gone.
@@ -143,7 +143,7 @@ async def tidy(
     for name, statements in _statements(tables).items():
         if name not in steps:
             continue
-        told(name)
+        on_step(name)
         started_s = time.monotonic()
         if name == PREWARM:
             done.append(await _prewarm(sql_session, tables, started_s))
@@ -160,11 +160,11 @@ async def tidy(
 
 @decodes
 async def _prewarm(sql_session: SqlSession, tables: Sequence[DatasetTable], started_s: float) -> HousekeepingStep:
-    """Reads tables and indexes into shared buffers, where the database has the extension."""
-    found = await sql_session.rows(_PREWARM)
-    function = str(found[0][0]).replace("%", "%%") if found else ""
-    problem = "" if found else "the database has no extension pg_prewarm: the warm-up of the load reads the data"
-    for table in tables if found else ():
+    """Read tables and indexes into shared buffers, where the database has the extension."""
+    functions = await sql_session.rows(_PREWARM)
+    function = str(functions[0][0]).replace("%", "%%") if functions else ""
+    problem = "" if functions else "the database has no extension pg_prewarm: the warm-up of the load reads the data"
+    for table in tables if functions else ():
         try:
             await sql_session.rows(_READ_IN.format(prewarm=function), (table.sql, table.sql))
         except ServerProblem as refused:
@@ -182,15 +182,19 @@ def _statements(tables: Sequence[DatasetTable]) -> dict[str, list[str]]:
 
 
 def _not_owned(tables: Sequence[DatasetTable]) -> str:
-    """VACUUM passes over tables of others with no more than a warning."""
-    others = [table.name for table in tables if not table.owned]
-    return f"not the owner of {', '.join(others)}" if others else ""
+    """Return why VACUUM leaves tables out: it skips tables of others with no more than a warning."""
+    foreign_tables = [table.name for table in tables if not table.owned]
+    return f"not the owner of {', '.join(foreign_tables)}" if foreign_tables else ""
 
 
 def _not_safe(tables: Sequence[DatasetTable]) -> str:
-    """TRUNCATE fires triggers."""
-    others = [table.name for table in tables if table.is_history and not table.safe]
-    return f"{', '.join(others)} belongs to an ordinary role, whose triggers would run as a superuser" if others else ""
+    """Return why TRUNCATE leaves tables out: it fires triggers."""
+    unsafe_tables = [table.name for table in tables if table.is_history and not table.safe]
+    return (
+        f"{', '.join(unsafe_tables)} belongs to an ordinary role, whose triggers would run as a superuser"
+        if unsafe_tables
+        else ""
+    )
 
 
 _OBSTACLES: Final[Mapping[str, Callable[[Sequence[DatasetTable]], str]]] = {VACUUM: _not_owned, TRUNCATE: _not_safe}

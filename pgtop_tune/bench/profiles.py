@@ -1,12 +1,15 @@
-"""Load profiles: what pgbench runs, as TOML files. The package has some, the user's configuration directory others.
+"""Load profiles, TOML files of the package and of the user's configuration directory, and the scripts that they run.
 
 The name of a profile is the name of its file. Keys are the rows of `KEYS`; a `[[script]]` table has `file` (relative
-to the profile) and `weight`; `[variables]` holds values for -D.
+to the profile) and `weight`; `[variables]` holds values for -D. Script files are read, hashed, and searched for
+commands that start programs.
 """
 
 from __future__ import annotations
 
 import difflib
+import errno
+import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +21,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.paths import content_of
 from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
-from pgtop_tune.model.bench import LoadSpec, ProfileSummary
+from pgtop_tune.model.bench import LoadSpec, ProfileSummary, ScriptChoice
 
 BUILTIN_SCRIPTS: Final = ("tpcb-like", "select-only", "simple-update")
 """pgbench's own."""
@@ -81,11 +85,11 @@ class Profile(Struct, frozen=True):
     allow_shell: bool = False
 
     def clients(self) -> int:
-        """Sensible number of clients on this machine."""
+        """Return a sensible number of clients on this machine."""
         return max(1, self.clients_per_core * (os.cpu_count() or 1))
 
     def sampling_rate(self, rate_per_s: float | None = None) -> float:
-        """Share of transactions to log, 0 to 1: all of them, unless more than LOGGED_PER_S lines may come.
+        """Return the share of transactions to log, 0 to 1: all, unless more than LOGGED_PER_S lines may come.
 
         Args:
             rate_per_s: Transactions per second, where the operator sets them.
@@ -96,7 +100,7 @@ class Profile(Struct, frozen=True):
         return min(1.0, LOGGED_PER_S / max(expected, 1.0))
 
     def summary(self) -> ProfileSummary:
-        """As the load screen lists it."""
+        """Return the profile as the load screen lists it."""
         dataset = self.dataset or ("pgbench" if self.builtin else "")
         return ProfileSummary(
             name=self.name,
@@ -109,38 +113,37 @@ class Profile(Struct, frozen=True):
 
 
 class Profiles(Struct, frozen=True):
-    """What was found.
+    """The profiles of all directories.
 
     Attributes:
-        known: By name, ours first; a profile of the user with the name of one of ours takes its place.
+        by_name: Ours first; a profile of the user with the name of one of ours takes its place.
         problems: What was wrong with files that were left out, one sentence each.
     """
 
-    known: dict[str, Profile]
+    by_name: dict[str, Profile]
     problems: tuple[str, ...] = ()
 
     def get(self, name: str) -> Profile:
-        """The profile of that name.
+        """Return the profile of that name.
 
         Raises:
             LoadProblem: There is none.
         """
-        if name not in self.known:
-            near = difflib.get_close_matches(name, self.known, 1, 0.6)
+        if name not in self.by_name:
+            near = difflib.get_close_matches(name, self.by_name, 1, 0.6)
             meant = f"did you mean {near[0]}? " if near else ""
             raise LoadProblem(
-                f"there is no load profile named {name!r}", f"{meant}known names: {', '.join(self.known)}"
+                f"there is no load profile named {name!r}", f"{meant}known names: {', '.join(self.by_name)}"
             )
-        return self.known[name]
+        return self.by_name[name]
 
 
 def user_profiles_dir() -> Path:
-    """Where the user's own profiles lie."""
     return paths.config_dir() / "profiles"
 
 
 def profile_directories(further: Path | None = None) -> tuple[Path, ...]:
-    """Where profiles are looked for: ours, the user's, and a directory he names.
+    """Return the directories with profiles: ours, the user's, and one that the user names.
 
     Raises:
         LoadProblem: The directory named is none.
@@ -151,12 +154,12 @@ def profile_directories(further: Path | None = None) -> tuple[Path, ...]:
 
 
 def load_profiles(directories: Sequence[Path] | None = None) -> Profiles:
-    """Reads all profiles; a broken one is left out and named, the others are there.
+    """Read all profiles; a broken one is left out and named, the others are there.
 
     Args:
         directories: Later ones win; None means ours and the user's.
     """
-    known: dict[str, Profile] = {}
+    profiles: dict[str, Profile] = {}
     problems: list[str] = []
     for directory in profile_directories() if directories is None else directories:
         for path in sorted(directory.glob("*.toml")):
@@ -165,8 +168,8 @@ def load_profiles(directories: Sequence[Path] | None = None) -> Profiles:
             except LoadProblem as problem:
                 problems.append(problem.message)
             else:
-                known[profile.name] = profile
-    return Profiles(dict(sorted(known.items(), key=_place)), tuple(problems))
+                profiles[profile.name] = profile
+    return Profiles(dict(sorted(profiles.items(), key=_place)), tuple(problems))
 
 
 def _place(named: tuple[str, Profile]) -> tuple[int, str]:
@@ -176,41 +179,41 @@ def _place(named: tuple[str, Profile]) -> tuple[int, str]:
 
 
 def read_profile(path: Path) -> Profile:
-    """One profile.
+    """Read a profile.
 
     Raises:
         LoadProblem: Unreadable, not TOML, or a key that is unknown, missing or out of range; names file and key.
     """
     try:
-        given = tables_of(text_of(paths.content_of(path)))
+        keys = tables_of(text_of(paths.content_of(path)))
     except OSError as problem:
         raise LoadProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except NotToml as problem:
         raise LoadProblem(f"{path}: {problem}") from problem
     where = str(path)
-    _check(where, given, KEYS)
+    _check(where, keys, KEYS)
     if not _NAME.fullmatch(path.stem):
         raise LoadProblem(f"{where}: a profile's file name is letters, digits, '.', '_' and '-'")
-    if ("builtin" in given) == ("script" in given):
+    if ("builtin" in keys) == ("script" in keys):
         raise LoadProblem(f"{where}: either 'builtin' or [[script]] tables must be given, and not both")
-    tables = given.pop("script", [])
+    tables = keys.pop("script", [])
     for number, table in enumerate(tables, 1):
         _check(f"{where}, script {number}", table, _SCRIPT_KEYS)
     scripts = tuple(Script(path.parent / table["file"], table.get("weight", 1)) for table in tables)
     if scripts and not any(script.weight for script in scripts):
         raise LoadProblem(f"{where}: at least one script needs a weight above 0")
-    variables = tuple((name, str(value)) for name, value in given.pop("variables", {}).items())
-    from_dataset = tuple(given.pop("from_dataset", ()))
-    if from_dataset and not given.get("dataset"):
+    variables = tuple((name, str(value)) for name, value in keys.pop("variables", {}).items())
+    from_dataset = tuple(keys.pop("from_dataset", ()))
+    if from_dataset and not keys.get("dataset"):
         raise LoadProblem(f"{where}: from_dataset needs a dataset", f"dataset is one of {', '.join(DATASETS)}")
-    return Profile(name=path.stem, scripts=scripts, variables=variables, from_dataset=from_dataset, **given)
+    return Profile(name=path.stem, scripts=scripts, variables=variables, from_dataset=from_dataset, **keys)
 
 
-def with_variables(spec: LoadSpec, profile: Profile, found: Mapping[str, str]) -> LoadSpec:
-    """The load with everything its scripts need: what the data set says, what the profile sets, what was given.
+def with_variables(spec: LoadSpec, profile: Profile, dataset_variables: Mapping[str, str]) -> LoadSpec:
+    """Return the load with all variables of its scripts: from the data set, the profile, and the operator.
 
     Args:
-        found: Variable → value of the data set that is there (`bench.datasets.recognise`).
+        dataset_variables: Variable → value of the data set that is there (`bench.datasets.recognise`).
 
     Returns:
         Variables in this order of strength: given with the load, set by the profile, found. Scripts in place of the
@@ -221,26 +224,30 @@ def with_variables(spec: LoadSpec, profile: Profile, found: Mapping[str, str]) -
     """
     if spec.scripts:
         return spec
-    given = dict(spec.variables)
-    missing = [name for name in profile.from_dataset if name not in found and name not in given]
+    own_variables = dict(spec.variables)
+    missing = [name for name in profile.from_dataset if name not in dataset_variables and name not in own_variables]
     if missing:
         raise LoadProblem(
             f"the profile {profile.name} needs {', '.join(missing)} from the {profile.dataset} data set",
             f"create it: pgtop-tune bench init --dataset {profile.dataset}; or give -D {missing[0]}=NUMBER",
         )
-    wanted = {name: found[name] for name in profile.from_dataset if name in found} | dict(profile.variables) | given
-    return replace(spec, variables=tuple(wanted.items()))
+    variables = (
+        {name: dataset_variables[name] for name in profile.from_dataset if name in dataset_variables}
+        | dict(profile.variables)
+        | own_variables
+    )
+    return replace(spec, variables=tuple(variables.items()))
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,40}")
 _VARIABLE: Final = re.compile(r"[A-Za-z0-9_]{1,60}")
 
 
-class _Key(Struct, frozen=True):
-    """What a key may hold: a predicate, and how to say it."""
+class _ProfileKey(Struct, frozen=True):
+    """The values that a key may hold: a predicate and its description."""
 
     fits: Callable[[Any], bool]
-    wanted: str
+    expected: str
     required: bool = False
 
 
@@ -252,8 +259,8 @@ def _whole(low: int, high: int) -> Callable[[Any], bool]:
     return lambda value: type(value) is int and low <= value <= high
 
 
-def _one_of(*words: str) -> _Key:
-    return _Key(lambda value: isinstance(value, str) and value in words, f"one of {', '.join(words)}")
+def _one_of(*choices: str) -> _ProfileKey:
+    return _ProfileKey(lambda value: isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
 
 
 def _tables(value: Any) -> bool:
@@ -266,38 +273,150 @@ def _named(name: object) -> bool:
 
 def _values(value: Any) -> bool:
     return isinstance(value, dict) and all(
-        _named(name) and type(each) in (int, float, str) and "\0" not in str(each) for name, each in value.items()
+        _named(name) and type(variable) in (int, float, str) and "\0" not in str(variable)
+        for name, variable in value.items()
     )
 
 
 KEYS: Final = {
-    "title": _Key(_text(40), "text of up to 40 characters", required=True),
-    "description": _Key(_text(300), "text of up to 300 characters", required=True),
+    "title": _ProfileKey(_text(40), "text of up to 40 characters", required=True),
+    "description": _ProfileKey(_text(300), "text of up to 300 characters", required=True),
     "builtin": _one_of(*BUILTIN_SCRIPTS),
-    "script": _Key(_tables, "one to 128 [[script]] tables"),
+    "script": _ProfileKey(_tables, "one to 128 [[script]] tables"),
     "protocol": _one_of(*PROTOCOLS),
-    "clients_per_core": _Key(_whole(1, 1000), "a whole number from 1 to 1000"),
+    "clients_per_core": _ProfileKey(_whole(1, 1000), "a whole number from 1 to 1000"),
     "log_class": _one_of(*LOG_CLASSES),
     "dataset": _one_of(*DATASETS),
-    "from_dataset": _Key(
+    "from_dataset": _ProfileKey(
         lambda value: isinstance(value, list) and all(map(_named, value)), "a list of names of variables"
     ),
-    "variables": _Key(_values, "a table of variables, each a number or text"),
-    "allow_shell": _Key(lambda value: type(value) is bool, "true or false"),
+    "variables": _ProfileKey(_values, "a table of variables, each a number or text"),
+    "allow_shell": _ProfileKey(lambda value: type(value) is bool, "true or false"),
 }
 _SCRIPT_KEYS: Final = {
-    "file": _Key(_text(1000), "the name of a file", required=True),
-    "weight": _Key(_whole(0, 1_000_000), "a whole number from 0 to 1000000"),
+    "file": _ProfileKey(_text(1000), "the name of a file", required=True),
+    "weight": _ProfileKey(_whole(0, 1_000_000), "a whole number from 0 to 1000000"),
 }
 
 
-def _check(where: str, given: dict[str, Any], keys: dict[str, _Key]) -> None:
-    """Raises a LoadProblem for the first key that is unknown, missing or does not fit."""
-    for name, value in given.items():
+def _check(where: str, table: dict[str, Any], keys: dict[str, _ProfileKey]) -> None:
+    """Raise a LoadProblem for the first key that is unknown, missing or does not fit."""
+    for name, value in table.items():
         if name not in keys:
             raise LoadProblem(f"{where}: unknown key {name!r}", f"known keys: {', '.join(keys)}")
         if not keys[name].fits(value):
-            raise LoadProblem(f"{where}: {name} must be {keys[name].wanted}")
+            raise LoadProblem(f"{where}: {name} must be {keys[name].expected}")
     for name, key in keys.items():
-        if key.required and name not in given:
+        if key.required and name not in table:
             raise LoadProblem(f"{where}: {name} is missing")
+
+
+LONGEST_BYTES: Final = 1_000_000
+
+_SHELL: Final = re.compile(r"\\(?:\s|\\\r?\n)*(?:set)?shell\b", re.IGNORECASE)
+"""pgbench takes meta commands in any case, also behind SQL in a line, and folds `\\` and a line break to nothing.
+Wherever the word stands, a comment included, it counts: better one refusal too many."""
+_WEIGHT: Final = re.compile(r"\d{1,10}")
+
+
+BUILTIN_STATEMENTS: Final = {"tpcb-like": 7, "select-only": 1, "simple-update": 5}
+"""Of pgbench's own scripts, BEGIN and END among them."""
+_TOKEN: Final = re.compile(
+    r"""(?P<blank>\s+|--[^\n]*|/\*.*?\*/)
+      | (?P<quoted>[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
+      | (?P<end>\\?;)
+      | \\(?P<meta>\w+)(?:\\\r?\n|[^\n])*
+      | (?P<other>\w+|.)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""What a script is made of, as pgbench's scanner has it (src/fe_utils/psqlscan.l, src/bin/pgbench/exprscan.l)."""
+
+
+class ScriptText(Struct, frozen=True):
+    """The content of a script file.
+
+    Attributes:
+        text: As it is run. Foreign text.
+        sha256: Of the bytes, in hexadecimal.
+        shell_line: Line of the first `\\shell` or `\\setshell`, from 1; None when there is none.
+    """
+
+    file: Path
+    text: str
+    sha256: str
+    shell_line: int | None
+
+
+_SCALE: Final = re.compile(r"(?<!:):scale\b")
+
+
+def reads_scale(spec: LoadSpec) -> bool:
+    """Return whether a script of the operator's reads :scale and nothing gives it.
+
+    Raises:
+        LoadProblem: As `read_script`.
+    """
+    is_given = any(name == "scale" for name, _ in spec.variables)
+    return not is_given and any(_SCALE.search(read_script(Path(script.file)).text) for script in spec.scripts)
+
+
+def read_script(file: Path) -> ScriptText:
+    """Read a script file.
+
+    Raises:
+        LoadProblem: It is not there, cannot be read, or holds more than a megabyte.
+    """
+    try:
+        data = content_of(file, LONGEST_BYTES)
+    except OSError as problem:
+        hint = "check that it is a pgbench script" if problem.errno == errno.EFBIG else "check its name"
+        raise LoadProblem(f"the script {file} cannot be read: {problem.strerror}", hint) from None
+    text = data.decode("utf-8", "replace")
+    match = _SHELL.search(text)
+    line = None if match is None else text.count("\n", 0, match.start()) + 1
+    return ScriptText(file=file, text=text, sha256=hashlib.sha256(data).hexdigest(), shell_line=line)
+
+
+def statements_in(text: str) -> int | None:
+    """Return the number of statements in a transaction of a script; None where it decides that itself (`\\if`)."""
+    count, depth, pending = 0, 0, False
+    for token in _TOKEN.finditer(text):
+        if token["blank"]:
+            continue
+        if (token["meta"] or "").lower() in ("if", "elif"):
+            return None
+        depth = max(depth + {"(": 1, ")": -1}.get(token["other"] or "", 0), 0)
+        if token["meta"] or (token["end"] and not depth):
+            count, pending, depth = count + pending, False, 0
+        else:
+            pending = True
+    return count + pending
+
+
+def check_script(script: ScriptText, *, allow_shell: bool) -> None:
+    r"""Refuse a script that would run programs with the operator's rights.
+
+    Raises:
+        LoadProblem: It has \shell or \setshell, and that was not allowed.
+    """
+    if script.shell_line is not None and not allow_shell:
+        raise LoadProblem(
+            f"{script.file}, line {script.shell_line}: \\shell and \\setshell run programs on this machine",
+            "to allow this: --allow-shell, or allow_shell = true in your own profile",
+        )
+
+
+def parse_choice(text: str) -> ScriptChoice:
+    """Parse FILE or FILE@WEIGHT, as pgbench's -f has it.
+
+    Raises:
+        LoadProblem: No file, or a weight that is not a whole number.
+    """
+    file, at, weight = text.rpartition("@")
+    if not at:
+        file, weight = text, "1"
+    if not file:
+        raise LoadProblem(f"{text!r} does not name a script file", "write -f FILE or -f FILE@WEIGHT")
+    if not _WEIGHT.fullmatch(weight):
+        raise LoadProblem(f"{weight!r} is not a weight of a script", "a weight is a whole number: -f my.sql@3")
+    return ScriptChoice(file, int(weight))

@@ -35,10 +35,15 @@ _EPOCH_FROM_S: Final = 1e9
 """No run lasts thirty years; anything above is a moment, not a duration."""
 
 
-def _number(text: str) -> float:
-    """0.0 for nan and inf: pgbench divides by the count of an interval in which nothing ended."""
+def _figure(text: str) -> float | None:
+    """Return None for nan and inf: nothing was processed."""
     value = float(text)
-    return value if math.isfinite(value) else 0.0
+    return value if math.isfinite(value) else None
+
+
+def _number(text: str) -> float:
+    """Return 0.0 for nan and inf: pgbench divides by the count of an interval in which nothing ended."""
+    return _figure(text) or 0.0
 
 
 _MORE: Final[tuple[tuple[re.Pattern[str], str, Callable[[str], float]], ...]] = (
@@ -52,7 +57,7 @@ _MORE: Final[tuple[tuple[re.Pattern[str], str, Callable[[str], float]], ...]] = 
 
 
 def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | None:
-    """One line of pgbench's stderr.
+    """Parse a line of pgbench's stderr.
 
     Args:
         started_epoch_s: When the run began; subtracted where the line has a moment instead of a duration.
@@ -70,9 +75,9 @@ def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | N
     more: dict[str, Any] = {}
     for part in match["more"].split(", ")[1:]:
         for pattern, name, read in _MORE:
-            found = pattern.fullmatch(part.strip())
-            if found:
-                more[name] = read(found[1])
+            figure = pattern.fullmatch(part.strip())
+            if figure:
+                more[name] = read(figure[1])
     return BenchProgress(
         elapsed_s=elapsed - started_epoch_s if elapsed >= _EPOCH_FROM_S else elapsed,
         tps=_number(match["tps"]),
@@ -82,16 +87,10 @@ def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | N
     )
 
 
-_FLOAT: Final = r"(-?(?:\d{1,18}(?:\.\d{1,18})?|nan|inf))"
+_FLOAT: Final = f"({_NUMBER})"
 _COUNT: Final = r"(\d{1,18})"
 
 _Rows = tuple[tuple[re.Pattern[str], tuple[tuple[str, Callable[[str], Any]], ...]], ...]
-
-
-def _figure(text: str) -> float | None:
-    """None for nan and inf: nothing was processed."""
-    value = float(text)
-    return value if math.isfinite(value) else None
 
 
 def _rows(*rows: tuple[str, tuple[tuple[str, Callable[[str], Any]], ...]]) -> _Rows:
@@ -152,16 +151,16 @@ _CELLS: Final = tuple(
 )
 
 
-class _Section(Struct):
+class _ReportSection(Struct):
     """Figures that were found so far, of the run (number 0) or of a script."""
 
     number: int = 0
     name: str = ""
-    found: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
     statements: list[StatementReport] = field(default_factory=list)
 
     def read(self, line: str, rows: _Rows) -> None:
-        """The first figure of a kind counts."""
+        """Read a line; the first figure of a kind counts."""
         for pattern, fields in rows:
             match = pattern.match(line)
             if match is None:
@@ -169,32 +168,32 @@ class _Section(Struct):
             for (name, convert), text in zip(fields, match.groups(), strict=True):
                 value = convert(text)
                 if value is not None:
-                    self.found.setdefault(name, value)
+                    self.figures.setdefault(name, value)
             return
 
     def script(self) -> ScriptReport:
-        found = dict(self.found)
-        transactions = found.pop("transactions", None)
-        if found.pop("transactions_begun", None) == 0:
+        figures = dict(self.figures)
+        transactions = figures.pop("transactions", None)
+        if figures.pop("transactions_begun", None) == 0:
             # 18 says no more of a script that was never chosen.
-            found.setdefault("processed", 0)
-        if transactions is not None and "processed" not in found:
+            figures.setdefault("processed", 0)
+        if transactions is not None and "processed" not in figures:
             # Before 15 there is no line about failures, and the skipped ones are counted in.
-            found["processed"] = transactions - (found.get("skipped", 0) if "failed" not in found else 0)
-        return ScriptReport(self.number, self.name, **found, statements=tuple(self.statements))
+            figures["processed"] = transactions - (figures.get("skipped", 0) if "failed" not in figures else 0)
+        return ScriptReport(self.number, self.name, **figures, statements=tuple(self.statements))
 
 
 def parse_report(stdout: str) -> BenchReport | None:
-    """Reads the report; None when there is none in it (the run never began).
+    """Read the report; None when there is none in it (the run never began).
 
     What is printed as nan or inf (nothing was processed) is None.
     """
-    sections = [_Section()]
+    sections = [_ReportSection()]
     counts: int | None = None
     for line in stdout.splitlines():
         section, table = _SECTION.match(line), _TABLE.match(line)
         if section:
-            sections.append(_Section(int(section[1]), section[2]))
+            sections.append(_ReportSection(int(section[1]), section[2]))
             counts = None
         elif table:
             counts = sum(column is not None for column in table.groups())
@@ -207,10 +206,10 @@ def parse_report(stdout: str) -> BenchReport | None:
         elif line.startswith(" - "):
             sections[-1].read(line[3:], _SCRIPT)
     run, *scripts = sections
-    if "processed" not in run.found:
+    if "processed" not in run.figures:
         return None
     return BenchReport(
-        **run.found,
+        **run.figures,
         scripts=tuple(script.script() for script in scripts),
         statements=tuple(run.statements),
         raw=stdout,

@@ -21,13 +21,11 @@ from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.paths import content_of
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.bench.argv import LOG_NAME
-from pgtop_tune.bench.locate import Pgbench, newest, parse_version
+from pgtop_tune.bench.locate import Pgbench, newest_usable, parse_version
 from pgtop_tune.bench.messages import BoundedText, LineSplitter, lines_of
-from pgtop_tune.bench.places import ClockOffset, RunOrder, SshAddress, ssh_words
+from pgtop_tune.bench.places import ClockOffset, RunDirectory, RunOrder, SshAddress, passfile_text, ssh_words
 from pgtop_tune.bench.ports import far_environment
-from pgtop_tune.bench.profiles import Script
-from pgtop_tune.bench.run_directory import RunDirectory, passfile_text
-from pgtop_tune.bench.scripts import LONGEST_BYTES
+from pgtop_tune.bench.profiles import LONGEST_BYTES, Script
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
 
 ROUND_TRIPS: Final = 5
@@ -63,13 +61,13 @@ class SshRunning:
         self._beating: asyncio.Task[None] | None = None
 
     async def prepare(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """Measures the clock, brings the files, and lets pgbench go.
+        """Measure the clock, bring the files, and let pgbench start.
 
         Raises:
             LoadProblem: The other side does not answer.
         """
-        said = BoundedText()
-        listening = asyncio.create_task(lines_of(self._guarded.stderr, said.add))
+        output = BoundedText()
+        listening = asyncio.create_task(lines_of(self._guarded.stderr, output.add))
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 self.clock = min([await self._round_trip() for _ in range(ROUND_TRIPS)], key=lambda o: o.uncertain_ms)
@@ -81,8 +79,8 @@ class SshRunning:
         except (TimeoutError, EOFError, ConnectionError, ValueError) as problem:
             await self.stop()
             await asyncio.gather(listening, return_exceptions=True)
-            words = one_line(said.text(), 300) or "it does not answer"
-            raise LoadProblem(f"pgbench cannot be run from {self._name}: {words}", _HINT) from problem
+            message = one_line(output.text(), 300) or "it does not answer"
+            raise LoadProblem(f"pgbench cannot be run from {self._name}: {message}", _HINT) from problem
         self._beating = asyncio.create_task(self._beat())
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
@@ -95,7 +93,6 @@ class SshRunning:
         return status
 
     def signal(self, name: str) -> None:
-        """As in `Running`."""
         if self._inlet >= 0:
             try:
                 os.write(self._inlet, f"{name}\n".encode())
@@ -113,12 +110,10 @@ class SshRunning:
         await self._guarded.stop()
 
     def kill(self) -> None:
-        """As in `Running`."""
         self._hang_up()
         self._guarded.process.kill()
 
     def remove(self) -> None:
-        """As in `Running`."""
         self._hang_up()
         self._kept.remove()
 
@@ -135,31 +130,31 @@ class SshRunning:
             await asyncio.sleep(BEAT_S)
 
     async def _say(self, content: bytes) -> None:
-        """Writes all of it, in a thread: the far side reads files slowly."""
+        """Write all of it, in a thread: the far side reads files slowly."""
         await asyncio.to_thread(_write_all, self._inlet, content)
 
     async def _round_trip(self) -> ClockOffset:
         before_s = time.time()
         await self._say(b"clock\n")
-        words = await self._our_line()
+        parts = await self._our_line()
         after_s = time.time()
-        text = words[-1].decode("ascii", "replace")
+        text = parts[-1].decode("ascii", "replace")
         # A date without nanoseconds prints a letter there, or nothing.
-        whole = not re.fullmatch(r"\d+\.\d+", text)
-        there_s = int(re.split(r"\D", text)[0]) + 0.5 if whole else float(text)
+        whole_seconds = not re.fullmatch(r"\d+\.\d+", text)
+        there_s = int(re.split(r"\D", text)[0]) + 0.5 if whole_seconds else float(text)
         half_ms = (after_s - before_s) * 500.0
-        return ClockOffset((there_s - before_s) * 1000.0 - half_ms, half_ms + (500.0 if whole else 0.0))
+        return ClockOffset((there_s - before_s) * 1000.0 - half_ms, half_ms + (500.0 if whole_seconds else 0.0))
 
     async def _our_line(self) -> list[bytes]:
-        """The words of the next line of the far side; what a login shell says before is passed over.
+        """Return the words of the next line of the far side; what a login shell says before is passed over.
 
         Raises:
             EOFError: There is none.
         """
         while line := await self._guarded.stdout.readline():
-            words = line.split()
-            if words and words[0] == self._mark:
-                return words[1:]
+            parts = line.split()
+            if parts and parts[0] == self._mark:
+                return parts[1:]
         raise EOFError
 
     async def _read(self, out: Callable[[str], None]) -> None:
@@ -194,7 +189,7 @@ class SshRunning:
 
 
 class SshPlace:
-    """Another machine; methods as in `Place`.
+    """Another machine; methods as in `LoadPlace`.
 
     Args:
         address: Of the machine.
@@ -208,7 +203,7 @@ class SshPlace:
         self._base = Path("/tmp")
 
     async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
-        """As in `Place`; what is asked for is a path over there."""
+        """As in `LoadPlace`; what is asked for is a path over there."""
         mark = f"pgtop-{secrets.token_hex(6)}"
         command = ["/bin/sh", "-c", _FAR_SEARCH.read_text(), "pgtop-tune", mark, str(asked_for or "")]
         try:
@@ -222,39 +217,37 @@ class SshPlace:
             raise LoadProblem(f"{self.name} does not answer", _HINT) from problem
         finally:
             await guarded.stop()
-        said = stdout.decode("utf-8", "replace")
-        found = self._found(said, mark)
-        if found is None:
-            words = one_line(stderr.decode("utf-8", "replace"), 300) or "it does not answer"
-            raise LoadProblem(f"{self.name} cannot be reached: {words}", _HINT)
-        if not found:
+        answer = stdout.decode("utf-8", "replace")
+        candidates = self._found(answer, mark)
+        if candidates is None:
+            message = one_line(stderr.decode("utf-8", "replace"), 300) or "it does not answer"
+            raise LoadProblem(f"{self.name} cannot be reached: {message}", _HINT)
+        if not candidates:
             where = f"at {asked_for} on" if asked_for else "on"
             raise LoadProblem(
                 f"there is no pgbench {where} {self.name}", "install one there, or name it with --pgbench"
             )
         lacking = {
-            line.partition(" without-tls ")[2] for line in said.splitlines() if line.startswith(f"{mark} without")
+            line.partition(" without-tls ")[2] for line in answer.splitlines() if line.startswith(f"{mark} without")
         }
-        return newest(found, over_tls=over_tls, without_tls=lambda pgbench: str(pgbench.path) in lacking)
+        return newest_usable(candidates, over_tls=over_tls, without_tls=lambda pgbench: str(pgbench.path) in lacking)
 
     def directory(self, local: Path) -> Path:
-        """As in `Place`."""
         # A name of its own: it may be the same machine, and the same /dev/shm.
         return self._base / f"{local.name}-there"
 
     def scripts(self, scripts: Sequence[Script], local: Path) -> tuple[Script, ...]:
-        """As in `Place`: they are brought into the run's directory."""
+        """As in `LoadPlace`: they are brought into the run's directory."""
         there = self.directory(local)
         return tuple(
             Script(there / _far_name(number, script), script.weight) for number, script in enumerate(scripts, 1)
         )
 
     async def start(self, order: RunOrder) -> SshRunning:
-        """As in `Place`."""
         try:
             files = [
-                (_far_name(number, each), content_of(each.file, LONGEST_BYTES))
-                for number, each in enumerate(order.scripts, 1)
+                (_far_name(number, script), content_of(script.file, LONGEST_BYTES))
+                for number, script in enumerate(order.scripts, 1)
             ]
         except OSError as problem:
             raise LoadProblem(f"a script cannot be read: {problem}") from problem
@@ -295,19 +288,19 @@ class SshPlace:
         return SshRunning(guarded, inlet, directory, mark.encode(), self.name)
 
     def _found(self, stdout: str, mark: str) -> list[Pgbench] | None:
-        """What far_search.sh found; None when it did not run."""
-        found: list[Pgbench] = []
+        """Return the pgbenches that far_search.sh found; None when it did not run."""
+        candidates: list[Pgbench] = []
         answered, path = False, ""
         for line in stdout.splitlines():
-            first, _, rest = line.partition(" ")
-            kind, _, value = rest.partition(" ")
+            first, _, fields = line.partition(" ")
+            kind, _, value = fields.partition(" ")
             if first == mark and kind == "base":
                 answered, self._base = True, Path(value)
             elif first == mark and kind == "pgbench":
                 path = value
             elif path and (version := parse_version(line)):
-                found.append(Pgbench(Path(path), *version))
-        return found if answered else None
+                candidates.append(Pgbench(Path(path), *version))
+        return candidates if answered else None
 
 
 def _far_name(number: int, script: Script) -> str:

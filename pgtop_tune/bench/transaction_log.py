@@ -22,8 +22,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.bench.log_lines import PLAIN, LogLayout, SecondPart, parse_lines
-from pgtop_tune.bench.log_seconds import GrowingSecond, second_of
+from pgtop_tune.bench.log_seconds import PLAIN, GrowingSecond, LogLayout, SecondPart, parse_lines, second_of
 from pgtop_tune.model.bench import LatencySecond
 
 _PUNCH_HOLE: Final = 0x02
@@ -36,7 +35,7 @@ CHUNK_BYTES: Final = 2**16
 
 
 def _find_fallocate() -> Any:
-    """fallocate(2) of the C library, None where there is none."""
+    """Return fallocate(2) of the C library; None where there is none."""
     try:
         library = ctypes.CDLL(None, use_errno=True)
     except OSError:
@@ -68,7 +67,7 @@ class GrowingFile:
         self.punches = self._fallocate is not None
 
     def read(self) -> bytes:
-        """The next whole lines, about CHUNK_BYTES at most; a last line without its end is left for the next read."""
+        """Return the next whole lines, about CHUNK_BYTES at most; an incomplete last line is left for the next read."""
         size = os.fstat(self._fd).st_size
         if size <= self._offset:
             return b""
@@ -81,7 +80,7 @@ class GrowingFile:
         return lines
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Let go of the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -127,7 +126,7 @@ _GOLDEN: Final = (5.0**0.5 - 1.0) / 2.0
 
 
 class LogStatistics(Struct, frozen=True):
-    """How the reading went.
+    """Counts of the lines that were read.
 
     Attributes:
         lines: Transactions with a latency that were read.
@@ -198,7 +197,7 @@ class TransactionLog:
         self.behind = False
 
     def read(self, *, final: bool = False) -> tuple[LatencySecond, ...]:
-        """Reads what was appended, MOST_BYTES at most.
+        """Read what was appended, MOST_BYTES at most.
 
         Args:
             final: pgbench has ended: everything is read, and all seconds are complete.
@@ -213,19 +212,19 @@ class TransactionLog:
         return () if self.behind else self._complete_seconds(now_s, final)
 
     def statistics(self) -> LogStatistics:
-        """How the reading went so far."""
+        """Return the counts of the lines that were read so far."""
         return LogStatistics(
             lines=self._lines,
             failed=self._failed,
             skipped=self._skipped,
             unreadable=self._unreadable,
-            punches=all(each.file.punches for each in self._files.values()),
+            punches=all(thread_file.file.punches for thread_file in self._files.values()),
         )
 
     def close(self) -> None:
-        """Lets go of the files; statistics stay."""
-        for each in self._files.values():
-            each.file.close()
+        """Let go of the files; statistics stay."""
+        for thread_file in self._files.values():
+            thread_file.file.close()
 
     def _find_files(self) -> None:
         if len(self._files) >= self._threads:
@@ -235,45 +234,45 @@ class TransactionLog:
                 try:
                     self._files[path.name] = _File(GrowingFile(path), self._started_s)
                 except FileNotFoundError:
-                    # The guard removes the directory when it is told to stop.
+                    # The guard removes the directory when it has to stop.
                     return
 
     def _read_files(self, now_s: float, most_bytes: float) -> bool:
-        """Reads all files by turns; whether something is left."""
+        """Read all files by turns; return whether something is left."""
         unread = list(self._files.values())
         while unread and most_bytes > 0:
-            for each in tuple(unread):
-                chunk = each.file.read()
+            for thread_file in tuple(unread):
+                chunk = thread_file.file.read()
                 if chunk:
                     most_bytes -= len(chunk)
-                    self._take(each, chunk, now_s)
+                    self._take(thread_file, chunk, now_s)
                 else:
-                    unread.remove(each)
+                    unread.remove(thread_file)
         return bool(unread)
 
-    def _take(self, each: _File, chunk: bytes, now_s: float) -> None:
+    def _take(self, thread_file: _File, chunk: bytes, now_s: float) -> None:
         second = second_of(chunk)
         growing = None if second is None else self._open.get(second)
         if second is None or growing is None or growing.tail is None:
-            self._decode(each, chunk, now_s)
+            self._decode(thread_file, chunk, now_s)
             return
         self._turn = (self._turn + _GOLDEN) % 1.0
         if self._turn < _SAMPLED:
-            self._decode(each, chunk, now_s, GrowingSecond.add_sample)
+            self._decode(thread_file, chunk, now_s, GrowingSecond.add_sample)
             return
         counted = growing.tail.count(chunk, second)
         if counted is None:
-            self._decode(each, chunk, now_s)
+            self._decode(thread_file, chunk, now_s)
             return
         self._lines += counted.lines
         self._failed += sum(part.failed for part in counted.parts)
         self._skipped += sum(part.skipped for part in counted.parts)
         growing.add_counted(counted)
-        each.grew(now_s, second)
+        thread_file.grew(now_s, second)
 
     def _decode(
         self,
-        each: _File,
+        thread_file: _File,
         chunk: bytes,
         now_s: float,
         add: Callable[[GrowingSecond, SecondPart], None] = GrowingSecond.add,
@@ -288,7 +287,7 @@ class TransactionLog:
                 self._open[part.second] = GrowingSecond(arrived_s=now_s, layout=self._layout)
             add(self._open[part.second], part)
         if parsed.newest is not None:
-            each.grew(now_s, parsed.newest)
+            thread_file.grew(now_s, parsed.newest)
 
     def _complete_seconds(self, now_s: float, final: bool) -> tuple[LatencySecond, ...]:
         complete = [
@@ -300,11 +299,14 @@ class TransactionLog:
         waited_s = now_s - data.arrived_s
         if len(self._files) < self._threads and waited_s <= _SHORTEST_WAIT_S:
             return False
-        return all(each.newest > second or waited_s > self._patience_s(each) for each in self._files.values())
+        return all(
+            thread_file.newest > second or waited_s > self._patience_s(thread_file)
+            for thread_file in self._files.values()
+        )
 
-    def _patience_s(self, each: _File) -> float:
-        """How long a second with data waits for this file: files that never said anything are like the slowest."""
-        silence_s = each.silence_s
+    def _patience_s(self, thread_file: _File) -> float:
+        """Return how long a second with data waits for this file; a file without any line counts as the slowest."""
+        silence_s = thread_file.silence_s
         if silence_s is None:
-            silence_s = max(other.silence_s or 0.0 for other in self._files.values())
+            silence_s = max(thread_file.silence_s or 0.0 for thread_file in self._files.values())
         return min(max(_WAITS * silence_s, _SHORTEST_WAIT_S), _LONGEST_WAIT_S)

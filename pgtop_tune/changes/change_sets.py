@@ -16,9 +16,22 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.changes.journal import read_all
-from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
-from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHalves, Settled
-from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
+from pgtop_tune.changes.model.change import (
+    HostChange,
+    ParameterChange,
+    Terms,
+    WantedParameter,
+    WantedSetting,
+    joined_notes,
+)
+from pgtop_tune.changes.model.change_set import (
+    Change,
+    ChangeSet,
+    LostBetweenHalves,
+    RestartOutcome,
+    RestartState,
+    Settled,
+)
 from pgtop_tune.changes.ports import ChangeControl, MachineControl, RestartControl, SetControl
 from pgtop_tune.changes.selection import around_server, goes_before_server
 from pgtop_tune.changes.watchdogs import RESTART_S
@@ -28,17 +41,19 @@ from pgtop_tune.model.absence import Unavailable
 
 
 def is_of_machine_only(set_id: str, directory: Path | None, copies: Iterable[bytes] = ()) -> bool:
-    """Whether a set is in force on this machine, and no journal has a server's half of it.
+    """Return whether a set is in force on this machine, and no journal has a server's half of it.
 
     Args:
         set_id: Of the set.
         directory: Of the journals; paths.journal_dir() by default.
         copies: Lines of sets, for those that no journal has any more.
     """
-    found = read_all(directory)
-    texts = [*found.texts.values(), *(text for _, text in found.lost(copies))]
-    of_machine = any(set_id in (each.set_id, each.id) for text in texts for each in text.host_in_force)
-    return of_machine and not any(set_id in (each.set_id, each.id) for text in texts for each in text.in_force)
+    journals = read_all(directory)
+    texts = [*journals.texts.values(), *(text for _, text in journals.lost(copies))]
+    of_machine = any(set_id in (set_half.set_id, set_half.id) for text in texts for set_half in text.host_in_force)
+    return of_machine and not any(
+        set_id in (server_half.set_id, server_half.id) for text in texts for server_half in text.in_force
+    )
 
 
 class MachineHalves:
@@ -52,35 +67,37 @@ class MachineHalves:
         told: Takes each change that is reverted.
 
     Attributes:
-        settled: What is reverted.
+        settled: The reverted changes.
     """
 
     def __init__(
         self,
         machine: MachineControl | None,
         set_ids: Sequence[str],
-        why: str = "",
-        told: Callable[[HostChange], None] = lambda change: None,
+        reason: str = "",
+        report: Callable[[HostChange], None] = lambda change: None,
     ) -> None:
         self._machine = machine
         self._ids = list(set_ids)
-        self._why = why
-        self._told = told
+        self._why = reason
+        self._told = report
         self.settled: list[HostChange] = []
 
     async def before(self, changes: Sequence[ParameterChange] = ()) -> None:
-        """The server's halves are about to be reverted; they are also when this fails.
+        """Revert the settings that go before the server's halves, which are reverted even if this fails.
 
         Args:
             changes: The server's halves, where they say which sets are meant.
         """
-        self._ids += [each for each in dict.fromkeys(change.set_id for change in changes) if each not in self._ids]
+        self._ids += [
+            set_id for set_id in dict.fromkeys(change.set_id for change in changes) if set_id not in self._ids
+        ]
         with suppress(PgtopError):
             # Tried again, and told, afterwards.
             await self._revert(goes_before_server)
 
     async def after(self) -> Sequence[HostChange]:
-        """Reverts the rest; all of them, with those before.
+        """Revert the rest; all of them, with those before.
 
         Raises:
             HostProblem: We may not, or the kernel refuses one; the others are reverted.
@@ -89,14 +106,14 @@ class MachineHalves:
         await self._revert(lambda change: True)
         return self.settled
 
-    async def _revert(self, wanted: Callable[[HostChange], bool]) -> None:
+    async def _revert(self, selects: Callable[[HostChange], bool]) -> None:
         problems: list[PgtopError] = []
         for set_id in filter(None, reversed(self._ids if self._machine is not None else ())):
             assert self._machine is not None
             try:
-                await self._machine.revert_set(set_id, self._why, wanted, self._reverted)
+                await self._machine.revert_set(set_id, self._why, selects, self._reverted)
             except Exception as problem:
-                problems.append(told_as_problem(problem))
+                problems.append(as_problem(problem))
         if problems:
             raise problems[0]
 
@@ -105,7 +122,7 @@ class MachineHalves:
         self._told(change)
 
 
-def told_as_problem(failure: Exception) -> PgtopError:
+def as_problem(failure: Exception) -> PgtopError:
     """Return a failure of a revert as a problem, so that the other changes are reverted all the same."""
     if isinstance(failure, PgtopError):
         return failure
@@ -116,8 +133,8 @@ AGAIN_S: Final = 2.0
 """Between two attempts to revert a set."""
 
 
-class _Step(Struct, frozen=True):
-    """A part of a set: what was made before goes in, and comes out with this part."""
+class _SetStep(Struct, frozen=True):
+    """A part of a set, which adds its changes to those of the parts before."""
 
     door: SetControl | MachineControl
     make: Callable[[Settled, Terms], Awaitable[Settled]]
@@ -129,7 +146,7 @@ class ChangeSets:
     Args:
         server: The door to the server; None where no set has parameters.
         machine: The door to its machine; None where there is no way to it.
-        restart: Restarts the server where an adopted set needs it; None where nobody does.
+        restart: Restarts the server where an adopted set needs it; None where no restart is possible.
     """
 
     def __init__(
@@ -140,24 +157,24 @@ class ChangeSets:
         self._restart: Final = restart
         self._without_machine: Final[set[str]] = set()
 
-    async def plan(self, wanted: ChangeSet) -> ChangeSet:
-        """The set in the order in which it is made.
+    async def plan(self, change_set: ChangeSet) -> ChangeSet:
+        """Return the set in the order in which it is made.
 
         The door to the server orders its parameters, by `ordering.in_order`.
         """
-        if not wanted.settings:
-            return wanted
-        found = () if self._machine is None else await self._machine.settings()
-        current = () if isinstance(found, Unavailable) else found
-        live = {each.name: each.live for each in current if not isinstance(each.live, Unavailable)}
-        before, after = around_server(wanted.settings, live)
-        return replace(wanted, settings=before, settings_after=(*after, *wanted.settings_after))
+        if not change_set.settings:
+            return change_set
+        settings = () if self._machine is None else await self._machine.settings()
+        current = () if isinstance(settings, Unavailable) else settings
+        live = {setting.name: setting.live for setting in current if not isinstance(setting.live, Unavailable)}
+        before, after = around_server(change_set.settings, live)
+        return replace(change_set, settings=before, settings_after=(*after, *change_set.settings_after))
 
-    async def apply(self, wanted: ChangeSet, terms: Terms) -> Settled:
-        """Makes both halves, or none.
+    async def apply(self, change_set: ChangeSet, terms: Terms) -> Settled:
+        """Make both halves, or none.
 
         Args:
-            wanted: Planned or not.
+            change_set: Planned or not.
             terms: With a deadline, that counts from when both halves are made.
 
         Raises:
@@ -165,78 +182,78 @@ class ChangeSets:
             LostBetweenHalves: The connection was lost and the other half is in force.
             PgtopError: See `SetControl.apply_set` and `MachineControl.apply_set`; nothing is changed.
         """
-        if wanted.of_machine and self._machine is None:
+        if change_set.of_machine and self._machine is None:
             raise UsageProblem("the settings of the machine cannot be changed from here")
-        planned = await self.plan(wanted)
+        planned = await self.plan(change_set)
         within_s = terms.keep_within_s
         terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
         if not planned.of_machine:
             self._without_machine.add(terms.set_id)
-        made = Settled(set_id=terms.set_id)
+        settled = Settled(set_id=terms.set_id)
         steps = self._steps(planned)
         if within_s is not None and len(steps) > 1:
             terms = replace(terms, keep_within_s=within_s + RESTART_S)
         try:
             for step in steps:
-                made = await step.make(made, terms)
+                settled = await step.make(settled, terms)
             if len(steps) > 1:
-                await self._begin_deadlines(made, steps, within_s)
+                await self._begin_deadlines(settled, steps, within_s)
         except ConnectionProblem as lost:
             if not planned.of_machine:
                 raise
             with suppress(PgtopError):
-                await self._begin_deadlines(made, steps[:1], within_s)
-            raise LostBetweenHalves(lost, made) from lost
+                await self._begin_deadlines(settled, steps[:1], within_s)
+            raise LostBetweenHalves(lost, settled) from lost
         except Exception as problem:
-            await self._withdraw(made, problem)
+            await self._withdraw(settled, problem)
             raise
         except asyncio.CancelledError:
             if len(steps) > 1 and not planned.with_restart:
                 # Only the journals know how far the half under way has come.
-                await self.revert(made.set_id, "the program ended while the set was made")
+                await self.revert(settled.set_id, "the program ended while the set was made")
             raise
-        return made
+        return settled
 
-    def _steps(self, planned: ChangeSet) -> list[_Step]:
-        """The halves in the order they are made; the machine's may be made before and after the server's."""
+    def _steps(self, planned: ChangeSet) -> list[_SetStep]:
+        """Return the halves in the order they are made; the machine's may be made before and after the server's."""
         server, machine = self._server, self._machine
 
-        def of_machine(settings: tuple[WantedSetting, ...]) -> list[_Step]:
-            async def make(made: Settled, terms: Terms) -> Settled:
+        def of_machine(settings: tuple[WantedSetting, ...]) -> list[_SetStep]:
+            async def make(settled: Settled, terms: Terms) -> Settled:
                 assert machine is not None
                 done = await machine.apply_set(settings, terms, survive=planned.persist)
-                return replace(made, settings=(*made.settings, *done))
+                return replace(settled, settings=(*settled.settings, *done))
 
-            return [_Step(machine, make)] if machine is not None and settings else []
+            return [_SetStep(machine, make)] if machine is not None and settings else []
 
-        async def make(made: Settled, terms: Terms) -> Settled:
+        async def make(settled: Settled, terms: Terms) -> Settled:
             assert server is not None
-            return replace(made, parameters=await server.apply_set(planned.parameters, terms))
+            return replace(settled, parameters=await server.apply_set(planned.parameters, terms))
 
         has_server = server is not None and bool(planned.parameters or planned.with_restart)
-        of_server = [_Step(server, make)] if server is not None and has_server else []
+        of_server = [_SetStep(server, make)] if server is not None and has_server else []
         return [*of_machine(planned.settings), *of_server, *of_machine(planned.settings_after)]
 
-    async def _begin_deadlines(self, made: Settled, steps: Sequence[_Step], within_s: float | None) -> None:
+    async def _begin_deadlines(self, settled: Settled, steps: Sequence[_SetStep], within_s: float | None) -> None:
         """The halves that were made first have waited for the last one, and that has taken its time."""
-        if within_s is not None and made.changes:
+        if within_s is not None and settled.changes:
             for door in {id(step.door): step.door for step in steps}.values():
-                await door.begin_deadline(made.set_id, within_s)
+                await door.begin_deadline(settled.set_id, within_s)
 
-    async def _withdraw(self, made: Settled, problem: Exception) -> None:
-        """Reverts the half that was made; the problem says so where even that fails."""
-        if not made.changes:
+    async def _withdraw(self, settled: Settled, problem: Exception) -> None:
+        """Revert the half that was made; the problem says so where even that fails."""
+        if not settled.changes:
             return
-        why = "the other half of the set was refused"
-        if made.parameters:
-            failed = (await self.revert(made.set_id, why)).problem
+        reason = "the other half of the set was refused"
+        if settled.parameters:
+            failed = (await self.revert(settled.set_id, reason)).problem
         else:
-            failed = (await self.revert_around((made.set_id,), _nothing, why)).problem
+            failed = (await self.revert_around((settled.set_id,), _nothing, reason)).problem
         if failed is not None and isinstance(problem, PgtopError):
-            problem.hint = f"{failed.message}: `pgtop-tune revert --set {made.set_id}` reverts the first half"
+            problem.hint = f"{failed.message}: `pgtop-tune revert --set {settled.set_id}` reverts the first half"
 
     async def confirm(self, set_id: str, *, of_server: bool = True) -> Settled:
-        """Both halves stay; empty when they are not in force (any more).
+        """Confirm both halves; the outcome is empty where they are not in force (any more).
 
         Args:
             set_id: Of the set.
@@ -250,16 +267,16 @@ class ChangeSets:
         return Settled(set_id=set_id, parameters=parameters, settings=settings)
 
     async def revert(
-        self, set_id: str, why: str = "", *, with_restart: bool = False, of_server: bool = True
+        self, set_id: str, reason: str = "", *, with_restart: bool = False, of_server: bool = True
     ) -> Settled:
-        """Reverts both halves once; a half that cannot be reverted does not keep the other.
+        """Revert both halves once; a half that cannot be reverted does not keep the other.
 
         Pools of huge pages that get larger again go before the server's half, so that the server has them; the rest of
         the machine goes after it.
 
         Args:
             set_id: Of the set.
-            why: For the journal.
+            reason: For the journal.
             with_restart: Whether the server is restarted where the old values need it.
             of_server: Whether it has, or may have, a half of the server; else the server is not asked.
         """
@@ -268,29 +285,32 @@ class ChangeSets:
             if self._server is None or not of_server:
                 return ()
             if with_restart and self._restart is not None:
-                return (await self._restart.revert_set(set_id, why)).changes
-            return await self._server.revert_set(set_id, why)
+                return (await self._restart.revert_set(set_id, reason)).changes
+            return await self._server.revert_set(set_id, reason)
 
-        return await self.revert_around((set_id,), server_half, why)
+        return await self.revert_around((set_id,), server_half, reason)
 
     async def revert_around(
-        self, set_ids: Sequence[str], server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]], why: str = ""
+        self,
+        set_ids: Sequence[str],
+        server_half: Callable[[], Awaitable[tuple[ParameterChange, ...]]],
+        reason: str = "",
     ) -> Settled:
-        """Reverts the machine's halves of sets, the last set first, before and after the server's.
+        """Revert the machine's halves of sets, the last set first, before and after the server's.
 
         Args:
             set_ids: In the order they were made.
             server_half: Reverts the server's.
-            why: For the journal.
+            reason: For the journal.
         """
-        halves = MachineHalves(self._machine, set_ids, why)
+        halves = MachineHalves(self._machine, set_ids, reason)
         parameters: tuple[ParameterChange, ...] = ()
         problem: PgtopError | None = None
         await halves.before()
         try:
             parameters = await server_half()
         except Exception as refused:
-            problem = told_as_problem(refused)
+            problem = as_problem(refused)
         try:
             await halves.after()
         except PgtopError as refused:
@@ -311,23 +331,23 @@ class ChangeSets:
     async def revert_until_done(
         self,
         set_id: str,
-        why: str,
-        told: Callable[[PgtopError], None],
+        reason: str,
+        report: Callable[[PgtopError], None],
         still: Callable[[], bool],
         *,
         with_restart: bool = False,
         of_server: bool = True,
     ) -> Settled:
-        """Reverts both halves, again and again while one cannot be: a server may be away.
+        """Revert both halves, again and again while one cannot be: a server may be away.
 
         Args:
-            set_id, why, with_restart, of_server: See `revert`.
-            told: Takes each problem, one that lasts once.
+            set_id, reason, with_restart, of_server: See `revert`.
+            report: Takes each problem, one that lasts once.
             still: Whether the set is still to be reverted; asked after each attempt that failed.
         """
         settled, last_message = Settled(set_id=set_id), ""
         while True:
-            once = await self.revert(set_id, why, with_restart=with_restart, of_server=of_server)
+            once = await self.revert(set_id, reason, with_restart=with_restart, of_server=of_server)
             settled = Settled(
                 set_id=set_id,
                 parameters=(*settled.parameters, *once.parameters),
@@ -337,7 +357,7 @@ class ChangeSets:
                 return settled
             if once.problem.message != last_message:
                 last_message = once.problem.message
-                told(once.problem)
+                report(once.problem)
             await asyncio.sleep(AGAIN_S)
             if not still():
                 return replace(settled, problem=once.problem)
@@ -357,30 +377,31 @@ class Undo:
         self._machine: Final = machine
         self._sets: Final = sets
 
-    async def in_force(self, ours: Sequence[Change]) -> tuple[Change, ...]:
-        """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
+    async def in_force(self, own_changes: Sequence[Change]) -> tuple[Change, ...]:
+        """Return all changes that the journals hold as made and not reverted, also by earlier sessions, oldest first.
 
-        Of the machine only changes of `ours`, and the other halves of sets of this server: its journal is not about one
-        server.
+        Of the machine only `own_changes`, and the other halves of sets of this server: its journal is of no one server.
         """
         of_server = await self._server.in_force()
-        meant = {each.id for each in ours if isinstance(each, HostChange)}
-        sets = {each.set_id for each in of_server} - {""}
+        meant = {change.id for change in own_changes if isinstance(change, HostChange)}
+        sets = {change.set_id for change in of_server} - {""}
         if self._machine is None or not (meant or sets):
             return of_server
-        of_machine = (each for each in await self._machine.in_force() if each.id in meant or each.set_id in sets)
-        return tuple(sorted((*of_machine, *of_server), key=lambda each: each.at_ms))
+        of_machine = (
+            change for change in await self._machine.in_force() if change.id in meant or change.set_id in sets
+        )
+        return tuple(sorted((*of_machine, *of_server), key=lambda change: change.at_ms))
 
-    async def these(self, shown: Sequence[Change]) -> Settled:
-        """Reverts changes of `in_force`, with their sets, the last first, and nothing that was made since.
+    async def these(self, changes: Sequence[Change]) -> Settled:
+        """Revert changes of `in_force`, with their sets, the last first, and nothing that was made since.
 
         Returns:
-            What was reverted; its problem says why something still is in force.
+            The reverted changes; `problem` says why another one is still in force.
         """
-        set_ids = tuple(dict.fromkeys(each.set_id or each.id for each in sorted(shown, key=lambda each: each.at_ms)))
+        set_ids = tuple(dict.fromkeys(change.set_key for change in sorted(changes, key=lambda change: change.at_ms)))
 
         async def server_half() -> tuple[ParameterChange, ...]:
-            of_server = [each.id for each in shown if isinstance(each, ParameterChange)]
+            of_server = [change.id for change in changes if isinstance(change, ParameterChange)]
             return await self._server.undo_these(of_server) if of_server else ()
 
         return await self._sets.revert_around(set_ids, server_half)
@@ -415,21 +436,21 @@ class WithRestart:
         self._anyway = anyway
         self.outcome: RestartOutcome | None = None
 
-    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """See `SetControl.apply_set`.
 
         Raises:
             ServerProblem: The server did not come up with it; the message holds the lines of its log that explain it.
         """
-        outcome = self.outcome = await self._restart.apply(wanted, terms, self._progress, anyway=self._anyway)
+        outcome = self.outcome = await self._restart.apply(requested, terms, self._progress, anyway=self._anyway)
         if outcome.state not in (RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
-        self._progress("; ".join(filter(None, (outcome.words, outcome.hint))))
+        self._progress(joined_notes(outcome.words, outcome.hint))
         if outcome.state is RestartState.LEFT:
             return outcome.changes
         for proof in await self._control.prove(outcome.changes):
-            for words in (*proof.overrides, *proof.advice):
-                self._progress(f"{proof.name}: {words}")
+            for note in (*proof.overrides, *proof.advice):
+                self._progress(f"{proof.name}: {note}")
         return outcome.changes
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
@@ -445,13 +466,13 @@ class WithRestart:
         """See `SetControl.lost`."""
         return await self._control.lost(set_id)
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
+    async def revert_set(self, set_id: str, reason: str = "") -> tuple[ParameterChange, ...]:
         """See `SetControl.revert_set`.
 
         Raises:
             ServerProblem: The old values are written, and the server did not come up with them.
         """
-        outcome = await self._restart.revert_set(set_id, why, self._progress)
+        outcome = await self._restart.revert_set(set_id, reason, self._progress)
         if outcome.state not in (RestartState.NOT_RESTARTED, RestartState.WAITING, RestartState.LEFT):
             check_up(outcome)
         if outcome.state is not RestartState.NOT_RESTARTED:
@@ -460,7 +481,7 @@ class WithRestart:
 
 
 def check_up(outcome: RestartOutcome) -> None:
-    """Makes sure that a restart came to what was wanted.
+    """Make sure that a restart brought the server up with its new values.
 
     Raises:
         ServerProblem: It did not.

@@ -24,15 +24,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, ValidationError, convert, to_builtins
 
 from pgtop_tune.base.errors import JournalProblem
-from pgtop_tune.base.paths import NotOurs, check_own, check_own_directory, journal_dir, private, read_own
-from pgtop_tune.base.refusals import closed_at, refusal
-from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange, Scope, ScopeKind
+from pgtop_tune.base.paths import (
+    NotOurs,
+    check_own,
+    check_own_directory,
+    closed_at,
+    journal_dir,
+    permission_refusal,
+    private,
+    read_own,
+)
+from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
 from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.model.instance import Instance, ServerPlace
-from pgtop_tune.process.process_key import ProcessKey
 
 PATIENCE_S: Final = 10.0
 """A set is made or taken back within seconds."""
@@ -41,26 +48,10 @@ _SUFFIX: Final = ".jsonl"
 _RETIRED: Final = ".retired"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _IN_FORCE: Final = frozenset({ChangeState.INTENDED, ChangeState.APPLIED})
-_FIELDS: Final = frozenset(ParameterChange.__struct_fields__)
-_HOST_FIELDS: Final = frozenset(HostChange.__struct_fields__)
-_PLACE_FIELDS: Final = frozenset(ServerPlace.__struct_fields__)
-_OWNER_FIELDS: Final = frozenset(SetOwner.__struct_fields__)
-_INSTANCE_FIELDS: Final = frozenset(Instance.__struct_fields__)
-_KINDS: Final = {
-    ParameterChange: "change",
-    HostChange: "host_change",
-    ServerPlace: "place",
-    Instance: "instance",
-    SetOwner: "set_owner",
-}
-
-
-Entry = ParameterChange | HostChange | ServerPlace | Instance | SetOwner
-"""What a line of a journal holds, besides its first."""
 
 
 class ServerName(Struct, frozen=True):
-    """Which server a journal is about.
+    """The server that a journal is about.
 
     Attributes:
         key: Of the file; `changes/server/instances` finds the one of a server.
@@ -71,15 +62,28 @@ class ServerName(Struct, frozen=True):
     description: str
 
 
+Entry = ServerName | ParameterChange | HostChange | ServerPlace | Instance | SetOwner
+"""The content of a line; a journal begins with the name of its server."""
+_KINDS: Final[Mapping[str, type[Entry]]] = {
+    "server": ServerName,
+    "host_change": HostChange,
+    "place": ServerPlace,
+    "set_owner": SetOwner,
+    "instance": Instance,
+    "change": ParameterChange,
+}
+_KEYS: Final = {kind: key for key, kind in _KINDS.items()}
+
+
 class JournalText(Struct, frozen=True):
-    """What a journal says.
+    """The content of a journal.
 
     Attributes:
         server: From its first line; None when that is damaged.
         changes: The last state of every change of a parameter, in the order they were intended.
-        problems: Lines that could not be read, one sentence each; a torn last line is what a crash leaves.
+        problems: Lines that could not be read, one sentence each; a crash leaves a torn last line.
         host_changes: The same for settings of the operating system.
-        place: Where the server is and how it is started, as seen last; None where no change took a restart.
+        server_place: Where the server is and how it is started, as seen last; None where no change took a restart.
         owners: The last owner of every set that goes back by itself, by set.
         instance: The server as it was seen last; None in a journal of an older version, and in a machine's.
     """
@@ -88,7 +92,7 @@ class JournalText(Struct, frozen=True):
     changes: tuple[ParameterChange, ...]
     problems: tuple[str, ...]
     host_changes: tuple[HostChange, ...] = ()
-    place: ServerPlace | None = None
+    server_place: ServerPlace | None = None
     owners: Mapping[str, SetOwner] = {}
     instance: Instance | None = None
 
@@ -104,7 +108,7 @@ class JournalText(Struct, frozen=True):
 
     @property
     def host_in_force(self) -> tuple[HostChange, ...]:
-        """The same of the operating system."""
+        """Changes of the operating system that were made, or may have been, and were not undone; oldest first."""
         return tuple(change for change in self.host_changes if change.state in _IN_FORCE)
 
     @property
@@ -115,7 +119,7 @@ class JournalText(Struct, frozen=True):
 
 
 def path_for(key: str, directory: Path | None = None) -> Path:
-    """The journal of a server; the key is made fit for a file name."""
+    """Return the journal of a server; the key is made fit for a file name."""
     safe = _UNSAFE.sub("_", key).strip("._")[:100]
     if safe != key:
         safe = f"{safe}-{zlib.crc32(key.encode()):08x}"
@@ -200,27 +204,25 @@ class HeldSet(Struct, frozen=True):
 
     Attributes:
         copy: See `lines_of`.
-        path: The journal.
+        path: The journal; None where no journal has the set.
         file: Device, inode and size of the journal when the set was written: it is append-only.
     """
 
     copy: bytes
-    path: Path
-    file: tuple[int, int, int]
+    path: Path | None = None
+    file: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def stands(self) -> bool:
         """Whether the same file is there, can be read, and is no shorter: then it has the set."""
-        now, (device, inode, size) = _file(self.path), self.file
+        if self.path is None:
+            return False
+        now, (device, inode, size) = file_mark(self.path), self.file
         return now[:2] == (device, inode) and now[2] >= size > 0 and os.access(self.path, os.R_OK, effective_ids=True)
 
 
-def held_set(path: Path, copy: bytes) -> HeldSet:
-    """Return a set that has just been written to a journal."""
-    return HeldSet(copy, path, _file(path))
-
-
-def _file(path: Path) -> tuple[int, int, int]:
+def file_mark(path: Path) -> tuple[int, int, int]:
+    """Return device, inode and size of a file; zeros where it cannot be looked at."""
     try:
         status = os.stat(path)
     except OSError:
@@ -229,7 +231,7 @@ def _file(path: Path) -> tuple[int, int, int]:
 
 
 def read_all(directory: Path | None = None) -> ReadJournals:
-    """Read every journal of a directory; what cannot be read is a problem of the answer."""
+    """Read every journal of a directory; a journal that cannot be read is a problem of the answer."""
     try:
         paths = journals(directory)
     except JournalProblem as problem:
@@ -245,7 +247,7 @@ def read_all(directory: Path | None = None) -> ReadJournals:
 
 
 def retire(path: Path) -> Path:
-    """Takes a journal out of use: none of its changes is in force any more, and it is kept under another name.
+    """Take a journal out of use: none of its changes is in force any more, and it is kept under another name.
 
     Raises:
         JournalProblem: It is not ours, another process has it open, or it cannot be renamed.
@@ -284,7 +286,7 @@ class Journal:
         patience_s: float = PATIENCE_S,
         reverting: bool = False,
     ) -> None:
-        """Opens, and makes where missing; waits while another process has it open.
+        """Open the journal, make it where it is missing, and wait while another process has it open.
 
         Args:
             server: Whose.
@@ -334,7 +336,7 @@ class Journal:
         return folded(_with_owed(self._bytes(), self.path))
 
     def write(self, *entries: Entry) -> None:
-        """Appends a line for each entry, all or none: the state of a change, what the server is and where, or who holds
+        """Append a line for each entry, all or none: the state of a change, what the server is and where, or who holds
         a set. They are on the disk then, or owed after `owe`.
 
         Raises:
@@ -353,7 +355,7 @@ class Journal:
         self._owes = True
 
     def close(self) -> None:
-        """Lets others write."""
+        """Let others write."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -378,7 +380,7 @@ class Journal:
             time.sleep(_POLL_S)
         _pay(self.path, self._write)
         if not self._bytes() and not reverting:
-            self._write(_line({"server": to_builtins(server)}))
+            self._write(_line_of(server))
             directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
             try:
                 os.fsync(directory)
@@ -394,7 +396,7 @@ class Journal:
 
     def _write(self, data: bytes) -> None:
         size = os.fstat(self._descriptor).st_size
-        # What a crash has left of a line ends here.
+        # The part of a line that a crash has left ends here.
         begun = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
         lines = b"\n" + data if begun else data
         try:
@@ -439,7 +441,7 @@ class JournalCopy(Journal):
 
 def lines_of(server: ServerName, *entries: Entry) -> bytes:
     """Return the lines of a journal that holds these entries."""
-    return _line({"server": to_builtins(server)}) + b"".join(map(_line_of, entries))
+    return _line_of(server) + b"".join(map(_line_of, entries))
 
 
 # Lines that a disk has refused while something was reverted. They count in this process, and are written later.
@@ -498,12 +500,12 @@ def _pay(path: Path, write: Callable[[bytes], None]) -> None:
             del _owed[path]
 
 
-def _not_ours(why: NotOurs) -> JournalProblem:
-    return JournalProblem(f"the change journal is not used: {why}", why.hint)
+def _not_ours(refusal: NotOurs) -> JournalProblem:
+    return JournalProblem(f"the change journal is not used: {refusal}", refusal.hint)
 
 
 def _unlisted(directory: Path, error: OSError) -> JournalProblem:
-    """A directory of journals that is there and cannot be listed, or whose place something else has."""
+    """Return the problem of a directory of journals that cannot be listed, or whose name something else has."""
     message, dangling = f"the change journals in {directory} cannot be read", _dangling(directory)
     if dangling is None:
         return _refused(message, directory, error)
@@ -515,8 +517,8 @@ def _unlisted(directory: Path, error: OSError) -> JournalProblem:
 
 
 def _refused(message: str, path: Path, error: OSError, hint: str = "") -> JournalProblem:
-    """A file or a directory of journals that is there and cannot be used, with the remedy."""
-    reason = refusal(path) if error.errno == errno.EACCES else None
+    """Return the problem of a file or a directory of journals that cannot be used, with the remedy."""
+    reason = permission_refusal(path) if error.errno == errno.EACCES else None
     if reason is not None:
         return JournalProblem(f"{message}: {reason[0]}", reason[1])
     if error.errno == errno.ENOTDIR:
@@ -525,7 +527,7 @@ def _refused(message: str, path: Path, error: OSError, hint: str = "") -> Journa
 
 
 def _dangling(path: Path) -> Path | None:
-    """A link on the way to a path that leads nowhere."""
+    """Return a link on the way to a path that leads nowhere."""
     links = (link for link in (path, *path.parents) if os.path.islink(link))
     return next((link for link in links if not os.path.exists(link)), None)
 
@@ -535,7 +537,7 @@ def _words(error: OSError) -> str:
 
 
 def _free(path: Path) -> Path:
-    """A name that no journal was retired under before."""
+    """Return a name that no journal was retired under before."""
     target, number = path.with_suffix(_RETIRED), 1
     while os.path.lexists(target):
         number += 1
@@ -544,7 +546,7 @@ def _free(path: Path) -> Path:
 
 
 def _cut(descriptor: int, size: int) -> None:
-    """Takes half a line back; if not even that works, the next reader skips and reports it."""
+    """Take half a line back; if not even that works, the next reader skips and reports it."""
     try:
         os.ftruncate(descriptor, size)
     except OSError:
@@ -552,11 +554,7 @@ def _cut(descriptor: int, size: int) -> None:
 
 
 def _line_of(entry: Entry) -> bytes:
-    return _line({_KINDS[type(entry)]: to_builtins(entry)})
-
-
-def _line(body: dict[str, object]) -> bytes:
-    text = _canonical(body)
+    text = _canonical({_KEYS[type(entry)]: to_builtins(entry)})
     return f'{{"crc32":"{zlib.crc32(text.encode()):08x}","body":{text}}}\n'.encode()
 
 
@@ -570,7 +568,7 @@ def folded(data: bytes) -> JournalText:
     changes: dict[str, ParameterChange] = {}
     host_changes: dict[str, HostChange] = {}
     problems: list[str] = []
-    place: ServerPlace | None = None
+    server_place: ServerPlace | None = None
     owners: dict[str, SetOwner] = {}
     instance: Instance | None = None
     whole_lines = data.count(b"\n")
@@ -583,7 +581,7 @@ def folded(data: bytes) -> JournalText:
         elif isinstance(entry, HostChange):
             host_changes[entry.id] = entry
         elif isinstance(entry, ServerPlace):
-            place = entry
+            server_place = entry
         elif isinstance(entry, SetOwner):
             owners[entry.set_id] = entry
         elif isinstance(entry, Instance):
@@ -595,7 +593,7 @@ def folded(data: bytes) -> JournalText:
         changes=tuple(changes.values()),
         problems=tuple(problems),
         host_changes=tuple(host_changes.values()),
-        place=place,
+        server_place=server_place,
         owners=owners,
         instance=instance,
     )
@@ -608,59 +606,16 @@ def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
             continue
         try:
             outer = json.loads(line)
-            text = _canonical(outer["body"])
-            yield number, outer["body"] if outer["crc32"] == f"{zlib.crc32(text.encode()):08x}" else None
+            body = outer["body"]
+            yield number, body if outer["crc32"] == f"{zlib.crc32(_canonical(body).encode()):08x}" else None
         except (ValueError, KeyError, TypeError, RecursionError):
             yield number, None
 
 
-def _entry(body: Any) -> ServerName | ParameterChange | HostChange | ServerPlace | SetOwner | Instance | None:
+def _entry(body: Any) -> Entry | None:
+    """Return the content of a line as this version or an older one wrote it, without what only a newer one knows."""
     try:
-        if "server" in body:
-            return ServerName(**body["server"])
-        if "host_change" in body:
-            return _host_change(body["host_change"])
-        if "place" in body:
-            return _place(body["place"])
-        if "set_owner" in body:
-            return _owner(body["set_owner"])
-        if "instance" in body:
-            return Instance(**{name: value for name, value in body["instance"].items() if name in _INSTANCE_FIELDS})
-        return _change(body["change"])
-    except (AttributeError, KeyError, TypeError, ValueError):
+        key, value = next((key, body[key]) for key in _KINDS if key in body)
+        return convert(value, _KINDS[key])
+    except (StopIteration, TypeError, ValidationError):
         return None
-
-
-def _change(body: dict[str, Any]) -> ParameterChange:
-    """A change as written by this version or an older one; what only a newer one knows is passed over."""
-    known = {name: value for name, value in body.items() if name in _FIELDS}
-    scope = known.get("scope")
-    return ParameterChange(
-        **{
-            **known,
-            "state": ChangeState(known["state"]),
-            "scope": SYSTEM if scope is None else Scope(**{**scope, "kind": ScopeKind(scope["kind"])}),
-            "followed_by": tuple(known.get("followed_by", ())),
-        }
-    )
-
-
-def _host_change(body: dict[str, Any]) -> HostChange:
-    known = {name: value for name, value in body.items() if name in _HOST_FIELDS}
-    also = tuple((str(path), str(value)) for path, value in known.get("also_before", ()))
-    return HostChange(**{**known, "state": ChangeState(known["state"]), "also_before": also})
-
-
-def _place(body: dict[str, Any]) -> ServerPlace:
-    known = {name: value for name, value in body.items() if name in _PLACE_FIELDS}
-    listed = {name: tuple(known.get(name, ())) for name in ("restart", "start", "arguments", "earlier", "catalogues")}
-    pairs = tuple((str(name), str(value)) for name, value in known.get("environment", ()))
-    return ServerPlace(**{**known, **listed, "environment": pairs})
-
-
-def _owner(body: dict[str, Any]) -> SetOwner:
-    known = {name: value for name, value in body.items() if name in _OWNER_FIELDS}
-    processes = {
-        name: None if known.get(name) is None else ProcessKey(**known[name]) for name in ("program", "watchdog")
-    }
-    return SetOwner(**{**known, **processes, "trip_wires": tuple(map(str, known.get("trip_wires", ())))})

@@ -14,8 +14,8 @@ from pgtop_tune.changes.model.change import SYSTEM, HostChange, ParameterChange,
 
 if TYPE_CHECKING:
     from pgtop_tune.base.errors import JournalProblem
-    from pgtop_tune.changes.model.change import HostChange, Proof, Terms, WantedParameter, WantedSetting
-    from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan
+    from pgtop_tune.changes.model.change import Proof, Terms, WantedParameter, WantedSetting
+    from pgtop_tune.changes.model.change_set import RestartOutcome, RestartPlan
     from pgtop_tune.host.block_devices import Disk
     from pgtop_tune.host.machine_setup import MachineFacts
     from pgtop_tune.model.absence import Unavailable
@@ -23,26 +23,18 @@ if TYPE_CHECKING:
     from pgtop_tune.model.postgres import Parameter
 
 
-def silent(words: str) -> None:
-    """Nobody wants to hear of the progress."""
+def no_progress(message: str) -> None:
+    """Ignore the progress."""
 
 
 class RestartControl(Protocol):
     """One restart for all that waits for it. Called from the engine's thread, as `ChangeControl`."""
 
-    async def pending(self) -> tuple[PendingParameter, ...]:
-        """What is written and waits for a restart, also what others have written.
-
-        Raises:
-            ConnectionProblem: The server is not there.
-        """
-        ...
-
-    async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
-        """What a restart with these changes and all that waits already would do; nothing is changed.
+    async def plan(self, requested: Sequence[WantedParameter] = ()) -> RestartPlan:
+        """Return the plan of a restart with these changes and all that wait already; nothing is changed.
 
         Args:
-            wanted: For the whole server; may hold parameters that need no restart as well.
+            requested: For the whole server; may hold parameters that need no restart as well.
 
         Raises:
             ServerProblem: The server does not have one of them.
@@ -52,22 +44,22 @@ class RestartControl(Protocol):
 
     async def apply(
         self,
-        wanted: Sequence[WantedParameter],
+        requested: Sequence[WantedParameter],
         terms: Terms,
-        progress: Callable[[str], None] = silent,
+        progress: Callable[[str], None] = no_progress,
         *,
         anyway: bool = False,
     ) -> RestartOutcome:
-        """Writes the changes as one set, restarts once, and makes sure that the server is back.
+        """Write the changes as one set, restart once, and make sure that the server is back.
 
         A server that does not come up gets its old values back and is started again. Where somebody else has to
         restart it, this waits for that; cancelled meanwhile, the changes wait for a restart. A pending set is taken
         back, with a second restart, when its time is over, when the program ends, and when it is killed.
 
         Args:
-            wanted: May be empty: then only what waits already is taken over.
+            requested: May be empty: then only what waits already is taken over.
             terms: As for a set without a restart.
-            progress: Told in a few words what is done next; called in the loop this runs in.
+            progress: Takes the next step in a few words; called in the loop this runs in.
             anyway: Also where a check says that the server would not start: it gets its old values back then.
 
         Raises:
@@ -81,23 +73,25 @@ class RestartControl(Protocol):
         ...
 
     async def keep(self, set_id: str) -> None:
-        """Confirms a pending set."""
+        """Confirm a pending set."""
         ...
 
-    async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
-        """Takes a set back, and restarts where that is needed for the old values to be in force.
+    async def revert_set(
+        self, set_id: str, reason: str = "", progress: Callable[[str], None] = no_progress
+    ) -> RestartOutcome:
+        """Revert a set, and restart the server where the old values need it.
 
-        Where somebody else has to restart it, this does not wait: the hint of the outcome is what is left to be done.
+        Where another user has to restart it, this does not wait: the hint of the outcome has the remaining step.
         """
         ...
 
 
 class MachineControl(Protocol):
-    """What there is to set in the kernel, several of them as one, pending confirmation if wanted; every call is
-    journaled before it acts. The journal is that of the machine, whatever servers run on it."""
+    """Settings of the kernel, several changed as one, pending confirmation if wanted; every call is journaled before it
+    acts. The journal is that of the machine, whatever servers run on it."""
 
     async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
-        """Every setting with its live value, its value after a reboot, and whether this process may change it.
+        """Return every setting with its live value, its value after a reboot, and whether this process may change it.
 
         Returns:
             NOT_LOCAL where the server runs on another machine, NOT_YET before it has answered.
@@ -105,30 +99,27 @@ class MachineControl(Protocol):
         ...
 
     async def facts(self) -> MachineFacts:
-        """What advice on these settings stands on; for `tuning.advice.system_rules.system_facts`."""
+        """Return the facts for advice on these settings (`advice/rules/system`)."""
         ...
 
     async def disks(self) -> tuple[Disk, ...]:
-        """The disks under the server's directories; likewise."""
+        """Return the disks under the server's directories; likewise."""
         ...
 
     def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
-        """What to paste into a shell where this process may not change it itself, and for the screen."""
-        ...
-
-    async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
-        """A set of one. Raises as `apply_set`."""
+        """Return the commands that change a setting in a shell, for the screen and where this process may not change
+        it."""
         ...
 
     async def apply_set(
-        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+        self, requested: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
-        """Makes several changes as one, in the order given; all or nothing.
+        """Make several changes as one, in the order given; all or nothing.
 
         A pending change reverts at its deadline, when the program ends, and when it is killed.
 
         Args:
-            wanted: What is to be set.
+            requested: The settings.
             terms: Whether it has to be kept, why it is made, and the set it belongs to.
             survive: Put into our file of sysctl.d as well.
 
@@ -140,23 +131,23 @@ class MachineControl(Protocol):
         ...
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
-        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
+        """Begin the deadline of a set now: its other half took its time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
-        """Confirms a pending set; empty when it is not in force (any more)."""
+        """Confirm a pending set; empty when it is not in force (any more)."""
         ...
 
     async def revert_set(
         self,
         set_id: str,
-        why: str = "",
+        reason: str = "",
         only: Callable[[HostChange], bool] = lambda change: True,
-        each: Callable[[HostChange], None] = lambda change: None,
+        report: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
-        """Reverts a set, or those of its changes that are meant, last change first; empty when it is not in force.
+        """Revert a set, or those of its changes that are meant, last change first; empty when it is not in force.
 
-        `each` is told of each change that is reverted, also where another one cannot be.
+        `report` takes each change that is reverted, also where another one cannot be.
         """
         ...
 
@@ -165,7 +156,7 @@ class MachineControl(Protocol):
         ...
 
     async def in_force(self) -> tuple[HostChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
+        """Return changes that the journal holds as made and not reverted, oldest first."""
         ...
 
 
@@ -193,40 +184,15 @@ class AdoptionControl(Protocol):
     """The sets that a session has adopted so far."""
 
     def adopted(self) -> tuple[AdoptedSet, ...]:
-        """All of them, oldest first, also those that have been confirmed or reverted since. Thread-safe."""
-        ...
-
-
-class ParameterControl(Protocol):
-    """ALTER SYSTEM in the operator's hand; every call is journaled before it acts."""
-
-    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
-        """The named rows of pg_settings that this server has, in the order asked for."""
-        ...
-
-    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
-        """The exact SQL that sets (or with None resets) a parameter, for the screen; with the reload it needs."""
-        ...
-
-    async def apply(self, name: str, value: str | None) -> ParameterChange:
-        """Sets (or with None resets) a parameter for the whole server, reloads, and reads it back.
-
-        Raises:
-            ServerProblem: Refused; nothing changed.
-            JournalProblem: The journal could not be written; nothing was changed.
-        """
-        ...
-
-    async def in_force(self) -> tuple[ParameterChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
+        """Return all adopted sets, oldest first, also those that have been confirmed or reverted since. Thread-safe."""
         ...
 
 
 class SetControl(Protocol):
     """Several changes as one, pending confirmation if wanted; every call is journaled before it acts."""
 
-    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
-        """Makes several changes as one, in the right order, with one reload; all or nothing.
+    async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+        """Make several changes as one, in the right order, with one reload; all or nothing.
 
         A pending change reverts at its deadline, when the program ends, and when it is killed.
 
@@ -240,15 +206,15 @@ class SetControl(Protocol):
         ...
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
-        """The deadline of a set counts from now: its other half took its time. Raises as `apply_set`."""
+        """Begin the deadline of a set now: its other half took its time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """Confirms a pending set; empty when it is not in force (any more)."""
+        """Confirm a pending set; empty when it is not in force (any more)."""
         ...
 
-    async def revert_set(self, set_id: str, why: str = "") -> tuple[ParameterChange, ...]:
-        """Takes a set back, last change first; empty when it is not in force (any more)."""
+    async def revert_set(self, set_id: str, reason: str = "") -> tuple[ParameterChange, ...]:
+        """Take a set back, last change first; empty when it is not in force (any more)."""
         ...
 
     async def lost(self, set_id: str) -> JournalProblem | None:
@@ -257,11 +223,23 @@ class SetControl(Protocol):
         ...
 
 
-class ChangeControl(ParameterControl, SetControl, Protocol):
+class ChangeControl(SetControl, Protocol):
     """All that an operator can do to parameters without a restart."""
 
+    async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
+        """Return the named rows of pg_settings that this server has, in the order asked for."""
+        ...
+
+    def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
+        """Return the SQL that sets (with None resets) a parameter, with the reload it needs, for the screen."""
+        ...
+
+    async def in_force(self) -> tuple[ParameterChange, ...]:
+        """Return changes that the journal holds as made and not reverted, oldest first."""
+        ...
+
     async def any_in_force(self) -> bool:
-        """Whether a journal, of whichever server, holds changes in force; asks no server."""
+        """Return whether a journal, of whichever server, holds changes in force; asks no server."""
         ...
 
     async def claim_experiment(self, names: Sequence[str] = ()) -> None:
@@ -277,15 +255,15 @@ class ChangeControl(ParameterControl, SetControl, Protocol):
         ...
 
     async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
-        """Takes back those of some changes that are still in force, last first; `redo` makes them again."""
+        """Take back those of some changes that are still in force, last first; `redo` makes them again."""
         ...
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what `undo_these` took back last; empty when there is nothing."""
+        """Make again what `undo_these` took back last; empty when there is nothing."""
         ...
 
     async def prove(self, changes: Sequence[ParameterChange]) -> tuple[Proof, ...]:
-        """What running and new sessions have after changes, and what wins over them.
+        """Return the values of running and new sessions after changes, and the settings that win over them.
 
         Raises:
             ConnectionProblem: No new session can be had.

@@ -22,22 +22,22 @@ class Selection(Protocol):
     """From the changes in force, oldest first, those that are meant."""
 
     def __call__(self, in_force: Sequence[C], /) -> Sequence[C]:
-        """Those that are meant, in the same order."""
+        """Return the selected changes, in the same order."""
         ...
 
 
 def everything(in_force: Sequence[C], /) -> Sequence[C]:
-    """All of them."""
+    """Select all changes."""
     return in_force
 
 
 def last(in_force: Sequence[C], /) -> Sequence[C]:
-    """The last change, with the set it belongs to."""
+    """Select the last change, with the set it belongs to."""
     return whole_sets(in_force, in_force[-1:])
 
 
 def of_set(set_id: str) -> Selection:
-    """A set, or a single change, by its id."""
+    """Return the selection of a set, or of a single change, by its id."""
 
     def selected(in_force: Sequence[C], /) -> Sequence[C]:
         return [change for change in in_force if set_id in (change.set_id, change.id)]
@@ -46,7 +46,7 @@ def of_set(set_id: str) -> Selection:
 
 
 def named(names: Sequence[str]) -> Selection:
-    """Changes of some parameters or settings, whatever sets they belong to."""
+    """Return the selection of some parameters or settings, whatever sets they belong to."""
 
     def selected(in_force: Sequence[C], /) -> Sequence[C]:
         return [change for change in in_force if change.name in names]
@@ -55,7 +55,7 @@ def named(names: Sequence[str]) -> Selection:
 
 
 def since(moment_ms: int) -> Selection:
-    """Changes made after a moment, milliseconds since the epoch."""
+    """Return the selection of changes made after a moment, milliseconds since the epoch."""
 
     def selected(in_force: Sequence[C], /) -> Sequence[C]:
         return [change for change in in_force if change.at_ms > moment_ms]
@@ -64,16 +64,16 @@ def since(moment_ms: int) -> Selection:
 
 
 def of_sets(set_ids: Collection[str]) -> Selection:
-    """Changes of some change sets."""
+    """Return the selection of some change sets."""
 
     def selected(in_force: Sequence[C], /) -> Sequence[C]:
-        return [change for change in in_force if (change.set_id or change.id) in set_ids]
+        return [change for change in in_force if (change.set_key) in set_ids]
 
     return selected
 
 
 def overdue(now_ms: int) -> Selection:
-    """Changes pending confirmation whose deadline has passed."""
+    """Return the selection of pending changes whose deadline has passed."""
 
     def selected(in_force: Sequence[C], /) -> Sequence[C]:
         return [
@@ -86,7 +86,7 @@ def overdue(now_ms: int) -> Selection:
 
 
 def whole_sets(in_force: Sequence[C], some: Sequence[C]) -> Sequence[C]:
-    """Some changes and all that belong to the same sets."""
+    """Return some changes and all that belong to the same sets."""
     ids: Final = {change.id for change in some}
     sets: Final = {change.set_id for change in some if change.set_id}
     return [change for change in in_force if change.id in ids or change.set_id in sets]
@@ -99,49 +99,53 @@ _STRICT: Final = "2"
 _LIMITS: Final = frozenset({"vm.overcommit_ratio", "vm.overcommit_kbytes"})
 
 
-def settings_in_order(wanted: Sequence[WantedSetting]) -> tuple[WantedSetting, ...]:
-    """The changes in the order they are to be made: strict accounting is left first and entered last, and its limit is
-    set before huge pages are taken out of what it counts."""
-    return tuple(sorted(wanted, key=_place))
+def settings_in_order(requested: Sequence[WantedSetting]) -> tuple[WantedSetting, ...]:
+    """Return the changes in the order they are to be made: strict accounting is left first and entered last, and its
+    limit is set before huge pages are taken out of what it counts."""
+    return tuple(sorted(requested, key=_place))
 
 
 def around_server(
-    wanted: Sequence[WantedSetting], live: Mapping[str, str]
+    requested: Sequence[WantedSetting], live: Mapping[str, str]
 ) -> tuple[tuple[WantedSetting, ...], tuple[WantedSetting, ...]]:
-    """The changes made before the server's half of a set, and those made after it: a pool of huge pages gets smaller
-    once the server has left it, and strict accounting begins once the server has given its old memory back.
+    """Return the changes made before the server's half of a set, and those made after it: a pool of huge pages gets
+    smaller once the server has left it, and strict accounting begins once the server has given its old memory back.
 
     Args:
-        wanted: Of the machine.
+        requested: Of the machine.
         live: Values now, by name.
     """
-    ordered = settings_in_order(wanted)
-    after = [each for each in ordered if _enters_strict(each) or _is_less(each.name, each.value, live.get(each.name))]
-    return tuple(each for each in ordered if each not in after), tuple(after)
+    ordered = settings_in_order(requested)
+    after = [
+        request
+        for request in ordered
+        if _enters_strict(request) or _is_less(request.name, request.value, live.get(request.name))
+    ]
+    return tuple(request for request in ordered if request not in after), tuple(after)
 
 
 def goes_before_server(change: HostChange) -> bool:
-    """Whether a change of the machine is reverted before the server's half: a pool of huge pages gets larger again, or
-    strict accounting ends, which may be why the old server would not start."""
+    """Return whether a change of the machine is reverted before the server's half: a pool of huge pages gets larger
+    again, or strict accounting ends, which may be why the old server would not start."""
     ends_strict = change.name == _ACCOUNTING and change.value == _STRICT != change.value_before
     return ends_strict or _is_less(change.name, change.value, change.value_before)
 
 
-def _enters_strict(wanted: WantedSetting) -> bool:
-    return wanted.name == _ACCOUNTING and wanted.value.strip() == _STRICT
+def _enters_strict(request: WantedSetting) -> bool:
+    return request.name == _ACCOUNTING and request.value.strip() == _STRICT
 
 
 def _is_less(name: str, value: str, before: str | None) -> bool:
-    """Whether a pool of huge pages gets smaller."""
+    """Return whether a pool of huge pages gets smaller."""
     is_pool = name == "vm.nr_hugepages" or name.startswith("hugepages-")
     is_known = before is not None and before.isdecimal() and value.isdecimal()
     return is_pool and is_known and int(value) < int(before or 0)
 
 
-def _place(each: WantedSetting) -> int:
-    if each.name == _ACCOUNTING:
-        return 3 if _enters_strict(each) else 0
-    return 1 if each.name in _LIMITS else 2
+def _place(request: WantedSetting) -> int:
+    if request.name == _ACCOUNTING:
+        return 3 if _enters_strict(request) else 0
+    return 1 if request.name in _LIMITS else 2
 
 
 WITHIN: Final[tuple[tuple[str, str], ...]] = (
@@ -159,35 +163,37 @@ WITHIN: Final[tuple[tuple[str, str], ...]] = (
 """The first is meant to stay within the second: room is made before it is used, and given up after it was left."""
 
 
-def in_order(wanted: Sequence[WantedParameter], current: Mapping[str, Parameter]) -> tuple[WantedParameter, ...]:
-    """The changes in the order they are to be made; what no rule is about keeps its place among the others.
+def parameters_in_order(
+    requested: Sequence[WantedParameter], current: Mapping[str, Parameter]
+) -> tuple[WantedParameter, ...]:
+    """Return the changes in the order they are to be made; what no rule is about keeps its place among the others.
 
     Args:
-        wanted: As asked for.
+        requested: As asked for.
         current: Parameters of the server, by name.
     """
-    names = {each.name.lower(): each for each in wanted}
+    names = {request.name.lower(): request for request in requested}
     first: dict[str, set[str]] = {name: set() for name in names}
     for inner, outer in WITHIN:
         if inner in names and outer in names:
             before, after = (outer, inner) if _raised(names[outer], current.get(outer)) else (inner, outer)
             first[after].add(before)
-    left = list(wanted)
+    remaining = list(requested)
     done: list[WantedParameter] = []
-    while left:
-        open_names = {each.name.lower() for each in left}
-        ready = next((each for each in left if not first[each.name.lower()] & open_names), left[0])
-        left.remove(ready)
+    while remaining:
+        open_names = {request.name.lower() for request in remaining}
+        ready = next((request for request in remaining if not first[request.name.lower()] & open_names), remaining[0])
+        remaining.remove(ready)
         done.append(ready)
     return tuple(done)
 
 
-def _raised(wanted: WantedParameter, current: Parameter | None) -> bool:
-    """Whether a parameter gets more than it has; so where that cannot be said."""
+def _raised(request: WantedParameter, current: Parameter | None) -> bool:
+    """Return whether a parameter gets more than it has; true where that is unknown."""
     if current is None:
         return True
     try:
-        value = current.boot_val if wanted.value is None else wanted.value
+        value = current.boot_val if request.value is None else request.value
         number = parse(value, current.unit, integer=current.vartype == "integer")
         return number >= parse(current.setting, current.unit, integer=current.vartype == "integer")
     except UsageProblem:

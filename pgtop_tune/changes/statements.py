@@ -1,10 +1,11 @@
 """The statements that change a parameter, by scope, and the stored form of the value in the server's catalogue.
 
-SQL is composed from identifiers and literals, never from strings.
+SQL is composed from identifiers and literals, never from strings. SET cannot write every list: whether it can write one
+and put it back is checked before the list is changed. The role and the database of a change are found by oid: they may
+have another name by now, and others may have theirs. Functions that ask a session block.
+
 Source: SQL commands ALTER SYSTEM, ALTER ROLE, ALTER DATABASE; pg_db_role_setting; guc_funcs.c
 (flatten_set_variable_args).
-
-Whether a list can be written and put back before it is changed: SET cannot write every list. Blocking.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined, literal
@@ -45,51 +49,51 @@ SELECT coalesce(r.rolname, '') AS role, coalesce(d.datname, '') AS database,
 """
 
 
-def check_lists(session: OperatorSession, wanted: Sequence[WantedParameter]) -> None:
-    """The same for several changes of parameters that the server has, before anybody is asked for a yes.
+def check_lists(session: OperatorSession, requested: Sequence[WantedParameter]) -> None:
+    """Make sure that all lists can be written and put back (`check_list`), before the operator is asked.
 
     Raises:
         ServerProblem: No statement writes one of them.
     """
-    for each in wanted:
-        if each.name.lower() in QUOTED_LISTS:
-            check_list(session, session.parameter(each.name), each, session.stored(each.name, each.scope))
+    for request in requested:
+        if request.name.lower() in QUOTED_LISTS:
+            check_list(session, session.parameter(request.name), request, session.stored(request.name, request.scope))
 
 
-def check_list(session: OperatorSession, parameter: Parameter, wanted: WantedParameter, stored: str | None) -> None:
-    """Makes sure that a list is written as it is meant, and that what stands there now could be put back.
+def check_list(session: OperatorSession, parameter: Parameter, request: WantedParameter, stored: str | None) -> None:
+    """Make sure that a list is written as it is meant, and that what stands there now could be put back.
 
     Args:
         session: To the server.
         parameter: As it is now.
-        wanted: The change.
-        stored: What the scope has now.
+        request: The change.
+        stored: Present value of the scope.
 
     Raises:
         ServerProblem: No statement writes it; nothing was changed.
     """
     name = parameter.name
-    if stored is not None and not _can_be_put_back(session, parameter, wanted, stored):
+    if stored is not None and not _can_be_put_back(session, parameter, request, stored):
         raise ServerProblem(
             f"{name} = '{stored}' was written into postgresql.auto.conf by hand: it could not be put back",
             "change the line there; nothing was changed",
         )
-    if wanted.value is None:
+    if request.value is None:
         return
-    fault = list_fault(name, wanted.value)
+    fault = list_fault(name, request.value)
     if fault:
-        raise ServerProblem(f"{name} = {wanted.value}: {fault}", "nothing was changed")
-    if is_unwritable_empty(name, wanted.value):
-        _check_reset_empties(session, parameter, wanted)
+        raise ServerProblem(f"{name} = {request.value}: {fault}", "nothing was changed")
+    if is_unwritable_empty(name, request.value):
+        _check_reset_empties(session, parameter, request)
 
 
 def values_after_reset(session: OperatorSession, parameter: Parameter, scope: Scope) -> tuple[str, ...]:
-    """Return what a parameter can have once its value in a scope is gone: nothing where the scope has none.
+    """Return the values that a parameter can have without its own value in a scope: none where the scope has none.
 
     For the system the line of another file, or its default. Sessions of a role have the value of their database, of
     which there can be several; else that of all roles; else the system's (postinit.c, process_settings).
     """
-    if scope.kind is ScopeKind.SYSTEM:
+    if scope.is_system:
         lines = session.rows(_IN_OTHER_FILES, parameter.name)
         return (str(lines[0]["setting"]) if lines else parameter.boot_val,)
     rows = session.rows(_SCOPED, parameter.name)
@@ -107,22 +111,22 @@ def _of_system(session: OperatorSession, parameter: Parameter) -> str:
     if parameter.source == "command line":
         return parameter.setting
     if not session.rows(_MAY_READ_FILES)[0]["permitted"]:
-        # What a session of ours has is all that can be told.
+        # Only the value of our own session is known.
         return parameter.reset_val
     lines = session.rows(_APPLIED, parameter.name)
     return str(lines[0]["setting"]) if lines else parameter.boot_val
 
 
-def _can_be_put_back(session: OperatorSession, parameter: Parameter, wanted: WantedParameter, stored: str) -> bool:
-    if wanted.scope.kind is ScopeKind.SYSTEM and is_unwritable_empty(parameter.name, stored):
+def _can_be_put_back(session: OperatorSession, parameter: Parameter, request: WantedParameter, stored: str) -> bool:
+    if request.scope.is_system and is_unwritable_empty(parameter.name, stored):
         return not _without_line(session, parameter)
     written = as_written(parameter.name, stored)
-    return written is None or same(parameter.name, written, stored)
+    return written is None or is_same_value(parameter.name, written, stored)
 
 
-def _check_reset_empties(session: OperatorSession, parameter: Parameter, wanted: WantedParameter) -> None:
+def _check_reset_empties(session: OperatorSession, parameter: Parameter, request: WantedParameter) -> None:
     name = parameter.name
-    if wanted.scope.kind is not ScopeKind.SYSTEM:
+    if not request.scope.is_system:
         raise ServerProblem(
             f"an empty {name} cannot be stored for a role or a database", "`pgtop-tune reset` removes its own value"
         )
@@ -135,7 +139,7 @@ def _check_reset_empties(session: OperatorSession, parameter: Parameter, wanted:
 
 
 def _without_line(session: OperatorSession, parameter: Parameter) -> str:
-    """Why the list would not be empty without a line of postgresql.auto.conf; "" where it would be."""
+    """Return why the list would not be empty without a line of postgresql.auto.conf; "" where it would be."""
     for line in session.rows(_IN_OTHER_FILES, parameter.name):
         empty = is_unwritable_empty(parameter.name, line["setting"])
         return "" if empty else f"{line['sourcefile']}:{line['sourceline']} sets it to {line['setting']}"
@@ -167,8 +171,8 @@ SELECT substr(entry, strpos(entry, '=') + 1) AS value
                         ELSE (SELECT oid FROM pg_roles WHERE rolname = wanted.role) END
    AND lower(split_part(entry, '=', 1)) = lower(wanted.name)
 """
-"""What a role, a database or a role in a database has set: one row or none. Arguments: database, role, name; NULL for a
-scope without one. A role that is not there has nothing: ALTER ROLE ALL is another scope."""
+"""The value that a role, a database or a role in a database has set: one row or none. Arguments: database, role, name;
+NULL for a scope without one. A role that is not there has nothing: ALTER ROLE ALL is another scope."""
 
 _BLANKS: Final = " \t\n\r\f\v"
 _BARE: Final = re.compile(r"[a-z_][a-z0-9_]*")
@@ -188,7 +192,8 @@ _SAID: Final = {
 
 
 def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> Sql:
-    """The statement that sets a parameter, or RESETs it when there is no value, or an empty list that SET cannot write.
+    """Return the statement that sets a parameter, or RESETs it when there is no value, or an empty list that SET cannot
+    write.
 
     Whether a RESET comes to an empty list is not known here: `changes.intended` makes sure of it.
     """
@@ -202,20 +207,20 @@ def statement(name: str, value: str | None, scope: Scope = SYSTEM) -> Sql:
 def restoring(changes: Iterable[ParameterChange]) -> str:
     """Return the SQL that reverts changes by hand, the last change first."""
     backwards = tuple(changes)[::-1]
-    texts = [str(statement(each.name, each.auto_conf_before, each.scope)) for each in backwards]
-    if any(each.scope.kind is ScopeKind.SYSTEM for each in backwards):
+    texts = [str(statement(change.name, change.auto_conf_before, change.scope)) for change in backwards]
+    if any(change.scope.is_system for change in backwards):
         texts.append("SELECT pg_reload_conf()")
     return " ".join(f"{text};" for text in texts)
 
 
 def typed(name: str, value: str) -> Sql:
-    """A value as SET takes it: of a list each element as a literal of its own."""
+    """Return a value as SET takes it: of a list each element as a literal of its own."""
     pieces = elements(name, value) if name.lower() in QUOTED_LISTS else None
     return joined(", ", (literal(piece) for piece in ((value,) if pieces is None else pieces or ("",))))
 
 
 def is_unwritable_empty(name: str, value: str) -> bool:
-    """Whether it is an empty list that no SET can write.
+    """Return whether it is an empty list that no SET can write.
 
     SET x = '' stores one element without a name, `""` (flatten_set_variable_args): a library or a directory that is
     not there. A list of identifiers skips it.
@@ -225,7 +230,7 @@ def is_unwritable_empty(name: str, value: str) -> bool:
 
 
 def as_written(name: str, value: str) -> str | None:
-    """How a value stands in postgresql.auto.conf after `statement`; None where that leaves no line."""
+    """Return a value as postgresql.auto.conf has it after `statement`; None where no line is left."""
     if is_unwritable_empty(name, value):
         return None
     pieces = elements(name, value) if name.lower() in QUOTED_LISTS else None
@@ -236,7 +241,7 @@ def as_written(name: str, value: str) -> str | None:
 
 
 def list_fault(name: str, value: str) -> str:
-    """Why a value is not a list that the server can use, "" where it is one or the parameter has none."""
+    """Return why a value is not a list that the server can use, "" where it is one or the parameter has none."""
     if name.lower() not in QUOTED_LISTS or "\n" in value:
         # A line break is refused by the server, for every parameter.
         return ""
@@ -246,13 +251,13 @@ def list_fault(name: str, value: str) -> str:
     return "an element has no name" if "" in pieces and name.lower() not in _IDENTIFIERS else ""
 
 
-def said(scope: Scope) -> str:
+def scope_words(scope: Scope) -> str:
     """For whom it is, in words. Foreign text."""
     return _SAID[scope.kind].format(role=scope.role, database=scope.database)
 
 
 def elements(name: str, value: str) -> tuple[str, ...] | None:
-    """The elements of a list as the server splits it; None where it is no list.
+    """Return the elements of a list as the server splits it; None where it is no list.
 
     Source: varlena.c, SplitIdentifierString and SplitDirectoriesString.
     """
@@ -279,22 +284,90 @@ def elements(name: str, value: str) -> tuple[str, ...] | None:
     return tuple(pieces)
 
 
-def same(name: str, one: str | None, other: str | None) -> bool:
-    """Whether two stored values of a parameter are the same: lists by their elements, all else as texts."""
-    if one is None or other is None or one == other or name.lower() not in QUOTED_LISTS:
-        return one == other
-    pieces, others = elements(name, one), elements(name, other)
+def is_same_value(name: str, one: str | None, second: str | None) -> bool:
+    """Return whether two stored values of a parameter are the same: lists by their elements, all else as texts."""
+    if one is None or second is None or one == second or name.lower() not in QUOTED_LISTS:
+        return one == second
+    pieces, second_pieces = elements(name, one), elements(name, second)
     if name.lower() in _IDENTIFIERS:
-        pieces, others = (() if each == ("",) else each for each in (pieces, others))
-    return pieces is not None and pieces == others
+        pieces, second_pieces = (
+            () if pieces_of_one == ("",) else pieces_of_one for pieces_of_one in (pieces, second_pieces)
+        )
+    return pieces is not None and pieces == second_pieces
 
 
-def out_of_order(have: Sequence[str], wanted: Sequence[str]) -> tuple[str, ...]:
-    """Which names have to be written anew, each at the end, so that the lines stand as wanted; those it is about."""
-    for index, (current, meant) in enumerate(zip(have, wanted, strict=True)):
+def out_of_order(have: Sequence[str], names_in_order: Sequence[str]) -> tuple[str, ...]:
+    """Return the names that have to be written anew, each at the end, so that the lines stand in the wanted order."""
+    for index, (current, meant) in enumerate(zip(have, names_in_order, strict=True)):
         if current != meant:
-            return tuple(wanted[index:])
+            return tuple(names_in_order[index:])
     return ()
+
+
+_BY_NAME: Final = """
+SELECT (SELECT oid::bigint FROM pg_roles WHERE rolname = %s) AS role,
+       (SELECT oid::bigint FROM pg_database WHERE datname = %s) AS database
+"""
+_BY_OID: Final = """
+SELECT (SELECT rolname FROM pg_roles WHERE oid = %s::bigint) AS role,
+       (SELECT datname FROM pg_database WHERE oid = %s::bigint) AS database
+"""
+
+
+class PresentScope(Struct, frozen=True):
+    """The present names of a change's scope.
+
+    Attributes:
+        change: With the names of now; as it was where its role or database is gone.
+        absence: That its role or database is gone, in words; "" where it is there.
+        renamed: That it has another name, in words; "" where it has not.
+    """
+
+    change: ParameterChange
+    absence: str = ""
+    renamed: str = ""
+
+
+def oids(session: OperatorSession, scope: Scope) -> tuple[int, int]:
+    """Return the oids of a scope's role and database, 0 for one that it does not have, or that is not there."""
+    if scope.is_system:
+        return 0, 0
+    rows_found = session.rows(_BY_NAME, scope.role, scope.database)[0]
+    return rows_found["role"] or 0, rows_found["database"] or 0
+
+
+def present(session: OperatorSession, change: ParameterChange) -> PresentScope:
+    """Return the scope of a change as it is named now."""
+    scope = change.scope
+    if scope.is_system:
+        return PresentScope(change)
+    role_oid, database_oid = oids(session, scope)
+    if not (change.role_oid or change.database_oid):
+        # An older version wrote it, and knew names alone.
+        missing = _missing(scope, role=bool(role_oid), database=bool(database_oid))
+        return PresentScope(change, f"there is no {missing} any more, and this journal knows no oid" if missing else "")
+    names = session.rows(_BY_OID, change.role_oid, change.database_oid)[0]
+    missing = _missing(scope, role=names["role"] is not None, database=names["database"] is not None)
+    if missing:
+        again = (scope.role and role_oid != 0) if names["role"] is None else (scope.database and database_oid != 0)
+        another = "; the one that has its name now is another one" if again else ""
+        return PresentScope(change, f"{missing} was dropped, and its setting with it{another}")
+    now = replace(scope, role=names["role"] or "", database=names["database"] or "")
+    pairs = (("role", scope.role, now.role), ("database", scope.database, now.database))
+    renamed = "; ".join(f"{kind} {old} is {new} now" for kind, old, new in pairs if old != new)
+    return PresentScope(replace(change, scope=now), renamed=renamed)
+
+
+def named_now(session: OperatorSession, changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
+    """Return changes with the names that their roles and databases have now."""
+    return tuple(present(session, change).change for change in changes)
+
+
+def _missing(scope: Scope, *, role: bool, database: bool) -> str:
+    """Return the role or the database that a scope has and the server has not."""
+    if scope.role and not role:
+        return f"role {scope.role}"
+    return f"database {scope.database}" if scope.database and not database else ""
 
 
 def _past_blanks(text: str, at: int) -> int:
@@ -310,7 +383,7 @@ def _end(text: str, at: int, stops: str) -> int:
 
 
 def _quoted(text: str, at: int) -> tuple[str, int]:
-    """A quoted element and the place behind it, -1 where its end is missing; a quote inside is doubled."""
+    """Return a quoted element and the place behind it, -1 where its end is missing; a quote inside is doubled."""
     end = text.find('"', at + 1)
     while text.startswith('""', end) and end >= 0:
         end = text.find('"', end + 2)

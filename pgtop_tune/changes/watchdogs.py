@@ -1,4 +1,5 @@
-"""Revert watchdogs of change sets: each reverts its set when this program is gone, or well after the deadline.
+"""The change sets that this process holds: the copy of their lines, and the revert watchdog of each, which reverts its
+set when this program is gone, or well after the deadline.
 
 The deadline itself is kept by `confirm/pending_sets`.
 """
@@ -7,21 +8,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import JournalProblem
+from pgtop_tune.changes.journal import HeldSet, Journal, JournalText, file_mark, read_all
+from pgtop_tune.changes.model.change import HostChange, ParameterChange
+from pgtop_tune.changes.model.pending_set import C, PendingSet, SetOwner
 from pgtop_tune.process import handed_on
 from pgtop_tune.process.own_program import own_argv
-from pgtop_tune.process.process_key import ProcessKey, key_of
+from pgtop_tune.process.process_key import key_of, own_key, own_name
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 if TYPE_CHECKING:
-    from pgtop_tune.changes.journal import Journal
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 Start = Callable[[int | None], RevertWatchdog]
@@ -30,6 +34,7 @@ Start = Callable[[int | None], RevertWatchdog]
 MachineStart = Callable[[str, int | None, Path | None], RevertWatchdog]
 """Starts the revert watchdog of a set of the machine: its id, the deadline, the directory of the journals."""
 
+_BY_HAND: Final = "`pgtop-tune revert` reverts it now"
 LATER_S: Final = 5.0
 """How long after the deadline a watchdog acts while its program lives: that reverts the set itself."""
 RESTART_S: Final = 900.0
@@ -61,7 +66,7 @@ def guard_set(
         until_ms: The deadline, milliseconds since the epoch; None without one.
         directory: Of the journals; paths.journal_dir() by default.
         with_restart: Restarts the server where the old values need it.
-        outlives_us: Waits for the deadline alone, and reverts only where nobody has confirmed the set by then.
+        outlives_us: Waits for the deadline alone, and reverts only a set that is not confirmed by then.
 
     Raises:
         OSError: It cannot be started.
@@ -87,7 +92,7 @@ def _within_s(until_ms: int | None, later_s: float) -> float:
 
 
 def _start(
-    words: list[str],
+    command: list[str],
     env: dict[str, str],
     within_s: float,
     directory: Path | None,
@@ -95,65 +100,148 @@ def _start(
     outlives_us: bool,
     pass_fds: tuple[int, ...] = (),
 ) -> RevertWatchdog:
-    argv = [*own_argv(), "revert", *words, "--overdue" if outlives_us else COPY_ON_STDIN]
+    argv = [*own_argv(), "revert", *command, "--overdue" if outlives_us else COPY_ON_STDIN]
     if directory is not None:
         argv += ["--journal", str(directory.absolute())]
     return RevertWatchdog(argv, env, within_s, outlives_us=outlives_us, last_word=LAST_ATTEMPT, pass_fds=pass_fds)
 
 
-class Watchdogs:
-    """The revert watchdogs of one door of this process.
+class HeldSets:
+    """The sets that one door of this process holds: their revert watchdogs, and their lines.
 
     Args:
         revert: Reverts a set; takes its id and the reason.
+        directory: Of the journals; paths.journal_dir() by default.
+        by_hand: Says how the changes of a journal's text are reverted by hand.
+        copies: Lines of sets that no journal has any more, by id.
     """
 
-    def __init__(self, revert: Callable[[str, str], Awaitable[object]]) -> None:
+    def __init__(
+        self,
+        revert: Callable[[str, str], Awaitable[object]],
+        directory: Path | None,
+        by_hand: Callable[[JournalText], str],
+        copies: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
         self._revert: Final = revert
-        self._watchdogs: dict[str, RevertWatchdog] = {}
-        self._starts: dict[str, Start] = {}
-        self._copies: dict[str, bytes] = {}
+        self._directory: Final = directory
+        self._by_hand: Final = by_hand
+        self._watchdogs: dict[str, tuple[RevertWatchdog, Start]] = {}
+        self._held: dict[str, HeldSet] = {set_id: HeldSet(copy) for set_id, copy in copies.items()}
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def guarded(self) -> tuple[str, ...]:
         """Sets that are reverted when this program ends."""
         return tuple(self._watchdogs)
 
+    @property
+    def copies(self) -> tuple[bytes, ...]:
+        """The lines of the sets that are in force."""
+        return tuple(held_set.copy for held_set in self._held.values())
+
     async def aclose(self) -> None:
-        """Revert all of them; a set that cannot be reverted now is left to its watchdog."""
-        for set_id in self.ids:
+        """Revert all that end with this program; a set that cannot be reverted now is left to its watchdog."""
+        for set_id in self.guarded:
             with suppress(Exception):
                 await self._revert(set_id, ENDED)
 
-    def guard(self, set_id: str, until_ms: int | None, start: Start) -> None:
-        """Have the set reverted when this program is gone.
+    def own(
+        self,
+        journal: Journal,
+        owner: SetOwner,
+        until_ms: int | None,
+        start: Start,
+        *,
+        alone: bool = False,
+        hint: str = "nothing was changed",
+    ) -> None:
+        """Have a set reverted when this program is gone, and record this program as its owner.
+
+        Args:
+            journal: Open.
+            owner: The set, with all that its owner before had recorded.
+            until_ms: The deadline, milliseconds since the epoch; None without one.
+            start: Starts its watchdog.
+            alone: The watchdog outlives this program, which does not hold the set.
+            hint: For the case that it cannot be started.
 
         Raises:
-            OSError: The watchdog cannot be started.
+            JournalProblem: The watchdog cannot be started, or the journal not be written.
         """
-        self._watchdogs[set_id], self._starts[set_id] = start(until_ms), start
+        watchdog = _started(start, until_ms, hint)
+        if not alone:
+            self._watchdogs[owner.set_id] = watchdog, start
+        try:
+            key = key_of(watchdog.process.pid)
+            journal.write(replace(owner, by=own_name(), program=own_key(), watchdog=key, left_alone=alone))
+        except JournalProblem:
+            self.dismiss(owner.set_id)
+            raise
 
-    def give(self, set_id: str, copy: bytes) -> None:
-        """Give a copy of the set to its watchdog: its journal may be gone by then."""
-        self._copies[set_id] = copy
+    def adopt(
+        self, journal: Journal, orphans: Iterable[PendingSet[C]], guard: Callable[[SetOwner], Start], *, alone: bool
+    ) -> tuple[PendingSet[C], ...]:
+        """Adopt sets whose program is gone; return those that were adopted before one failed.
+
+        Raises:
+            JournalProblem: See `own`; none was adopted.
+        """
+        adopted: list[PendingSet[C]] = []
+        for orphan in orphans:
+            try:
+                self.own(journal, orphan.owner, orphan.until_ms, guard(orphan.owner), alone=alone, hint=_BY_HAND)
+            except JournalProblem:
+                if not adopted:
+                    raise
+                break
+            adopted.append(orphan)
+        return tuple(adopted)
+
+    def hold(self, set_id: str, path: Path, lines: bytes, *, more: bool = False) -> None:
+        """Remember the lines of a set, here and in its watchdog: both revert it when its journal is gone.
+
+        Args:
+            set_id: The set, whose lines have just been written.
+            path: The journal.
+            lines: See `lines_of`.
+            more: They are those of another part of the set.
+        """
+        held_set = self._held.get(set_id)
+        copy = held_set.copy + lines if more and held_set is not None else lines
+        self._held[set_id] = HeldSet(copy, path, file_mark(path))
         if set_id in self._watchdogs:
-            self._watchdogs[set_id].give(copy)
+            self._watchdogs[set_id][0].give(copy)
 
-    def watchdog(self, set_id: str) -> ProcessKey | None:
-        """Return the watchdog of a set; None where there is none."""
-        watchdog = self._watchdogs.get(set_id)
-        return None if watchdog is None else key_of(watchdog.process.pid)
+    def forget(self, set_id: str) -> None:
+        """Forget the lines of a set that is not in force any more."""
+        self._held.pop(set_id, None)
+
+    def lost(self, set_id: str) -> JournalProblem | None:
+        """Return why no journal has a set of this process any more; None where one has it. Asks no server."""
+        held_set = self._held.get(set_id)
+        if held_set is None or held_set.stands:
+            return None
+        journals = read_all(self._directory)
+        return next((self.lost_problem(text, journals.problem) for _, text in journals.lost([held_set.copy])), None)
+
+    def lost_problem(self, text: JournalText, problem: JournalProblem | None) -> JournalProblem:
+        """Return the problem of a set that no journal has, and how its changes are reverted by hand."""
+        changes: tuple[ParameterChange | HostChange, ...] = (*text.in_force, *text.host_in_force)
+        values = ", ".join(f"{change.name} = {change.value or 'default'}" for change in changes)
+        reason = "no change journal has it any more" if problem is None else problem.message
+        return JournalProblem(f"{values} is in force, and {reason}", self._by_hand(text))
 
     def put_off(self, set_id: str, until_ms: int | None) -> None:
         """Give the set another deadline; None for none: it is reverted at the end of this program only.
 
         Raises:
-            OSError: The watchdog cannot be started; everything is as it was.
+            JournalProblem: The watchdog cannot be started; everything is as it was.
         """
-        start = self._starts.get(set_id)
-        if start is not None:
-            earlier, self._watchdogs[set_id] = self._watchdogs[set_id], start(until_ms)
-            self._watchdogs[set_id].give(self._copies.get(set_id, b""))
+        if set_id in self._watchdogs:
+            earlier, start = self._watchdogs[set_id]
+            later = _started(start, until_ms, "it reverts at its deadline")
+            self._watchdogs[set_id] = later, start
+            later.give(self._held[set_id].copy if set_id in self._held else b"")
             earlier.dismiss()
 
     def put_off_in(self, journal: Journal, set_id: str, deadline: Mapping[str, Any]) -> None:
@@ -162,18 +250,22 @@ class Watchdogs:
         Raises:
             JournalProblem: It cannot be started or written down.
         """
-        try:
-            self.put_off(set_id, deadline["until_ms"])
-        except OSError as error:
-            raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}") from None
+        self.put_off(set_id, deadline["until_ms"])
         owner = journal.text().owners.get(set_id)
         if owner is not None:
-            journal.write(replace(owner, watchdog=self.watchdog(set_id)))
+            watchdog = self._watchdogs.get(set_id)
+            key = None if watchdog is None else key_of(watchdog[0].process.pid)
+            journal.write(replace(owner, watchdog=key))
 
-    def end(self, set_id: str) -> None:
+    def dismiss(self, set_id: str) -> None:
         """Dismiss the watchdog: the set is confirmed or reverted."""
-        self._starts.pop(set_id, None)
-        self._copies.pop(set_id, None)
         watchdog = self._watchdogs.pop(set_id, None)
         if watchdog is not None:
-            watchdog.dismiss()
+            watchdog[0].dismiss()
+
+
+def _started(start: Start, until_ms: int | None, hint: str) -> RevertWatchdog:
+    try:
+        return start(until_ms)
+    except OSError as error:
+        raise JournalProblem(f"the revert watchdog cannot be started: {error.strerror}", hint) from None

@@ -209,7 +209,7 @@ def _refused(failure: Exception) -> PgtopError | None:
     """Return the problem of a directory of ours that `sudo` has made root's; None for a bug."""
     if not isinstance(failure, PermissionError):
         return None
-    from pgtop_tune.base.refusals import of_own_directories
+    from pgtop_tune.base.paths import of_own_directories
 
     return of_own_directories(failure)
 

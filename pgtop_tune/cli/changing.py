@@ -32,10 +32,9 @@ from pgtop_tune.changes.model.change import (
     WantedSetting,
     of_reach,
 )
-from pgtop_tune.changes.model.change_set import ChangeSet, Settled
-from pgtop_tune.changes.model.restart import RestartPlan, RestartVerdict
+from pgtop_tune.changes.model.change_set import ChangeSet, RestartPlan, RestartVerdict, Settled
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.selection import in_order
+from pgtop_tune.changes.selection import parameters_in_order
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules, with_reset_values
 from pgtop_tune.changes.start.checks import AS_ON_PRIMARY
@@ -46,7 +45,7 @@ from pgtop_tune.cli.connecting import can_ask
 from pgtop_tune.cli.output import complain, say, tell
 from pgtop_tune.cli.signals import answer_to, to_the_end
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS, server_directories
-from pgtop_tune.host.locality import local_postmaster, working_directory
+from pgtop_tune.host.process_files import local_postmaster, working_directory
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import ValueRisk
 from pgtop_tune.model.absence import Unavailable
@@ -275,7 +274,7 @@ async def change(conninfo: ConnInfo, asked: ChangeRequest) -> int:
             confirm(plan, yes=asked.yes, anyway=asked.anyway or bool(asked.settings))
         door = control if plan is None else WithRestart(control, service, tell, anyway=asked.anyway)
         sets = ChangeSets(door if asked.wanted else None, machine if halves.of_machine else None)
-        pending = PendingSets(sets, lambda event: None, told=complain, at_deadline="")
+        pending = PendingSets(sets, lambda event: None, report=complain, at_deadline="")
         await _make(pending, halves, Terms(asked.for_s, asked.reason, confirmed), service.give_up)
     finally:
         await service.aclose()
@@ -331,7 +330,7 @@ async def _try_start(control: PostgresControl, request: ChangeRequest) -> None:
 async def _planned(machine: HostControl, asked: ChangeRequest, current: dict[str, Parameter]) -> ChangeSet:
     """What is to be made, in order; the machine's half is checked."""
     wanted = ChangeSet(
-        parameters=in_order(asked.wanted, current),
+        parameters=parameters_in_order(asked.wanted, current),
         settings=asked.settings,
         settings_after=asked.settings_after,
         persist=asked.persist,
@@ -455,7 +454,7 @@ async def _make(pending: PendingSets, planned: ChangeSet, terms: Terms, give_up:
     if terms.keep_within_s is None:
         if interrupted:
             raise asyncio.CancelledError
-        if any(each.scope.kind is ScopeKind.SYSTEM for each in made.parameters):
+        if any(each.scope.is_system for each in made.parameters):
             again = " --restart" if any(each.restart for each in made.parameters) else ""
             tell(f"`pgtop-tune revert --last{again}` reverts it")
         elif made.settings:

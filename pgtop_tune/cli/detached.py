@@ -22,9 +22,8 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.process import handed_on
-from pgtop_tune.process.interruption import Interruption
 from pgtop_tune.process.own_program import own_argv
-from pgtop_tune.process.process_key import ProcessKey, key_of
+from pgtop_tune.process.process_key import Interruption, ProcessKey, key_of
 from pgtop_tune.runtime.running_experiments import DETACHED
 
 _OPTION: Final = "--detach"

@@ -18,8 +18,8 @@ from pgtop_tune.host.source_names import HostSource
 if TYPE_CHECKING:
     from pgtop_tune.bench.places import SshAddress
     from pgtop_tune.host.block_devices import DiskCap
+    from pgtop_tune.model.pooler import PoolerAddress
     from pgtop_tune.model.setup import Measured
-    from pgtop_tune.pooler.address import PoolerAddress
     from pgtop_tune.recording.files import Rotation
 
 
@@ -148,7 +148,7 @@ def pooler_addresses(typed: Sequence[str] | None) -> tuple[PoolerAddress, ...]:
 
 def _address(words: str) -> PoolerAddress:
     from pgtop_tune.cli.connecting import with_inherited_password
-    from pgtop_tune.pooler.address import CONSOLE_DATABASE, PoolerAddress
+    from pgtop_tune.model.pooler import CONSOLE_DATABASE, PoolerAddress
     from pgtop_tune.postgres.server.conninfo import resolve
 
     name, equals, uri = words.partition("=")

@@ -48,7 +48,7 @@ from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
 from pgtop_tune.experiment.plan.results import RUNS, ExperimentLog, Outcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import check_room, parameters_of, server_state
 from pgtop_tune.host.kernel_text import text_of
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.process.dispositions import reset_inherited
 from pgtop_tune.process.handed_on import take_over

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pgtop_tune.host.choice import host_of
-from pgtop_tune.host.own_cost import OwnCostMeter
+from pgtop_tune.host.process_files import OwnCostMeter
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Footprint
 from pgtop_tune.postgres.reader import PostgresReader

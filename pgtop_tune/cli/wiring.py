@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 async def free_bytes_for(sql_session: SqlSession) -> Callable[[str], int | str]:
     """What says the bytes available at a directory of the server's machine, or why they cannot be known."""
     from pgtop_tune.host.block_devices import ROOT
-    from pgtop_tune.host.locality import local_postmaster
+    from pgtop_tune.host.process_files import local_postmaster
     from pgtop_tune.postgres.queries import OLDEST_MAJOR, sql
     from pgtop_tune.process.mount_namespace import namespace_of
 
@@ -108,14 +108,14 @@ class LiveParts:
         self.load = PgbenchRunner(
             endpoint_of(conninfo),
             pgbench=options.pgbench,
-            place=SshPlace(options.load_from) if options.load_from else None,
+            load_place=SshPlace(options.load_from) if options.load_from else None,
         )
         self.load.fence = lambda spec: check_load(spec.settings, allow_unsafe=options.allow_unsafe)
         self.load.prepare = LoadPreparation(self.open_sql_session).complete
         self._watching.load.load = self.load
         self.parameters = PostgresControl(
             conninfo,
-            own=own,
+            own_sessions=own,
             directory=options.journal_directory,
             rules=Rules(fenced=True, allow_unsafe=options.allow_unsafe, tell=self._tell_of_others),
         )

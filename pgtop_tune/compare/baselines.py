@@ -30,9 +30,10 @@ from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import replacing
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table, as_text
-from pgtop_tune.compare import words
+from pgtop_tune.base.units import wall_moment
 from pgtop_tune.compare.comparison import Earlier
 from pgtop_tune.compare.figure_rows import figure_of
+from pgtop_tune.compare.reports.sheets import figure_text, figure_title, signed
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import fingerprints
 from pgtop_tune.compare.sides.from_records import SERIES, records_in
@@ -45,8 +46,7 @@ from pgtop_tune.model.run_result import RunVerdict
 # Where a row of measurements changed its level: for the same measurement repeated over weeks.
 #
 # Binary segmentation with Student's t, as Hunter and its successor Otava have it (Fleming et al., "Hunter: Using
-# Change
-# Point Detection to Hunt for Performance Regressions", ICPE 2023), on logarithms:
+# Change Point Detection to Hunt for Performance Regressions", ICPE 2023), on logarithms:
 #
 # 1. Of all places that leave at least four runs on both sides, the one whose two sides differ most: the largest
 #    |mean right − mean left| / (s · √(1/n + 1/m)), s² pooled over both sides, n + m − 2 degrees of freedom.
@@ -79,12 +79,12 @@ class ChangePoint(Struct, frozen=True):
 
     @property
     def relative(self) -> float:
-        """The change as a share."""
+        """Return the change as a share."""
         return self.after / self.before - 1.0
 
 
 def change_points(values: Sequence[float], figures: int = 1) -> tuple[ChangePoint, ...]:
-    """Changes in the order of time; none with fewer than eight values, or where one is not above 0.
+    """Return changes in the order of time; none with fewer than eight values, or where one is not above 0.
 
     Args:
         figures: So many rows are searched at the same time, and all of them together are to be wrong as seldom.
@@ -101,16 +101,16 @@ def change_points(values: Sequence[float], figures: int = 1) -> tuple[ChangePoin
 
 def _splits(logs: Sequence[float], first: int, last: int, wrong: float) -> list[int]:
     inner = range(first + FEWEST, last - FEWEST + 1)
-    for stretches in ([(first, place) for place in inner], list(_inside(first, last))):
-        found = _best(logs, first, last, stretches, wrong)
-        if found is not None:
-            edges = [first, *(edge for edge in found if first < edge < last), last]
-            return [*edges[1:-1], *(each for part in pairwise(edges) for each in _splits(logs, *part, wrong))]
+    for stretches in ([(first, middle) for middle in inner], list(_inside(first, last))):
+        stretch = _best(logs, first, last, stretches, wrong)
+        if stretch is not None:
+            edges = [first, *(edge for edge in stretch if first < edge < last), last]
+            return [*edges[1:-1], *(edge for part in pairwise(edges) for edge in _splits(logs, *part, wrong))]
     return []
 
 
 def _inside(first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Stretches with runs on both sides."""
+    """Yield stretches with runs on both sides."""
     for begin in range(first + FEWEST, last - 2 * FEWEST + 1):
         for end in range(begin + FEWEST, last - FEWEST + 1):
             yield begin, end
@@ -119,7 +119,7 @@ def _inside(first: int, last: int) -> Iterator[tuple[int, int]]:
 def _best(
     logs: Sequence[float], first: int, last: int, stretches: Sequence[tuple[int, int]], wrong: float
 ) -> tuple[int, int] | None:
-    """The stretch that differs most from what is outside of it, when that is certain and worth mentioning."""
+    """Return the stretch that differs most from what is outside of it, when that is certain and worth mentioning."""
     best, highest = None, t_quantile(1.0 - wrong / 2.0 / max(len(stretches), 1), max(last - first - 2, 1))
     for begin, end in stretches:
         inside, outside = logs[begin:end], [*logs[first:begin], *logs[end:last]]
@@ -129,13 +129,13 @@ def _best(
     return best
 
 
-def _score(left: Sequence[float], right: Sequence[float]) -> tuple[float, float]:
-    """Student's t, and the difference of the means."""
-    means = fmean(left), fmean(right)
-    squares = math.fsum((x - means[0]) ** 2 for x in left) + math.fsum((x - means[1]) ** 2 for x in right)
-    spread = max(math.sqrt(squares / (len(left) + len(right) - 2)), _EXACT)
+def _score(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+    """Return Student's t, and the difference of the means."""
+    means = fmean(first), fmean(second)
+    squares = math.fsum((x - means[0]) ** 2 for x in first) + math.fsum((x - means[1]) ** 2 for x in second)
+    spread = max(math.sqrt(squares / (len(first) + len(second) - 2)), _EXACT)
     moved = abs(means[1] - means[0])
-    return moved / (spread * math.sqrt(1.0 / len(left) + 1.0 / len(right))), moved
+    return moved / (spread * math.sqrt(1.0 / len(first) + 1.0 / len(second))), moved
 
 
 FORMAT: Final = "pgtop-tune-baseline/1"
@@ -146,7 +146,7 @@ _MOST_RUNS: Final = 100
 """Of a baseline, the newest."""
 
 
-class Kept(Struct, frozen=True):
+class KeptRun(Struct, frozen=True):
     """One run of a baseline.
 
     Attributes:
@@ -167,14 +167,14 @@ class Kept(Struct, frozen=True):
 
     @property
     def set_up(self) -> Material:
-        """What a fingerprint is made of."""
+        """Return the facts of the run, for a comparison of fingerprints."""
         return Material(
             name=self.path.name, began_ms=self.began_ms, seconds=0.0, runs=(), facts=self.facts, all_parameters=False
         )
 
 
 def check_name(name: str) -> str:
-    """The name of a baseline, as it is.
+    """Return the name of a baseline, as it is.
 
     Raises:
         UsageProblem: It could not be a directory's, or is a hidden one's.
@@ -186,8 +186,8 @@ def check_name(name: str) -> str:
     return name
 
 
-def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
-    """Copies a recording, a record or a directory of records into a baseline.
+def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
+    """Copy a recording, a record or a directory of records into a baseline.
 
     Raises:
         UsageProblem: No such name can be.
@@ -218,7 +218,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[Kept, Material]:
         path = _free(directory, material.began_ms, _suffix(source))
         _copy(source, path)
         telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
-        kept = Kept(
+        kept = KeptRun(
             path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=telling,
             doubts=doubtful(material),
         )  # fmt: skip
@@ -238,35 +238,35 @@ def _why_unfit(run: ComparedRun) -> str:
     return "was still under way when it was recorded" if under_way else run.why_no_reference
 
 
-def kept_runs(name: str) -> tuple[tuple[Kept, ...], tuple[str, ...]]:
-    """Runs of a baseline in the order in which they were measured, and what could not be read.
+def kept_runs(name: str) -> tuple[tuple[KeptRun, ...], tuple[str, ...]]:
+    """Return runs of a baseline in the order in which they were measured, and what could not be read.
 
     Raises:
         UsageProblem: There is no such baseline.
     """
     directory = paths.baselines_dir() / check_name(name)
     if not directory.is_dir():
-        known = ", ".join(names())
+        known_names = ", ".join(names())
         raise UsageProblem(
             f"there is no baseline {name!r}",
-            f"known names: {known}" if known else "pgtop-tune baseline save creates one",
+            f"known names: {known_names}" if known_names else "pgtop-tune baseline save creates one",
         )
-    found, problems = [], []
+    runs, problems = [], []
     for path in sorted(directory.glob(f"*{_SUMMARY}")):
         try:
-            found.append(_read(path))
+            runs.append(_read(path))
         except RecordingProblem as problem:
             problems.append(problem.message)
-    return tuple(sorted(found, key=lambda kept: (kept.began_ms, kept.path.name))), tuple(problems)
+    return tuple(sorted(runs, key=lambda kept: (kept.began_ms, kept.path.name))), tuple(problems)
 
 
 def earlier_runs(side: Material) -> Earlier:
-    """Kept runs of the same machine, server and data, in groups with the same settings.
+    """Return kept runs of the same machine, server and data, in groups with the same settings.
 
     Args:
         side: Runs whose results depend on something else are left out.
     """
-    groups: list[list[Kept]] = []
+    groups: list[list[KeptRun]] = []
     for name in names():
         for run in kept_runs(name)[0][-_MOST_RUNS:]:
             if not run.facts or fingerprints(side, run.set_up).reasons:
@@ -280,12 +280,12 @@ def earlier_runs(side: Material) -> Earlier:
     return {title: [[run.loads[title] for run in group if title in run.loads] for group in groups] for title in titles}
 
 
-def _same_set_up(a: Kept, b: Kept) -> bool:
-    return all(each.kind is FactKind.IDENTITY for each in fingerprints(a.set_up, b.set_up).differences)
+def _same_set_up(a: KeptRun, b: KeptRun) -> bool:
+    return all(difference.kind is FactKind.IDENTITY for difference in fingerprints(a.set_up, b.set_up).differences)
 
 
 def names() -> tuple[str, ...]:
-    """Baselines there are."""
+    """Return baselines there are."""
     try:
         entries = sorted(paths.baselines_dir().iterdir())
     except OSError:
@@ -328,7 +328,7 @@ def _write(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _settle(file: IO[bytes]) -> None:
-    """A file has its name only when it is on the disk."""
+    """Flush a file to the disk before it gets its name."""
     file.flush()
     os.fsync(file.fileno())
 
@@ -357,23 +357,23 @@ class _KeptSummary(Struct, frozen=True, kw_only=True):
     doubts: tuple[str, ...] = ()
 
 
-def _summary(kept: Kept, material: Material) -> dict[str, Any]:
+def _summary(kept: KeptRun, material: Material) -> dict[str, Any]:
     summary = _KeptSummary(
         file=kept.path.name, began_ms=kept.began_ms, seconds=material.seconds, note=kept.note,
         loads={title: dict(figures) for title, figures in kept.loads.items()}, facts=kept.facts, doubts=kept.doubts,
     )  # fmt: skip
-    found: dict[str, Any] = msgspec.to_builtins(summary)
-    return found
+    encoded: dict[str, Any] = msgspec.to_builtins(summary)
+    return encoded
 
 
-def _read(path: Path) -> Kept:
+def _read(path: Path) -> KeptRun:
     try:
         summary = msgspec.convert(json.loads(paths.content_of(path, _MOST_BYTES)), _KeptSummary)
         if summary.format != FORMAT or Path(summary.file).name != summary.file or summary.file.startswith("."):
             raise ValueError("another format")
     except (OSError, ValueError, OverflowError, RecursionError):
         raise RecordingProblem(f"{path} is not the summary of a run", "save the run again") from None
-    return Kept(
+    return KeptRun(
         path=path.with_name(summary.file), began_ms=summary.began_ms, note=summary.note, loads=summary.loads,
         facts=summary.facts, doubts=summary.doubts,
     )  # fmt: skip
@@ -397,21 +397,21 @@ class LevelChange(Struct, frozen=True):
     load: str
     figure: Figure
     point: ChangePoint
-    since: Kept
+    since: KeptRun
     verdict: str
 
 
-def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
-    """Changes of level in the order of time, of every load and figure that is followed."""
+def changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
+    """Return changes of level in the order of time, of every load and figure that is followed."""
     kept = kept[-MOST_RUNS:]
-    found = []
+    level_changes = []
     for load in dict.fromkeys(load for run in kept for load in run.loads):
         for name in FOLLOWED:
             runs = [run for run in kept if name in run.loads.get(load, {})]
             for point in change_points([run.loads[load][name] for run in runs], len(FOLLOWED)):
                 figure = BY_ID[name]
                 better = (point.relative > 0) == (figure.better is Better.HIGHER)
-                found.append(
+                level_changes.append(
                     LevelChange(
                         load=load,
                         figure=figure,
@@ -420,7 +420,7 @@ def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
                         verdict="better" if better else "worse",
                     )
                 )
-    return tuple(sorted(found, key=lambda change: change.since.began_ms))
+    return tuple(sorted(level_changes, key=lambda change: change.since.began_ms))
 
 
 # Baselines as a table and as JSON, and changes of level in words.
@@ -428,15 +428,15 @@ def changes(kept: Sequence[Kept]) -> tuple[LevelChange, ...]:
 _SHOWN = ("tps", "p50", "p99", "latency")
 
 
-def table(rows: Sequence[tuple[str, Kept]]) -> str:
-    """A line for each load of each run."""
-    heads = ("baseline", "measured", "load", *(words.title(BY_ID[name]) for name in _SHOWN), "doubts", "note")
+def table(rows: Sequence[tuple[str, KeptRun]]) -> str:
+    """Return a line for each load of each run."""
+    heads = ("baseline", "measured", "load", *(figure_title(BY_ID[name]) for name in _SHOWN), "doubts", "note")
     cells = tuple(
         (
             name,
-            words.moment(run.began_ms),
+            wall_moment(run.began_ms),
             one_line(load, 40),
-            *(words.value(BY_ID[figure], figures.get(figure)) for figure in _SHOWN),
+            *(figure_text(BY_ID[figure], figures.get(figure)) for figure in _SHOWN),
             one_line(" ".join(run.doubts), 60),
             one_line(run.note, 60),
         )
@@ -446,8 +446,8 @@ def table(rows: Sequence[tuple[str, Kept]]) -> str:
     return as_text(Table(heads, cells, frozenset(range(3, 3 + len(_SHOWN)))))
 
 
-def as_json(rows: Sequence[tuple[str, Kept]]) -> list[dict[str, Any]]:
-    """An object for each run."""
+def as_json(rows: Sequence[tuple[str, KeptRun]]) -> list[dict[str, Any]]:
+    """Return an object for each run."""
     return [
         {
             "baseline": name,
@@ -462,11 +462,11 @@ def as_json(rows: Sequence[tuple[str, Kept]]) -> list[dict[str, Any]]:
 
 
 def change_words(change: LevelChange) -> str:
-    """One line: since when, what, how much."""
+    """Return one line: since when, what, how much."""
     figure, point = change.figure, change.point
     return one_line(
-        f"since {words.moment(change.since.began_ms)}: {words.title(figure)} of {change.load}"
-        f" {words.value(figure, point.before)} -> {words.value(figure, point.after)}"
-        f" ({words.signed(100 * point.relative)} %), {change.verdict}",
+        f"since {wall_moment(change.since.began_ms)}: {figure_title(figure)} of {change.load}"
+        f" {figure_text(figure, point.before)} -> {figure_text(figure, point.after)}"
+        f" ({signed(100 * point.relative)} %), {change.verdict}",
         300,
     )

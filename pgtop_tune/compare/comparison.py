@@ -17,9 +17,21 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.compare.figure_rows import FigureRow, RunHistory, aligned_period, figure_of, row_of, whole_cycles
+from pgtop_tune.compare.figure_rows import (
+    FigureRow,
+    RunHistory,
+    aligned_period,
+    checkpoints_alike,
+    figure_of,
+    in_turn,
+    labelled_runs,
+    row_of,
+    unfit,
+    whole_cycles,
+    why_no_verdict,
+    worded,
+)
 from pgtop_tune.compare.sides.contract_names import Contract
-from pgtop_tune.compare.sides.facts import SERVER
 from pgtop_tune.compare.sides.figures import (
     BY_ID,
     FIGURES,
@@ -32,7 +44,7 @@ from pgtop_tune.compare.sides.figures import (
     sides_without_queue,
     wait_rows,
 )
-from pgtop_tune.compare.sides.fingerprint import Fingerprints, fingerprints
+from pgtop_tune.compare.sides.fingerprint import SERVER, Fingerprints, fingerprints
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Runs
 from pgtop_tune.compare.statement_rows import StatementComparison, compare_statements
 from pgtop_tune.compare.statistics.effect import (
@@ -45,7 +57,6 @@ from pgtop_tune.compare.statistics.effect import (
     certain_together,
     runs_needed,
 )
-from pgtop_tune.compare.statistics.verdicts import checkpoints_alike, in_turn, unfit, why_no_verdict, worded
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 
 # Conditions on a comparison: `tps < -5%`. A figure, a sign, a share; nothing is evaluated but that.
@@ -59,7 +70,7 @@ _HINT: Final = "write it as 'tps < -5%': a figure, < or >, a change in per cent"
 
 
 class ConditionOutcome(StrEnum):
-    """What came of a condition."""
+    """The outcome of a condition."""
 
     HOLDS = "holds"
     """The change is beyond the limit, and the interval, with what runs differ by, leaves 0 out."""
@@ -82,8 +93,8 @@ class Condition(Struct, frozen=True):
     share: float
 
     @property
-    def words(self) -> str:
-        """As it is written."""
+    def text(self) -> str:
+        """Return the condition as it is typed."""
         return f"{self.figure} {self.sign} {100 * self.share:g}%"
 
 
@@ -100,23 +111,23 @@ class Judged(Struct, frozen=True):
 
 
 def parse_condition(text: str) -> Condition:
-    """A condition as typed.
+    """Return a condition as typed.
 
     Raises:
         UsageProblem: It is none, or about a figure there is not.
     """
-    found = _FORM.fullmatch(text)
-    if found is None:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise UsageProblem(f"{text!r} is not a condition", _HINT)
-    if found["figure"] not in BY_ID:
-        near = difflib.get_close_matches(found["figure"], BY_ID, n=1)
+    if match["figure"] not in BY_ID:
+        near = difflib.get_close_matches(match["figure"], BY_ID, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageProblem(f"no figure is called {found['figure']!r}", f"{hint}figures: {', '.join(BY_ID)}")
-    return Condition(found["figure"], found["sign"], float(found["share"]) / 100.0)
+        raise UsageProblem(f"no figure is called {match['figure']!r}", f"{hint}figures: {', '.join(BY_ID)}")
+    return Condition(match["figure"], match["sign"], float(match["share"]) / 100.0)
 
 
 def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
-    """Holds when it does for any phase of any comparison; cannot be told when it cannot for one and holds for none."""
+    """Judge a condition: it holds when it does for any phase; undecided when it is for one and holds for none."""
     untold = ""
     for comparison in comparisons:
         if not comparison.comparable:
@@ -166,18 +177,18 @@ COLDER: Final = 5.0
 
 
 def phase_notes(a: Runs, b: Runs, period_s: int | None, no_verdict: str) -> list[str]:
-    """The notes, in the order in which they are read.
+    """Return the notes, in the order in which they are read.
 
     Args:
         period_s: Seconds of a checkpoint cycle that blocks are multiples of; None where they are not aligned.
         no_verdict: Why the runs allow no verdict; "" where they do.
     """
-    told = (_unsteady, _partial, _cold, _blocked, _unmerged, _without_queue)
+    note_makers = (_unsteady, _partial, _cold, _blocked, _unmerged, _without_queue)
     notes = [f"no verdict: {no_verdict}"] if no_verdict else []
-    notes += [words for note in told for words in note(a, b)]
+    notes += [text for note in note_makers for text in note(a, b)]
     checkpoints = [[run.checkpoints_s for run in side] for side in (a, b)]
     if all(None not in side for side in checkpoints):
-        counts = [sum(len(each or ()) for each in side) for side in checkpoints]
+        counts = [sum(len(moments or ()) for moments in side) for side in checkpoints]
         notes.append(_checkpoint_words(counts, a, b, period_s))
     return notes
 
@@ -198,16 +209,11 @@ def _checkpoint_words(counts: Sequence[int], a: Runs, b: Runs, period_s: int | N
 
 
 def _unsteady(a: Runs, b: Runs) -> list[str]:
-    return [
-        f"{side} is not steady: {run.steady_words}"
-        for side, runs in (("A", a), ("B", b))
-        for run in runs
-        if run.steady is False
-    ]
+    return [f"{side} is not steady: {run.steady_words}" for side, run in labelled_runs(a, b) if run.steady is False]
 
 
 def _cold(a: Runs, b: Runs) -> list[str]:
-    """Caches that were not alike when the first runs began."""
+    """Return a note where caches were not equally warm when the first runs began."""
     hits = a[0].first_hits, b[0].first_hits
     if hits[0] is None or hits[1] is None or abs(hits[0][1] - hits[1][1]) < COLDER:
         return []
@@ -221,31 +227,32 @@ def _cold(a: Runs, b: Runs) -> list[str]:
 def _partial(a: Runs, b: Runs) -> list[str]:
     return [
         f"{side} was stopped early, after {run.seconds:.0f} s"
-        for side, runs in (("A", a), ("B", b))
-        for run in runs
+        for side, run in labelled_runs(a, b)
         if run.summary.state == "stopped"
     ]
 
 
 def between_runs(title: str, noise: RunNoise, effect: Effect) -> str:
-    """How runs with the same settings differ in a figure, and what that means for its interval."""
+    """Return a note on how runs with the same settings differ in a figure, and what that means for its interval."""
     runs = " and ".join(
         f"{count} run{'s' if count != 1 else ''} of {side}"
         for side, count in (("A", effect.blocks_a), ("B", effect.blocks_b))
     )
     half = (effect.high or 0.0) - effect.relative
     if not noise.measured:
-        known = f"runs with the same settings are assumed to differ by {100 * ASSUMED_SD:.0f} %, as none were repeated"
+        spread_words = (
+            f"runs with the same settings are assumed to differ by {100 * ASSUMED_SD:.0f} %, as none were repeated"
+        )
         if noise.sd >= _MORE * ASSUMED_SD:
-            known += f"; with what the seconds of one run leave open that is {100 * noise.sd:.1f} %"
+            spread_words += f"; with what the seconds of one run leave open that is {100 * noise.sd:.1f} %"
     else:
         past = " and earlier ones" if noise.from_history else ""
-        known = f"runs with the same settings differ by {100 * noise.sd:.1f} %, as those here{past} do"
-    return f"{title}: {runs}, ±{100 * half:.1f} %; {known}"
+        spread_words = f"runs with the same settings differ by {100 * noise.sd:.1f} %, as those here{past} do"
+    return f"{title}: {runs}, ±{100 * half:.1f} %; {spread_words}"
 
 
 def _blocked(a: Runs, b: Runs) -> list[str]:
-    """One side was measured before the other."""
+    """Return a note where one side was measured before the other."""
     if in_turn(a, b):
         return []
     return ["A and B were not measured in alternation (A B B A): order and change cannot be told apart"]
@@ -259,9 +266,9 @@ def _without_queue(a: Runs, b: Runs) -> list[str]:
 
 
 def _unmerged(a: Runs, b: Runs) -> list[str]:
-    """Percentiles of a record without histograms are of the whole run, and those of several make none of all."""
-    without = [run.whole and not run.gathered.latencies() for run in (*a, *b)]
-    if not any(without) or not (any(run.warm_up_s for run in (*a, *b)) or max(len(a), len(b)) > 1):
+    """Return a note where percentiles are left out: without histograms they are of the whole run only."""
+    percentiles_only = [run.whole_run and not run.gathered.latencies() for run in (*a, *b)]
+    if not any(percentiles_only) or not (any(run.warm_up_s for run in (*a, *b)) or max(len(a), len(b)) > 1):
         return []
     return ["percentiles are left out: this record has them only for the whole run, without histograms"]
 
@@ -287,7 +294,7 @@ def to_settle(
     prints: Fingerprints,
     needed: int | None,
 ) -> tuple[str, ...]:
-    """What to type, line by line, after a sentence that says so.
+    """Return the commands that lead to a verdict, line by line, after a sentence about them.
 
     Args:
         runs: Of the load in question, on both sides.
@@ -301,57 +308,65 @@ def to_settle(
     count = math.ceil(max(needed, FEWEST_RUNS) / 2) * 2
     order = " ".join([ORDER] * (count // 2))
     specs = [next((run.spec for run in side if run.spec is not None), None) for side in runs]
-    words = [_bench_run(side, made) for side, made in zip((a, b), runs, strict=True)]
+    commands = [_bench_run(side, side_runs) for side, side_runs in zip((a, b), runs, strict=True)]
     compared = f"pgtop-tune compare {_DIRECTORY}/A {_DIRECTORY}/B"
     if None in specs:
         return (
             f"a verdict takes about {count} runs of the load on each side, in the order {order}:"
             f" pgtop-tune bench run --out {_DIRECTORY}/A, or B; then {compared}",
         )
-    tested = [each for each in prints.under_test if each.kind is FactKind.SETTING]
-    if not tested and words[0] == words[1]:
+    tested = [fact for fact in prints.under_test if fact.kind is FactKind.SETTING]
+    if not tested and commands[0] == commands[1]:
         return (
             f"a verdict takes about {count} runs on each side:",
-            f"for side in {order}; do {words[0]} --out {_DIRECTORY}/$side; done; {compared}",
+            f"for side in {order}; do {commands[0]} --out {_DIRECTORY}/$side; done; {compared}",
         )
-    changed = ", ".join(f"{each.name} {each.a} / {each.b}" for each in tested[:2])
-    others = f" and {len(tested) - 2} more" if len(tested) > 2 else ""
-    settings = f", with the settings of its side ({one_line(changed, _LONGEST)}{others})" if tested else ""
+    changed = ", ".join(f"{fact.name} {fact.a} / {fact.b}" for fact in tested[:2])
+    more_facts = f" and {len(tested) - 2} more" if len(tested) > 2 else ""
+    settings = f", with the settings of its side ({one_line(changed, _LONGEST)}{more_facts})" if tested else ""
     return (
         f"a verdict takes about {count} runs on each side, in the order {order}, each{settings}:",
-        f"{words[0]} --out {_DIRECTORY}/A",
-        f"{words[1]} --out {_DIRECTORY}/B",
+        f"{commands[0]} --out {_DIRECTORY}/A",
+        f"{commands[1]} --out {_DIRECTORY}/B",
         compared,
     )
 
 
 def _bench_run(side: Material, runs: Runs) -> str:
-    """The load of a side as a command."""
+    """Return the load of a side as a command."""
     spec = next((run.spec for run in runs if run.spec is not None), None)
     if spec is None:
         return ""
-    words = ["pgtop-tune", "bench", "run", "--profile", spec.profile, "-c", str(spec.clients)]
-    words += ["-j", str(spec.threads)] if spec.threads else []
-    words += ["-T", str(_seconds(runs))] if spec.transactions is None else ["-t", str(spec.transactions)]
-    words += ["-R", units.number(spec.rate_per_s)] if spec.rate_per_s is not None else []
-    words += ["-L", units.number(spec.latency_limit_ms)] if spec.latency_limit_ms is not None else []
-    words += ["--max-tries", str(spec.max_tries)] if spec.max_tries is not None else []
-    words += ["--continue-on-error"] if spec.continue_on_error else []
-    words += ["-M", spec.protocol] + (["-C"] if spec.connect_per_transaction else [])
+    facts = {fact.name: fact.value for fact in side.facts if fact.group == SERVER}
+    host, _, port = facts.get("endpoint", "").rpartition(":")
+    options: tuple[tuple[str, str | int | None], ...] = (
+        ("--profile", spec.profile),
+        ("-c", spec.clients),
+        ("-j", spec.threads or None),
+        ("-T", _seconds(runs) if spec.transactions is None else None),
+        ("-t", spec.transactions),
+        ("-R", None if spec.rate_per_s is None else units.number(spec.rate_per_s)),
+        ("-L", None if spec.latency_limit_ms is None else units.number(spec.latency_limit_ms)),
+        ("--max-tries", spec.max_tries),
+        ("--continue-on-error", spec.continue_on_error or None),
+        ("-M", spec.protocol),
+        ("-C", spec.connect_per_transaction or None),
+        ("-h", host.strip("[]") or None),
+        ("-p", port or None),
+        ("-U", facts.get("user") or None),
+        ("-d", facts.get("database") or None),
+    )
+    command = ["pgtop-tune", "bench", "run"]
+    for option, value in options:
+        # True is an option without a value.
+        command += [] if value is None else [option] if value is True else [option, str(value)]
     # Cut and cleaned before it is quoted: a quote that is cut off would free what stands behind it.
-    return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in (*words, *_connection(side)))
+    return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in command)
 
 
 def _seconds(runs: Runs) -> int:
     longest = math.ceil(max(run.seconds for run in runs) / 10.0) * 10
     return max(longest, SHORTEST_S if all(run.steady for run in runs) else STEADIER_S)
-
-
-def _connection(side: Material) -> list[str]:
-    facts = {fact.name: fact.value for fact in side.facts if fact.group == SERVER}
-    host, _, port = facts.get("endpoint", "").rpartition(":")
-    told = (("-h", host.strip("[]")), ("-p", port), ("-U", facts.get("user", "")), ("-d", facts.get("database", "")))
-    return [word for option, value in told if value for word in (option, value)]
 
 
 Earlier = Mapping[str, Sequence[Sequence[Mapping[str, float]]]]
@@ -363,8 +378,8 @@ Spreads = Mapping[str, Mapping[str, RunSpread]]
 """How runs of a load differ on this machine: by title of the load and figure."""
 
 
-class Phase(Struct, frozen=True):
-    """The same load on both sides.
+class ComparedPhase(Struct, frozen=True):
+    """One load, run on both sides.
 
     Attributes:
         notes: What a reader of the figures must know.
@@ -388,7 +403,7 @@ class Phase(Struct, frozen=True):
     parts: bool = False
 
     def row(self, figure: str) -> FigureRow | None:
-        """One of its rows."""
+        """Return one of its rows."""
         return next((row for row in self.rows if row.figure.id == figure), None)
 
 
@@ -403,14 +418,14 @@ class Comparison(Struct, frozen=True):
     a: Material
     b: Material
     fingerprints: Fingerprints
-    phases: tuple[Phase, ...]
+    phases: tuple[ComparedPhase, ...]
     only_a: tuple[LoadKey, ...]
     only_b: tuple[LoadKey, ...]
     reasons: tuple[str, ...]
 
     @property
     def comparable(self) -> bool:
-        """Whether verdicts are given."""
+        """Return whether verdicts are given."""
         return not self.reasons
 
 
@@ -420,47 +435,48 @@ def compare(
     under_test: Collection[str] = (),
     earlier: Earlier | None = None,
     *,
-    known: Spreads | None = None,
+    spreads: Spreads | None = None,
     one_run: bool = False,
     windows: bool = False,
     contract: Contract | None = None,
 ) -> Comparison:
-    """B against A.
+    """Compare side B with side A.
 
     Args:
         under_test: Groups and names of facts that are meant to differ, `load` among them: then loads are paired in
             the order in which they were run.
         earlier: Runs that tell how runs differ among each other.
-        known: What the noise store tells of that.
+        spreads: What the noise store tells of that.
         one_run: Both are parts of the same run.
         windows: Both are parts of runs.
         contract: The facts that may vary, beside `under_test`.
     """
-    found = fingerprints(a, b, under_test, contract)
-    left, right = a.phases, b.phases
-    pairs = [(key, key) for key in left if key in right]
-    reasons = list(found.reasons)
+    prints = fingerprints(a, b, under_test, contract)
+    phases_a, phases_b = a.phases, b.phases
+    pairs = [(key, key) for key in phases_a if key in phases_b]
+    reasons = list(prints.reasons)
     if not pairs and {"load", "all"} & {name.lower() for name in under_test}:
-        pairs = list(zip(left, right, strict=False))
+        pairs = list(zip(phases_a, phases_b, strict=False))
     if not pairs:
-        reasons.append(_without_pairs(left, right))
+        reasons.append(_without_pairs(phases_a, phases_b))
     phases = []
-    for one, other in pairs:
-        sides = left[one], right[other]
-        groups = [group for key in {one, other} for group in (earlier or {}).get(key.title, ())]
-        told = (known or {}).get(one.title, {})
-        changed = {each.name for each in found.differences} if one_run else ()
-        history = RunHistory(groups=groups, spreads=told)
-        phase = _phase(one, *sides, history, changed, comparable=not reasons, one_run=one_run, windows=windows)
+    for key_a, key_b in pairs:
+        sides = phases_a[key_a], phases_b[key_b]
+        groups = [group for key in {key_a, key_b} for group in (earlier or {}).get(key.title, ())]
+        load_spreads = (spreads or {}).get(key_a.title, {})
+        changed = {difference.name for difference in prints.differences} if one_run else ()
+        history = RunHistory(groups=groups, spreads=load_spreads)
+        phase = _phase(key_a, *sides, history, changed, comparable=not reasons, one_run=one_run, windows=windows)
         primary = _primary_row(phase)
         open_yet = phase.no_verdict or (primary is not None and primary.verdict == Verdict.UNDECIDED)
         if open_yet and not one_run and not reasons:
-            phase = replace(phase, to_settle=to_settle(a, b, sides, found, _needed(primary)))
+            phase = replace(phase, to_settle=to_settle(a, b, sides, prints, _needed(primary)))
         phases.append(phase)
     paired = {key for pair in pairs for key in pair}
     return Comparison(
-        a=a, b=b, fingerprints=found, phases=tuple(phases),
-        only_a=tuple(key for key in left if key not in paired), only_b=tuple(key for key in right if key not in paired),
+        a=a, b=b, fingerprints=prints, phases=tuple(phases),
+        only_a=tuple(key for key in phases_a if key not in paired),
+        only_b=tuple(key for key in phases_b if key not in paired),
         reasons=tuple(reasons),
     )  # fmt: skip
 
@@ -493,7 +509,7 @@ def _phase(
     comparable: bool,
     one_run: bool,
     windows: bool,
-) -> Phase:
+) -> ComparedPhase:
     no_verdict = why_no_verdict(a, b, one_run=one_run, windows=windows, changed=changed)
     period_s = aligned_period(a, b)
     if period_s is not None:
@@ -504,17 +520,21 @@ def _phase(
     latency = (figure_of(BY_ID[LATENCY], a), figure_of(BY_ID[LATENCY], b))
     waits = wait_rows(a, b, latency, windows=windows)
     primary = _primary(key, rows)
-    others = {row.figure.id: row.effect for row in rows if row.figure is not primary}
-    others |= {row.label: row.effect for row in waits if row.whole_class and not row.verdict}
+    other_effects = {row.figure.id: row.effect for row in rows if row.figure is not primary}
+    other_effects |= {row.label: row.effect for row in waits if row.whole_class and not row.verdict}
     certain = certain_together(
-        {name: effect.chance for name, effect in others.items() if effect is not None and effect.chance is not None}
+        {
+            name: effect.chance
+            for name, effect in other_effects.items()
+            if effect is not None and effect.chance is not None
+        }
     )
 
     foreseen = [row for row in rows if row.figure.id in FORESEEN and row.noise is not None]
     repeated = windows or any(row.noise is not None and row.noise.measured for row in foreseen)
 
     def said(name: str, effect: Effect | None, better: Better) -> str:
-        sure = name in certain if name in others else None
+        sure = name in certain if name in other_effects else None
         decisive = not no_verdict and (repeated or name in FORESEEN)
         return worded(effect, better, sure, comparable=comparable, decisive=decisive)
 
@@ -522,12 +542,12 @@ def _phase(
     aim = next((row for row in rows if row.figure is primary), None)
     if aim is not None and aim.noise is not None and aim.effect is not None:
         notes.append(between_runs(aim.figure.title, aim.noise, aim.effect))
-    if primary is not None and len(others) > 1:
+    if primary is not None and len(other_effects) > 1:
         notes.append(
-            f"{primary.title} is judged alone, the {len(others)} others together:"
+            f"{primary.title} is judged alone, the {len(other_effects)} others together:"
             f" called different by chance in {100 * WRONG:.0f} % of comparisons each"
         )
-    return Phase(
+    return ComparedPhase(
         key=key,
         a=a,
         b=b,
@@ -549,19 +569,19 @@ def _phase(
 
 
 def _primary(key: LoadKey, rows: Sequence[FigureRow]) -> Figure | None:
-    """What the load is for: throughput, and where a rate is given how long a transaction takes at it."""
-    wanted = (LATENCY, TPS) if key.rate_per_s is not None else (TPS, "server_tps")
+    """Return the figure that the load is about: throughput, or latency where a rate is given."""
+    preferred = (LATENCY, TPS) if key.rate_per_s is not None else (TPS, "server_tps")
     there = {row.figure.id: row.figure for row in rows}
-    return next((there[name] for name in (*wanted, *there) if name in there), None)
+    return next((there[name] for name in (*preferred, *there) if name in there), None)
 
 
-def _primary_row(phase: Phase) -> FigureRow | None:
+def _primary_row(phase: ComparedPhase) -> FigureRow | None:
     primary = _primary(phase.key, phase.rows)
     return next((row for row in phase.rows if row.figure is primary), None)
 
 
 def _needed(aim: FigureRow | None) -> int | None:
-    """Runs on each side until a verdict is likely; None where no number of them is."""
+    """Return runs on each side until a verdict is likely; None where no number of them is."""
     if aim is None or aim.effect is None or aim.noise is None:
         return FEWEST_RUNS
     more = runs_needed(aim.effect, aim.noise)

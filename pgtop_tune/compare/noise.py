@@ -25,9 +25,8 @@ from msgspec.structs import replace
 from pgtop_tune.base import paths, units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.figure_rows import figure_of
-from pgtop_tune.compare.sides.facts import DATA, LOAD, MACHINE, SERVER
 from pgtop_tune.compare.sides.figures import BY_ID, TPS
-from pgtop_tune.compare.sides.fingerprint import fingerprints
+from pgtop_tune.compare.sides.fingerprint import DATA, LOAD, MACHINE, SERVER, fingerprints
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind, LoadKey, Material
 from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, long_run_variances
@@ -70,25 +69,25 @@ class LoadFingerprint(Struct, frozen=True, order=True):
 
     @property
     def title(self) -> str:
-        """In words: "tpcb-like ×16 at scale 100, PostgreSQL 18"."""
+        """Return the load in words: "tpcb-like ×16 at scale 100, PostgreSQL 18"."""
         scale = f" at scale {self.scale}" if self.scale else ""
         rate = f" at {self.rate}/s" if self.rate else ""
         return f"{self.load.partition('#')[0]} ×{self.clients}{rate}{scale}, PostgreSQL {self.server}"
 
 
 def load_fingerprint(side: Material, run: ComparedRun) -> LoadFingerprint | None:
-    """Of one run of a side; None where the machine, the server or the load is not known."""
+    """Return the fingerprint of one run of a side; None where the machine, the server or the load is not known."""
     return fingerprint_of(side.facts, run.key, run.scripts)
 
 
-def fingerprint_of(said: Iterable[Fact], key: LoadKey, scripts: Sequence[str]) -> LoadFingerprint | None:
-    """The same of a load that runs.
+def fingerprint_of(surroundings: Iterable[Fact], key: LoadKey, scripts: Sequence[str]) -> LoadFingerprint | None:
+    """Return the fingerprint of a load that runs; None as in `load_fingerprint`.
 
     Args:
-        said: Facts of its surroundings.
+        surroundings: Facts of its surroundings.
         scripts: SHA-256 of each script file.
     """
-    facts = {(fact.group, fact.name): fact.value for fact in said}
+    facts = {(fact.group, fact.name): fact.value for fact in surroundings}
     machine = [facts.get((MACHINE, name), "") for name in _OF_THE_MACHINE]
     major = _MAJOR.match(facts.get((SERVER, "PostgreSQL"), ""))
     if not machine[0] or major is None or not key.name:
@@ -115,8 +114,7 @@ def fingerprint_of(said: Iterable[Fact], key: LoadKey, scripts: Sequence[str]) -
 #
 # A group is two or more runs that were made alike; of each figure it has the squares about the group's mean and their
 # degrees of freedom, on logarithms. The newest groups count, up to 16 degrees of freedom: a machine changes. A file
-# that
-# cannot be read is not obeyed: whoever reads does without, and the next writing moves it aside.
+# that cannot be read is ignored, and the next writing moves it aside.
 
 FORMAT: Final = "pgtop-tune-noise/1"
 FIGURES: Final = ("tps", "p50", "p99")
@@ -145,7 +143,7 @@ class NoiseGroup(Struct, frozen=True):
 
 
 class NoiseFloor(Struct, frozen=True):
-    """What one continuous load without any change showed (`experiment noise`).
+    """The noise of one continuous load without any change (`experiment noise`).
 
     Attributes:
         at_ms: When it was measured, milliseconds since the epoch.
@@ -186,25 +184,25 @@ class KnownNoise(Struct, frozen=True):
 
     @property
     def at_ms(self) -> int:
-        """When something was last measured."""
+        """Return the time of the last measurement, milliseconds since the epoch."""
         return max((*(group.at_ms for group in self.groups), 0 if self.floor is None else self.floor.at_ms))
 
     def spread(self, figure: str, without: Collection[int] = ()) -> RunSpread:
-        """How runs differ: of the newest groups, no more than 16 degrees of freedom.
+        """Return the spread of runs over the newest groups, up to 16 degrees of freedom.
 
         Args:
             figure: One of `FIGURES`.
             without: Begins of runs whose groups are left out: runs that are judged now are no history of themselves.
         """
-        found = RunSpread()
+        total = RunSpread()
         for group in reversed(self.groups):
-            spread, room = group.spreads.get(figure), MOST_HISTORY - found.degrees
+            spread, room = group.spreads.get(figure), MOST_HISTORY - total.degrees
             if room <= 0:
                 break
             if spread is not None and spread.degrees and not set(without) & set(group.began_ms):
                 kept = min(spread.degrees, room)
-                found += RunSpread(spread.squares * kept / spread.degrees, kept)
-        return found
+                total += RunSpread(spread.squares * kept / spread.degrees, kept)
+        return total
 
 
 class _Document(Struct, frozen=True):
@@ -212,59 +210,59 @@ class _Document(Struct, frozen=True):
     loads: tuple[KnownNoise, ...]
 
 
-class NotReadable(Exception):
+class NoiseUnreadable(Exception):
     """The noise store is there and cannot be used; the text is one line for the operator.
 
     Attributes:
         damaged: It may be moved aside: a file of ours that is no noise store.
     """
 
-    def __init__(self, words: str, *, damaged: bool) -> None:
-        super().__init__(words)
+    def __init__(self, reason: str, *, damaged: bool) -> None:
+        super().__init__(reason)
         self.damaged = damaged
 
 
 def noise_file() -> Path:
-    """Where it is."""
+    """Return the path of the noise store."""
     return paths.state_dir() / "noise.json"
 
 
 def known_noise(load: LoadFingerprint | None) -> KnownNoise | None:
-    """What is kept of a machine and load; None where nothing is, and where the store cannot be read."""
+    """Return the kept noise of a machine and load; None without any, and where the store cannot be read."""
     try:
         return None if load is None else _all().get(load)
-    except NotReadable:
+    except NoiseUnreadable:
         return None
 
 
 def history(load: LoadFingerprint | None, figure: str = "tps", without: Collection[int] = ()) -> RunSpread:
-    """How runs of this machine and load differ among each other, for `runs.run_noise`; see `KnownNoise.spread`."""
-    known = known_noise(load)
-    return RunSpread() if known is None else known.spread(figure, without)
+    """Return the spread of runs of this machine and load, for `effect.run_noise`; see `KnownNoise.spread`."""
+    noise = known_noise(load)
+    return RunSpread() if noise is None else noise.spread(figure, without)
 
 
 def known_spreads(sides: Sequence[Material]) -> dict[str, dict[str, RunSpread]]:
-    """How runs of the first side's loads differ, by title and figure; runs that are compared do not count twice."""
+    """Return the spread of the first side's loads, by title and figure; runs that are compared do not count twice."""
     began = {run.began_ms for side in sides for run in side.runs}
-    found: dict[str, dict[str, RunSpread]] = {}
+    by_load: dict[str, dict[str, RunSpread]] = {}
     for key, runs in sides[0].phases.items():
         load = load_fingerprint(sides[0], runs[0])
         spreads = {name: history(load, name, began) for name in FIGURES}
-        found[key.title] = {name: spread for name, spread in spreads.items() if spread.degrees}
-    return found
+        by_load[key.title] = {name: spread for name, spread in spreads.items() if spread.degrees}
+    return by_load
 
 
 def problem() -> str:
-    """Why the store is not used, one line; "" when it is, and when there is none."""
+    """Return why the noise store is not used, one line; "" when it is used, and when there is none."""
     try:
         _all()
-    except NotReadable as found:
+    except NoiseUnreadable as found:
         return str(found)
     return ""
 
 
 def group_of(figures: Sequence[Mapping[str, float]], began_ms: Sequence[int]) -> NoiseGroup | None:
-    """Of runs made alike; None with fewer than two.
+    """Return the group of runs that were made alike; None with fewer than two.
 
     Args:
         figures: Of each run, by id, above 0; a figure that one of them lacks is left out.
@@ -274,7 +272,7 @@ def group_of(figures: Sequence[Mapping[str, float]], began_ms: Sequence[int]) ->
         return None
     spreads = {}
     for name in FIGURES:
-        values = [each.get(name, 0.0) for each in figures]
+        values = [run_figures.get(name, 0.0) for run_figures in figures]
         if min(values) > 0.0:
             logs = [math.log(value) for value in values]
             mean = fmean(logs)
@@ -283,7 +281,7 @@ def group_of(figures: Sequence[Mapping[str, float]], began_ms: Sequence[int]) ->
 
 
 def remember(load: LoadFingerprint, group: NoiseGroup | None = None, floor: NoiseFloor | None = None) -> str:
-    """Adds to what is known.
+    """Add to what is known.
 
     Returns:
         What went wrong or was moved aside, one line; "" when it was simply written.
@@ -294,18 +292,18 @@ def remember(load: LoadFingerprint, group: NoiseGroup | None = None, floor: Nois
     try:
         paths.private(path.parent)
         with _alone(path.parent):
-            known, said = _all_or_aside(path)
-            former = known.pop(load, KnownNoise(load))
+            loads, damage = _all_or_aside(path)
+            former = loads.pop(load, KnownNoise(load))
             groups = former.groups if group is None else (*former.groups, group)[-_MOST_GROUPS:]
-            known[load] = replace(former, groups=groups, floor=floor or former.floor)
-            newest = sorted(known.values(), key=lambda each: each.at_ms)[-_MOST_LOADS:]
+            loads[load] = replace(former, groups=groups, floor=floor or former.floor)
+            newest = sorted(loads.values(), key=lambda load_noise: load_noise.at_ms)[-_MOST_LOADS:]
             with paths.replacing(path) as file:
                 file.write(msgspec.json.encode(_Document(FORMAT, tuple(newest))))
                 file.flush()
                 # Some file systems find out only now that they are full.
                 os.fsync(file.fileno())
-            return said
-    except NotReadable as refusal:
+            return damage
+    except NoiseUnreadable as refusal:
         return f"the noise of this load is not kept: {refusal}"
     except OSError as failure:
         return f"the noise of this load is not kept: {path}: {failure.strerror or failure}"
@@ -314,7 +312,7 @@ def remember(load: LoadFingerprint, group: NoiseGroup | None = None, floor: Nois
 def _all_or_aside(path: Path) -> tuple[dict[LoadFingerprint, KnownNoise], str]:
     try:
         return _all(), ""
-    except NotReadable as refusal:
+    except NoiseUnreadable as refusal:
         if not refusal.damaged:
             raise
         aside = path.with_suffix(".damaged")
@@ -324,7 +322,7 @@ def _all_or_aside(path: Path) -> tuple[dict[LoadFingerprint, KnownNoise], str]:
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """Two programs that end at the same time write one after the other."""
+    """Hold a lock, so that two programs that end at the same time write one after the other."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -337,14 +335,14 @@ def _all() -> dict[LoadFingerprint, KnownNoise]:
     path = noise_file()
     try:
         if path.lstat().st_size > _LARGEST_BYTES:
-            raise NotReadable(f"{path} is larger than a noise store", damaged=True)
+            raise NoiseUnreadable(f"{path} is larger than a noise store", damaged=True)
         content = paths.read_own(path)
     except FileNotFoundError:
         return {}
     except paths.NotOurs as refusal:
-        raise NotReadable(f"{refusal}: {refusal.hint}", damaged=False) from None
+        raise NoiseUnreadable(f"{refusal}: {refusal.hint}", damaged=False) from None
     except OSError as failure:
-        raise NotReadable(f"{path}: {failure.strerror or failure}", damaged=False) from None
+        raise NoiseUnreadable(f"{path}: {failure.strerror or failure}", damaged=False) from None
     try:
         document = msgspec.json.decode(content, type=_Document)
         sane = document.format == FORMAT and all(map(_sane, document.loads))
@@ -352,29 +350,29 @@ def _all() -> dict[LoadFingerprint, KnownNoise]:
         document, sane = None, False
     if document is None or not sane:
         if document is not None and document.format != FORMAT and document.format.startswith(_KIND):
-            raise NotReadable(f"{path} is of a newer pgtop-tune ({document.format[:40]!r})", damaged=False)
-        raise NotReadable(f"{path} is no noise store", damaged=True)
-    return {each.load: each for each in document.loads}
+            raise NoiseUnreadable(f"{path} is of a newer pgtop-tune ({document.format[:40]!r})", damaged=False)
+        raise NoiseUnreadable(f"{path} is no noise store", damaged=True)
+    return {load_noise.load: load_noise for load_noise in document.loads}
 
 
-def _sane(known: KnownNoise) -> bool:
-    spreads = [spread for group in known.groups for spread in group.spreads.values()]
-    fine = all(0 <= each.degrees <= _MOST_DEGREES and 0.0 <= each.squares < math.inf for each in spreads)
-    floor = known.floor
+def _sane(load_noise: KnownNoise) -> bool:
+    spreads = [spread for group in load_noise.groups for spread in group.spreads.values()]
+    fine = all(0 <= spread.degrees <= _MOST_DEGREES and 0.0 <= spread.squares < math.inf for spread in spreads)
+    floor = load_noise.floor
     if floor is None:
         return fine
     figures = (floor.seconds, floor.pair_sd, floor.autocorrelation_s, floor.variance)
-    return fine and all(0.0 <= each < math.inf for each in figures)
+    return fine and all(0.0 <= figure < math.inf for figure in figures)
 
 
 # What is known of the noise of a load, in one line for plans and experiments.
 
 
-def known_words(known: KnownNoise | None) -> str:
-    """ "noise known since 2026-11-23 19:39: runs differ by 3.1 %, pairs of 10 s blocks by 2.4 %"; "" without any."""
-    if known is None:
+def known_words(load_noise: KnownNoise | None) -> str:
+    """Return "noise known since 2026-11-23 19:39: runs differ by 3.1 %"; "" without any."""
+    if load_noise is None:
         return ""
-    spread, floor = known.spread("tps"), known.floor
+    spread, floor = load_noise.spread("tps"), load_noise.floor
     parts = []
     if spread.degrees:
         parts.append(f"runs differ by {100 * math.sqrt(spread.squares / spread.degrees):.1f} %")
@@ -382,7 +380,7 @@ def known_words(known: KnownNoise | None) -> str:
         parts.append(f"pairs of 10 s blocks by {100 * floor.pair_sd:.1f} %")
     if not parts:
         return ""
-    return f"noise known since {units.wall_moment(known.at_ms)}: {', '.join(parts)}"
+    return f"noise known since {units.wall_moment(load_noise.at_ms)}: {', '.join(parts)}"
 
 
 _MOST_RUNS: Final = 200
@@ -413,12 +411,12 @@ class MeasuredRun(Struct, frozen=True):
 
     @property
     def run(self) -> ComparedRun:
-        """The run."""
+        """Return the run."""
         return self.side.runs[0]
 
     @property
     def bound_by_generator(self) -> bool:
-        """Whether pgbench was the limit, not the server."""
+        """Return whether pgbench was the limit, not the server."""
         return any(doubt.id == _GENERATOR for doubt in self.run.doubts)
 
 
@@ -427,8 +425,8 @@ class CellOfRuns(Struct, frozen=True):
 
     Attributes:
         title: The load in words. Foreign text.
-        made: Runs.
-        runs: Of them, those that count.
+        runs_made: All runs.
+        runs: Those of them that count.
         tps: Their mean, behind each run's warm-up.
         sd: By which they differ, as a share; None with fewer than two.
         half: Half of the 98 % interval of the mean, as a share; None where there is none.
@@ -439,7 +437,7 @@ class CellOfRuns(Struct, frozen=True):
     """
 
     title: str
-    made: int
+    runs_made: int
     runs: int
     tps: float | None
     sd: float | None
@@ -452,22 +450,22 @@ class CellOfRuns(Struct, frozen=True):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the mean, in transactions per second."""
+        """Return the interval of the mean, transactions per second."""
         if self.tps is None or self.half is None:
             return None
         return self.tps / (1.0 + self.half), self.tps * (1.0 + self.half)
 
     def narrow(self, share: float) -> bool:
-        """Whether the interval is no wider than this on either side."""
+        """Return whether the interval is no wider than this share on either side."""
         return self.half is not None and self.half <= share
 
     def more(self, share: float) -> int | None:
-        """Runs that are still needed for an interval so narrow; None beyond 200, and where there is no interval."""
+        """Return the runs still needed for so narrow an interval; None beyond 200, and without an interval."""
         return None if self.noise is None or self.half is None else more_runs(self.noise, self.runs, share)
 
 
 def measured_run(record: Mapping[str, Any]) -> MeasuredRun:
-    """Of the record of a run as JSON has it.
+    """Return the run of a record.
 
     Raises:
         RecordingProblem: It has not the shape of one.
@@ -477,7 +475,7 @@ def measured_run(record: Mapping[str, Any]) -> MeasuredRun:
 
 
 def alone(side: Material, run: ComparedRun) -> MeasuredRun:
-    """One of the runs of a side."""
+    """Return one run of a side by itself."""
     values = ((name, figure_of(BY_ID[name], (run,))) for name in FIGURES)
     figures = {name: value for name, value in values if value is not None and value > 0.0}
     return MeasuredRun(
@@ -497,13 +495,13 @@ def _left_out(run: ComparedRun, figures: Collection[str]) -> str:
 
 
 def within_run(run: ComparedRun) -> float:
-    """Variance of the logarithm of a run's mean throughput by its own seconds; 0.0 where it is too short to say."""
-    steps = [part / whole for part, whole in run.gathered.sums(TPS, run.warm_up_s)]
+    """Return the variance of the log of a run's mean throughput by its seconds; 0.0 where it is too short."""
+    steps = [part / divisor for part, divisor in run.gathered.sums(TPS, run.warm_up_s)]
     return long_run_variance(steps) / len(steps) if len(steps) >= FEWEST_BEFORE else 0.0
 
 
 def long_run_variance(seconds: Sequence[float]) -> float:
-    """Of one second, relative to the mean, times the seconds that count as one; both halves together."""
+    """Return the variance of one second relative to the mean, times the seconds that count as one, over both halves."""
     mean = fmean(seconds)
     if mean <= 0.0:
         return 0.0
@@ -512,18 +510,18 @@ def long_run_variance(seconds: Sequence[float]) -> float:
 
 
 def cell_of(runs: Sequence[MeasuredRun], load: LoadFingerprint | None, history: RunSpread) -> CellOfRuns:
-    """Runs of one cell; at least one."""
-    counted = [each for each in runs if not each.left_out]
-    values = [each.figures[TPS] for each in counted]
+    """Return runs of one cell; at least one."""
+    counted = [run for run in runs if not run.left_out]
+    values = [run.figures[TPS] for run in counted]
     unlike = unlike_words(counted)
-    short = [each for each in counted if each.short]
+    short = [run for run in counted if run.short]
     logs = [math.log(value) for value in values]
     noise = None
     if values and not short and not unlike:
-        noise = run_noise(logs, (), fmean(each.within for each in counted), history)
+        noise = run_noise(logs, (), fmean(run.within for run in counted), history)
     return CellOfRuns(
         title=runs[0].run.key.title,
-        made=len(runs),
+        runs_made=len(runs),
         runs=len(values),
         tps=fmean(values) if values else None,
         sd=math.expm1(stdev(logs)) if len(logs) > 1 else None,
@@ -537,29 +535,29 @@ def cell_of(runs: Sequence[MeasuredRun], load: LoadFingerprint | None, history: 
 
 
 def _notes(runs: Sequence[MeasuredRun], counted: Sequence[MeasuredRun], short: Sequence[MeasuredRun]) -> list[str]:
-    notes = [f"run {number} {each.left_out}" for number, each in enumerate(runs, start=1) if each.left_out]
+    notes = [f"run {number} {run.left_out}" for number, run in enumerate(runs, start=1) if run.left_out]
     if short:
         notes.append(f"no interval: a run shorter than {SHORTEST_S:.0f} s is not compared")
     of = len(counted)
-    if unsteady := sum(each.run.steady is False for each in counted):
+    if unsteady := sum(run.run.steady is False for run in counted):
         notes.append(f"{unsteady} of {of} runs did not get steady: longer runs (-T) or --warmup")
-    if bound := sum(each.bound_by_generator for each in counted):
+    if bound := sum(run.bound_by_generator for run in counted):
         notes.append(f"pgbench was the limit in {bound} of {of} runs: the mean is not the server's")
-    if away := sum(any(doubt.id == _AWAY for doubt in each.run.doubts) for each in counted):
+    if away := sum(any(doubt.id == _AWAY for doubt in run.run.doubts) for run in counted):
         notes.append(f"the server was away in {away} of {of} runs")
     return notes
 
 
 def unlike_words(runs: Sequence[MeasuredRun]) -> str:
-    """Why runs of a cell were not made alike, one line; "" when they were."""
-    for number, each in enumerate(runs[1:], start=2):
-        if _started(runs[0].side) != _started(each.side):
+    """Return why runs of a cell were not made alike, one line; "" when they were."""
+    for number, run in enumerate(runs[1:], start=2):
+        if _started(runs[0].side) != _started(run.side):
             return f"no interval: the server was restarted before run {number}"
-        found = fingerprints(runs[0].side, each.side)
-        differs = next((fact for fact in found.differences if fact.kind is not FactKind.IDENTITY), None)
+        prints = fingerprints(runs[0].side, run.side)
+        differs = next((fact for fact in prints.differences if fact.kind is not FactKind.IDENTITY), None)
         if differs is not None:
-            words = f"{differs.name} was {differs.a} in run 1 and {differs.b} in run {number}"
-            return one_line(f"no interval: runs were not made alike, {words}", _SAID)
+            change = f"{differs.name} was {differs.a} in run 1 and {differs.b} in run {number}"
+            return one_line(f"no interval: runs were not made alike, {change}", _SAID)
     return ""
 
 
@@ -568,21 +566,21 @@ def _started(side: Material) -> str:
 
 
 def to_keep(runs: Sequence[MeasuredRun]) -> NoiseGroup | None:
-    """What runs of a cell add to the noise store; None where they are too few, too short, unlike, or pgbench's own."""
-    counted = [each for each in runs if not each.left_out and not each.short and not each.bound_by_generator]
+    """Return the group to keep in the noise store; None where runs are few, short, unlike, or bound by pgbench."""
+    counted = [run for run in runs if not run.left_out and not run.short and not run.bound_by_generator]
     if unlike_words(counted):
         return None
-    return group_of([each.figures for each in counted], [each.run.began_ms for each in counted])
+    return group_of([run.figures for run in counted], [run.run.began_ms for run in counted])
 
 
 def mean_half(noise: RunNoise, runs: int) -> float:
-    """Half of the interval of a mean of so many runs, as a share."""
+    """Return half of the interval of a mean of so many runs, as a share."""
     quantile = t_quantile((1.0 + CONFIDENCE) / 2.0, noise.degrees)
     return math.expm1(quantile * noise.sd / math.sqrt(runs))
 
 
 def more_runs(noise: RunNoise, have: int, share: float) -> int | None:
-    """Runs until the interval of the mean is so narrow; None beyond 200. 0 when it is.
+    """Return runs until the interval of the mean is so narrow; None beyond 200. 0 when it is.
 
     Args:
         have: Runs that `noise` has seen already.
@@ -596,15 +594,15 @@ def more_runs(noise: RunNoise, have: int, share: float) -> int | None:
 
 
 def cells_of_side(side: Material, history: Mapping[LoadFingerprint, RunSpread]) -> tuple[CellOfRuns, ...]:
-    """Cells of a recording or of records, those with two runs or more.
+    """Return cells of a recording or of records, those with two runs or more.
 
     Args:
         history: What is known of how runs differ, by load.
     """
-    found = []
+    cells = []
     for key, runs in side.phases.items():
         if key.name and len(runs) > 1:
             load = load_fingerprint(side, runs[0])
-            known = RunSpread() if load is None else history.get(load, RunSpread())
-            found.append(cell_of([alone(side, run) for run in runs], load, known))
-    return tuple(found)
+            spread = RunSpread() if load is None else history.get(load, RunSpread())
+            cells.append(cell_of([alone(side, run) for run in runs], load, spread))
+    return tuple(cells)

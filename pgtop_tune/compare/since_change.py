@@ -27,12 +27,12 @@ from pgtop_tune.compare.statistics.before_after import (
     FEWEST_BEFORE,
     LOOKS,
     AlikeCondition,
+    ChangeLook,
     Difference,
-    Look,
     Second,
+    claim_after,
     difference,
     moving,
-    tell,
     unlike,
 )
 from pgtop_tune.compare.statistics.effect import Effect, Verdict
@@ -94,7 +94,7 @@ class SinceChange(Struct, frozen=True):
     too_early: bool = False
 
 
-class _Change(Struct):
+class _ParameterChange(Struct):
     """Ticks of parameters that belong together; `fresh` are those that no earlier value came back by."""
 
     first_s: float
@@ -103,7 +103,7 @@ class _Change(Struct):
 
 
 class _Scope(Struct, frozen=True):
-    """Which seconds a change is judged by: as long as it is the same, so is what is told.
+    """The seconds by which a change is judged; with the same scope the result is the same.
 
     Attributes:
         first_s, last_s: Of the change.
@@ -125,22 +125,22 @@ class _Scope(Struct, frozen=True):
 
     @property
     def since_s(self) -> float:
-        """Where before begins."""
+        """Return the begin of the seconds before the change."""
         return max(self.begun_s, self.settled_s, self.first_s - NOTICED_S - MOST_S)
 
     @property
     def began_s(self) -> float:
-        """Where after begins."""
+        """Return the begin of the seconds after the change."""
         return self.last_s + SETTLING_S
 
     @property
     def until_s(self) -> float:
-        """Where the newest look ends."""
+        """Return the end of the newest look."""
         return self.began_s + (self.ages_s[-1] if self.ages_s else 0)
 
     @property
     def hasty(self) -> bool:
-        """Whether looks before `WARM_UP_S` make no claim: the load was young."""
+        """Return whether looks before `WARM_UP_S` make no claim, because the load was young."""
         return self.loaded_s is not None and self.first_s - self.loaded_s < _SOON_S
 
 
@@ -161,7 +161,7 @@ _KEPT: WeakKeyDictionary[Session, tuple[_Scope, int, SinceChange | None]] = Weak
 
 
 def since_change(session: Session) -> SinceChange | None:
-    """The newest change and its effect on the client's TPS, or on the server's where no load of ours runs.
+    """Return the newest change and its effect on the client's TPS, or on the server's where no load of ours runs.
 
     Before is from when the load began, without its warm-up, or from the change before. After begins when the change has
     settled and ends with the newest look.
@@ -183,20 +183,20 @@ def since_change(session: Session) -> SinceChange | None:
         last_s=change.last_s,
         fresh=tuple(change.fresh.items()),
         begun_s=max((at_s for at_s in (*loads, *breaks) if at_s <= change.first_s), default=0.0),
-        settled_s=max((each.last_s + SETTLING_S for each in changes[:-1]), default=0.0),
+        settled_s=max((earlier.last_s + SETTLING_S for earlier in changes[:-1]), default=0.0),
         loaded_s=max((at_s for at_s in loads if at_s <= change.first_s), default=None),
         ages_s=tuple(look for look in LOOKS if until_s - change.last_s - SETTLING_S >= look),
         ended=bool(ends),
     )
-    seen = session.history.count(scope.since_s, scope.until_s)
+    readings = session.history.count(scope.since_s, scope.until_s)
     kept = _KEPT.get(session)
-    if kept is None or kept[:2] != (scope, seen):
-        kept = _KEPT[session] = scope, seen, _since(session, scope)
+    if kept is None or kept[:2] != (scope, readings):
+        kept = _KEPT[session] = scope, readings, _since(session, scope)
     return kept[2]
 
 
 def _since(session: Session, scope: _Scope) -> SinceChange | None:
-    """What the looks up to now say."""
+    """Judge the change by the seconds of all looks so far; None where nothing was measured before it."""
     metric: Charted = CLIENT_TPS
     before = _by_second(session, metric, scope.since_s, scope.first_s - NOTICED_S)
     if not before and not scope.ended:
@@ -209,19 +209,19 @@ def _since(session: Session, scope: _Scope) -> SinceChange | None:
     after = _by_second(session, metric, scope.began_s, scope.until_s)
     sides = _sides(session, scope, before, after)
     final = scope.ended or len(scope.ages_s) == len(LOOKS)
-    found = SinceChange(
+    so_far = SinceChange(
         changed=scope.fresh, effect=None, verdict=Verdict.UNDECIDED, final=final,
         next_s=None if final else LOOKS[len(scope.ages_s)],
     )  # fmt: skip
     if len(sides.before) < (FEWEST_BEFORE if sides.checkpoints else _FEWEST_UNREAD):
-        return replace(found, too_early=True)
-    return _told(session, scope, sides, found)
+        return replace(so_far, too_early=True)
+    return _with_claim(session, scope, sides, so_far)
 
 
 def _sides(
     session: Session, scope: _Scope, before: list[tuple[float, float]], after: Sequence[tuple[float, float]]
 ) -> _Sides:
-    """The seconds that count, with what else weighed on them."""
+    """Return the seconds that count, with what else weighed on them."""
     if scope.loaded_s is not None:
         warm_s = scope.loaded_s + (WARM_UP_S / 2.0 if scope.hasty else WARM_UP_S)
         before = [point for point in before if point[0] >= warm_s]
@@ -231,49 +231,51 @@ def _sides(
     columns = [[(at_s, float(value > 0.0)) for at_s, value in writes]]
     for share, points in _SHARES:
         columns.append([(at_s, value / points) for at_s, value in _by_second(session, share, since_s, scope.until_s)])
-    known = [column for column in columns if any(value for _, value in column)]
+    telling_columns = [column for column in columns if any(value for _, value in column)]
 
     def side(points: Sequence[tuple[float, float]]) -> list[_Row]:
         inside = [point for point in points if all(abs(point[0] - edge_s) > _EDGE_S for edge_s in edges)]
         kept = inside if 2 * len(inside) >= len(points) else points
-        return [(at_s - scope.first_s, value, *(_at(column, at_s) for column in known)) for at_s, value in kept]
+        return [
+            (at_s - scope.first_s, value, *(_at(column, at_s) for column in telling_columns)) for at_s, value in kept
+        ]
 
     return _Sides(before=side(before), after=side(after), checkpoints=bool(writes))
 
 
-def _told(session: Session, scope: _Scope, sides: _Sides, found: SinceChange) -> SinceChange:
-    """What the looks so far say."""
+def _with_claim(session: Session, scope: _Scope, sides: _Sides, so_far: SinceChange) -> SinceChange:
+    """Return the result with the claim of the looks so far."""
     before_s = scope.first_s + sides.before[0][0], scope.first_s - NOTICED_S
-    left = tuple(sides.before)
-    looks: list[Look] = []
+    before = tuple(sides.before)
+    looks: list[ChangeLook] = []
     ages_s: list[int] = []
     differs: AlikeCondition | None = None
     for age_s in scope.ages_s:
-        right = tuple(row for row in sides.after if row[0] < scope.began_s - scope.first_s + age_s)
-        if len(right) < FEWEST_AFTER:
+        after = tuple(row for row in sides.after if row[0] < scope.began_s - scope.first_s + age_s)
+        if len(after) < FEWEST_AFTER:
             continue
         differs = _unlike(session, dict(scope.fresh), before_s, (scope.began_s, scope.began_s + age_s))
         claims = (differs is None or differs.column) and not (scope.hasty and age_s < WARM_UP_S)
-        looks.append(Look(_difference(left, right), (len(left), len(right)), claims))
+        looks.append(ChangeLook(_difference(before, after), (len(before), len(after)), claims))
         ages_s.append(age_s)
-    told = tell(looks)
-    if told is None:
-        return found
+    claim = claim_after(looks)
+    if claim is None:
+        return so_far
     return replace(
-        found, effect=told.effect, verdict=told.verdict, after_s=ages_s[told.look], withdrawn=told.withdrawn,
-        unlike="" if told.verdict in CLAIMS or differs is None else differs.words, moved=moving(_seconds(left)),
+        so_far, effect=claim.effect, verdict=claim.verdict, after_s=ages_s[claim.look], withdrawn=claim.withdrawn,
+        unlike="" if claim.verdict in CLAIMS or differs is None else differs.summary, moved=moving(_seconds(before)),
     )  # fmt: skip
 
 
 def _at(column: Sequence[tuple[float, float]], at_s: float) -> float:
-    """The newest value of a column then; 0 before its first."""
-    place = bisect_right(column, at_s + _SECOND / 2.0, key=itemgetter(0))
-    return column[place - 1][1] if place else 0.0
+    """Return the newest value of a column then; 0 before its first."""
+    position = bisect_right(column, at_s + _SECOND / 2.0, key=itemgetter(0))
+    return column[position - 1][1] if position else 0.0
 
 
 @lru_cache(maxsize=32)
 def _difference(before: tuple[_Row, ...], after: tuple[_Row, ...]) -> Difference:
-    """A look is judged once: its seconds do not change any more."""
+    """Return the difference of a look; each look is judged once, as its seconds no longer change."""
     return difference(_seconds(before), _seconds(after))
 
 
@@ -282,21 +284,23 @@ def _seconds(rows: Iterable[_Row]) -> list[Second]:
 
 
 def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, float]) -> AlikeCondition | None:
-    """What else was not the same in two windows."""
+    """Return another condition that was not the same in two windows."""
 
     def weighed(metric: Charted, window: tuple[float, float]) -> list[tuple[float, float]]:
         return [(point.value, 1.0) for point in session.history.series(metric, *window) if point.value is not None]
 
-    found = unlike([[weighed(each.metric, window) for window in windows] for each in CONDITIONS], changed)
-    return None if found is None else found.condition
+    difference = unlike(
+        [[weighed(condition.metric, window) for window in windows] for condition in CONDITIONS], changed
+    )
+    return None if difference is None else difference.condition
 
 
-def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[float], list[float]]:
-    """Changes of parameters, moments of loads, and moments nothing can be compared across."""
-    changes: list[_Change] = []
+def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_ParameterChange], list[float], list[float]]:
+    """Return changes of parameters, moments of loads, and moments nothing can be compared across."""
+    changes: list[_ParameterChange] = []
     loads: list[float] = []
     breaks: list[float] = []
-    known: dict[str, list[str]] = {}
+    values_by_name: dict[str, list[str]] = {}
     for at_s, event in events:
         if event.kind is EventKind.LOAD:
             loads.append(at_s)
@@ -308,9 +312,9 @@ def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[fl
             was, arrow, now = values.partition(_ARROW)
             if arrow:
                 if not changes or at_s - changes[-1].last_s > SETTLING_S:
-                    changes.append(_Change(at_s, at_s))
+                    changes.append(_ParameterChange(at_s, at_s))
                 changes[-1].last_s = at_s
-                _note(changes[-1].fresh, known.setdefault(name, []), name, was, now)
+                _note(changes[-1].fresh, values_by_name.setdefault(name, []), name, was, now)
             elif name.isdigit():
                 # So many parameters at once are another server behind the same name.
                 breaks.append(at_s)
@@ -318,7 +322,7 @@ def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_Change], list[fl
 
 
 def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: str) -> None:
-    """Enters a change; `values` are those the parameter had, without those that were taken back."""
+    """Enter a change; `values` are those the parameter had, without those that were taken back."""
     if was not in values:
         values.append(was)
     if now in values:
@@ -330,13 +334,13 @@ def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: st
 
 
 def _warm(seconds: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Without the warm-up; the second half of what has not settled."""
+    """Return the seconds without the warm-up; where they have not settled, their second half."""
     cut = warm_up([value for _, value in seconds]) if seconds else 0
     return seconds[len(seconds) // 2 if cut is None else cut :]
 
 
 def _by_second(session: Session, metric: Charted, since_s: float, until_s: float) -> list[tuple[float, float]]:
-    """(at_s, value): one a second where frames come faster, as readings of the same second say the same twice."""
+    """Return (at_s, value), one a second: faster readings of the same second are averaged."""
     moments: list[float] = []
     values: list[list[float]] = []
     for point in session.history.series(metric, since_s, until_s):
@@ -346,4 +350,7 @@ def _by_second(session: Session, metric: Charted, since_s: float, until_s: float
             moments.append(point.at_s)
             values.append([])
         values[-1].append(point.value)
-    return [(at_s, held[0] if len(held) == 1 else fmean(held)) for at_s, held in zip(moments, values, strict=True)]
+    return [
+        (at_s, second_values[0] if len(second_values) == 1 else fmean(second_values))
+        for at_s, second_values in zip(moments, values, strict=True)
+    ]

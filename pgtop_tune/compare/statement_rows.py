@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.compare.figure_rows import CERTAIN, too_short, worded
 from pgtop_tune.compare.sides.figures import Better
 from pgtop_tune.compare.sides.material import Counted, Look, Runs, mean_ms, summed
 from pgtop_tune.compare.statistics.before_after import mean_variance
@@ -29,7 +30,6 @@ from pgtop_tune.compare.statistics.effect import (
     run_noise,
     runs_effect,
 )
-from pgtop_tune.compare.statistics.verdicts import CERTAIN, too_short, worded
 from pgtop_tune.model.statements import OWN_MARK
 
 ENOUGH_CALLS: Final = 20
@@ -68,7 +68,7 @@ class StatementRow(Struct, frozen=True):
 
     @property
     def below_noise(self) -> bool:
-        """Whether nothing is certain of it."""
+        """Return whether nothing certain can be said of the statement."""
         return self.verdict not in _TOLD
 
 
@@ -95,7 +95,7 @@ class StatementComparison(Struct, frozen=True):
 
 
 class SideSums(Struct, frozen=True):
-    """What a side counted.
+    """The counters of one side.
 
     Attributes:
         whole: Of each statement.
@@ -108,25 +108,25 @@ class SideSums(Struct, frozen=True):
     all_ms: float | None
 
     def covered(self, fixed: Collection[str]) -> float | None:
-        """Share of the execution time that these statements have; None when unknown."""
+        """Return the share of the execution time that these statements have; None when unknown."""
         if not self.all_ms:
             return None
         return min(sum(self.whole[id][1] for id in fixed if id in self.whole) / self.all_ms, 1.0)
 
 
-class _Side:
+class _SideLooks:
     """Looks of the runs of a side."""
 
     def __init__(self, runs: Runs) -> None:
-        told = [run for run in runs if run.statements.behind(run.warm_up_s)]
-        self.runs = [run.statements.behind(run.warm_up_s) for run in told]
-        every = [run.statements.all_ms(run.warm_up_s) for run in told]
+        counted_runs = [run for run in runs if run.statements.behind(run.warm_up_s)]
+        self.runs = [run.statements.behind(run.warm_up_s) for run in counted_runs]
+        every = [run.statements.all_ms(run.warm_up_s) for run in counted_runs]
         self.sums = SideSums(
             whole=summed(self.looks),
-            seconds=sum(run.statements.seconds(run.warm_up_s) for run in told),
+            seconds=sum(run.statements.seconds(run.warm_up_s) for run in counted_runs),
             all_ms=None if None in every else sum(ms for ms in every if ms is not None),
         )
-        self.texts = {id: run.statements.text(id) for run in told for id in run.statements.names}
+        self.texts = {id: run.statements.text(id) for run in counted_runs for id in run.statements.names}
 
     @property
     def looks(self) -> list[Look]:
@@ -146,14 +146,14 @@ def compare_statements(
     repeated: bool,
     windows: bool = False,
 ) -> StatementComparison | None:
-    """B against A; None where a side has no counters of statements.
+    """Compare the statements of B with those of A; None where a side has no counters of them.
 
     Args:
         comparable, decisive: As of `worded`.
         repeated: Whether it is known how runs differ in other figures than throughput and mean latency.
         windows: Parts of runs, judged by blocks of looks.
     """
-    sides = _Side(a), _Side(b)
+    sides = _SideLooks(a), _SideLooks(b)
     if not all(side.runs for side in sides):
         return None
     sums = sides[0].sums, sides[1].sums
@@ -170,7 +170,9 @@ def compare_statements(
         judge, judge_mix = partial(of_runs, foreseen=False), partial(of_runs, foreseen=True)
     fixed = [id for id in often if all(id in unit for side in units for unit in side)]
     effects = {id: judge(per_call(id)) for id in fixed}
-    sure = certain_together({id: each.chance for id, each in effects.items() if each and each.chance is not None})
+    sure = certain_together(
+        {id: effect.chance for id, effect in effects.items() if effect and effect.chance is not None}
+    )
 
     def said(id: str) -> str:
         return worded(
@@ -192,7 +194,7 @@ def compare_statements(
 def comparison_of(
     rows: Iterable[StatementRow], sums: tuple[SideSums, SideSums], weights: Look, mix: Effect | None, verdict: str
 ) -> StatementComparison:
-    """Rows in their order, and what the fixed set is.
+    """Return rows in their order, and what the fixed set is.
 
     Args:
         weights: As of `same_mix`.
@@ -216,28 +218,28 @@ def statement_row(
     text: str,
     sides: tuple[SideSums, SideSums],
     effects: Mapping[str, Effect | None],
-    said: Callable[[str], str],
+    verdict_of: Callable[[str], str],
 ) -> StatementRow:
-    """One statement of two sides.
+    """Return the row of a statement.
 
     Args:
         effects: Of those in the fixed set.
-        said: The verdict of a statement that both sides have.
+        verdict_of: The verdict of a statement that both sides have.
     """
-    one, other = (side.whole.get(id) for side in sides)
-    verdict = GONE if other is None else NEW if one is None else said(id)
-    if one is not None and other is not None:
-        weight = one[0] * (mean_ms(other) - mean_ms(one))
+    counted_a, counted_b = (side.whole.get(id) for side in sides)
+    verdict = GONE if counted_b is None else NEW if counted_a is None else verdict_of(id)
+    if counted_a is not None and counted_b is not None:
+        weight = counted_a[0] * (mean_ms(counted_b) - mean_ms(counted_a))
     else:
         longer = sides[0].seconds / sides[1].seconds if sides[1].seconds else 1.0
-        weight = (0.0 if other is None else other[1] * longer) - (0.0 if one is None else one[1])
+        weight = (0.0 if counted_b is None else counted_b[1] * longer) - (0.0 if counted_a is None else counted_a[1])
     return StatementRow(
         id=id,
         text=text,
-        calls_a=one[0] if one else 0,
-        calls_b=other[0] if other else 0,
-        a_ms=mean_ms(one) if one else None,
-        b_ms=mean_ms(other) if other else None,
+        calls_a=counted_a[0] if counted_a else 0,
+        calls_b=counted_b[0] if counted_b else 0,
+        a_ms=mean_ms(counted_a) if counted_a else None,
+        b_ms=mean_ms(counted_b) if counted_b else None,
         effect=effects.get(id),
         weight_ms=weight,
         fixed=id in effects,
@@ -246,12 +248,12 @@ def statement_row(
 
 
 def per_call(id: str) -> Measure:
-    """Milliseconds of a call of one statement."""
+    """Return milliseconds of a call of one statement."""
     return lambda look: mean_ms(look[id]) if id in look else None
 
 
 def same_mix(weights: Look) -> Measure:
-    """Milliseconds of a call of a fixed mix.
+    """Return milliseconds of a call of a fixed mix.
 
     Args:
         weights: Its statements, with the calls that weigh them and what stands where one was not called.
@@ -265,8 +267,8 @@ def same_mix(weights: Look) -> Measure:
     return measure
 
 
-def _length(sides: Sequence[_Side], often: Sequence[str]) -> int:
-    """Looks of a block: by the series of the same mix."""
+def _length(sides: Sequence[_SideLooks], often: Sequence[str]) -> int:
+    """Return the looks of a block, by the series of the same mix."""
     series = []
     for side in sides:
         calls = {id: sides[0].sums.whole[id][0] for id in often}
@@ -276,7 +278,7 @@ def _length(sides: Sequence[_Side], often: Sequence[str]) -> int:
 
 
 def _blocks(looks: Sequence[Look], length: int) -> list[dict[str, Counted]]:
-    """Whole blocks of so many looks; the rest at the beginning is left out."""
+    """Return whole blocks of so many looks; the rest at the beginning is left out."""
     return [summed(looks[at : at + length]) for at in range(len(looks) % length, len(looks), length)]
 
 
@@ -284,20 +286,22 @@ def _values(measure: Measure, units: Sequence[Look]) -> list[float]:
     return [value for unit in units if (value := measure(unit)) is not None]
 
 
-def _of_blocks(measure: Measure, sides: Sequence[_Side], units: Sequence[Sequence[Look]], length: int) -> Effect | None:
-    whole = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
-    if whole[0] is None or whole[1] is None:
+def _of_blocks(
+    measure: Measure, sides: Sequence[_SideLooks], units: Sequence[Sequence[Look]], length: int
+) -> Effect | None:
+    overall = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
+    if overall[0] is None or overall[1] is None:
         return None
-    return effect_of_whole((whole[0], whole[1]), _values(measure, units[0]), _values(measure, units[1]), length)
+    return effect_of_whole((overall[0], overall[1]), _values(measure, units[0]), _values(measure, units[1]), length)
 
 
 def _of_runs(
-    measure: Measure, sides: Sequence[_Side], units: Sequence[Sequence[Look]], *, short: bool, foreseen: bool
+    measure: Measure, sides: Sequence[_SideLooks], units: Sequence[Sequence[Look]], *, short: bool, foreseen: bool
 ) -> Effect | None:
-    """Each run is one value; its own looks say how sure that is."""
-    whole = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
+    """Return the effect over runs, each of which is one value; its own looks give its variance."""
+    overall = measure(sides[0].sums.whole), measure(sides[1].sums.whole)
     values = [_values(measure, side) for side in units]
-    if not whole[0] or not whole[1] or not all(values) or min(map(min, values)) <= 0.0:
+    if not overall[0] or not overall[1] or not all(values) or min(map(min, values)) <= 0.0:
         return None
     logs = [[math.log(value) for value in side] for side in values]
     within = []
@@ -305,5 +309,5 @@ def _of_runs(
         steps = _values(measure, looks)
         within.append(mean_variance(steps) / fmean(steps) ** 2 if steps and fmean(steps) > 0.0 else 0.0)
     noise = run_noise(logs[0], logs[1], fmean(within), foreseen=foreseen)
-    found = runs_effect(logs[0], logs[1], noise, change=math.log(whole[1] / whole[0]))
-    return found.without_interval() if short else found
+    effect = runs_effect(logs[0], logs[1], noise, change=math.log(overall[1] / overall[0]))
+    return effect.without_interval() if short else effect

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.diagnosis.facts import FULL, Facts
-from pgtop_tune.metrics import host, wal_device
+from pgtop_tune.metrics import host, io
 from pgtop_tune.model.waits import CPU
 
 WRITING: Final = ("io:walwrite", "io:walinitsync", "io:walinitwrite")
@@ -32,7 +32,7 @@ HANDED: Final = 0.5
 
 def wal_busy(facts: Facts) -> float:
     """U_wal, 0 to 1."""
-    return (facts.interval.once(wal_device.WAL_BUSY.value) or 0.0) / 100.0
+    return (facts.interval.once(io.WAL_BUSY.value) or 0.0) / 100.0
 
 
 def manager_is_of_rows(facts: Facts) -> bool:
@@ -69,7 +69,7 @@ def flush_for_cpu(facts: Facts) -> float:
     What flushes while every core is taken is put off before its write and again after it. The device is busy for little
     of the time in which sessions write and flush.
     """
-    flush_ms, device = facts.interval.once(wal_device.WAL_FLUSH_MS.value), facts.wal_disk
+    flush_ms, device = facts.interval.once(io.WAL_FLUSH_MS.value), facts.wal_disk
     if device is None or not flush_ms or (facts.busy or 0.0) < FULL or facts.number("commit_delay"):
         # With commit_delay the one that flushes for all sleeps first.
         return 0.0

@@ -44,8 +44,7 @@ from pgtop_tune.diagnosis.rules import (
 from pgtop_tune.diagnosis.wording import shortened
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
-from pgtop_tune.metrics.load import work_window_s
-from pgtop_tune.metrics.stall import stalls
+from pgtop_tune.metrics.load import stalls, work_window_s
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame

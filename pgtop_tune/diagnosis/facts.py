@@ -17,14 +17,13 @@ from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.diagnosis.blockers import RootLook
-from pgtop_tune.metrics import host, host_places, pooler, sections, server
+from pgtop_tune.metrics import host, host_details, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, hidden_sessions, is_active, sessions
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.load import running
-from pgtop_tune.metrics.process_values import ended_cpu, foreign_cpu_over, process_cpu
-from pgtop_tune.metrics.stall import stalled_s
+from pgtop_tune.metrics.host_values import ended_cpu, foreign_cpu_over, process_cpu
+from pgtop_tune.metrics.load import running, stalled_s
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
@@ -238,7 +237,7 @@ class Facts:
     @cached_property
     def cpus(self) -> float | None:
         """C."""
-        quota = self.of(host_places.GROUP_CPUS)
+        quota = self.of(host_details.GROUP_CPUS)
         known = [float(each) for each in (self.machine_cpus, quota) if each]
         return min(known) if self.machine_cpus and known else None
 

@@ -17,13 +17,15 @@ from pgtop_tune.bench.datasets.bus import BusPlan, parse_size
 from pgtop_tune.bench.datasets.bus_make import make_bus
 from pgtop_tune.bench.datasets.pgbench_tables import (
     Initialised,
+    InitialiseProgress,
+    PaceMeter,
     PgbenchShape,
+    Tell,
     check_scale,
     estimated_bytes,
     initialise,
     look_for_room,
 )
-from pgtop_tune.bench.datasets.progress import InitialiseProgress, PaceMeter, Tell
 from pgtop_tune.bench.datasets.recognise import recognise_bus, recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
@@ -234,7 +236,7 @@ class DataSetService:
             title=seen.title,
             needed_bytes=needed,
             available_bytes=there,
-            why=room.why,
+            why=room.reason,
             dropped=seen.dropped,
             note=seen.note,
             database=database,

@@ -17,9 +17,8 @@ from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, Pgt
 from pgtop_tune.bench.datasets.recognise import PgbenchFacts, found_variables, recognise_pgbench
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlSession, safe_path
-from pgtop_tune.bench.profiles import with_variables
+from pgtop_tune.bench.profiles import reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.bench.scripts import reads_scale
 from pgtop_tune.experiment.path import limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
 from pgtop_tune.experiment.run_cell import NOTHING_BEFORE, BeforeEachRun, RunCell, RunConfigurations

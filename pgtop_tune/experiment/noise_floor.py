@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.units import duration
 from pgtop_tune.compare.noise import NoiseFloor, fingerprint_of, known_noise, long_run_variance
-from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.figures import TPS
+from pgtop_tune.compare.sides.fingerprint import FactsSeen
 from pgtop_tune.compare.sides.from_recording import key_of
 from pgtop_tune.compare.sides.material import ComparedRun
 from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, LOOKS, SPENT
@@ -48,7 +48,7 @@ def known_floor(frame: Frame, run: BenchRun) -> NoiseFloor | None:
     """
     seen = FactsSeen()
     seen.take(frame)
-    known = known_noise(fingerprint_of(seen.found(()), key_of(run), tuple(filter(None, run.script_hashes))))
+    known = known_noise(fingerprint_of(seen.facts(()), key_of(run), tuple(filter(None, run.script_hashes))))
     return None if known is None else known.floor
 
 

@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.process.interruption import Interruption
-from pgtop_tune.process.process_key import own_key
+from pgtop_tune.process.process_key import Interruption, own_key
 from pgtop_tune.runtime.experiment_control import KILLED, ExperimentState
 from pgtop_tune.runtime.running_experiments import RunningExperiment, ServerKey, running_experiments, server_of
 

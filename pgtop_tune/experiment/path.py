@@ -15,8 +15,7 @@ from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.experiment.run_cell import LoadTarget
 from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listeners
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.pool_sizes import server_shares
-from pgtop_tune.metrics.pooler import unreserved_connections
+from pgtop_tune.metrics.pooler import server_shares, unreserved_connections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, PoolerSample

@@ -32,8 +32,7 @@ from pgtop_tune.compare.noise import (
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, Gathered, LoadKey, Material
 from pgtop_tune.compare.statistics.effect import RunSpread, run_noise
 from pgtop_tune.experiment.run_cell import RunCell
-from pgtop_tune.model.run_json import as_json, plain
-from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.model.run_result import RunResult, as_json, plain
 
 AT_MOST: Final = 12
 """Runs of each cell, where the operator sets no limit."""
@@ -204,7 +203,7 @@ class Repeats:
 
 def _missed(cell: CellOfRuns, goal: float) -> str:
     if cell.half is None:
-        return f"no interval after {counted(cell.made, 'run')}, see the notes"
+        return f"no interval after {counted(cell.runs_made, 'run')}, see the notes"
     more = cell.more(goal)
     needs = "more than 200 runs" if more is None else f"about {counted(more, 'more run')}"
     made = counted(cell.runs, "run")

@@ -12,15 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.bench.profiles import Profile
-from pgtop_tune.bench.scripts import BUILTIN_STATEMENTS, check_script, read_script, statements_in
+from pgtop_tune.bench.profiles import BUILTIN_STATEMENTS, Profile, check_script, read_script, statements_in
 from pgtop_tune.experiment.load_run import Cancelled, LoadRun
 from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.model.run_json import as_json, plain
-from pgtop_tune.model.run_result import RunResult, ScriptFile
+from pgtop_tune.model.run_result import RunResult, ScriptFile, as_json, plain
 
 # A list of clients or rates that a load goes through, one run after the other.
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem, PgtopError
 from pgtop_tune.base.foreign_answers import decodes
-from pgtop_tune.base.owner_trust import ME, real_owner, trusted
+from pgtop_tune.base.sql_quoting import ME, real_owner, trusted
 from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.model.bench import BenchReport, ScriptReport, StatementReport
 from pgtop_tune.model.run_result import ServerTimes, StatementTimes

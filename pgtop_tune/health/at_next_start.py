@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from pgtop_tune.changes.start.checks import RestartFacts
-from pgtop_tune.changes.start.next_start import NextStart, StartValue
+from pgtop_tune.changes.start.next_start import AT_START, NextStart, StartValue, ValuesAfter
 from pgtop_tune.changes.start.rules import start_refusal
-from pgtop_tune.changes.start.values import AT_START, ValuesAfter
 from pgtop_tune.health import needs
 from pgtop_tune.health.configured import is_of_session, with_value
 from pgtop_tune.health.control_file import settings_of_primary

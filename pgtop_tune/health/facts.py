@@ -14,9 +14,8 @@ from msgspec import Struct, field
 from pgtop_tune.changes.start.next_start import NextStart
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.machine import DiskKind, MachineDetails, Workload
+from pgtop_tune.model.machine import BackupTools, DiskKind, MachineDetails, Workload
 from pgtop_tune.model.setup import Measured
 
 R = TypeVar("R")

@@ -30,13 +30,11 @@ from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
-from pgtop_tune.model.backups import BackupTools
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
-from pgtop_tune.model.machine import ARCHIVE, NOWHERE_ELSE, MachineDetails, ServerPlaces
-from pgtop_tune.model.pooler import PoolerSample
+from pgtop_tune.model.machine import ARCHIVE, NOWHERE_ELSE, BackupTools, MachineDetails, ServerPlaces
+from pgtop_tune.model.pooler import PoolerAddress, PoolerSample
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
-from pgtop_tune.pooler.address import PoolerAddress
 from pgtop_tune.pooler.console import PoolerConsole
 from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo

@@ -21,7 +21,7 @@ from pgtop_tune.health.registry import CHECKS, by_id, chosen, limit_words, thres
 from pgtop_tune.health.report import Report
 from pgtop_tune.health.told import NOTHING_TOLD, Told
 from pgtop_tune.host.source_names import HostSource
-from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.model.pooler import PoolerAddress
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 _BESIDE: Final = 0.1

@@ -28,7 +28,7 @@ from pgtop_tune.host.flush_meter import (
     program_flushes,
     timer_overhead_ns,
 )
-from pgtop_tune.host.locality import working_directory
+from pgtop_tune.host.process_files import working_directory
 from pgtop_tune.metrics.host import CPU_FOREIGN
 from pgtop_tune.metrics.steady_state import unrest
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -11,7 +11,7 @@ from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Evidence
 from pgtop_tune.health.facts import CheckFacts, Missing
-from pgtop_tune.metrics.host_places import GROUP_CPUS, GROUP_MEMORY_MAX
+from pgtop_tune.metrics.host_details import GROUP_CPUS, GROUP_MEMORY_MAX
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -11,8 +11,7 @@ from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.backups import BackupTools
-from pgtop_tune.model.machine import MachineDetails
+from pgtop_tune.model.machine import BackupTools, MachineDetails
 from pgtop_tune.model.parameter_values import unit_bytes
 from pgtop_tune.model.postgres import Parameter, ParameterSample
 from pgtop_tune.model.setup import Measured

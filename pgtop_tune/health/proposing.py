@@ -152,8 +152,8 @@ def _sum(found: tuple[Term, ...], use: MemoryUse) -> str:
 
 def _difference(use: MemoryUse) -> str:
     """What ours counts and the book's does not, largest first."""
-    named = {term.what: term.size_bytes for term in terms(use)}
-    books = {term.what: term.size_bytes for term in book_terms(use)}
+    named = {term.name: term.size_bytes for term in terms(use)}
+    books = {term.name: term.size_bytes for term in book_terms(use)}
     changes = {what: named.get(what, 0.0) - books.get(what, 0.0) for what in (*named, *books)}
     said = [
         f"{'+' if change > 0 else '−'}{about(abs(change))} {_WHY.get(what, what)}"

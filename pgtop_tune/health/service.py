@@ -11,7 +11,7 @@ from pgtop_tune.host.source_names import HostSource
 if TYPE_CHECKING:
     from pgtop_tune.health.looking import Looking
     from pgtop_tune.health.report import Report
-    from pgtop_tune.pooler.address import PoolerAddress
+    from pgtop_tune.model.pooler import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 

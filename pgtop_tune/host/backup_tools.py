@@ -1,4 +1,5 @@
-"""Asks the backup tools of this machine for their catalogues: commands that only read, as the account they belong to.
+"""Catalogues of the backup tools of this machine, asked with commands that only read, as the account that owns the
+tool.
 
 A tool is asked where its program and a configuration are found. As root it runs as the owner of the data directory,
 Barman as its own account; else as we are.
@@ -22,18 +23,18 @@ from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
+from pgtop_tune.model.machine import BackupCatalogue, BackupTools, ToolBackup
 from pgtop_tune.process.guarded_program import start_guarded_async
 from pgtop_tune.process.mount_namespace import stat_of
 
-# What pgBackRest, Barman and WAL-G print as JSON of their catalogues. Pure; the text is foreign.
+# Catalogues of pgBackRest, Barman and WAL-G as JSON. Pure; the text is foreign.
 #
 # Sources: pgbackrest info --output=json (command reference, info.c); barman -f json list-backups (output.py,
 # JsonOutputWriter); wal-g backup-list --detail --json (backup_list_handler.go, BackupDetail).
 
 PGBACKREST, BARMAN, WALG = "pgBackRest", "Barman", "WAL-G"
 _DELTA: Final = "_D_"
-"""In the name of a backup of WAL-G that is made of others."""
+"""Part of the name of a WAL-G backup that builds on others."""
 _UNDER_WAY: Final = frozenset({"EMPTY", "STARTED", "SYNCING", "WAITING_FOR_WALS"})
 """States of a backup of Barman that may still become a good one; without its WAL it cannot be restored."""
 _FORMS: Final = (
@@ -46,24 +47,24 @@ _FORMS: Final = (
 )
 _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 _LATEST_S: Final = 32_503_680_000.0
-"""The year 3000: what claims to be later is no moment."""
+"""The year 3000: a later moment is an error."""
 
 
 def pgbackrest(text: str) -> tuple[BackupCatalogue, ...]:
-    """Stanzas. Raises ValueError, one line, where it is no such text."""
+    """Return the stanzas of a catalogue. Raises ValueError, one line, where the text is no catalogue."""
     return tuple(
         BackupCatalogue(
             tool=PGBACKREST,
             name=_text(stanza, "name"),
-            system_identifiers=frozenset(str(each.get("system-id")) for each in _list(stanza, "db")),
+            system_identifiers=frozenset(str(row.get("system-id")) for row in _list(stanza, "db")),
             backups=tuple(
                 ToolBackup(
-                    label=_text(each, "label"),
-                    full=each.get("type") == "full",
-                    ended_ms=_seconds(_dict(each, "timestamp").get("stop")),
-                    failed="it holds pages that fail their checksums" if each.get("error") is True else "",
+                    label=_text(backup, "label"),
+                    full=backup.get("type") == "full",
+                    ended_ms=_seconds(_dict(backup, "timestamp").get("stop")),
+                    failed="it holds pages that fail their checksums" if backup.get("error") is True else "",
                 )
-                for each in _list(stanza, "backup")
+                for backup in _list(stanza, "backup")
             ),
         )
         for stanza in _rows(_parsed(text))
@@ -71,7 +72,7 @@ def pgbackrest(text: str) -> tuple[BackupCatalogue, ...]:
 
 
 def barman(text: str) -> tuple[BackupCatalogue, ...]:
-    """Servers. Raises ValueError, one line, where it is no such text."""
+    """Return the servers of a catalogue. Raises ValueError, one line, where the text is no catalogue."""
     parsed = _parsed(text)
     if not isinstance(parsed, dict):
         raise ValueError("no object with a list for each server")
@@ -80,7 +81,7 @@ def barman(text: str) -> tuple[BackupCatalogue, ...]:
             tool=BARMAN,
             name=str(name),
             system_identifiers=frozenset(
-                str(each["system_id"]) for each in _rows(backups) if each.get("system_id") not in (None, "")
+                str(backup["system_id"]) for backup in _rows(backups) if backup.get("system_id") not in (None, "")
             ),
             backups=tuple(map(_barman_backup, _rows(backups))),
         )
@@ -89,31 +90,31 @@ def barman(text: str) -> tuple[BackupCatalogue, ...]:
     )
 
 
-def _barman_backup(each: Mapping[str, Any]) -> ToolBackup:
-    status = _text(each, "status")
-    ended, failed = each.get("end_time_timestamp"), status not in ("", "DONE", *_UNDER_WAY)
+def _barman_backup(backup: Mapping[str, Any]) -> ToolBackup:
+    status = _text(backup, "status")
+    ended, failed = backup.get("end_time_timestamp"), status not in ("", "DONE", *_UNDER_WAY)
     moment = (
         _seconds(float(ended) if isinstance(ended, str) and ended.isdecimal() else ended)
-        or _moment(_text(each, "end_time"))
-        or _moment(_text(each, "backup_id"))
+        or _moment(_text(backup, "end_time"))
+        or _moment(_text(backup, "backup_id"))
     )
     return ToolBackup(
-        label=_text(each, "backup_id"),
-        full=each.get("parent_backup_id") is None and each.get("backup_type") != "incremental",
+        label=_text(backup, "backup_id"),
+        full=backup.get("parent_backup_id") is None and backup.get("backup_type") != "incremental",
         ended_ms=None if status in _UNDER_WAY else moment,
         failed=f"status {status}" if failed else "",
     )
 
 
 def walg(text: str) -> tuple[BackupCatalogue, ...]:
-    """The one cluster of its configuration. Raises ValueError, one line, where it is no such text."""
+    """Return the one cluster of a catalogue. Raises ValueError, one line, where the text is no catalogue."""
     rows = _rows(_parsed(text) or [])
-    known = {str(row["system_identifier"]) for row in rows if row.get("system_identifier") not in (None, 0, "")}
+    identifiers = {str(row["system_identifier"]) for row in rows if row.get("system_identifier") not in (None, 0, "")}
     return (
         BackupCatalogue(
             tool=WALG,
             name=next((_text(row, "hostname") for row in rows if row.get("hostname")), ""),
-            system_identifiers=frozenset(known),
+            system_identifiers=frozenset(identifiers),
             backups=tuple(
                 ToolBackup(
                     label=_text(row, "backup_name") or _text(row, "name"),
@@ -133,23 +134,23 @@ def _parsed(text: str) -> Any:
         raise ValueError("no JSON") from None
 
 
-def _rows(found: object) -> Sequence[Mapping[str, Any]]:
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+def _rows(rows: object) -> Sequence[Mapping[str, Any]]:
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ValueError("no list of objects")
-    return found
+    return rows
 
 
-def _list(found: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
-    return _rows(found.get(name, []))
+def _list(row: Mapping[str, Any], name: str) -> Sequence[Mapping[str, Any]]:
+    return _rows(row.get(name, []))
 
 
-def _dict(found: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    value = found.get(name)
+def _dict(row: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = row.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def _text(found: Mapping[str, Any], name: str) -> str:
-    value = found.get(name)
+def _text(row: Mapping[str, Any], name: str) -> str:
+    value = row.get(name)
     return value if isinstance(value, str) else ""
 
 
@@ -159,14 +160,14 @@ def _seconds(value: object) -> int | None:
 
 
 def _moment(text: str) -> int | None:
-    """A moment as these tools write it; without a zone it is this machine's."""
-    written = _FRACTION.sub(lambda found: f".{found[1]}", text.strip().replace("Z", "+00:00"))
+    """Return a moment as these tools write it; without a zone it is this machine's."""
+    written = _FRACTION.sub(lambda fraction: f".{fraction[1]}", text.strip().replace("Z", "+00:00"))
     for form in _FORMS:
         try:
-            found = datetime.strptime(written, form)
+            moment = datetime.strptime(written, form)
         except (ValueError, OverflowError):
             continue
-        return _seconds((found if found.tzinfo else found.astimezone()).astimezone(UTC).timestamp())
+        return _seconds((moment if moment.tzinfo else moment.astimezone()).astimezone(UTC).timestamp())
     return None
 
 
@@ -179,14 +180,14 @@ _CONFIGURED_BY: Final = ("PGBACKREST_", "WALG_", "BARMAN_")
 
 
 class _Tool(Struct, frozen=True):
-    """A tool.
+    """A backup tool.
 
     Attributes:
         name: As it is called.
         argv: Reads its catalogue, and nothing else.
-        parse: Of what it prints. Raises ValueError.
-        files: Of which one configures it; "~" is the home of the account.
-        variable: That configures it as well.
+        parse: Reads the printed catalogue. Raises ValueError.
+        files: Configuration files, one of which must exist; "~" is the home of the account.
+        variable: Environment variable that configures it as well.
         account: Name of the account that runs the tool; "" for the owner of the data directory.
     """
 
@@ -233,40 +234,42 @@ class _Account(Struct, frozen=True):
 
 
 async def backup_tools(data_directory: Path | None) -> BackupTools:
-    """What the tools that are installed and configured here say.
+    """Return the answers of the tools that are installed and configured here.
 
     Args:
-        data_directory: Of the server; None where it is not known.
+        data_directory: The server's; None where it is not known.
     """
     path = f"{os.environ.get('PATH', '')}:{_WHERE}"
-    found = [(tool, program) for tool in TOOLS if (program := shutil.which(tool.argv[0], path=path)) is not None]
-    said = await asyncio.gather(*(_asked(tool, program, data_directory) for tool, program in found))
+    programs = [(tool, program) for tool in TOOLS if (program := shutil.which(tool.argv[0], path=path)) is not None]
+    answers = await asyncio.gather(*(_asked(tool, program, data_directory) for tool, program in programs))
     return BackupTools(
-        installed=tuple(tool.name for tool, _ in found),
-        catalogues=tuple(each for one in said if not isinstance(one, str) for each in one),
-        problems=tuple((tool.name, one) for (tool, _), one in zip(found, said, strict=True) if isinstance(one, str)),
+        installed=tuple(tool.name for tool, _ in programs),
+        catalogues=tuple(catalogue for one in answers if not isinstance(one, str) for catalogue in one),
+        problems=tuple(
+            (tool.name, one) for (tool, _), one in zip(programs, answers, strict=True) if isinstance(one, str)
+        ),
     )
 
 
 async def _asked(tool: _Tool, program: str, data_directory: Path | None) -> tuple[BackupCatalogue, ...] | str:
-    """Its catalogues, or why there are none."""
+    """Return the catalogues of a tool, or the reason why there are none."""
     account = await asyncio.to_thread(_account, tool, data_directory)
     if account is None:
         return "the account that it runs as is not known"
-    files = [Path(each.replace("~", account.home, 1)) for each in tool.files]
+    files = [Path(file.replace("~", account.home, 1)) for file in tool.files]
     configured = tool.variable in os.environ or await asyncio.to_thread(lambda: any(map(_is_there, files)))
     if not configured:
         return f"it is installed and not configured: neither {', '.join(map(str, files))} nor {tool.variable} is there"
     environment = {name: value for name, value in os.environ.items() if name.startswith(_CONFIGURED_BY)}
     environment |= {"PATH": _WHERE, "HOME": account.home, "LC_ALL": "C.UTF-8"}
     try:
-        status, printed, words = await _run((program, *tool.argv[1:]), account, environment)
+        status, printed, message = await _run((program, *tool.argv[1:]), account, environment)
     except TimeoutError:
         return f"it did not answer within {LIMIT_S:.0f} s"
     except (OSError, ValueError) as problem:
         return f"it did not run: {one_line(str(problem), _MOST_WORDS)}"
     if status:
-        return f"it failed with status {status}: {one_line(without_secrets(words) or 'without a word', _MOST_WORDS)}"
+        return f"it failed with status {status}: {one_line(without_secrets(message) or 'no message', _MOST_WORDS)}"
     try:
         return tool.parse(printed)
     except ValueError as problem:
@@ -279,7 +282,7 @@ def _is_there(file: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError:
-        # A directory that only its owner may look into, or a file system that does not answer: the tool tells.
+        # A directory that only its owner may read, or a file system that does not answer: the tool will say so.
         return True
     return True
 
@@ -289,18 +292,18 @@ def _account(tool: _Tool, data_directory: Path | None) -> _Account | None:
         return _Account(None, None, str(Path.home()))
     try:
         if tool.account:
-            found = pwd.getpwnam(tool.account)
+            entry = pwd.getpwnam(tool.account)
         elif data_directory is not None:
-            found = pwd.getpwuid(stat_of(str(data_directory)).st_uid)
+            entry = pwd.getpwuid(stat_of(str(data_directory)).st_uid)
         else:
             return None
     except (KeyError, OSError):
         return None
-    return _Account(found.pw_uid, found.pw_gid, found.pw_dir)
+    return _Account(entry.pw_uid, entry.pw_gid, entry.pw_dir)
 
 
 async def _run(argv: tuple[str, ...], account: _Account, environment: Mapping[str, str]) -> tuple[int, str, str]:
-    """Status, output, last words.
+    """Return the exit status, the output and the last line of stderr.
 
     Raises:
         TimeoutError: It takes too long.
@@ -313,11 +316,11 @@ async def _run(argv: tuple[str, ...], account: _Account, environment: Mapping[st
     )  # fmt: skip
     try:
         async with asyncio.timeout(LIMIT_S):
-            printed, words = await asyncio.gather(_all_of(program.stdout), _all_of(program.stderr))
+            printed, errors = await asyncio.gather(_all_of(program.stdout), _all_of(program.stderr))
             status = await program.wait()
     finally:
         await asyncio.shield(program.stop())
-    lines = words.decode(errors="replace").strip().splitlines()
+    lines = errors.decode(errors="replace").strip().splitlines()
     return status, printed.decode(errors="replace"), lines[-1] if lines else ""
 
 

@@ -1,4 +1,4 @@
-"""Which disks carry a directory of the server's (partitions, LVM, md and btrfs resolved down to whole disks), and their
+"""Disks that carry a directory of the server (partitions, LVM, md and btrfs resolved down to whole disks), and their
 queues.
 
 Sources: Documentation/ABI/stable/sysfs-block (slaves, partition), Documentation/admin-guide/devices.rst,
@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +23,8 @@ from pgtop_tune.model.host import DiskCounters
 from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, MountNamespace, mount_of, namespace_of
 from pgtop_tune.process.path_looks import NO_ANSWER
+
+P = TypeVar("P")
 
 ROOT: Final = Path("/")
 
@@ -37,7 +39,7 @@ _NO_DISK: Final = {
 
 
 class Roles(Struct, frozen=True):
-    """What the server keeps where.
+    """Devices by what the server keeps on them.
 
     Attributes:
         devices: Roles per name in /proc/diskstats: the volume a directory lies on and every whole disk below it.
@@ -49,46 +51,57 @@ class Roles(Struct, frozen=True):
 
 
 def server_directories(data_directory: str, places: ServerPlaces = NOWHERE_ELSE) -> dict[str, str]:
-    """Role → directory of a server.
+    """Return the directories of a server by role.
 
     Args:
         data_directory: As SHOW data_directory has it.
-        places: What it keeps elsewhere. Several temporary tablespaces are "temp", "temp 2", …
+        places: Directories outside the data directory. Several temporary tablespaces are "temp", "temp 2", …
     """
     directories = {"data": data_directory, "wal": os.path.join(data_directory, "pg_wal")}
     located = dict(places.tablespaces)
     temporary = [located[name] for name in places.temp_tablespaces if name in located]
-    directories |= {f"temp {number}" if number > 1 else "temp": place for number, place in enumerate(temporary, 1)}
-    directories |= {f"tablespace {name}": place for name, place in places.tablespaces}
+    directories |= {
+        f"temp {number}" if number > 1 else "temp": directory for number, directory in enumerate(temporary, 1)
+    }
+    directories |= {f"tablespace {name}": directory for name, directory in places.tablespaces}
     return directories | ({"log": places.log_directory} if places.log_directory else {})
 
 
 def roles_of(directories: Mapping[str, str], sys_root: Path = ROOT, namespace: MountNamespace | None = None) -> Roles:
-    """Finds the devices of every directory.
+    """Find the devices of every directory.
 
     Looks at directories, and waits for one that does not answer: make the call off the event loop.
 
     Args:
         directories: Role → absolute path.
         sys_root: Where /proc and /sys are found; the directories themselves are taken as they are.
-        namespace: Of the server; None for ours.
+        namespace: The server's mounts; None for ours.
     """
-    devices: dict[str, tuple[str, ...]] = {}
+    placed: list[tuple[str, str]] = []
     unplaced: list[str] = []
     for role, directory in directories.items():
-        found = carriers(directory, sys_root, namespace)
-        if isinstance(found, Unavailable):
-            unplaced.append(f"{role}: {found}")
-            continue
-        for name in found:
-            devices[name] = (*devices.get(name, ()), role)
-    return Roles(devices, tuple(unplaced))
+        names = carriers(directory, sys_root, namespace)
+        if isinstance(names, Unavailable):
+            unplaced.append(f"{role}: {names}")
+        else:
+            placed += [(role, name) for name in names]
+    return Roles(by_place(placed), tuple(unplaced))
+
+
+def by_place(placed: Iterable[tuple[str, P | None]]) -> dict[P, tuple[str, ...]]:
+    """Return the roles of each device or mount, in the order given; a role whose place is unknown is left out."""
+    roles: dict[P, tuple[str, ...]] = {}
+    for role, location in placed:
+        if location is not None:
+            roles[location] = (*roles.get(location, ()), role)
+    return roles
 
 
 def carriers(
     directory: str, sys_root: Path = ROOT, namespace: MountNamespace | None = None
 ) -> tuple[str, ...] | Unavailable:
-    """The block devices under a directory: the volume or whole disk first, then the disks a volume is made of."""
+    """Return the block devices under a directory: the volume or whole disk first, then the disks that a volume is made
+    of."""
     return _carriers(directory, namespace or namespace_of(None, sys_root), sys_root, _OVERLAYS_DEEP)
 
 
@@ -97,15 +110,14 @@ def _carriers(
 ) -> tuple[str, ...] | Unavailable:
     real = namespace.real_path(directory)
     if real is None or namespace.top is None:
-        return _not_readable(directory)
+        return not_readable(directory)
     mount = mount_of(real, namespace.mounts)
-    far = _on_network(mount)
-    if far is not None:
-        return far
+    if mount is not None and mount.kind in NETWORK_KINDS:
+        return Unavailable(Reason.NOT_SUPPORTED, on_network(mount))
     try:
         device = namespace.stat(real).st_dev
     except PermissionError:
-        return _not_readable(directory)
+        return not_readable(directory)
     except TimeoutError:
         on = f" ({mount.kind} at {mount.point})" if mount is not None else ""
         return Unavailable(Reason.NO_ANSWER, f"{directory}{on} {NO_ANSWER}")
@@ -124,22 +136,23 @@ def _carriers(
     names = _names_of_sources(mount, sys_root)
     if names:
         return names
-    why = _NO_DISK.get(mount.kind, "there is no block device under it")
-    return Unavailable(Reason.NOT_SUPPORTED, f"{directory} is on {mount.kind}: {why}")
+    reason = _NO_DISK.get(mount.kind, "there is no block device under it")
+    return Unavailable(Reason.NOT_SUPPORTED, f"{directory} is on {mount.kind}: {reason}")
 
 
-def _not_readable(directory: str) -> Unavailable:
+def not_readable(directory: str) -> Unavailable:
+    """Return the absence of a directory that this process may not look at."""
     return Unavailable(Reason.NO_PERMISSION, f"{directory} is not readable; run as the server's user or root")
 
 
-def _on_network(mount: Mount | None) -> Unavailable | None:
-    if mount is None or mount.kind not in NETWORK_KINDS:
-        return None
-    return Unavailable(Reason.NOT_SUPPORTED, f"on {mount.kind} ({mount.source}): its disks belong to another machine")
+def on_network(mount: Mount) -> str:
+    """Return the reason why a mount of another machine's disks has none here."""
+    return f"on {mount.kind} ({mount.source}): its disks belong to another machine"
 
 
 def _names_below(device: Path) -> tuple[str, ...]:
-    """The whole disk or volume of a directory of /sys/devices, then what that is made of; no name twice."""
+    """Return the whole disk or volume of a directory of /sys/devices, then the disks that it is made of; no
+    name twice."""
     if (device / "partition").exists():
         device = device.parent
     below = [name for slave in entries_of(device / "slaves") for name in _names_below(slave.resolve())]
@@ -147,7 +160,8 @@ def _names_below(device: Path) -> tuple[str, ...]:
 
 
 def _names_of_sources(mount: Mount, sys_root: Path) -> tuple[str, ...]:
-    """For a file system without a device number of its own (btrfs, bcachefs): the devices it names as its source."""
+    """Return the devices that a file system without a device number of its own (btrfs, bcachefs)
+    names as its source."""
     nodes = [_node(source, sys_root) for source in mount.source.split(":") if source.startswith("/dev/")]
     blocks = sys_root / "sys/class/block"
     for members in entries_of(sys_root / "sys/fs/btrfs"):
@@ -159,7 +173,7 @@ def _names_of_sources(mount: Mount, sys_root: Path) -> tuple[str, ...]:
 
 
 def _node(source: str, sys_root: Path) -> str:
-    """Kernel name of a device file: /dev/sda1 → sda1, /dev/mapper/vg-data → dm-0."""
+    """Return the kernel's name of a device file: /dev/sda1 → sda1, /dev/mapper/vg-data → dm-0."""
     name = source.rpartition("/")[2]
     for volume in entries_of(sys_root / "sys/class/block"):
         if volume.name.startswith("dm-") and text_of(volume / "dm/name") == name:
@@ -171,33 +185,37 @@ class BlockDevices(Struct, frozen=True):
     """Names of /proc/diskstats by kind.
 
     Attributes:
-        whole: Everything but partitions.
+        whole_disks: Everything but partitions.
         stacked: Those made of other devices: LVM, dm-crypt, md, bcache.
     """
 
-    whole: frozenset[str]
+    whole_disks: frozenset[str]
     stacked: frozenset[str]
 
 
 def block_devices(sys_root: Path = ROOT) -> BlockDevices:
-    """What /sys/block has now; empty where sysfs cannot be read."""
+    """Return the devices of /sys/block; none where sysfs cannot be read."""
     present = entries_of(sys_root / "sys/block")
     return BlockDevices(
-        whole=frozenset(map(_kernel_name, present)),
+        whole_disks=frozenset(map(_kernel_name, present)),
         stacked=frozenset(_kernel_name(device) for device in present if entries_of(device / "slaves")),
     )
 
 
 def _kernel_name(device: Path) -> str:
-    """sysfs writes the slash of names like cciss/c0d0 as an exclamation mark."""
     return device.name.replace("!", "/")
+
+
+def sysfs_name(name: str) -> str:
+    """Return the name of a device in sysfs, which writes the slash of cciss/c0d0 as an exclamation mark."""
+    return name.replace("/", "!")
 
 
 # The queues of the disks under the server's directories: their settings, and what kind of disk it is.
 #
 # Source: Documentation/ABI/stable/sysfs-block (queue/scheduler, read_ahead_kb, nr_requests, rotational).
 #
-# What the operator says a disk can do at most: "vda=6000iops,90MB/s".
+# Limits of a disk that the operator states: "vda=6000iops,90MB/s".
 
 _LIMIT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k?iops|[kmg]i?b/s)", re.IGNORECASE)
 _SCALE: Final = {"iops": 1.0, "kiops": 1e3, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9,
@@ -206,7 +224,7 @@ _HINT: Final = "for example --disk-cap vda=6000iops,90MB/s"
 
 
 class DiskCap(Struct, frozen=True):
-    """The most a device does; None where nothing is said.
+    """Limits of a device, as the operator states them; None where nothing is stated.
 
     Attributes:
         device: Name in /proc/diskstats.
@@ -220,7 +238,7 @@ class DiskCap(Struct, frozen=True):
 
 
 def parse_disk_cap(text: str) -> DiskCap:
-    """One device and its limits: "nvme1n1=16000iops", "vda=6000iops,90MB/s"; MB is 10^6 bytes, MiB 2^20.
+    """Return a device and its limits: "nvme1n1=16000iops", "vda=6000iops,90MB/s"; MB is 10^6 bytes, MiB 2^20.
 
     Raises:
         UsageProblem: The text is of another form.
@@ -229,20 +247,20 @@ def parse_disk_cap(text: str) -> DiskCap:
     name = device.strip().removeprefix("/dev/")
     if not equals or not re.fullmatch(r"[\w!/.-]{1,64}", name, re.ASCII):
         raise UsageProblem(f"{text!r} is not DEVICE=LIMIT", _HINT)
-    found: dict[bool, float] = {}
+    values: dict[bool, float] = {}
     for limit in limits.split(","):
         match = _LIMIT.fullmatch(limit.strip())
         if match is None or not (value := float(match[1]) * _SCALE[match[2].lower()]):
             raise UsageProblem(f"{limit.strip()!r} is not a limit of a disk", _HINT)
         is_iops = match[2].lower().endswith("iops")
-        if is_iops in found:
+        if is_iops in values:
             raise UsageProblem(f"{text!r} gives the same limit twice", _HINT)
-        found[is_iops] = value
-    return DiskCap(name, found.get(True), found.get(False))
+        values[is_iops] = value
+    return DiskCap(name, values.get(True), values.get(False))
 
 
 def with_cap(disk: DiskCounters, caps: Mapping[str, DiskCap]) -> DiskCounters:
-    """The device with what was said of it, by name."""
+    """Return the device with the limits that the operator states for its name."""
     cap = caps.get(disk.name)
     return disk if cap is None else replace(disk, cap_iops=cap.iops, cap_bytes_per_s=cap.bytes_per_s)
 
@@ -255,11 +273,11 @@ class Disk(Struct, frozen=True):
 
     Attributes:
         name: As in /proc/diskstats.
-        rotational: Whether the kernel takes it for a turning disk; None where it does not say. Virtual disks often
+        rotational: True for a turning disk, in the kernel's opinion; None where it has none. Virtual disks often
             say so wrongly.
-        nvme: Whether it is an NVMe namespace.
-        virtual: Whether a hypervisor's device is behind it: its host has a queue as well.
-        stacked: Whether it is made of others (LVM, md): requests are ordered below.
+        nvme: True for an NVMe namespace.
+        virtual: True for a hypervisor's device: its host has a queue as well.
+        stacked: True for a device made of others (LVM, md): requests are ordered below.
     """
 
     name: str
@@ -270,7 +288,7 @@ class Disk(Struct, frozen=True):
 
 
 def disks(names: Iterable[str], root: Path) -> tuple[Disk, ...]:
-    """The named devices that have a queue, in the order given.
+    """Return the named devices that have a queue, in the order given.
 
     Args:
         names: As in /proc/diskstats: of `block_devices.carriers`.
@@ -280,8 +298,8 @@ def disks(names: Iterable[str], root: Path) -> tuple[Disk, ...]:
 
 
 def queue(name: str, root: Path) -> Path:
-    """The directory of a device's queue; a slash in a name is an exclamation mark in sysfs."""
-    return root / "sys/block" / name.replace("/", "!") / "queue"
+    """Return the directory of a device's queue."""
+    return root / "sys/block" / sysfs_name(name) / "queue"
 
 
 def _disk(name: str, root: Path) -> Disk:

@@ -13,8 +13,8 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
+from pgtop_tune.host.kernel_sections import parse_id_list
 from pgtop_tune.host.kernel_text import NO_LIMITS, unsigned
-from pgtop_tune.host.memory_files import parse_id_list
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.process.mount_namespace import Mount
@@ -39,14 +39,14 @@ _TOTAL: Final = re.compile(rb"^(some|full) [^\n]*\btotal=(\d+)$", re.MULTILINE)
 
 
 def parse_membership(cgroup: bytes) -> dict[str, str]:
-    """Controller → path of a /proc/PID/cgroup; "" is the unified hierarchy of version 2."""
-    found: dict[str, str] = {}
+    """Return the path by controller of a /proc/PID/cgroup; "" is the unified hierarchy of version 2."""
+    paths: dict[str, str] = {}
     for line in cgroup.split(b"\n"):
-        words = line.split(b":", 2)
-        if len(words) == 3:
-            for controller in words[1].split(b","):
-                found[controller.decode("ascii", "replace")] = words[2].decode("utf-8", "surrogateescape")
-    return found
+        fields = line.split(b":", 2)
+        if len(fields) == 3:
+            for controller in fields[1].split(b","):
+                paths[controller.decode("ascii", "replace")] = fields[2].decode("utf-8", "surrogateescape")
+    return paths
 
 
 class _Hierarchy(Struct, frozen=True):
@@ -66,8 +66,8 @@ class ServerGroup:
     """The files of one process's control groups, and those of the CPUs it may run on.
 
     Args:
-        membership: What `parse_membership` made of its /proc/PID/cgroup.
-        mounts: What is mounted where.
+        membership: Result of `parse_membership` of its /proc/PID/cgroup.
+        mounts: Mounts of the process.
         process: The process as a directory of /proc.
 
     Attributes:
@@ -89,10 +89,10 @@ class ServerGroup:
         )
 
     def sample(self, at_s: float, read: Read) -> CgroupSample | Unavailable:
-        """The limits and how often they were run into; Unavailable in the root group, which has none.
+        """Return the limits and how often they were reached; Unavailable in the root group, which has none.
 
         Args:
-            at_s: When the files are read.
+            at_s: Time of the reading.
             read: See `Read`.
 
         Raises:
@@ -146,7 +146,8 @@ def _hierarchy(controller: str, membership: Mapping[str, str], mounts: Sequence[
 
 
 def _levels(mount: str | None, path: str) -> tuple[str, ...]:
-    """Directories from the group up to the mount, without the leading slash. Those a container hides do not exist."""
+    """Return the directories from the group up to the mount, without the leading slash. Those that a container hides do
+    not exist."""
     if mount is None:
         return ()
     names = [name for name in path.split("/") if name][: _LEVELS_MOST - 1]
@@ -154,11 +155,11 @@ def _levels(mount: str | None, path: str) -> tuple[str, ...]:
 
 
 def _tightest(levels: Sequence[str], limit: Callable[[str], N | None]) -> tuple[str | None, N | None]:
-    """The level with the lowest limit, and that; the lowest level and None when there is no limit."""
-    found = [(value, -depth, level) for depth, level in enumerate(levels) if (value := limit(level)) is not None]
-    if not found:
+    """Return the level with the lowest limit, and the limit; the lowest level and None when there is no limit."""
+    limits = [(value, -depth, level) for depth, level in enumerate(levels) if (value := limit(level)) is not None]
+    if not limits:
         return (levels[0] if levels else None), None
-    value, _, level = min(found)
+    value, _, level = min(limits)
     return level, value
 
 
@@ -179,11 +180,11 @@ class _Files:
         return unsigned(word) if word and word != b"max" else None
 
     def words(self, path: str) -> dict[str, int]:
-        """A file of lines "name number"."""
+        """Return a file of lines "name number" as a mapping."""
         return {
-            words[0].decode("ascii", "replace"): unsigned(words[1])
+            pair[0].decode("ascii", "replace"): unsigned(pair[1])
             for line in self._content(path).split(b"\n")
-            if len(words := line.split()) == 2
+            if len(pair := line.split()) == 2
         }
 
     def stalls(self, path: str) -> dict[str, int]:
@@ -207,8 +208,12 @@ class _Files:
         return allowed if 0 < allowed < online else None
 
     def cpu_quota(self, level: str) -> float | None:
-        words = self._content(f"{level}/cpu.max").split()
-        return None if len(words) != 2 or words[0] == b"max" else unsigned(words[0]) / max(unsigned(words[1]), 1)
+        quota_and_period = self._content(f"{level}/cpu.max").split()
+        return (
+            None
+            if len(quota_and_period) != 2 or quota_and_period[0] == b"max"
+            else unsigned(quota_and_period[0]) / max(unsigned(quota_and_period[1]), 1)
+        )
 
     def cpu_quota_v1(self, level: str) -> float | None:
         quota = self._content(f"{level}/cpu.cfs_quota_us").strip()

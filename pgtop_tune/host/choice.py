@@ -1,4 +1,4 @@
-"""Which source of this machine's numbers there is, and what all of them offer."""
+"""Sources of this machine's numbers: their common port, and the choice of one."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from pgtop_tune.model.machine import NOWHERE_ELSE, MachineDetails, ServerPlaces
 
 
 class Host(Protocol):
-    """This machine; what the methods do stands in `LocalHost`."""
+    """A source of this machine's numbers; `LocalHost` documents the methods."""
 
     sees_without_processes: bool
-    """Whether there is more to see where the server's processes are hidden than the server itself hands out."""
+    """Whether this source shows more than the server's own /proc over SQL where the server's processes are hidden."""
 
     def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable: ...
     def working_directory(self, pid: int) -> str | None: ...
@@ -36,7 +36,7 @@ class Host(Protocol):
         io_pids: Collection[int] = (),
         thread_pids: Collection[int] = (),
         resting: Collection[int] = (),
-        seen: ProcessSample | Unavailable | None = None,
+        processes: ProcessSample | Unavailable | None = None,
     ) -> HostSample: ...
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]: ...
     def close(self) -> None: ...
@@ -51,13 +51,13 @@ def host_of(
     root: Path = ROOT,
     caps: Sequence[DiskCap] = (),
 ) -> Host:
-    """The source that the operator wants; psutil is imported only where it is used.
+    """Return the source that the operator wants; psutil is imported only where it is used.
 
     Args:
         clock: Seconds on the session's monotonic clock.
-        wished: What the operator says.
+        wished: The operator's choice.
         root: Where /proc and /sys are found.
-        caps: What the operator says of disks.
+        caps: Limits of disks that the operator states.
 
     Raises:
         UsageProblem: /proc is wished for and cannot be read.

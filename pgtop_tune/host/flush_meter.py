@@ -1,4 +1,4 @@
-"""How fast a directory's device makes a page of WAL durable: write 8 kB, sync, again; as pg_test_fsync does.
+"""Speed of durable writes, of the clock and of memory.
 
 The file has no name (O_TMPFILE): nobody sees it, and it is gone when we are, however that happens.
 Source: open(2), fdatasync(2); PostgreSQL documentation, wal_sync_method and pg_test_fsync.
@@ -38,7 +38,7 @@ _GRACE_S: Final = 1.0
 
 
 async def program_flushes(program: Path, directory: Path, limit_s: float) -> Mapping[str, float] | Unavailable:
-    """Flushes a second by wal_sync_method, each after one write of 8 kB.
+    """Measure with pg_test_fsync the flushes a second by wal_sync_method, each after one write of 8 kB.
 
     Args:
         program: pg_test_fsync.
@@ -64,26 +64,26 @@ async def program_flushes(program: Path, directory: Path, limit_s: float) -> Map
         return Unavailable(Reason.FAILED, f"{program}: {problem.strerror}")
     finally:
         os.close(file)
-    found: dict[str, float] = {}
+    rates: dict[str, float] = {}
     try:
         async with asyncio.timeout(limit_s):
             async for line in running.stdout:
-                found |= one_method(line.decode("utf-8", "replace"))
-                if len(found) == len(METHODS):
+                rates |= one_method(line.decode("utf-8", "replace"))
+                if len(rates) == len(METHODS):
                     break
     except (TimeoutError, ValueError):
         pass
     finally:
         await running.stop()
-    return found or Unavailable(Reason.FAILED, f"{program} printed nothing known within {limit_s:.0f} s")
+    return rates or Unavailable(Reason.FAILED, f"{program} printed nothing known within {limit_s:.0f} s")
 
 
 def one_method(line: str) -> Mapping[str, float]:
-    """A line "fdatasync  1940.123 ops/sec  515 usecs/op" as method and number; empty for every other one."""
-    found = _LINE.match(line)
-    if found is None or found[1] not in METHODS or not float(found[2]):
+    """Return method and number of a line "fdatasync  1940.123 ops/sec  515 usecs/op"; nothing for any other line."""
+    match = _LINE.match(line)
+    if match is None or match[1] not in METHODS or not float(match[2]):
         return {}
-    return {found[1]: float(found[2])}
+    return {match[1]: float(match[2])}
 
 
 _PROGRAM: Final = "pg_test_timing"
@@ -97,7 +97,7 @@ _COPIES: Final = 5
 
 
 def program_beside(postmaster_pid: int | None, name: str = _PROGRAM) -> Path | None:
-    """A program of the server's own installation, else the one in the PATH; None where there is none.
+    """Return a program of the server's own installation, else the one in the PATH; None where there is none.
 
     Source: /proc/PID/exe of the postmaster.
     """
@@ -107,25 +107,27 @@ def program_beside(postmaster_pid: int | None, name: str = _PROGRAM) -> Path | N
             return binary
     except OSError:
         pass
-    found = shutil.which(name)
-    return Path(found) if found else None
+    path = shutil.which(name)
+    return Path(path) if path else None
 
 
 def _trusted(path: Path) -> bool:
-    """Whether nobody but root and ourselves can have put it there: a stranger's server must not run code as us."""
-    seen = path.stat()
-    return seen.st_uid in (0, os.geteuid()) and not seen.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    """Return whether only root or this user can have written the file: a stranger's server must not run code as this
+    user."""
+    status = path.stat()
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def timer_overhead_ns(program: Path, *, tsc: bool = False) -> float | Unavailable:
-    """Nanoseconds for reading the clock once, the loop around it included; takes a second for each clock source.
+    """Return the nanoseconds that one reading of the clock takes, with the loop around it; needs a second for each
+    clock source.
 
     Args:
         program: pg_test_timing.
         tsc: As of `parse_overhead`.
     """
     try:
-        # From 19 on a line for each duration it has seen: more than a pipe holds.
+        # From 19 on it prints a line for each measured duration: more than a pipe holds.
         with tempfile.TemporaryFile() as output:
             running = start_guarded(
                 [str(program), "--duration=1"],
@@ -145,26 +147,26 @@ def timer_overhead_ns(program: Path, *, tsc: bool = False) -> float | Unavailabl
         return Unavailable(Reason.FAILED, f"{program}: {problem.strerror}")
 
 
-def parse_overhead(said: str, *, tsc: bool = False) -> float | Unavailable:
-    """Nanoseconds of a line "Per loop time including overhead: 22.36 ns", "Average loop time …" from 18 on.
+def parse_overhead(output: str, *, tsc: bool = False) -> float | Unavailable:
+    """Return the nanoseconds of a line "Per loop time including overhead: 22.36 ns", "Average loop time …" from 18 on.
 
     From 19 on there may be three: of "System clock source", of "Clock source" (the processor's counter), and of "Fast
     clock source" (the counter read without waiting for earlier instructions, only for the nodes of EXPLAIN ANALYZE).
 
     Args:
-        said: The program's output.
-        tsc: Whether the server reads the counter (timing_clock_source).
+        output: The program's output.
+        tsc: True where the server reads the counter (timing_clock_source).
     """
-    figures = [(found["source"], float(found["ns"])) for found in _OVERHEAD.finditer(said)]
-    wanted = [ns for source, ns in figures if (source == _OF_THE_PROCESSOR) == tsc]
-    if wanted:
-        return wanted[0]
+    figures = [(match["source"], float(match["ns"])) for match in _OVERHEAD.finditer(output)]
+    matching = [ns for source, ns in figures if (source == _OF_THE_PROCESSOR) == tsc]
+    if matching:
+        return matching[0]
     says = "has no figure of the processor's clock source" if figures else "is not known"
     return Unavailable(Reason.FAILED, f"the output of pg_test_timing {says}")
 
 
 def copied_bytes_per_s() -> float:
-    """How fast one core copies memory, the best of five times 64 MB."""
+    """Return how fast one core copies memory, the best of five times 64 MB."""
     source, target = memoryview(bytearray(_COPY_BYTES)), memoryview(bytearray(_COPY_BYTES))
     best = float("inf")
     for _ in range(_COPIES):
@@ -177,19 +179,19 @@ def copied_bytes_per_s() -> float:
 PAGE_BYTES: Final = 8192
 _FILE_BYTES: Final = 16 * 1024 * 1024
 _ROOM_BYTES: Final = 16 * _FILE_BYTES
-"""Left on the file system before we write at all."""
+"""Free space on the file system below which nothing is written."""
 _MOST: Final = 20_000
 PASSES: Final = 5
-"""What disturbs one of them does not decide: the rate is their median."""
+"""Number of passes; the rate is their median, so that a disturbed one does not decide."""
 
 
 class Flushes(Struct, frozen=True):
-    """What was seen.
+    """Measured flushes.
 
     Attributes:
         method: The wal_sync_method that was used.
         count: Writes with a sync behind each.
-        median_ms, p99_ms: Of one write and its sync.
+        median_ms, p99_ms: Durations of one write and its sync.
         rates: Flushes a second of each pass, one after the other.
     """
 
@@ -206,7 +208,7 @@ class Flushes(Struct, frozen=True):
 
 
 class _Method(Struct, frozen=True):
-    """Flags to open with, and what is called after each write."""
+    """Flags to open a file with, and the call after each write."""
 
     flags: int
     sync: Callable[[int], None] | None
@@ -223,18 +225,18 @@ METHODS: Final[Mapping[str, _Method]] = MappingProxyType(
 )
 """Values of wal_sync_method that this system has, of those that Linux has."""
 LEAST_S: Final = float(len(METHODS))
-"""Of pg_test_fsync: a second for each method is the shortest it knows."""
+"""Shortest run of pg_test_fsync: a second for each method."""
 
 
 def measure_flushes(
     directory: Path, method: str, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> Flushes | Unavailable:
-    """Writes and syncs pages for a while; blocks, so call it off the event loop.
+    """Write and sync pages for a while; blocks, so call it off the event loop.
 
     Args:
         directory: pg_wal.
         method: wal_sync_method of the server.
-        seconds: How long; at most 20,000 writes into 16 MB.
+        seconds: Duration; at most 20,000 writes into 16 MB.
         clock: Seconds, monotonic.
 
     Returns:
@@ -255,10 +257,10 @@ def measure_flushes(
 
 
 def unnamed_file(directory: Path, flags: int = 0) -> int | Unavailable:
-    """An open file there that has no name; the caller closes it.
+    """Open a file without a name in a directory; the caller closes it.
 
     Args:
-        directory: Where.
+        directory: Directory of the file.
         flags: Besides O_RDWR and O_TMPFILE.
     """
     if not hasattr(os, "O_TMPFILE"):
@@ -278,23 +280,25 @@ def _measured(file: int, method: str, how: _Method, seconds: float, clock: Calla
     page = os.urandom(PAGE_BYTES)
     os.pwrite(file, bytes(_FILE_BYTES), 0)
     os.fsync(file)
-    taken: list[float] = []
+    durations: list[float] = []
     rates: list[float] = []
     for number in range(1, PASSES + 1):
-        done = len(taken)
+        done = len(durations)
         began = before = clock()
-        while len(taken) == done or (before - began < seconds / PASSES and len(taken) < _MOST * number // PASSES):
-            os.pwrite(file, page, len(taken) * PAGE_BYTES % _FILE_BYTES)
+        while len(durations) == done or (
+            before - began < seconds / PASSES and len(durations) < _MOST * number // PASSES
+        ):
+            os.pwrite(file, page, len(durations) * PAGE_BYTES % _FILE_BYTES)
             if how.sync is not None:
                 how.sync(file)
             now = clock()
-            taken.append(now - before)
+            durations.append(now - before)
             before = now
-        rates.append((len(taken) - done) / (before - began))
-    ordered = sorted(taken)
+        rates.append((len(durations) - done) / (before - began))
+    ordered = sorted(durations)
     return Flushes(
         method=method,
-        count=len(taken),
+        count=len(durations),
         median_ms=1000 * ordered[len(ordered) // 2],
         p99_ms=1000 * ordered[min(int(len(ordered) * 0.99), len(ordered) - 1)],
         rates=tuple(rates),

@@ -9,24 +9,33 @@ own /proc over SQL. Paths are without the leading slash; `read` raises OSError f
 
 /proc/diskstats. Source: Documentation/admin-guide/iostats.rst; sectors are 512 bytes whatever the device. Paths of
 NVMe: drivers/nvme/host/multipath.c (nvme_mpath_start_request, nvme_mpath_set_disk_name).
+
+/proc/meminfo, swap traffic of /proc/vmstat, huge pages. Source: Documentation/filesystems/proc.rst, meminfo.
+
+The cache of ZFS, which the kernel counts as used. Source: OpenZFS, arc_stats; size of /proc/spl/kstat/zfs/arcstats.
+
+/sys/devices/system/node/nodeN/{meminfo,numastat}. Source: numastat.rst, sysfs-devices-node of the kernel.
+
+Pools of huge pages. Source: Documentation/admin-guide/mm/hugetlbpage.rst, /sys/kernel/mm/hugepages.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.host.kernel_text import unsigned
-from pgtop_tune.host.memory_files import parse_meminfo, parse_node
+from pgtop_tune.host.kernel_text import KeptFile, unsigned
 from pgtop_tune.metrics.host_values import used_bytes
 from pgtop_tune.model.host import (
     CpuSample,
     CpuTimes,
     DiskCounters,
+    HugePages,
     InterfaceCounters,
     MemorySample,
     NetworkSample,
@@ -34,17 +43,239 @@ from pgtop_tune.model.host import (
     PressureSample,
     UntoldFigure,
 )
-from pgtop_tune.model.machine import NumaSample
+from pgtop_tune.model.machine import NumaNode, NumaSample
+
+_POOLS: Final = "sys/kernel/mm/hugepages"
+USUAL_PAGE_BYTES: Final = (2 << 20, 1 << 30)
+"""Sizes to try where the directory cannot be listed: those of x86-64, and of arm64 with pages of 4 kB."""
+
+
+def pool_paths(page_bytes: int) -> tuple[str, ...]:
+    """Return the files of a pool: total, free, reserved and surplus pages."""
+    directory = f"{_POOLS}/hugepages-{page_bytes // 1024}kB"
+    return tuple(f"{directory}/{name}_hugepages" for name in ("nr", "free", "resv", "surplus"))
+
+
+def with_pools(
+    default: tuple[HugePages, ...], sizes: Iterable[int], read: Callable[[str], bytes]
+) -> tuple[HugePages, ...]:
+    """Return the default pool and every other pool that holds a page, by size; a pool that cannot be read is left out.
+
+    Args:
+        default: The pool of /proc/meminfo.
+        sizes: Page sizes in bytes to look for.
+        read: Content of a file by its path without the leading slash; raises OSError.
+    """
+    default_sizes = {pool.page_bytes for pool in default}
+    pools = (_pool(page_bytes, read) for page_bytes in sizes if page_bytes not in default_sizes)
+    return tuple(sorted((*default, *filter(None, pools)), key=lambda pool: pool.page_bytes))
+
+
+def _pool(page_bytes: int, read: Callable[[str], bytes]) -> HugePages | None:
+    total, *parts = pool_paths(page_bytes)
+    try:
+        pages = unsigned(read(total).strip())
+        return HugePages(page_bytes, pages, *(unsigned(read(path).strip()) for path in parts)) if pages else None
+    except (OSError, ValueError):
+        return None
+
+
+class HugePagePools:
+    """Pools of huge pages of other than the default size, which /proc/meminfo does not show.
+
+    Args:
+        root: Where /sys is found.
+    """
+
+    def __init__(self, root: Path) -> None:
+        names = sorted(pool.name for pool in (root / _POOLS).glob("hugepages-*kB"))
+        sizes = (name.removeprefix("hugepages-").removesuffix("kB") for name in names)
+        self._sizes = tuple(int(size) * 1024 for size in sizes if size.isdigit())
+        self._files = {path: KeptFile(root / path) for size in self._sizes for path in pool_paths(size)}
+
+    def read(self, default: tuple[HugePages, ...]) -> tuple[HugePages, ...]:
+        """Return the default pool and every other pool that holds a page, by size; a pool that cannot be read is left
+        out."""
+        return with_pools(default, self._sizes, lambda path: self._files[path].read())
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+
+
+_LINE: Final = re.compile(rb"^Node \d+ (\w+(?:\(\w+\))?): +(\d+)( kB)?$", re.MULTILINE)
+_MOST: Final = 4096
+
+
+def parse_id_list(ids: bytes) -> tuple[int, ...]:
+    """Return the numbers of a list as sysfs writes it: "0-2,5" → 0, 1, 2, 5.
+
+    Raises:
+        ValueError: It is no such list, or one of more numbers than any machine has.
+    """
+    listed: list[int] = []
+    for part in ids.strip().split(b","):
+        if not part:
+            continue
+        first, _, last = part.partition(b"-")
+        low = unsigned(first)
+        high = unsigned(last) if last else low
+        if high - low >= _MOST or len(listed) >= _MOST:
+            raise ValueError(f"a list of too many numbers: {ids[:40]!r}")
+        listed.extend(range(low, high + 1))
+    return tuple(listed)
+
+
+def parse_node(node: int, meminfo: bytes, numastat: bytes) -> NumaNode:
+    """Return the memory of one NUMA node.
+
+    Raises:
+        ValueError: The content is not what the kernel writes.
+    """
+    amounts = {name: unsigned(word) * (1024 if kilo else 1) for name, word, kilo in _LINE.findall(meminfo)}
+    pages = {pair[0]: unsigned(pair[1]) for line in numastat.split(b"\n") if len(pair := line.split()) == 2}
+    try:
+        return NumaNode(
+            node=node,
+            total_bytes=amounts[b"MemTotal"],
+            free_bytes=amounts[b"MemFree"],
+            file_bytes=amounts.get(b"FilePages"),
+            anon_bytes=amounts.get(b"AnonPages"),
+            shmem_bytes=amounts.get(b"Shmem"),
+            dirty_bytes=amounts.get(b"Dirty"),
+            huge_pages=amounts.get(b"HugePages_Total", 0),
+            huge_pages_free=amounts.get(b"HugePages_Free", 0),
+            hit_pages=pages.get(b"numa_hit"),
+            miss_pages=pages.get(b"numa_miss"),
+            foreign_pages=pages.get(b"numa_foreign"),
+        )
+    except KeyError as missing:
+        raise ValueError(f"node{node} has no {missing.args[0].decode('ascii', 'replace')}") from None
+
+
+_ARC_SIZE: Final = re.compile(rb"^size +4 +(\d+)$", re.MULTILINE)
+_SWAPPED: Final = re.compile(rb"^(pswpin|pswpout) +(\d+)$", re.MULTILINE)
+_MODE: Final = re.compile(r"\[(always|defer\+madvise|defer|madvise|never)\]")
+
+
+_MEMORY_LINES: Final = (
+    ("available_bytes", "MemAvailable", ("host.memory.available",)),
+    ("buffers_bytes", "Buffers", ("host.memory.cache",)),
+    ("cached_bytes", "Cached", ("host.memory.cache",)),
+    ("shmem_bytes", "Shmem", ("host.memory.shared", "host.memory.cache")),
+    ("dirty_bytes", "Dirty", ("host.memory.dirty",)),
+    ("writeback_bytes", "Writeback", ("host.memory.writeback",)),
+    ("page_tables_bytes", "PageTables", ("host.memory.page_tables",)),
+    ("committed_bytes", "Committed_AS", ("host.memory.committed",)),
+    ("commit_limit_bytes", "CommitLimit", ("host.memory.commit_limit",)),
+    ("anon_huge_bytes", "AnonHugePages", ("host.memory.anon_huge",)),
+    ("shmem_huge_bytes", "ShmemHugePages", ("host.memory.shmem_huge",)),
+    ("file_huge_bytes", "FileHugePages", ("host.memory.file_huge",)),
+)
+"""Fields of a MemorySample that may be None, their lines of /proc/meminfo, and the figures unknown without them."""
+
+
+def parse_meminfo(
+    at_s: float, meminfo: bytes, vmstat: bytes = b"", thp: bytes = b"", defrag: bytes = b"", arcstats: bytes = b""
+) -> MemorySample:
+    """Return memory as the kernel counts it.
+
+    Args:
+        at_s: When the files were read.
+        meminfo: Content of /proc/meminfo.
+        vmstat: Content of /proc/vmstat; empty where it cannot be read.
+        thp: Content of /sys/kernel/mm/transparent_hugepage/enabled; empty where it cannot be read.
+        defrag: Content of …/transparent_hugepage/defrag; empty where it cannot be read.
+        arcstats: Content of /proc/spl/kstat/zfs/arcstats; empty without ZFS.
+
+    Returns:
+        The sample, with the pool of the default huge page size only (meminfo has no other).
+
+    Raises:
+        ValueError: The content is not what the kernel writes: without MemTotal and MemFree there is no figure at all.
+    """
+    amounts = _amounts(meminfo)
+    swapped = parse_vmstat(vmstat)
+    optional: dict[str, Any] = {field: amounts.get(line.encode()) for field, line, _ in _MEMORY_LINES}
+    if optional["cached_bytes"] is not None:
+        optional["cached_bytes"] += amounts.get(b"SReclaimable", 0)
+    swap_total, swap_free = amounts.get(b"SwapTotal"), amounts.get(b"SwapFree")
+    if swap_total is not None and swap_free is not None and swap_free > swap_total:
+        # WSL 1 writes -n as 2^54 − n kB there.
+        swap_free = None
+    try:
+        return MemorySample(
+            at_s=at_s,
+            total_bytes=amounts[b"MemTotal"],
+            free_bytes=amounts[b"MemFree"],
+            **optional,
+            swap_total_bytes=swap_total,
+            swap_free_bytes=swap_free,
+            swap_in_pages=swapped.get("pswpin"),
+            swap_out_pages=swapped.get("pswpout"),
+            thp_mode=parse_thp(thp),
+            huge_pages=_default_pool(amounts),
+            thp_defrag=parse_thp(defrag),
+            arc_bytes=_arc(arcstats, amounts[b"MemTotal"] - amounts[b"MemFree"]),
+        )
+    except KeyError as missing:
+        raise ValueError(f"/proc/meminfo has no {missing.args[0].decode()}") from None
+
+
+def _arc(arcstats: bytes, most: int) -> int | None:
+    """Return the size of the cache of ZFS; None for one that does not fit into this memory: it is another machine's."""
+    line = _ARC_SIZE.search(arcstats)
+    size = None if line is None else unsigned(line[1])
+    return size if size is not None and size <= most else None
+
+
+def parse_vmstat(vmstat: bytes) -> dict[str, int]:
+    """Return the pages swapped since boot: `pswpin` and `pswpout`, where present.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+    return {name.decode("ascii"): unsigned(pages) for name, pages in _SWAPPED.findall(vmstat)}
+
+
+def parse_thp(enabled: bytes) -> str:
+    """Return the mode in brackets: "always", "madvise", "never", "defer" or "defer+madvise"; "" when there is none."""
+    match = _MODE.search(enabled.decode("ascii", "replace"))
+    return match.group(1) if match else ""
+
+
+def _amounts(meminfo: bytes) -> dict[bytes, int]:
+    """Return every line of meminfo; kilobytes become bytes, plain counts stay."""
+    amounts: dict[bytes, int] = {}
+    for line in meminfo.split(b"\n"):
+        name, colon, value = line.partition(b":")
+        fields = value.split()
+        if colon and fields:
+            amounts[name] = unsigned(fields[0]) * (1024 if fields[1:] == [b"kB"] else 1)
+    return amounts
+
+
+def _default_pool(amounts: Mapping[bytes, int]) -> tuple[HugePages, ...]:
+    """Return the pool of the default page size; nothing where the kernel was built without huge pages or does not show
+    them."""
+    names = (b"Hugepagesize", b"HugePages_Total", b"HugePages_Free", b"HugePages_Rsvd", b"HugePages_Surp")
+    counts = [amounts[name] for name in names if name in amounts]
+    return (HugePages(*counts),) if len(counts) == len(names) else ()
+
 
 _SECTOR_BYTES: Final = 512
 _DISK_FILES_FIELDS: Final = 14
 _NVME_PATH: Final = re.compile(r"(nvme\d+)c\d+(n\d+)")
+_SUMMED: Final = (
+    "reads", "read_bytes", "read_ms", "writes", "write_bytes", "write_ms", "in_flight", "weighted_ms",
+)  # fmt: skip
 _BY_ROLE_ONLY: Final = ("loop", "ram", "sr", "fd")
 """Shown only under a directory of the server's: snap images, boot images, drives."""
 
 
 def parse_diskstats(diskstats: bytes) -> tuple[DiskCounters, ...]:
-    """Every block device of the file, partitions too, in the kernel's order and without roles.
+    """Return every block device of the file, partitions too, in the kernel's order and without roles.
 
     Shorter lines are left out: before Linux 2.6.25 those of partitions have four numbers.
 
@@ -58,10 +289,10 @@ def parse_diskstats(diskstats: bytes) -> tuple[DiskCounters, ...]:
     return tuple(map(_disk_files_counters, devices))
 
 
-def _disk_files_counters(words: list[bytes]) -> DiskCounters:
-    numbers = [unsigned(word) for word in words[3:_DISK_FILES_FIELDS]]
+def _disk_files_counters(fields: list[bytes]) -> DiskCounters:
+    numbers = [unsigned(word) for word in fields[3:_DISK_FILES_FIELDS]]
     return DiskCounters(
-        name=words[2].decode("ascii", "replace"),
+        name=fields[2].decode("ascii", "replace"),
         reads=numbers[0],
         read_bytes=numbers[2] * _SECTOR_BYTES,
         read_ms=numbers[3],
@@ -98,37 +329,23 @@ def _without_paths(devices: Collection[DiskCounters]) -> Collection[DiskCounters
 
 def _sum_of(head: DiskCounters, paths: Sequence[DiskCounters]) -> DiskCounters:
     """Return the head with what its paths count; busy as long as the busiest: they may be at the same time."""
-
-    def total(counter: Callable[[DiskCounters], int | None]) -> int:
-        return sum(counter(path) or 0 for path in paths)
-
-    return replace(
-        head,
-        reads=total(lambda path: path.reads),
-        read_bytes=total(lambda path: path.read_bytes),
-        read_ms=total(lambda path: path.read_ms),
-        writes=total(lambda path: path.writes),
-        write_bytes=total(lambda path: path.write_bytes),
-        write_ms=total(lambda path: path.write_ms),
-        in_flight=total(lambda path: path.in_flight),
-        busy_ms=max(path.busy_ms or 0 for path in paths),
-        weighted_ms=total(lambda path: path.weighted_ms),
-    )
+    totals = {field: sum(getattr(path, field) or 0 for path in paths) for field in _SUMMED}
+    return replace(head, **totals, busy_ms=max(path.busy_ms or 0 for path in paths))
 
 
 def choose_disks(
     devices: Collection[DiskCounters],
-    whole: Collection[str],
+    whole_disks: Collection[str],
     stacked: Collection[str],
     roles: Mapping[str, tuple[str, ...]],
 ) -> tuple[DiskCounters, ...]:
-    """What an operator expects to see: disks with traffic, and whatever carries the server's directories.
+    """Return the disks that an operator expects to see: those with traffic, and those with the server's directories.
 
     Args:
         devices: All of /proc/diskstats.
-        whole: Names that are not partitions (/sys/block).
+        whole_disks: Names that are not partitions (/sys/block).
         stacked: Names of devices made of others (dm, md).
-        roles: What the server keeps on which device.
+        roles: Roles of the server's directories by device.
 
     Returns:
         Devices with a role first, then whole disks that have seen a request since boot; of the stacked ones only those
@@ -140,16 +357,16 @@ def choose_disks(
         for device in devices
         if device.name in roles
     ]
-    others = [
+    busy_disks = [
         device
         for device in devices
         if device.name not in roles
-        and device.name in whole
+        and device.name in whole_disks
         and device.name not in stacked
         and device.name.rstrip("0123456789") not in _BY_ROLE_ONLY
         and (device.reads or device.writes)
     ]
-    return (*carriers, *others)
+    return (*carriers, *busy_disks)
 
 
 _TIMES: Final = 10
@@ -158,7 +375,7 @@ _REQUIRED_TIMES: Final = 4
 
 
 def parse_stat(at_s: float, stat: bytes, loadavg: bytes) -> CpuSample:
-    """CPU times, context switches, run queue and load.
+    """Return CPU times, context switches, run queue and load.
 
     Args:
         at_s: When the files were read.
@@ -172,25 +389,25 @@ def parse_stat(at_s: float, stat: bytes, loadavg: bytes) -> CpuSample:
     cpus = [_times(line) for line in lines if line.startswith(b"cpu")]
     if not cpus or cpus[0].cpu != "cpu":
         raise ValueError("/proc/stat does not begin with the cpu line")
-    words = [line.split(None, 2) for line in lines if line.startswith((b"ctxt", b"intr", b"procs_"))]
-    found = {word[0]: unsigned(word[1]) for word in words if len(word) > 1}
+    counter_lines = [line.split(None, 2) for line in lines if line.startswith((b"ctxt", b"intr", b"procs_"))]
+    counters = {word[0]: unsigned(word[1]) for word in counter_lines if len(word) > 1}
     load_1m, load_5m, load_15m = _loads(loadavg)
     return CpuSample(
         at_s=at_s,
         total=cpus[0],
         cores=tuple(cpus[1:]),
-        context_switches=found.get(b"ctxt"),
-        procs_running=found.get(b"procs_running"),
-        procs_blocked=found.get(b"procs_blocked"),
+        context_switches=counters.get(b"ctxt"),
+        procs_running=counters.get(b"procs_running"),
+        procs_blocked=counters.get(b"procs_blocked"),
         load_1m=load_1m,
         load_5m=load_5m,
         load_15m=load_15m,
-        interrupts=found.get(b"intr"),
+        interrupts=counters.get(b"intr"),
     )
 
 
 def parse_boot_time(stat: bytes) -> int:
-    """`btime` of /proc/stat: seconds since the epoch at which the kernel started, by today's wall clock.
+    """Return `btime` of /proc/stat: seconds since the epoch at which the kernel started, by today's wall clock.
 
     Raises:
         ValueError: There is no such line.
@@ -202,21 +419,21 @@ def parse_boot_time(stat: bytes) -> int:
 
 
 def _times(line: bytes) -> CpuTimes:
-    words = line.split()
-    if len(words) <= _REQUIRED_TIMES:
+    fields = line.split()
+    if len(fields) <= _REQUIRED_TIMES:
         raise ValueError(f"/proc/stat: too few fields in {line[:80]!r}")
-    times: list[int | None] = [*map(unsigned, words[1 : _TIMES + 1])]
+    times: list[int | None] = [*map(unsigned, fields[1 : _TIMES + 1])]
     user, nice, system, idle, *more = times + [None] * (_TIMES - len(times))
-    return CpuTimes(words[0].decode("ascii"), user or 0, nice or 0, system or 0, idle or 0, *more)
+    return CpuTimes(fields[0].decode("ascii"), user or 0, nice or 0, system or 0, idle or 0, *more)
 
 
 def _loads(loadavg: bytes) -> tuple[float | None, float | None, float | None]:
     if not loadavg:
         return None, None, None
-    words = loadavg.split(None, 3)
-    if len(words) < 3:
+    fields = loadavg.split(None, 3)
+    if len(fields) < 3:
         raise ValueError("/proc/loadavg: too few fields")
-    one, five, fifteen = (float(word) for word in words[:3])
+    one, five, fifteen = (float(word) for word in fields[:3])
     if not all(map(math.isfinite, (one, five, fifteen))):
         raise ValueError("/proc/loadavg: not numbers")
     return one, five, fifteen
@@ -226,7 +443,7 @@ _TOTAL: Final = re.compile(rb"^(some|full) [^\n]*\btotal=(\d+)$", re.MULTILINE)
 
 
 def parse_pressure(at_s: float, cpu: bytes, io: bytes, memory: bytes) -> PressureSample:
-    """Stall times since boot.
+    """Return the stall times since boot.
 
     Args:
         at_s: When the files were read.
@@ -252,7 +469,7 @@ _MEGABIT = 1_000_000
 
 
 def parse_net_dev(net_dev: bytes, speed_of: Callable[[str], bytes]) -> tuple[InterfaceCounters, ...]:
-    """Interfaces that have carried a packet, in the kernel's order; lines with too few numbers are left out.
+    """Return the interfaces that have carried a packet, in the kernel's order; lines with too few numbers are left out.
 
     Args:
         net_dev: Content of /proc/net/dev.
@@ -264,17 +481,17 @@ def parse_net_dev(net_dev: bytes, speed_of: Callable[[str], bytes]) -> tuple[Int
     lines = net_dev.split(b"\n")
     if len(lines) < 2 or b"|bytes" not in lines[1]:
         raise ValueError("/proc/net/dev does not begin with its headings")
-    found = (_counters(line, speed_of) for line in lines[2:] if line.strip())
-    return tuple(interface for interface in found if interface is not None)
+    interfaces = (_counters(line, speed_of) for line in lines[2:] if line.strip())
+    return tuple(interface for interface in interfaces if interface is not None)
 
 
 def _counters(line: bytes, speed_of: Callable[[str], bytes]) -> InterfaceCounters | None:
     # A name may hold a colon ("eth0:1"), its numbers do not.
-    label, colon, rest = line.rpartition(b":")
-    words = rest.split()
-    if not colon or len(words) < _FIELDS:
+    label, colon, counters = line.rpartition(b":")
+    fields = counters.split()
+    if not colon or len(fields) < _FIELDS:
         return None
-    numbers = [unsigned(word) for word in words[:_FIELDS]]
+    numbers = [unsigned(word) for word in fields[:_FIELDS]]
     if not (numbers[1] or numbers[9]):
         return None
     name = label.strip().decode("utf-8", "replace")
@@ -293,7 +510,7 @@ def _counters(line: bytes, speed_of: Callable[[str], bytes]) -> InterfaceCounter
 
 
 def parse_speed(speed: bytes) -> int | None:
-    """Bits per second; None for -1, 0 and unreadable, which is what virtual interfaces and dead links say."""
+    """Return bits per second; None for -1, 0 and an unreadable file: virtual interfaces and dead links."""
     word = speed.strip()
     return (unsigned(word) * _MEGABIT or None) if word.isdigit() else None
 
@@ -306,29 +523,27 @@ MEMORY_PATHS: Final = ("proc/meminfo", "proc/vmstat", f"{_THP}/enabled", f"{_THP
 ARC_PATH: Final = "proc/spl/kstat/zfs/arcstats"
 MOUNTS_PATH: Final = "proc/self/mountinfo"
 PRESSURE_PATHS: Final = ("proc/pressure/cpu", "proc/pressure/io", "proc/pressure/memory")
-# Of the process that reads it: a server in a container of its own has interfaces of its own.
+# The interfaces of the process that reads it: a server in a container of its own has others.
 NETWORK_PATH: Final = "proc/self/net/dev"
 NODES_PATH: Final = "sys/devices/system/node/has_memory"
 
 
 def speed_path(interface: str) -> str:
-    """Where the speed of an interface stands."""
     return f"sys/class/net/{interface}/speed"
 
 
 def node_paths(node: int) -> tuple[str, str]:
-    """meminfo and numastat of a NUMA node."""
     return f"sys/devices/system/node/node{node}/meminfo", f"sys/devices/system/node/node{node}/numastat"
 
 
 def cpu_section(at_s: float, read: Read) -> CpuSample:
-    """See `parse_stat`; only /proc/stat has to be there."""
+    """Return the result of `parse_stat`; only /proc/stat must exist."""
     stat, loadavg = CPU_PATHS
     return parse_stat(at_s, read(stat), if_there(read, loadavg))
 
 
 def memory_section(at_s: float, read: Read) -> MemorySample:
-    """See `parse_meminfo`; only /proc/meminfo has to be there."""
+    """Return the result of `parse_meminfo`; only /proc/meminfo must exist."""
     meminfo, *optional_paths = MEMORY_PATHS
     vmstat, thp, defrag = (if_there(read, path) for path in optional_paths)
     arcstats = if_there(read, ARC_PATH)
@@ -338,56 +553,44 @@ def memory_section(at_s: float, read: Read) -> MemorySample:
 
 
 def lent_by_lxcfs(mountinfo: bytes) -> bool:
-    """Whether lxcfs gives a container figures of its own for /proc/meminfo; ZFS' figures are the machine's."""
+    """Return whether lxcfs gives a container figures of its own for /proc/meminfo; ZFS' figures are the machine's."""
     return b" - fuse.lxcfs " in mountinfo
 
 
 def pressure_section(at_s: float, read: Read) -> PressureSample:
-    """See `parse_pressure`."""
     return parse_pressure(at_s, *map(read, PRESSURE_PATHS))
 
 
 def network_section(at_s: float, read: Read) -> NetworkSample:
-    """See `parse_net_dev`."""
-    found = parse_net_dev(read(NETWORK_PATH), lambda name: if_there(read, speed_path(name)))
-    return NetworkSample(at_s, found)
+    interfaces = parse_net_dev(read(NETWORK_PATH), lambda name: if_there(read, speed_path(name)))
+    return NetworkSample(at_s, interfaces)
 
 
 def numa_section(at_s: float, read: Read, nodes: Sequence[int]) -> NumaSample:
-    """See `parse_node`."""
     return NumaSample(at_s, tuple(parse_node(node, *map(read, node_paths(node))) for node in nodes))
 
 
 _CPU_LINES: Final = (
-    ("iowait_ticks", "no iowait in", ("host.cpu.iowait",)),
-    ("irq_ticks", "no irq in", ("host.cpu.irq", "host.cpu.hardirq")),
-    ("softirq_ticks", "no softirq in", ("host.cpu.softirq",)),
-    ("steal_ticks", "no steal in", ("host.cpu.steal",)),
-    ("guest_ticks", "no guest in", ("host.cpu.guest",)),
+    ("iowait_ticks", "iowait", ("host.cpu.iowait",)),
+    ("irq_ticks", "irq", ("host.cpu.irq", "host.cpu.hardirq")),
+    ("softirq_ticks", "softirq", ("host.cpu.softirq",)),
+    ("steal_ticks", "steal", ("host.cpu.steal",)),
+    ("guest_ticks", "guest", ("host.cpu.guest",)),
 )
 _STAT_LINES: Final = (
-    ("context_switches", "no ctxt in", ("host.context_switches",)),
-    ("procs_running", "no procs_running in", ("host.run_queue",)),
-    ("procs_blocked", "no procs_blocked in", ("host.blocked",)),
-    ("interrupts", "no intr in", ("host.interrupts",)),
+    ("context_switches", "ctxt", ("host.context_switches",)),
+    ("procs_running", "procs_running", ("host.run_queue",)),
+    ("procs_blocked", "procs_blocked", ("host.blocked",)),
+    ("interrupts", "intr", ("host.interrupts",)),
 )
-_MEMORY_LINES: Final = (
-    ("available_bytes", "no MemAvailable in", ("host.memory.available",)),
-    ("buffers_bytes", "no Buffers in", ("host.memory.cache",)),
-    ("cached_bytes", "no Cached in", ("host.memory.cache",)),
-    ("shmem_bytes", "no Shmem in", ("host.memory.shared", "host.memory.cache")),
-    ("dirty_bytes", "no Dirty in", ("host.memory.dirty",)),
-    ("writeback_bytes", "no Writeback in", ("host.memory.writeback",)),
-    ("page_tables_bytes", "no PageTables in", ("host.memory.page_tables",)),
-    ("committed_bytes", "no Committed_AS in", ("host.memory.committed",)),
-    ("commit_limit_bytes", "no CommitLimit in", ("host.memory.commit_limit",)),
-    ("anon_huge_bytes", "no AnonHugePages in", ("host.memory.anon_huge",)),
-    ("shmem_huge_bytes", "no ShmemHugePages in", ("host.memory.shmem_huge",)),
-    ("file_huge_bytes", "no FileHugePages in", ("host.memory.file_huge",)),
-    ("swap_total_bytes", "no SwapTotal in", ("host.swap.used",)),
-    ("swap_free_bytes", "no sound SwapFree in", ("host.swap.used",)),
+_SWAP_LINES: Final = (
+    ("swap_total_bytes", "SwapTotal", ("host.swap.used",)),
+    ("swap_free_bytes", "sound SwapFree", ("host.swap.used",)),
 )
-"""Fields that may be None, the words for it, and the figures that are unknown without them."""
+_VMSTAT_LINES: Final = (
+    ("swap_in_pages", "pswpin", ("host.swap.in",)),
+    ("swap_out_pages", "pswpout", ("host.swap.out",)),
+)
 
 
 def untold_figures(cpu: CpuSample, memory: MemorySample) -> tuple[UntoldFigure, ...]:
@@ -395,15 +598,14 @@ def untold_figures(cpu: CpuSample, memory: MemorySample) -> tuple[UntoldFigure, 
     optional_fields = (
         (cpu.total, _CPU_LINES, "/proc/stat"),
         (cpu, _STAT_LINES, "/proc/stat"),
-        (cpu, tuple((f"load_{minutes}m", "no", (f"host.load_{minutes}m",)) for minutes in (1, 5, 15)), "/proc/loadavg"),
-        (memory, _MEMORY_LINES, "/proc/meminfo"),
-        (memory, (("swap_in_pages", "no pswpin in", ("host.swap.in",)),), "/proc/vmstat"),
-        (memory, (("swap_out_pages", "no pswpout in", ("host.swap.out",)),), "/proc/vmstat"),
+        (cpu, tuple((f"load_{minutes}m", "", (f"host.load_{minutes}m",)) for minutes in (1, 5, 15)), "/proc/loadavg"),
+        (memory, (*_MEMORY_LINES, *_SWAP_LINES), "/proc/meminfo"),
+        (memory, _VMSTAT_LINES, "/proc/vmstat"),
     )
     missing = [
-        UntoldFigure(metric, f"this system has {absent} {file}")
+        UntoldFigure(metric, f"this system has no {line} in {file}" if line else f"this system has no {file}")
         for section, lines, file in optional_fields
-        for field, absent, metrics in lines
+        for field, line, metrics in lines
         if getattr(section, field) is None
         for metric in metrics
     ]
@@ -432,7 +634,7 @@ def kernel_of(read: Read) -> str:
 
 
 def if_there(read: Read, path: str) -> bytes:
-    """The content, b"" where the file cannot be read."""
+    """Return the content, b"" where the file cannot be read."""
     try:
         return read(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Small files of the kernel that may as well not be there: read once as text, or cheaply over and over.
+"""Small files of the kernel that may be missing: read once as text, or cheaply over and over.
 
 Why a kernel file cannot be had, in words an operator can act on.
 
@@ -30,7 +30,7 @@ _STALE: Final = (errno.ESRCH, errno.ENOENT, errno.EBADF, errno.ENODEV, errno.EIO
 
 
 def read_once(path: str | Path) -> bytes:
-    """A whole kernel file, opened and closed.
+    """Return the content of a kernel file, opened and closed.
 
     Raises:
         OSError: It cannot be opened or read.
@@ -43,15 +43,15 @@ def read_once(path: str | Path) -> bytes:
 
 
 def _whole(descriptor: int) -> bytes:
-    """All of a file from its beginning; a seq_file hands over a page at a time, so a short read is not the end."""
-    found = os.pread(descriptor, _CHUNK_BYTES, 0)
-    length = len(found)
-    if not found:
-        return found
-    chunks = [found]
-    while length < _LARGEST_BYTES and (found := os.pread(descriptor, _CHUNK_BYTES, length)):
-        chunks.append(found)
-        length += len(found)
+    """Return all of a file from its beginning; a seq_file delivers a page at a time, so a short read is not the end."""
+    chunk = os.pread(descriptor, _CHUNK_BYTES, 0)
+    length = len(chunk)
+    if not chunk:
+        return chunk
+    chunks = [chunk]
+    while length < _LARGEST_BYTES and (chunk := os.pread(descriptor, _CHUNK_BYTES, length)):
+        chunks.append(chunk)
+        length += len(chunk)
     return b"".join(chunks)
 
 
@@ -69,7 +69,7 @@ class KeptFile:
         self._descriptor = -1
 
     def read(self) -> bytes:
-        """The whole content as it is now.
+        """Return the whole content as it is now.
 
         Raises:
             OSError: It cannot be opened or read.
@@ -85,20 +85,20 @@ class KeptFile:
         return _whole(self._descriptor)
 
     def close(self) -> None:
-        """Lets go of the descriptor; the next read opens the file again."""
+        """Close the descriptor; the next read opens the file again."""
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
 
 def kept_descriptors() -> int:
-    """How many descriptors may be kept for processes: a third of RLIMIT_NOFILE (soft), at most 4096."""
+    """Return how many descriptors may stay open for processes: a third of RLIMIT_NOFILE (soft), at most 4096."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _KEPT_MOST if soft == resource.RLIM_INFINITY else min(soft // 3, _KEPT_MOST)
 
 
 class ProcessFiles:
-    """The same small file of many processes: /proc/PID/`name`.
+    """One small file of many processes: /proc/PID/`name`.
 
     A kept descriptor belongs to the process it was opened for: when that is gone, reading fails with ESRCH even if
     another process has its number by now, and the number is looked up anew.
@@ -118,7 +118,7 @@ class ProcessFiles:
         self._descriptors: dict[int, int] = {}
 
     def read(self, pid: int) -> bytes:
-        """The file of one process.
+        """Return the file of one process.
 
         Raises:
             OSError: FileNotFoundError or ProcessLookupError when there is no such process, PermissionError when we
@@ -135,7 +135,7 @@ class ProcessFiles:
         descriptor = os.open(f"{self._proc}/{pid}/{self._name}", os.O_RDONLY)
         keep = len(self._descriptors) < self._most
         try:
-            found = os.pread(descriptor, _PROCESS_BYTES, 0)
+            content = os.pread(descriptor, _PROCESS_BYTES, 0)
         except OSError:
             keep = False
             raise
@@ -144,15 +144,14 @@ class ProcessFiles:
                 self._descriptors[pid] = descriptor
             else:
                 os.close(descriptor)
-        return found
+        return content
 
     def keep_only(self, pids: Collection[int]) -> None:
-        """Closes the descriptors of all other processes."""
+        """Close the descriptors of all other processes."""
         for pid in self._descriptors.keys() - set(pids):
             self._forget(pid)
 
     def close(self) -> None:
-        """Closes all descriptors."""
         for pid in list(self._descriptors):
             self._forget(pid)
 
@@ -160,7 +159,7 @@ class ProcessFiles:
         os.close(self._descriptors.pop(pid))
 
     def __len__(self) -> int:
-        """Descriptors kept now."""
+        """Return how many descriptors are open now."""
         return len(self._descriptors)
 
 
@@ -168,7 +167,7 @@ _LIMIT: Final = 1 << 64
 
 
 def unsigned(word: bytes) -> int:
-    """The number a kernel file spells.
+    """Return the number in a kernel file.
 
     Raises:
         ValueError: Not a decimal number of 0 to 2^64-1. The files of a remote server are foreign: a number of a
@@ -192,7 +191,7 @@ NO_LIMITS: Final = "the server is in no control group that limits it"
 
 
 def or_why(read: Callable[[], T | Unavailable], absent: str) -> T | Unavailable:
-    """What the reader returns; its failure as absence, `absent` being the words for a file that is not there."""
+    """Return the result of the reader, or its failure as absence; `absent` is the text for a missing file."""
     try:
         return read()
     except (FileNotFoundError, NotADirectoryError):
@@ -209,7 +208,7 @@ def or_why(read: Callable[[], T | Unavailable], absent: str) -> T | Unavailable:
 
 
 def bytes_of(path: Path) -> bytes:
-    """The file as it is; b"" where it cannot be read."""
+    """Return the content of a file; b"" where it cannot be read."""
     try:
         return read_once(path)
     except OSError:
@@ -217,13 +216,21 @@ def bytes_of(path: Path) -> bytes:
 
 
 def text_of(path: Path) -> str:
-    """The file without white space around it, nor the NUL that a device tree ends its texts with; "" where it cannot
-    be read."""
+    """Return the text of a file without white space around it, nor the NUL that ends texts of a device tree; "" where
+    it cannot be read."""
     return bytes_of(path).decode("utf-8", "replace").strip("\0\t\n\v\f\r ")
 
 
+def link_of(path: Path) -> str:
+    """Return where a symbolic link leads; "" where that cannot be read."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return ""
+
+
 def entries_of(directory: Path) -> list[Path]:
-    """What is in it, by name; nothing where it cannot be listed."""
+    """Return the entries of a directory, by name; none where it cannot be listed."""
     try:
         return sorted(directory.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""This machine's numbers, read from /proc and /sys by ourselves.
+"""Numbers of this machine, read from /proc and /sys.
 
 CPU frequencies. Source: Documentation/admin-guide/pm/cpufreq.rst (policy interface in sysfs).
 """
@@ -27,6 +27,7 @@ from pgtop_tune.host.block_devices import (
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_sections import (
     NODES_PATH,
+    HugePagePools,
     boot_of,
     choose_disks,
     cpu_section,
@@ -36,6 +37,7 @@ from pgtop_tune.host.kernel_sections import (
     network_section,
     numa_section,
     parse_diskstats,
+    parse_id_list,
     pressure_section,
     untold_figures,
 )
@@ -50,23 +52,24 @@ from pgtop_tune.host.kernel_text import (
     NO_SYSFS,
     KeptFile,
     ProcessFiles,
+    bytes_of,
     kept_descriptors,
     or_why,
     read_once,
     unsigned,
 )
-from pgtop_tune.host.locality import local_postmaster, working_directory
 from pgtop_tune.host.machine_setup import machine_details, read_setup
-from pgtop_tune.host.memory_files import HugePagePools, parse_id_list
 from pgtop_tune.host.mounts import Background, FileSystems
 from pgtop_tune.host.process_files import (
     cpu_ticks,
+    local_postmaster,
     parse_lineage,
     parse_pid_io,
     parse_pid_stat,
     parse_schedstat,
     parse_thread,
     pgbench_processes,
+    working_directory,
 )
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.host_values import busy_ticks
@@ -94,22 +97,20 @@ from pgtop_tune.model.machine import (
 from pgtop_tune.model.setup import MachineSetup
 from pgtop_tune.process.mount_namespace import MountNamespace, namespace_of
 
-# The programs that take most CPU time beside the server, pgbench and ourselves.
-#
-# All processes of the machine have to be looked through for them, so that happens now and then, in a thread, and only
+# The search for other programs reads all processes of the machine. So it happens now and then, in a thread, and only
 # while such programs take CPU time.
 
 _EVERY_S: Final = 5.0
 _MOST: Final = 2
 _LEAST_PERCENT: Final = 10.0
 _STALE_S: Final = 3.0 * _EVERY_S
-"""After a longer pause two looks say nothing of now."""
+"""Longest time between two looks that are compared."""
 _Look = tuple[float, dict[tuple[int, int], tuple[str, int]]]
 """Moment, and by pid and start ticks the name and the CPU ticks."""
 
 
 class OtherPrograms:
-    """Looks through all processes now and then.
+    """The programs that take most CPU time besides the server, pgbench and this program.
 
     Args:
         clock: Seconds on the session's monotonic clock.
@@ -125,7 +126,7 @@ class OtherPrograms:
         self._looks = Background(self._look, every_s, clock)
 
     def latest(self, besides: Collection[int]) -> tuple[OtherProgram, ...]:
-        """At most two, the busiest first; none before the second look.
+        """Return at most two programs, the busiest first; none before the second look.
 
         Args:
             besides: Processes that are no other programs.
@@ -139,75 +140,70 @@ class OtherPrograms:
         if before is None or not 0.0 < (seconds := now[0] - before[0]) <= _STALE_S:
             return ()
         scale = 100.0 / (os.sysconf("SC_CLK_TCK") * seconds)
-        found = [
+        programs = [
             OtherProgram(pid=pid, name=name, cpu_percent=round((ticks - before[1][pid, start][1]) * scale, 1))
             for (pid, start), (name, ticks) in now[1].items()
             if (pid, start) in before[1]
         ]
-        found.sort(key=lambda program: -program.cpu_percent)
-        return tuple(program for program in found[:_MOST] if program.cpu_percent >= _LEAST_PERCENT)
+        programs.sort(key=lambda program: -program.cpu_percent)
+        return tuple(program for program in programs[:_MOST] if program.cpu_percent >= _LEAST_PERCENT)
 
     def _read(self) -> _Look:
         at_s = self._clock()
-        seen: dict[tuple[int, int], tuple[str, int]] = {}
+        ticks_by_process: dict[tuple[int, int], tuple[str, int]] = {}
         with contextlib.suppress(OSError):
             for pid in {int(name) for name in os.listdir(self._proc) if name.isdigit()} - self._besides:
                 # It may have ended since.
                 with contextlib.suppress(OSError, ValueError):
                     stat = read_once(f"{self._proc}/{pid}/stat")
-                    who = parse_lineage(stat)
-                    seen[pid, who.start_ticks] = who.name, cpu_ticks(stat)
-        return at_s, seen
+                    lineage = parse_lineage(stat)
+                    ticks_by_process[pid, lineage.start_ticks] = lineage.name, cpu_ticks(stat)
+        return at_s, ticks_by_process
 
 
 def read_frequencies(root: Path, at_s: float) -> FrequencySample | Unavailable:
-    """Every policy, by number. Off the tick path: older kernels take 10 ms for each core to find it out.
+    """Return every policy, by number. Off the tick path: older kernels take 10 ms for each core.
 
     Args:
         root: Where /sys is found.
         at_s: The time it is read.
     """
-    return or_why(lambda: _read(root, at_s), NO_FREQUENCY)
-
-
-def _read(root: Path, at_s: float) -> FrequencySample | Unavailable:
-    policies = sorted(
+    directories = sorted(
         (root / "sys/devices/system/cpu/cpufreq").glob("policy[0-9]*"), key=lambda path: int(path.name[6:] or 0)
     )
-    if not policies:
+    if not directories:
         return Unavailable(Reason.NOT_SUPPORTED, NO_FREQUENCY)
-    return FrequencySample(at_s, tuple(_policy(directory) for directory in policies))
+    return or_why(lambda: FrequencySample(at_s, tuple(map(_policy, directories))), NO_FREQUENCY)
 
 
 def _policy(directory: Path) -> CpuFrequency:
-    def mhz(name: str) -> int:
-        return unsigned(read_once(directory / name).strip()) // 1000
-
-    governor = read_once(directory / "scaling_governor").decode("ascii", "replace").strip()
     return CpuFrequency(
-        policy=directory.name, mhz=mhz("scaling_cur_freq"), highest_mhz=mhz("cpuinfo_max_freq"), governor=governor
+        policy=directory.name,
+        mhz=unsigned(read_once(directory / "scaling_cur_freq").strip()) // 1000,
+        highest_mhz=unsigned(read_once(directory / "cpuinfo_max_freq").strip()) // 1000,
+        governor=read_once(directory / "scaling_governor").decode("ascii", "replace").strip(),
     )
 
 
 _THREADS_MOST: Final = 128
 _RESTING_EVERY: Final = 16
-"""Processes that do nothing are looked at in turns, each once in so many looks."""
+"""Looks from one reading of an idle process to the next."""
 _OTHERS_SHARE: Final = 0.15
-"""Of all CPU time: from here on the programs are looked for that take it."""
+"""Share of all CPU time from which on the other programs that take it are searched for."""
 _GONE: Final = (FileNotFoundError, ProcessLookupError)
 _Seen = tuple[tuple[bytes, tuple[int, int] | None, tuple[int, int] | None], ProcessCounters]
-"""What was read of a process, and what was made of it: the same object as long as nothing changes."""
+"""Content of the files of a process, and its counters: the same object as long as nothing changes."""
 
 
 class LocalHost:
-    """Samples the machine we run on. Every section fails on its own and says why.
+    """Source of this machine's numbers in /proc and /sys. Every section fails by itself and says why.
 
     Where it does not show the server's processes, the server is in a container of its own, with its own /proc.
 
     Args:
         clock: Seconds on the session's monotonic clock.
         root: Where /proc and /sys are found.
-        caps: What the operator says of disks.
+        caps: Limits of disks that the operator states.
     """
 
     sees_without_processes = False
@@ -244,40 +240,38 @@ class LocalHost:
         self._not_ours: tuple[float, int] | None = None
 
     def facts(self) -> HostFacts | Unavailable:
-        """What does not change while we look; read once."""
+        """Return what does not change while the program runs; read once."""
         if self._facts is None:
-            found = or_why(self._read_facts, NO_PROC)
-            if isinstance(found, Unavailable):
-                return found
-            self._facts = found
+            facts = or_why(self._read_facts, NO_PROC)
+            if isinstance(facts, Unavailable):
+                return facts
+            self._facts = facts
         return self._facts
 
     def postmaster(self, backend_pid: int, backend_start_ms: int | None) -> int | Unavailable:
-        """See `local_postmaster`. Processes are real ones also where `root` has files of a made machine."""
+        """Return the result of `local_postmaster`. Processes are real ones also where `root` has files of a made
+        machine."""
         return local_postmaster(backend_pid, backend_start_ms)
 
     def working_directory(self, pid: int) -> str | None:
-        """See `working_directory`."""
         return working_directory(pid)
 
     def pgbench_processes(self, besides: Collection[int] = ()) -> tuple[int, ...]:
-        """See `pgbench_processes`."""
         return pgbench_processes(besides)
 
     def machine_details(
         self, disks: Mapping[str, bool], directories: Mapping[str, str], postmaster_pid: int | None
     ) -> MachineDetails | Unavailable:
-        """See `machine_setup.machine_details`."""
         return machine_details(self._root, disks, directories, postmaster_pid)
 
     def set_directories(self, data_directory: str | None, places: ServerPlaces = NOWHERE_ELSE) -> None:
-        """Says what the server keeps where, so that disks and file systems can be shown with their roles.
+        """Set the server's directories, so that disks and file systems are shown with their roles.
 
         Looks at the directories, and waits for one that does not answer: call it off the event loop.
 
         Args:
             data_directory: The server's; None or "" when it is unknown or elsewhere, which takes all roles away.
-            places: What it keeps elsewhere.
+            places: Directories outside the data directory.
         """
         directories = self._directories = server_directories(data_directory, places) if data_directory else {}
         namespace = self._namespace()
@@ -286,9 +280,9 @@ class LocalHost:
         self._file_systems.watch(directories, namespace)
 
     def set_server(self, postmaster_pid: int) -> None:
-        """Says whose control group and mounts count; before `set_directories`. Reads three small files."""
+        """Set the server whose control group and mounts count; before `set_directories`. Reads three small files."""
         self._postmaster_pid = postmaster_pid
-        membership = self._read_if_there(f"proc/{postmaster_pid}/cgroup")
+        membership = bytes_of(self._root / f"proc/{postmaster_pid}/cgroup")
         mounts = namespace_of(None, self._root).mounts
         self._group = ServerGroup(parse_membership(membership), mounts, str(postmaster_pid))
 
@@ -298,9 +292,9 @@ class LocalHost:
         io_pids: Collection[int] = (),
         thread_pids: Collection[int] = (),
         resting: Collection[int] = (),
-        seen: ProcessSample | Unavailable | None = None,
+        processes: ProcessSample | Unavailable | None = None,
     ) -> HostSample:
-        """One look at the machine.
+        """Return a reading of every section.
 
         Args:
             pids: Processes to look at; those that are gone are left out of the sample.
@@ -308,7 +302,7 @@ class LocalHost:
             thread_pids: Those whose threads are wanted one by one.
             resting: Those that have done nothing since the last look, as far as the server knows: what was seen of
                 them then is good for some looks more.
-            seen: Of processes, from a look that is good for this one too; None looks at them.
+            processes: An earlier reading of the processes that is still good; None reads them.
         """
         cpu = or_why(lambda: cpu_section(self._clock(), self._read), NO_PROC)
         self._cpu = None if isinstance(cpu, Unavailable) else cpu
@@ -319,7 +313,9 @@ class LocalHost:
             pressure=or_why(lambda: pressure_section(self._clock(), self._read), NO_PSI),
             disks=or_why(self._disks, NO_DISKSTATS),
             processes=(
-                or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC) if seen is None else seen
+                or_why(lambda: self._processes(pids, io_pids, thread_pids, resting), NO_PROC)
+                if processes is None
+                else processes
             ),
             network=or_why(lambda: network_section(self._clock(), self._read), NO_NETWORK),
             file_systems=self._file_systems.sample(),
@@ -330,23 +326,24 @@ class LocalHost:
         )
 
     def _others_take_cpu(self, processes: Iterable[ProcessCounters]) -> bool:
-        """Whether other programs have taken a good part of the CPUs since the look before: else nobody asks who."""
+        """Return whether other programs have taken a good part of the CPUs since the last look; else nobody looks for
+        them."""
         if self._cpu is None:
             return False
-        used = sum([each.user_ticks + each.system_ticks for each in processes])
+        used = sum([process.user_ticks + process.system_ticks for process in processes])
         now = self._cpu.at_s, busy_ticks(self._cpu.total) - used
         before, self._not_ours = self._not_ours, now
         if before is None:
             return False
-        whole = (now[0] - before[0]) * os.sysconf("SC_CLK_TCK") * len(self._cpu.cores)
-        return now[1] - before[1] >= _OTHERS_SHARE * whole > 0
+        all_ticks = (now[0] - before[0]) * os.sysconf("SC_CLK_TCK") * len(self._cpu.cores)
+        return now[1] - before[1] >= _OTHERS_SHARE * all_ticks > 0
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
-        """Every thread of these processes."""
+        """Return every thread of these processes."""
         return tuple(thread for pid in pids for thread in self._threads(pid))
 
     def close(self) -> None:
-        """Closes every file kept open; a later sample opens them again."""
+        """Close every file kept open; a later sample opens them again."""
         for file in self._files.values():
             file.close()
         self._stats.close()
@@ -359,12 +356,6 @@ class LocalHost:
         if file is None:
             file = self._files[path] = KeptFile(self._root / path)
         return file.read()
-
-    def _read_if_there(self, path: str) -> bytes:
-        try:
-            return read_once(self._root / path)
-        except OSError:
-            return b""
 
     def _namespace(self) -> MountNamespace:
         return namespace_of(self._postmaster_pid, self._root)
@@ -387,11 +378,11 @@ class LocalHost:
         )
 
     def _read_setup(self) -> MachineSetup:
-        found = read_setup(self._root, self._clock(), self._roles.devices, self._directories, self._namespace())
+        setup = read_setup(self._root, self._clock(), self._roles.devices, self._directories, self._namespace())
         before = self._last_setup
         # The same object as long as nothing changes, so that frames stay small.
-        if before is None or replace(found, at_s=before.at_s) != before:
-            self._last_setup = before = found
+        if before is None or replace(setup, at_s=before.at_s) != before:
+            self._last_setup = before = setup
         return before
 
     def _memory(self) -> MemorySample:
@@ -400,12 +391,12 @@ class LocalHost:
         return sample if pools == sample.huge_pages else replace(sample, huge_pages=pools)
 
     def _numa_nodes(self) -> NumaSample | Unavailable:
-        """The same object until the next look is due."""
+        """Return the last reading until the next one is due: the same object."""
         now_s = self._clock()
         if now_s >= self._numa_due_s or self._numa is NOT_YET:
             self._numa_due_s = now_s + sections.numa.every_s
             if self._nodes is None:
-                self._nodes = parse_id_list(self._read_if_there(NODES_PATH))
+                self._nodes = parse_id_list(bytes_of(self._root / NODES_PATH))
             nodes = self._nodes
             self._numa = (
                 or_why(lambda: numa_section(now_s, self._read, nodes), NO_NUMA)
@@ -421,14 +412,14 @@ class LocalHost:
 
     def _disks(self) -> DiskSample | Unavailable:
         at_s = self._clock()
-        found = parse_diskstats(self._read("proc/diskstats"))
-        names = tuple(disk.name for disk in found)
+        devices = parse_diskstats(self._read("proc/diskstats"))
+        names = tuple(disk.name for disk in devices)
         if names != self._device_names:
             self._devices, self._device_names = block_devices(self._root), names
-        if names and not self._devices.whole:
+        if names and not self._devices.whole_disks:
             return Unavailable(Reason.NOT_SUPPORTED, NO_SYSFS)
         roles = self._roles
-        disks = choose_disks(found, self._devices.whole, self._devices.stacked, roles.devices)
+        disks = choose_disks(devices, self._devices.whole_disks, self._devices.stacked, roles.devices)
         if self._caps:
             disks = tuple(with_cap(disk, self._caps) for disk in disks)
         return DiskSample(at_s, disks, roles.unplaced)
@@ -437,22 +428,22 @@ class LocalHost:
         self, pids: Sequence[int], io_pids: Collection[int], thread_pids: Collection[int], resting: Collection[int]
     ) -> ProcessSample:
         at_s = self._clock()
-        wanted = frozenset(io_pids)
+        with_io = frozenset(io_pids)
         refused = 0
-        seen: dict[int, _Seen] = {}
+        looks: dict[int, _Seen] = {}
         self._looks += 1
         for pid in dict.fromkeys(pids):
             before = self._seen.get(pid)
             rests = before is not None and pid in resting
             if before is not None and rests and (pid + self._looks) % _RESTING_EVERY:
-                seen[pid] = before
+                looks[pid] = before
                 continue
             try:
                 stat = self._stats.read(pid)
             except (*_GONE, PermissionError):
                 continue
             io, schedstat = None, self._schedstat(pid)
-            if pid in wanted or (before is not None and rests and before[0][1] is not None):
+            if pid in with_io or (before is not None and rests and before[0][1] is not None):
                 try:
                     io = parse_pid_io(self._ios.read(pid))
                 except PermissionError:
@@ -462,38 +453,37 @@ class LocalHost:
             read = (stat, io, schedstat)
             if before is None or before[0] != read:
                 before = (read, parse_pid_stat(stat, self._page_bytes, io, schedstat))
-            seen[pid] = before
-        self._seen = seen
+            looks[pid] = before
+        self._seen = looks
         for files in (self._stats, self._ios, self._schedstats):
             files.keep_only(pids)
-        if pids and not seen and not (self._root / "proc/self").exists():
+        if pids and not looks and not (self._root / "proc/self").exists():
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._root / "proc"))
-        found = tuple(counters for _, counters in seen.values())
+        processes = tuple(counters for _, counters in looks.values())
         return ProcessSample(
             at_s=at_s,
-            processes=found,
+            processes=processes,
             io_refused=refused,
             threads=self.threads(thread_pids),
-            others=self._others.latest(pids) if self._others_take_cpu(found) else (),
+            others=self._others.latest(pids) if self._others_take_cpu(processes) else (),
         )
 
     def _schedstat(self, pid: int) -> tuple[int, int] | None:
-        """None for a kernel without it."""
+        """Return the schedstat of a process; None for a kernel without it."""
         try:
             return parse_schedstat(self._schedstats.read(pid))
         except OSError:
             return None
 
     def _threads(self, pid: int) -> list[ThreadCounters]:
-        """Of a program that has not ended meanwhile; at most 128, none of those that have."""
+        """Return at most 128 threads of a program that has not ended meanwhile."""
         tasks = self._root / f"proc/{pid}/task"
-        found: list[ThreadCounters] = []
+        threads: list[ThreadCounters] = []
         try:
             names = sorted(os.listdir(tasks), key=int)[:_THREADS_MOST]
         except (OSError, ValueError):
-            return found
+            return threads
         for name in names:
-            stat = self._read_if_there(f"proc/{pid}/task/{name}/stat")
-            if stat:
-                found.append(parse_thread(pid, stat, self._read_if_there(f"proc/{pid}/task/{name}/schedstat")))
-        return found
+            if stat := bytes_of(tasks / name / "stat"):
+                threads.append(parse_thread(pid, stat, bytes_of(tasks / name / "schedstat")))
+        return threads

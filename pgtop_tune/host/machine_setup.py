@@ -1,5 +1,4 @@
-"""How this machine is set up: CPU, virtualisation, clock, settings, disks, mounts; for frames and for advice. Small
-files,
+"""Setup of this machine: CPU, virtualisation, clock, settings, disks, mounts; for frames and for advice. Small files,
 read in a thread.
 
 Sources: /proc/cpuinfo, /sys/class/dmi/id, /sys/hypervisor/type, /proc/1/cgroup and /.dockerenv, /run/.containerenv,
@@ -20,20 +19,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.host import block_devices
-from pgtop_tune.host.block_devices import queue
-from pgtop_tune.host.kernel_text import or_why, read_once, text_of
-from pgtop_tune.host.memory_files import parse_meminfo
+from pgtop_tune.host.block_devices import by_place, queue
+from pgtop_tune.host.kernel_sections import parse_meminfo
+from pgtop_tune.host.kernel_text import link_of, or_why, read_once, text_of
 from pgtop_tune.host.open_files import parse_limit
-from pgtop_tune.host.system_settings import default_page_bytes, live_value, names, path_of, settings
+from pgtop_tune.host.system_settings import bracketed, default_page_bytes, live_value, names, path_of, settings
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from pgtop_tune.process.mount_namespace import Mount, MountNamespace, namespace_of
 
-# Whether the kernel's clock is kept right by NTP, PTP or the hypervisor: adjtimex(2), which any program may read.
+# Synchronisation of the kernel's clock by NTP, PTP or the hypervisor: adjtimex(2), which any program may read.
 
 _SIZE: Final = 512
-"""More than struct timex has, 208 bytes."""
+"""Buffer size; struct timex has 208 bytes."""
 _STATUS: Final = struct.Struct("@illlli")
 """modes, offset, freq, maxerror, esterror, status: the beginning of struct timex."""
 _UNSYNCHRONISED: Final = 0x40
@@ -41,7 +40,7 @@ _UNSYNCHRONISED: Final = 0x40
 
 
 def clock_in_step() -> bool | None:
-    """None on other systems than Linux, and where the call is not permitted."""
+    """Return whether the clock is kept right; None on other systems than Linux, and where the call is not permitted."""
     if not sys.platform.startswith("linux"):
         return None
     timex = ctypes.create_string_buffer(_SIZE)
@@ -53,12 +52,12 @@ def clock_in_step() -> bool | None:
 
 
 def in_step(timex: bytes) -> bool:
-    """The same of a struct timex that the kernel has filled."""
+    """Return whether a struct timex that the kernel has filled says that the clock is kept right."""
     status: int = _STATUS.unpack_from(timex)[-1]
     return not status & _UNSYNCHRONISED
 
 
-_CLOCK: Final = "sys/devices/system/clocksource/clocksource0/current_clocksource"
+_CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 _DMI: Final = ("sys_vendor", "product_name")
 _CONTAINERS: Final = (".dockerenv", "run/.containerenv", "run/systemd/container")
 _NO_OPTIONS: Final = ("upperdir=", "lowerdir=", "workdir=")
@@ -73,7 +72,7 @@ def read_setup(
     directories: Mapping[str, str],
     namespace: MountNamespace | None = None,
 ) -> MachineSetup:
-    """What there is to be known; what cannot be read is empty.
+    """Return the setup of the machine; a file that cannot be read leaves its field empty.
 
     Looks at directories of the server, and waits for one that does not answer: call it in a thread of its own.
 
@@ -82,33 +81,33 @@ def read_setup(
         at_s: The time it is read.
         devices: Roles by name in /proc/diskstats.
         directories: The server's, by role.
-        namespace: Of the server; None for ours.
+        namespace: The server's mounts; None for ours.
     """
     cpuinfo = text_of(root / "proc/cpuinfo")
-    found = _WORD.findall(cpuinfo)
-    models = [value for name, value in found if name in ("model name", "cpu model", "Model")]
-    sockets = {value for name, value in found if name == "physical id"}
-    below = any("hypervisor" in value.split() for name, value in found if name == "flags")
+    fields = _WORD.findall(cpuinfo)
+    models = [value for name, value in fields if name in ("model name", "cpu model", "Model")]
+    sockets = {value for name, value in fields if name == "physical id"}
     return MachineSetup(
         at_s=at_s,
         cpu_model=" ".join(models[0].split()) if models else "",
         sockets=len(sockets) or None,
-        virtualisation=_virtualisation(root, below),
-        clock_source=text_of(root / _CLOCK),
+        virtualisation=_virtualisation(root, cpuinfo),
+        clock_source=text_of(root / _CLOCK / "current_clocksource"),
         settings=tuple(_settings(root)),
         disks=tuple(_disk(name, roles, root) for name, roles in devices.items() if queue(name, root).is_dir()),
         mounts=tuple(_mounts(directories, namespace or namespace_of(None, root))),
     )
 
 
-def _virtualisation(root: Path, below: bool) -> str:
-    words = []
-    if below or text_of(root / "sys/hypervisor/type"):
-        named = " ".join(filter(None, (text_of(root / "sys/class/dmi/id" / name) for name in _DMI)))
-        words.append(named or text_of(root / "sys/hypervisor/type") or "hypervisor")
+def _virtualisation(root: Path, cpuinfo: str) -> str:
+    kinds = []
+    hypervisor = text_of(root / "sys/hypervisor/type")
+    if _virtual(cpuinfo) or hypervisor:
+        model = " ".join(filter(None, (text_of(root / "sys/class/dmi/id" / name) for name in _DMI)))
+        kinds.append(model or hypervisor or "hypervisor")
     if any((root / path).exists() for path in _CONTAINERS):
-        words.append("container")
-    return ", ".join(words)
+        kinds.append("container")
+    return ", ".join(kinds)
 
 
 def _settings(root: Path) -> Iterator[SetValue]:
@@ -131,7 +130,7 @@ def _disk(name: str, roles: tuple[str, ...], root: Path) -> DiskSetup:
         size_bytes=None if sectors is None else sectors * 512,
         rotational={"0": False, "1": True}.get(text_of(files / "rotational")),
         write_cache=text_of(files / "write_cache"),
-        scheduler=_chosen(text_of(files / "scheduler")),
+        scheduler=bracketed(text_of(files / "scheduler")),
         read_ahead_kb=_number(files / "read_ahead_kb"),
         nr_requests=_number(files / "nr_requests"),
     )
@@ -143,13 +142,8 @@ def _mounts(directories: Mapping[str, str], namespace: MountNamespace) -> Iterat
         if mount is not None:
             options = {*mount.flags, *mount.options}
             yield MountSetup(
-                role, mount.kind, tuple(sorted(each for each in options if not each.startswith(_NO_OPTIONS)))
+                role, mount.kind, tuple(sorted(option for option in options if not option.startswith(_NO_OPTIONS)))
             )
-
-
-def _chosen(text: str) -> str:
-    found = re.search(r"\[([^\]]+)\]", text)
-    return found[1] if found else text
 
 
 def _number(path: Path) -> int | None:
@@ -157,9 +151,7 @@ def _number(path: Path) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-# What advice on the operating system stands on and no frame has. Sources: /proc/meminfo, /sys/devices/system/node.
-#
-# Settings of the machine and the postmaster for a check that looks once.
+# Settings of the machine and the postmaster, for checks and advice, read once.
 # Sources: Documentation/admin-guide/sysctl, ABI/stable/sysfs-block, ABI/testing/sysfs-devices-system-clocksource,
 # proc_pid_oom_score_adj(5), proc_pid_limits(5), proc_pid_mountinfo(5).
 
@@ -179,14 +171,14 @@ _MAGIC: Final = re.compile(rb"(.{4})" + b"".join(number.to_bytes(4, "little") fo
 """Version / 100, FUNC_MAX_ARGS, INDEX_MAX_KEYS and NAMEDATALEN of Pg_magic_struct (fmgr.h)."""
 _LIBRARY_BYTES: Final = 64 << 20
 _FLUSHES_NOTHING: Final = re.compile(r"/\S*/(?:libeatmydata|nosync|libnosync)\.so\S*")
-_CLOCK_SOURCES: Final = "sys/devices/system/clocksource/clocksource0"
 NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the postmaster is not known")
 
 
 def machine_details(
     root: Path, devices: Iterable[str], directories: Mapping[str, str], postmaster_pid: int | None
 ) -> MachineDetails:
-    """Everything there is to read. Looks into directories of the server: call it in a thread of its own.
+    """Return the settings of the machine and the postmaster. Looks into directories of the server: call it in a thread
+    of its own.
 
     Args:
         root: Where /proc, /sys and /etc are found.
@@ -209,9 +201,13 @@ def machine_details(
         ),
         mounts=tuple(_with_kind_below(mount, root) for mount in mount_points(mounts)),
         unplaced=tuple(role for role, mount in mounts.items() if mount is None and namespace.mounts),
-        postmaster=NO_POSTMASTER if postmaster_pid is None else postmaster(postmaster_pid, root),
-        clock_source=text_of(root / _CLOCK_SOURCES / "current_clocksource"),
-        clock_sources=tuple(text_of(root / _CLOCK_SOURCES / "available_clocksource").split()),
+        postmaster=(
+            NO_POSTMASTER
+            if postmaster_pid is None
+            else or_why(lambda: _postmaster(postmaster_pid, root), f"no process {postmaster_pid} here")
+        ),
+        clock_source=text_of(root / _CLOCK / "current_clocksource"),
+        clock_sources=tuple(text_of(root / _CLOCK / "available_clocksource").split()),
         numa_nodes=facts.numa_nodes,
         huge_page_bytes=facts.huge_page_bytes,
         virtual=_virtual(text_of(root / "proc/cpuinfo")),
@@ -228,7 +224,7 @@ def _apart(data: str | None, mount: Mount | None, namespace: MountNamespace) -> 
 
 
 def _with_kind_below(mount: MountPoint, root: Path) -> MountPoint:
-    """A mount with what its device is made of: a file (loop), or memory (brd, zram)."""
+    """Return a mount with the kind of its device: a file (loop), or memory (brd, zram)."""
     device = Path(mount.source).name if mount.source.startswith("/dev/") else ""
     if device.startswith(("ram", "zram")):
         return replace(mount, kind_below="ramfs")
@@ -237,39 +233,25 @@ def _with_kind_below(mount: MountPoint, root: Path) -> MountPoint:
     return mount if below is None else replace(mount, kind_below=below.kind)
 
 
-def postmaster(pid: int, root: Path) -> PostmasterFacts | Unavailable:
-    """The postmaster's process.
-
-    Args:
-        pid: Of the postmaster.
-        root: Where /proc is found.
-    """
-    return or_why(lambda: _postmaster(pid, root), f"no process {pid} here")
-
-
 def _postmaster(pid: int, root: Path) -> PostmasterFacts:
     home = root / f"proc/{pid}"
     soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
     children = text_of(home / f"task/{pid}/children").split()
     adjusted = [text_of(root / f"proc/{child}/oom_score_adj") for child in children]
-    known = [int(value) for value in adjusted if value]
+    adjustments = [int(value) for value in adjusted if value]
     return PostmasterFacts(
         oom_score_adj=int(read_once(home / "oom_score_adj")),
-        children_adj=max(known, default=None),
+        children_adj=max(adjustments, default=None),
         open_files_soft=soft,
         open_files_hard=hard,
-        stderr=_target(home / "fd/2"),
+        stderr=link_of(home / "fd/2"),
         no_flushes=_no_flushes(home),
     )
 
 
 def _no_flushes(home: Path) -> str:
     """Return the library that a process has in place of fsync, and which does nothing."""
-    try:
-        text = (home / "maps").read_text(errors="replace")
-    except OSError:
-        return ""
-    library = _FLUSHES_NOTHING.search(text)
+    library = _FLUSHES_NOTHING.search(text_of(home / "maps"))
     return library[0] if library else ""
 
 
@@ -288,23 +270,12 @@ def library_major(path: str, namespace: MountNamespace) -> int | None:
     return majors.pop() if len(majors) == 1 else None
 
 
-def _target(link: Path) -> str:
-    try:
-        return str(link.readlink())
-    except OSError:
-        return ""
-
-
 def mount_points(mounts: Mapping[str, Mount | None]) -> tuple[MountPoint, ...]:
     """Return the mounts that hold something, each once with its roles.
 
     Args:
         mounts: By role; None where it cannot be told.
     """
-    roles: dict[Mount, tuple[str, ...]] = {}
-    for role, mount in mounts.items():
-        if mount is not None:
-            roles[mount] = (*roles.get(mount, ()), role)
     return tuple(
         MountPoint(
             point=mount.point,
@@ -313,13 +284,13 @@ def mount_points(mounts: Mapping[str, Mount | None]) -> tuple[MountPoint, ...]:
             options=tuple(dict.fromkeys((*mount.flags, *mount.options))),
             roles=names,
         )
-        for mount, names in roles.items()
+        for mount, names in by_place(mounts.items()).items()
     )
 
 
 def _virtual(cpuinfo: str) -> bool | None:
     flags = next((line for line in cpuinfo.splitlines() if line.startswith("flags")), None)
-    return None if flags is None else " hypervisor" in flags
+    return None if flags is None else "hypervisor" in flags.split()
 
 
 _NODES: Final = "sys/devices/system/node"
@@ -327,13 +298,13 @@ _NODE: Final = re.compile(r"node\d+")
 
 
 class MachineFacts(Struct, frozen=True):
-    """A machine; None where it is not known.
+    """Memory of a machine; None where it is not known.
 
     Attributes:
         ram_bytes: MemTotal.
         swap_bytes: SwapTotal.
         huge_page_bytes: The default size of huge pages.
-        numa_nodes: How many there are; 1 in a kernel without NUMA.
+        numa_nodes: Number of nodes; 1 in a kernel without NUMA.
     """
 
     ram_bytes: int | None
@@ -343,7 +314,7 @@ class MachineFacts(Struct, frozen=True):
 
 
 def machine_facts(root: Path) -> MachineFacts:
-    """What this machine has.
+    """Return the memory and the NUMA nodes of this machine.
 
     Args:
         root: Where /proc and /sys are found.

@@ -1,4 +1,4 @@
-"""Who listens on a port of this machine, and how many files it may have open: each connection is one.
+"""Processes that listen on a port of this machine, and how many files they may have open: each connection is one.
 
 The ports this machine takes for connections it opens: each is one of a range, and rests after it was closed.
 """
@@ -37,12 +37,12 @@ class EphemeralPorts(Struct, frozen=True):
     reuse: int
 
     def rests_s(self, *, loopback: bool) -> float:
-        """How long a port is not taken again for the same address after its connection was closed here."""
+        """Return how long a port is not taken again for the same address after its connection was closed here."""
         return _REUSED_AFTER_S if self.reuse == 1 or (self.reuse == 2 and loopback) else _TIME_WAIT_S
 
 
 def ephemeral_ports(root: Path = ROOT) -> EphemeralPorts | Unavailable:
-    """The range and the rule that hold now, for both versions of IP."""
+    """Return the range and the rule that hold now, for both versions of IP."""
     try:
         low, high = map(int, read_once(root / _RANGE).split())
         return EphemeralPorts(high - low + 1, int(read_once(root / _REUSE)))
@@ -53,16 +53,15 @@ def ephemeral_ports(root: Path = ROOT) -> EphemeralPorts | Unavailable:
 _LISTENING: Final = "0A"
 """TCP_LISTEN of include/net/tcp_states.h, as /proc/net/tcp writes it."""
 _LIMIT: Final = "Max open files"
-_SOCKET_NAME: Final = ".s.PGSQL."
 
 
 class OpenFiles(Struct, frozen=True):
     """A process and its files.
 
     Attributes:
-        name: Of the program, at most 15 characters.
-        soft, hard: How many it may have open, and how many it may allow itself; None is no limit.
-        now: How many it has open.
+        name: Name of the program, at most 15 characters.
+        soft, hard: Limits on open files; None is no limit.
+        now: Number of open files.
     """
 
     pid: int
@@ -73,26 +72,20 @@ class OpenFiles(Struct, frozen=True):
 
 
 def parse_limit(content: str) -> tuple[int | None, int | None]:
-    """Soft and hard limit on open files of /proc/PID/limits; None is unlimited.
+    """Return soft and hard limit on open files of /proc/PID/limits; None is unlimited.
 
     Raises:
         ValueError: There is no such line, or no numbers in it.
     """
     for line in content.splitlines():
         if line.startswith(_LIMIT):
-            words = line[len(_LIMIT) :].split()
-            if len(words) < 2:
-                break
-            return _number(words[0]), _number(words[1])
+            soft, hard = (None if word == "unlimited" else int(word) for word in line[len(_LIMIT) :].split()[:2])
+            return soft, hard
     raise ValueError("no limit on open files")
 
 
-def _number(word: str) -> int | None:
-    return None if word == "unlimited" else int(word)
-
-
 def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] | Unavailable:
-    """The processes that accept connections there, usually one.
+    """Return the processes that accept connections there, usually one.
 
     Args:
         host: A socket directory, a name or an address.
@@ -107,13 +100,11 @@ def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] 
     """
     if not _is_here(host):
         return Unavailable(Reason.NOT_LOCAL, f"{host} is not this machine")
-    inodes = set(
-        _unix_inodes(root, f"{host}/{_SOCKET_NAME}{port}") if host.startswith("/") else _tcp_inodes(root, port)
-    )
+    inodes = set(_unix_inodes(root, f"{host}/.s.PGSQL.{port}") if host.startswith("/") else _tcp_inodes(root, port))
     if not inodes:
         return Unavailable(Reason.NOT_LOCAL, f"no process listens on port {port} here")
-    found = tuple(_looked_at(root, _holders(root, inodes)))
-    return found or Unavailable(
+    processes = tuple(_looked_at(root, _holders(root, inodes)))
+    return processes or Unavailable(
         Reason.NO_PERMISSION, f"only root and its user can see the process that listens on port {port}"
     )
 
@@ -129,15 +120,15 @@ def _is_here(host: str) -> bool:
 
 def _tcp_inodes(root: Path, port: int) -> Iterator[str]:
     for name in ("tcp", "tcp6"):
-        for words in _lines(root / "proc/net" / name):
-            if len(words) > 9 and words[3] == _LISTENING and words[1].endswith(f":{port:04X}"):
-                yield words[9]
+        for fields in _lines(root / "proc/net" / name):
+            if len(fields) > 9 and fields[3] == _LISTENING and fields[1].endswith(f":{port:04X}"):
+                yield fields[9]
 
 
 def _unix_inodes(root: Path, path: str) -> Iterator[str]:
-    for words in _lines(root / "proc/net/unix"):
-        if len(words) > 7 and words[7] == path:
-            yield words[6]
+    for fields in _lines(root / "proc/net/unix"):
+        if len(fields) > 7 and fields[7] == path:
+            yield fields[6]
 
 
 def _lines(path: Path) -> Iterator[list[str]]:
@@ -150,14 +141,14 @@ def _lines(path: Path) -> Iterator[list[str]]:
 
 
 def _holders(root: Path, inodes: set[str]) -> Iterator[int]:
-    """Processes with one of these sockets among their files, as far as we may look."""
-    wanted = {f"socket:[{inode}]" for inode in inodes}
+    """Yield the processes with one of these sockets among their files, as far as this user may look."""
+    sockets = {f"socket:[{inode}]" for inode in inodes}
     for directory in os.scandir(root / "proc"):
         if not directory.name.isdigit():
             continue
         try:
             files = os.listdir(f"{directory.path}/fd")
-            if any(os.readlink(f"{directory.path}/fd/{name}") in wanted for name in files):
+            if any(os.readlink(f"{directory.path}/fd/{name}") in sockets for name in files):
                 yield int(directory.name)
         except OSError:
             continue

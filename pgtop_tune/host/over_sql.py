@@ -1,4 +1,4 @@
-"""The server's own /proc through pg_read_binary_file: numbers of a machine we are not on, without an agent.
+"""The server's own /proc through pg_read_binary_file: numbers of another machine, without an agent.
 
 One statement a tick brings every file; the parsers are those of the local files.
 """
@@ -9,10 +9,18 @@ import struct
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.host.block_devices import BlockDevices, DiskCap, Roles, server_directories, with_cap
+from pgtop_tune.host.block_devices import (
+    BlockDevices,
+    DiskCap,
+    Roles,
+    by_place,
+    on_network,
+    server_directories,
+    sysfs_name,
+    with_cap,
+)
 from pgtop_tune.host.cgroup_files import ServerGroup, parse_membership
 from pgtop_tune.host.kernel_sections import (
     ARC_PATH,
@@ -22,6 +30,7 @@ from pgtop_tune.host.kernel_sections import (
     NETWORK_PATH,
     NODES_PATH,
     PRESSURE_PATHS,
+    USUAL_PAGE_BYTES,
     boot_of,
     choose_disks,
     cpu_section,
@@ -33,12 +42,14 @@ from pgtop_tune.host.kernel_sections import (
     node_paths,
     numa_section,
     parse_diskstats,
+    parse_id_list,
+    pool_paths,
     pressure_section,
     speed_path,
     untold_figures,
+    with_pools,
 )
 from pgtop_tune.host.kernel_text import NO_DISKSTATS, NO_LIMITS, NO_NETWORK, NO_NUMA, NO_PROC, NO_PSI, or_why
-from pgtop_tune.host.memory_files import USUAL_PAGE_BYTES, parse_id_list, pool_paths, with_pools
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat, parse_schedstat
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
@@ -55,42 +66,35 @@ from pgtop_tune.model.host import (
 from pgtop_tune.model.machine import CgroupSample, NumaSample, ServerPlaces
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, mount_of, parse_mountinfo
 
-# Which disks carry the server's directories, found out over SQL: no directory can be listed and no link followed, so
-# names are tried one by one. Sources as in `block_devices`.
+# Disks of the server's directories, over SQL: no directory can be listed and no link followed, so names are tried one
+# by one. Sources as in `block_devices`.
 
 ReadMany = Callable[[Sequence[str]], Awaitable[Mapping[str, bytes]]]
-"""Contents by path (without the leading slash) of those files that are there."""
+"""Contents by path (without the leading slash) of the files that exist."""
 
 _DEVICES_MOST: Final = 512
 _LAYERS_MOST: Final = 4
 _LINKED: Final = "wal: over SQL it cannot be seen whether pg_wal is a symbolic link to another disk"
 
 
-class DiskLayout(Struct, frozen=True):
-    """What `choose_disks` needs to know."""
-
-    devices: BlockDevices
-    roles: Roles
-
-
 async def layout_of(
     read: ReadMany, diskstats: bytes, mounts: Sequence[Mount], directories: Mapping[str, str]
-) -> DiskLayout:
-    """Whole disks and the roles of the server's directories, which are taken by their names.
+) -> tuple[BlockDevices, Roles]:
+    """Return the whole disks and the roles of the server's directories, which are taken by their names.
 
     Args:
         read: See `ReadMany`.
         diskstats: Content of the server's /proc/diskstats.
-        mounts: Of its /proc/self/mountinfo.
+        mounts: Mounts of its /proc/self/mountinfo.
         directories: Role → absolute path.
     """
-    words = [line.split(None, 3)[:3] for line in diskstats.split(b"\n") if len(line.split(None, 3)) > 3]
-    numbers = {f"{major.decode()}:{minor.decode()}": name.decode("utf-8", "replace") for major, minor, name in words}
+    fields = [line.split(None, 3)[:3] for line in diskstats.split(b"\n") if len(line.split(None, 3)) > 3]
+    numbers = {f"{major.decode()}:{minor.decode()}": name.decode("utf-8", "replace") for major, minor, name in fields}
     names = tuple(numbers.values())[:_DEVICES_MOST]
     present = await read([_dev(name) for name in names])
-    whole = frozenset(name for name in names if _dev(name) in present)
-    tree = _Tree(read, names, whole)
-    roles: dict[str, tuple[str, ...]] = {}
+    whole_disks = frozenset(name for name in names if _dev(name) in present)
+    tree = _Tree(read, names, whole_disks)
+    placed: list[tuple[str, str]] = []
     unplaced: list[str] = []
     for role, directory in directories.items():
         mount = mount_of(directory, mounts)
@@ -101,31 +105,32 @@ async def layout_of(
         if start is None:
             unplaced.append(f"{role}: {_why(directory, mount)}")
             continue
-        for name in await tree.below(start):
-            roles[name] = (*roles.get(name, ()), role)
-    devices = BlockDevices(whole, frozenset(tree.stacked) | {name for name in whole if name.startswith(("dm-", "md"))})
-    return DiskLayout(devices, Roles(roles, tuple(unplaced)))
+        placed += [(role, name) for name in await tree.below(start)]
+    devices = BlockDevices(
+        whole_disks, frozenset(tree.stacked) | {name for name in whole_disks if name.startswith(("dm-", "md"))}
+    )
+    return devices, Roles(by_place(placed), tuple(unplaced))
 
 
 class _Tree:
-    """Down from a partition or volume to whole disks."""
+    """The way from a partition or volume down to whole disks."""
 
-    def __init__(self, read: ReadMany, names: Sequence[str], whole: frozenset[str]) -> None:
+    def __init__(self, read: ReadMany, names: Sequence[str], whole_disks: frozenset[str]) -> None:
         self._read = read
         self._names = names
-        self._whole = whole
+        self._whole = whole_disks
         self.stacked: set[str] = set()
 
     async def below(self, name: str, layers_left: int = _LAYERS_MOST) -> tuple[str, ...]:
-        """The whole disk or volume itself, then what that is made of; no name twice."""
+        """Return the whole disk or volume itself, then the disks that it is made of; no name twice."""
         disk = self._disk_of(name)
-        paths = {f"sys/block/{_escaped(disk)}/slaves/{_escaped(other)}/dev": other for other in self._names}
+        paths = {f"sys/block/{sysfs_name(disk)}/slaves/{sysfs_name(device)}/dev": device for device in self._names}
         slaves = [paths[path] for path in await self._read(list(paths))] if layers_left else []
-        found = [disk]
+        names = [disk]
         for slave in slaves:
             self.stacked.add(disk)
-            found.extend(await self.below(slave, layers_left - 1))
-        return tuple(dict.fromkeys(found))
+            names.extend(await self.below(slave, layers_left - 1))
+        return tuple(dict.fromkeys(names))
 
     def _disk_of(self, name: str) -> str:
         if name in self._whole:
@@ -135,16 +140,11 @@ class _Tree:
 
 
 def _dev(name: str) -> str:
-    return f"sys/block/{_escaped(name)}/dev"
-
-
-def _escaped(name: str) -> str:
-    """sysfs writes the slash of names like cciss/c0d0 as an exclamation mark."""
-    return name.replace("/", "!")
+    return f"sys/block/{sysfs_name(name)}/dev"
 
 
 def _by_source(mount: Mount, names: Sequence[str]) -> str | None:
-    """For a file system without a device number of its own (btrfs): the one it was mounted from."""
+    """Return the device that a file system without a device number of its own (btrfs) was mounted from."""
     name = mount.source.removeprefix("/dev/")
     return name if mount.source.startswith("/dev/") and name in names else None
 
@@ -153,13 +153,13 @@ def _why(directory: str, mount: Mount | None) -> str:
     if mount is None:
         return f"{directory} is on no mount that the server's /proc shows"
     if mount.kind in NETWORK_KINDS:
-        return f"on {mount.kind} ({mount.source}): its disks belong to another machine"
+        return on_network(mount)
     return f"{directory} is on {mount.kind} ({mount.source}): its device is not in /proc/diskstats"
 
 
 SOURCE: Final = "server's /proc over SQL"
 ReadFiles = Callable[[Sequence[str]], Awaitable[list[bytes | None] | Unavailable]]
-"""Contents of absolute paths on the server's machine in their order; None for what is not there."""
+"""Contents of absolute paths on the server's machine in their order; None for a file that does not exist."""
 
 _SEARCH_EVERY_S: Final = 60.0
 _DISKSTATS: Final = "proc/diskstats"
@@ -181,7 +181,7 @@ _READS: Final = "pg_read_binary_file(text, bigint, bigint, boolean)"
 
 
 def grants(user: str) -> str:
-    """What opens the server's /proc to a role that is no superuser."""
+    """Return the statements that open the server's /proc to a role that is no superuser."""
     return (
         f"{grant('pg_read_server_files', user)}; {grant(f'EXECUTE ON FUNCTION {_READS}', user)}"
         " shows the server's machine"
@@ -189,12 +189,12 @@ def grants(user: str) -> str:
 
 
 class SqlHost:
-    """Samples the machine of a server over its own connection.
+    """Source of the numbers of a server's machine, over the server's own connection.
 
     Args:
         clock: Seconds on the session's monotonic clock.
         read_files: See `ReadFiles`.
-        caps: What the operator says of disks.
+        caps: Limits of disks that the operator states.
     """
 
     def __init__(self, clock: Callable[[], float], read_files: ReadFiles, caps: Sequence[DiskCap] = ()) -> None:
@@ -204,7 +204,7 @@ class SqlHost:
         self._facts: HostFacts | None = None
         self._refused: set[str] = set()
         self._search_due_s = 0.0
-        self._layout = DiskLayout(BlockDevices(frozenset(), frozenset()), Roles({}))
+        self._devices, self._roles = BlockDevices(frozenset(), frozenset()), Roles({})
         self._group: ServerGroup | None = None
         self._nodes: tuple[int, ...] = ()
         self._arc_paths: tuple[str, ...] = ()
@@ -216,7 +216,7 @@ class SqlHost:
         self.postmaster_pid: int | None = None
 
     async def open(self, data_directory: str, places: ServerPlaces) -> HostFacts | Unavailable:
-        """Finds out whether the files can be read and what machine it is. Again after every connect.
+        """Find out whether the files can be read and what machine it is; again after every connect.
 
         Returns:
             The facts, or the server's no: NO_PERMISSION when the role may not, else its words.
@@ -229,35 +229,35 @@ class SqlHost:
             return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host numbers need Linux")
         self._reads_io = not isinstance(await self._read_files([f"/{_OWN_IO}"]), Unavailable)
         basics = [*_FAST, *MEMORY_PATHS, ARC_PATH, NODES_PATH]
-        found = await self._read_many(basics)
-        if isinstance(found, Unavailable):
-            await self._find_refusals(basics, found)
-            found = await self._read_many(basics)
-        if isinstance(found, Unavailable):
-            return found
+        files = await self._read_many(basics)
+        if isinstance(files, Unavailable):
+            await self._find_refusals(basics, files)
+            files = await self._read_many(basics)
+        if isinstance(files, Unavailable):
+            return files
         try:
-            return await self._take_in(contents, found, data_directory, places)
+            return await self._take_in(contents, files, data_directory, places)
         except (OSError, ValueError) as problem:
             return Unavailable(Reason.FAILED, f"the server's /proc: {problem}")
 
     async def sample(
         self, pids: Sequence[int], io_pids: Collection[int], threads: Sequence[ThreadCounters] = ()
     ) -> HostSample | Unavailable:
-        """One look, by one statement.
+        """Return a reading of every section, by one statement.
 
         Args:
             pids: The server's processes to look at, as it numbers them.
             io_pids: Those among them whose I/O and run-queue delay are wanted.
-            threads: Of pgbench, which runs here: passed on.
+            threads: Threads of pgbench, which runs here: passed on.
         """
         if self._facts is None:
             return NOT_YET
         at_s = self._clock()
         slowly = at_s >= self._slow_due_s
-        asked = dict.fromkeys(pids if self.postmaster_pid is None else (self.postmaster_pid, *pids))
-        wanted = frozenset(io_pids)
+        processes = dict.fromkeys(pids if self.postmaster_pid is None else (self.postmaster_pid, *pids))
+        with_io = frozenset(io_pids)
         fixed = (*_FAST, *self._slow_paths()) if slowly else _FAST
-        moving = [path for pid in asked for path in self._process_paths(pid, pid in wanted)]
+        moving = [path for pid in processes for path in self._process_paths(pid, pid in with_io)]
         contents = await self._read_many([*fixed, *moving])
         if isinstance(contents, Unavailable):
             # A process that ended between open and read fails the whole statement; the next one does not find it.
@@ -270,7 +270,7 @@ class SqlHost:
         if slowly:
             self._slow_due_s = at_s + sections.numa.every_s
             self._slow = {path: contents[path] for path in self._slow_paths() if path in contents}
-        return self._sections(at_s, {**self._slow, **contents}, slowly, tuple(asked), tuple(threads))
+        return self._sections(at_s, {**self._slow, **contents}, slowly, tuple(processes), tuple(threads))
 
     def _sections(
         self,
@@ -306,49 +306,49 @@ class SqlHost:
             cgroup=self._slow_sections[1],
         )
 
-    async def _find_refusals(self, paths: Sequence[str], why: Unavailable) -> None:
-        """Asks for each file by itself, once a minute at most; those that refuse are not asked for again.
+    async def _find_refusals(self, paths: Sequence[str], problem: Unavailable) -> None:
+        """Ask for each file by itself, once a minute at most; those that refuse are not asked for again.
 
         One that is there and cannot be read fails a whole statement: PSI compiled in and switched off, the speed of an
         interface that has none. When it is none of these, it is the I/O of a process.
         """
-        if why.reason is not Reason.FAILED or self._clock() < self._search_due_s:
+        if problem.reason is not Reason.FAILED or self._clock() < self._search_due_s:
             return
         self._search_due_s = self._clock() + _SEARCH_EVERY_S
-        asked = [path for path in paths if path not in self._refused]
-        answers = {path: await self._read_files([f"/{path}"]) for path in asked}
+        readable = [path for path in paths if path not in self._refused]
+        answers = {path: await self._read_files([f"/{path}"]) for path in readable}
         refused = {path for path, answer in answers.items() if isinstance(answer, Unavailable)}
-        if len(refused) < len(asked):
+        if len(refused) < len(readable):
             self._refused |= refused
             self._reads_io = self._reads_io and bool(refused)
 
     async def _read_many(self, paths: Sequence[str]) -> dict[str, bytes] | Unavailable:
-        """What is there of the files that do not refuse, by path."""
-        asked = [path for path in paths if path not in self._refused]
-        found = await self._read_files([f"/{path}" for path in asked])
-        if isinstance(found, Unavailable):
-            return found
-        return {path: content for path, content in zip(asked, found, strict=True) if content is not None}
+        """Return the contents by path of the files that exist and do not refuse."""
+        readable = [path for path in paths if path not in self._refused]
+        contents = await self._read_files([f"/{path}" for path in readable])
+        if isinstance(contents, Unavailable):
+            return contents
+        return {path: content for path, content in zip(readable, contents, strict=True) if content is not None}
 
     async def _there(self, paths: Sequence[str]) -> dict[str, bytes]:
-        found = await self._read_many(paths)
-        return {} if isinstance(found, Unavailable) else found
+        contents = await self._read_many(paths)
+        return {} if isinstance(contents, Unavailable) else contents
 
     async def _take_in(
-        self, own: Mapping[str, bytes], found: Mapping[str, bytes], data_directory: str, places: ServerPlaces
+        self, own_files: Mapping[str, bytes], contents: Mapping[str, bytes], data_directory: str, places: ServerPlaces
     ) -> HostFacts:
         def read(path: str) -> bytes:
-            if path not in found:
+            if path not in contents:
                 raise FileNotFoundError(f"/{path} does not exist")
-            return found[path]
+            return contents[path]
 
         def fact(path: str) -> bytes:
-            return own.get(path) or read(path)
+            return own_files.get(path) or read(path)
 
-        mountinfo = own.get(MOUNTS_PATH, b"")
+        mountinfo = own_files.get(MOUNTS_PATH, b"")
         mounts = parse_mountinfo(mountinfo)
-        self._arc_paths = (ARC_PATH,) if ARC_PATH in found and not lent_by_lxcfs(mountinfo) else ()
-        vector = parse_auxv(own.get("proc/self/auxv", b""))
+        self._arc_paths = (ARC_PATH,) if ARC_PATH in contents and not lent_by_lxcfs(mountinfo) else ()
+        vector = parse_auxv(own_files.get("proc/self/auxv", b""))
         cpu, memory = cpu_section(0.0, read), memory_section(0.0, read)
         self._facts = HostFacts(
             hostname=if_there(fact, _FACTS[0]).decode("utf-8", "replace").strip(),
@@ -361,12 +361,13 @@ class SqlHost:
             memory_bytes=memory.total_bytes,
             untold=untold_figures(cpu, memory),
         )
-        self.postmaster_pid = parse_lineage(own["proc/self/stat"]).parent_pid
-        self._nodes = parse_id_list(found.get(NODES_PATH, b""))
-        self._group = ServerGroup(parse_membership(own.get("proc/self/cgroup", b"")), mounts)
+        self.postmaster_pid = parse_lineage(own_files["proc/self/stat"]).parent_pid
+        self._nodes = parse_id_list(contents.get(NODES_PATH, b""))
+        self._group = ServerGroup(parse_membership(own_files.get("proc/self/cgroup", b"")), mounts)
         self._slow_due_s = self._search_due_s = 0.0
         directories = server_directories(data_directory, places) if data_directory else {}
-        self._layout = await layout_of(self._there, found.get(_DISKSTATS, b""), mounts, directories)
+        diskstats = contents.get(_DISKSTATS, b"")
+        self._devices, self._roles = await layout_of(self._there, diskstats, mounts, directories)
         return self._facts
 
     def _slow_paths(self) -> list[str]:
@@ -381,26 +382,26 @@ class SqlHost:
 
     def _network(self, at_s: float, read: Callable[[str], bytes]) -> NetworkSample:
         sample = network_section(at_s, read)
-        # The loopback's speed is there and refuses to be read.
+        # The speed of the loopback interface exists and refuses to be read.
         self._interfaces = tuple(interface.name for interface in sample.interfaces if interface.name != "lo")
         return sample
 
     def _disks(self, at_s: float, read: Callable[[str], bytes]) -> DiskSample:
-        roles, devices = self._layout.roles, self._layout.devices
-        chosen = choose_disks(parse_diskstats(read(_DISKSTATS)), devices.whole, devices.stacked, roles.devices)
+        roles, devices = self._roles, self._devices
+        chosen = choose_disks(parse_diskstats(read(_DISKSTATS)), devices.whole_disks, devices.stacked, roles.devices)
         return DiskSample(at_s, tuple(with_cap(disk, self._caps) for disk in chosen), roles.unplaced)
 
     def _processes(
         self, at_s: float, contents: Mapping[str, bytes], pids: Sequence[int], threads: tuple[ThreadCounters, ...]
     ) -> ProcessSample:
         assert self._facts is not None
-        found: list[ProcessCounters] = []
+        processes: list[ProcessCounters] = []
         for pid in pids:
             stat = contents.get(f"proc/{pid}/stat")
             if stat is None:
                 continue
             io, delay = contents.get(f"proc/{pid}/io"), contents.get(f"proc/{pid}/schedstat")
-            found.append(
+            processes.append(
                 parse_pid_stat(
                     stat,
                     self._facts.page_size_bytes,
@@ -408,7 +409,7 @@ class SqlHost:
                     parse_schedstat(delay) if delay else None,
                 )
             )
-        return ProcessSample(at_s=at_s, processes=tuple(found), io_refused=0, threads=threads)
+        return ProcessSample(at_s=at_s, processes=tuple(processes), io_refused=0, threads=threads)
 
 
 def _memory(at_s: float, read: Callable[[str], bytes]) -> MemorySample:
@@ -417,11 +418,12 @@ def _memory(at_s: float, read: Callable[[str], bytes]) -> MemorySample:
 
 
 def parse_auxv(auxv: bytes) -> dict[int, int]:
-    """Type → value of an auxiliary vector of a 64-bit little-endian process (x86-64, arm64, ppc64le, riscv64).
+    """Return the values by type of an auxiliary vector of a 64-bit little-endian process (x86-64, arm64, ppc64le,
+    riscv64).
 
     Another kind of machine gives numbers out of bounds, which are left out.
     """
-    whole = auxv[: len(auxv) // 16 * 16]
-    found = dict(struct.iter_unpack("<QQ", whole))
+    entries = auxv[: len(auxv) // 16 * 16]
+    values = dict(struct.iter_unpack("<QQ", entries))
     bounds = {_PAGE_SIZE: (1 << 10, 1 << 20), _TICKS: (10, 10_000)}
-    return {kind: found[kind] for kind, (low, high) in bounds.items() if low <= found.get(kind, 0) <= high}
+    return {kind: values[kind] for kind, (low, high) in bounds.items() if low <= values.get(kind, 0) <= high}

@@ -1,4 +1,4 @@
-"""Which field of psutil becomes which field of a frame, and which figures psutil does not have. Tables, no psutil.
+"""Fields of psutil by field of a frame, and the figures that psutil does not have. Tables, no psutil.
 
 Sources: psutil's documentation, and its code for each system where the documentation does not say what is counted.
 """
@@ -21,12 +21,12 @@ _MACOS: Final = "darwin"
 _FREEBSD: Final = "freebsd"
 
 
-class Told(Struct, frozen=True):
+class PsutilField(Struct, frozen=True):
     """A field of a frame.
 
     Attributes:
-        field: Of the struct.
-        key: Of psutil's tuple.
+        field: Field of the struct.
+        key: Field of psutil's tuple.
         metrics: Ids of the figures that are unknown without it.
     """
 
@@ -36,55 +36,55 @@ class Told(Struct, frozen=True):
 
 
 CPU_TIMES: Final = (
-    Told("user_ticks", "user"),
-    Told("nice_ticks", "nice"),
-    Told("system_ticks", "system"),
-    Told("idle_ticks", "idle"),
-    Told("iowait_ticks", "iowait", ("host.cpu.iowait",)),
-    Told("irq_ticks", "irq", ("host.cpu.irq", "host.cpu.hardirq")),
-    Told("softirq_ticks", "softirq", ("host.cpu.softirq",)),
-    Told("steal_ticks", "steal", ("host.cpu.steal",)),
-    Told("guest_ticks", "guest", ("host.cpu.guest",)),
-    Told("guest_nice_ticks", "guest_nice"),
+    PsutilField("user_ticks", "user"),
+    PsutilField("nice_ticks", "nice"),
+    PsutilField("system_ticks", "system"),
+    PsutilField("idle_ticks", "idle"),
+    PsutilField("iowait_ticks", "iowait", ("host.cpu.iowait",)),
+    PsutilField("irq_ticks", "irq", ("host.cpu.irq", "host.cpu.hardirq")),
+    PsutilField("softirq_ticks", "softirq", ("host.cpu.softirq",)),
+    PsutilField("steal_ticks", "steal", ("host.cpu.steal",)),
+    PsutilField("guest_ticks", "guest", ("host.cpu.guest",)),
+    PsutilField("guest_nice_ticks", "guest_nice"),
 )
 CPU_STATS: Final = (
-    Told("context_switches", "ctx_switches", ("host.context_switches",)),
-    Told("interrupts", "interrupts", ("host.interrupts",)),
+    PsutilField("context_switches", "ctx_switches", ("host.context_switches",)),
+    PsutilField("interrupts", "interrupts", ("host.interrupts",)),
 )
 MEMORY: Final = (
-    Told("total_bytes", "total"),
-    Told("free_bytes", "free"),
-    Told("available_bytes", "available", ("host.memory.available",)),
-    Told("buffers_bytes", "buffers", ("host.memory.cache",)),
-    Told("cached_bytes", "cached", ("host.memory.cache",)),
-    Told("shmem_bytes", "shared", ("host.memory.shared", "host.memory.cache")),
+    PsutilField("total_bytes", "total"),
+    PsutilField("free_bytes", "free"),
+    PsutilField("available_bytes", "available", ("host.memory.available",)),
+    PsutilField("buffers_bytes", "buffers", ("host.memory.cache",)),
+    PsutilField("cached_bytes", "cached", ("host.memory.cache",)),
+    PsutilField("shmem_bytes", "shared", ("host.memory.shared", "host.memory.cache")),
 )
 SWAP: Final = (
-    Told("swap_in_pages", "sin", ("host.swap.in",)),
-    Told("swap_out_pages", "sout", ("host.swap.out",)),
+    PsutilField("swap_in_pages", "sin", ("host.swap.in",)),
+    PsutilField("swap_out_pages", "sout", ("host.swap.out",)),
 )
 DISK: Final = (
-    Told("reads", "read_count"),
-    Told("read_bytes", "read_bytes"),
-    Told("read_ms", "read_time", ("host.disk.read_await",)),
-    Told("writes", "write_count"),
-    Told("write_bytes", "write_bytes"),
-    Told("write_ms", "write_time", ("host.disk.write_await",)),
-    Told("busy_ms", "busy_time", ("host.disk.busy",)),
+    PsutilField("reads", "read_count"),
+    PsutilField("read_bytes", "read_bytes"),
+    PsutilField("read_ms", "read_time", ("host.disk.read_await",)),
+    PsutilField("writes", "write_count"),
+    PsutilField("write_bytes", "write_bytes"),
+    PsutilField("write_ms", "write_time", ("host.disk.write_await",)),
+    PsutilField("busy_ms", "busy_time", ("host.disk.busy",)),
 )
 INTERFACE: Final = (
-    Told("received_bytes", "bytes_recv"),
-    Told("received_packets", "packets_recv"),
-    Told("received_errors", "errin"),
-    Told("received_drops", "dropin"),
-    Told("sent_bytes", "bytes_sent"),
-    Told("sent_packets", "packets_sent"),
-    Told("sent_errors", "errout"),
-    Told("sent_drops", "dropout"),
+    PsutilField("received_bytes", "bytes_recv"),
+    PsutilField("received_packets", "packets_recv"),
+    PsutilField("received_errors", "errin"),
+    PsutilField("received_drops", "dropin"),
+    PsutilField("sent_bytes", "bytes_sent"),
+    PsutilField("sent_packets", "packets_sent"),
+    PsutilField("sent_errors", "errout"),
+    PsutilField("sent_drops", "dropout"),
 )
 PROCESS_IO: Final = (
-    Told("read_bytes", "read_bytes", ("host.process.read_bytes",)),
-    Told("write_bytes", "write_chars", ("host.process.write_bytes",)),
+    PsutilField("read_bytes", "read_bytes", ("host.process.read_bytes",)),
+    PsutilField("write_bytes", "write_chars", ("host.process.write_bytes",)),
 )
 
 MISLEADING: Final[Mapping[tuple[str, str], str]] = {
@@ -98,15 +98,15 @@ MISLEADING: Final[Mapping[tuple[str, str], str]] = {
 
 _NO_COUNT: Final = "psutil has no such figure: it is in the files of Linux' /proc"
 NEVER: Final = tuple(
-    UntoldFigure(metric, why)
-    for why, metrics in {
-        "psutil does not tell how many tasks are ready to run": ("host.run_queue",),
-        "psutil does not tell how many tasks wait for a disk": ("host.blocked",),
-        "psutil does not tell requests under way": ("host.disk.queue",),
-        "psutil does not tell the wait in the run queue (schedstat)": (
+    UntoldFigure(metric, reason)
+    for reason, metrics in {
+        "psutil does not report how many tasks are ready to run": ("host.run_queue",),
+        "psutil does not report how many tasks wait for a disk": ("host.blocked",),
+        "psutil does not report requests under way": ("host.disk.queue",),
+        "psutil does not report the wait in the run queue (schedstat)": (
             "host.process.run_delay", "waits.cpu_queue",
         ),
-        "psutil does not tell huge pages": (
+        "psutil does not report huge pages": (
             "host.huge_pages.total", "host.huge_pages.free", "host.huge_pages.used", "host.huge_pages.reserved",
             "host.huge.surplus", "host.memory.anon_huge", "host.memory.shmem_huge", "host.memory.file_huge",
         ),
@@ -119,8 +119,8 @@ NEVER: Final = tuple(
 )  # fmt: skip
 
 
-def _absent(what: str) -> Unavailable:
-    return Unavailable(Reason.NOT_SUPPORTED, f"psutil does not tell {what}")
+def _absent(figures: str) -> Unavailable:
+    return Unavailable(Reason.NOT_SUPPORTED, f"psutil does not report {figures}")
 
 
 NO_PRESSURE: Final = _absent("pressure: only the kernel of Linux counts it, in /proc/pressure")
@@ -143,56 +143,58 @@ STATES: Final[Mapping[str, str]] = {
 
 
 def system(platform: str) -> str:
-    """sys.platform without a version: "freebsd14" is "freebsd"."""
+    """Return sys.platform without a version: "freebsd14" is "freebsd"."""
     return platform.rstrip("0123456789.")
 
 
-def fields_of(rows: Sequence[Told], said: Any, platform: str) -> dict[str, Any]:
-    """Our fields from psutil's tuple; None for what it does not have on this system, or what means something else.
+def fields_of(rows: Sequence[PsutilField], answer: Any, platform: str) -> dict[str, Any]:
+    """Return our fields from psutil's tuple; None for a field that this system lacks, or that means something else on
+    it.
 
     Args:
         rows: One of the tables above.
-        said: What psutil returned.
+        answer: The tuple that psutil returned.
         platform: See `system`.
     """
-    told: dict[str, Any] = said._asdict()
+    values: dict[str, Any] = answer._asdict()
     return {
-        row.field: None if (platform, row.key) in MISLEADING else _counted(told.get(row.key)) for row in rows
+        row.field: None if (platform, row.key) in MISLEADING else _counted(values.get(row.key)) for row in rows
     }  # fmt: skip
 
 
 def _counted(value: Any) -> Any:
-    """FreeBSD's io_counters() has -1 for what is not counted."""
+    """Return the value, or None for the -1 of FreeBSD's io_counters(): not counted."""
     return None if value is None or value < 0 else value
 
 
-def untold(rows: Sequence[Told], said: Any, platform: str, what: str) -> list[UntoldFigure]:
-    """The figures that are unknown because psutil does not have their fields here.
+def untold(rows: Sequence[PsutilField], answer: Any, platform: str, call: str) -> list[UntoldFigure]:
+    """Return the figures that are unknown because psutil does not have their fields here.
 
     Args:
         rows: One of the tables above.
-        said: What psutil returned; None where it has no such call.
+        answer: The tuple that psutil returned; None where it has no such call.
         platform: See `system`.
-        what: The call, for the reason: "cpu_times".
+        call: The call, for the reason: "cpu_times".
     """
-    told = {} if said is None else said._asdict()
-    found: dict[str, UntoldFigure] = {}
+    values = {} if answer is None else answer._asdict()
+    figures: dict[str, UntoldFigure] = {}
     for row in rows:
-        why = MISLEADING.get((platform, row.key), "")
-        if not why and _counted(told.get(row.key)) is None:
-            why = f"psutil has no {row.key} in {what}() on this system"
-        found |= {metric: UntoldFigure(metric, why) for metric in row.metrics if why and metric not in found}
-    return list(found.values())
+        reason = MISLEADING.get((platform, row.key), "")
+        if not reason and _counted(values.get(row.key)) is None:
+            reason = f"psutil has no {row.key} in {call}() on this system"
+        figures |= {metric: UntoldFigure(metric, reason) for metric in row.metrics if reason and metric not in figures}
+    return list(figures.values())
 
 
 _STACKED: Final = re.compile(r"(dm-|md|bcache)\d")
 
 
 def whole_disks(names: Collection[str]) -> BlockDevices:
-    """Disks and partitions told apart by their names: a partition is named after its disk, with "p" after a digit."""
+    """Return disks and partitions, told apart by their names: a partition is named after its disk, with "p" after a
+    digit."""
     partitions = {name for name in names if _disk_of(name) in names}
     return BlockDevices(
-        whole=frozenset(names) - partitions, stacked=frozenset(name for name in names if _STACKED.match(name))
+        whole_disks=frozenset(names) - partitions, stacked=frozenset(name for name in names if _STACKED.match(name))
     )
 
 
@@ -200,7 +202,7 @@ _PARTITION: Final = re.compile(r"(.*\D)\d+|(.*\d)p\d+")
 
 
 def _disk_of(name: str) -> str:
-    """sda1 → sda, nvme0n1p2 → nvme0n1; "" for what is not named as a partition."""
+    """Return the disk of a partition: sda1 → sda, nvme0n1p2 → nvme0n1; "" for a name of another form."""
     match = _PARTITION.fullmatch(name)
     if match is None:
         return ""
@@ -210,11 +212,11 @@ def _disk_of(name: str) -> str:
 
 
 _SLICE: Final = re.compile(r"(disk\d+|[a-z]+\d+)(?:s\d+|p\d+)[a-z0-9]*")
-"""Of a disk of macOS (disk0s2) or FreeBSD (ada0p2, da0s1a), which psutil has counters for as a whole."""
+"""Slice of a disk of macOS (disk0s2) or FreeBSD (ada0p2, da0s1a), of which psutil counts the whole disk."""
 
 
 def disk_under(node: str, names: Collection[str]) -> str:
-    """The disk that psutil counts for a device of a mount: "/dev/vda1" → "vda"; "" where there is none."""
+    """Return the disk that psutil counts for a device of a mount: "/dev/vda1" → "vda"; "" where there is none."""
     name = node.removeprefix("/dev/")
     candidates = (_disk_of(name), name, match[1] if (match := _SLICE.fullmatch(name)) else "")
-    return next((each for each in candidates if each and each in names), "")
+    return next((name for name in candidates if name and name in names), "")

@@ -1,4 +1,4 @@
-"""Settings of the machine of a server elsewhere: the kernel's files through the server, read as those of this machine.
+"""Settings of the machine of a remote server: the kernel's files through the server, read as those of this machine.
 
 The files are put into a directory of our own, for the same readers. What the machine starts with is in /etc, which
 cannot be listed over SQL: it is told as not read. Sources as in `machine_details`.
@@ -25,7 +25,7 @@ from pgtop_tune.process.mount_namespace import Mount, mount_of, parse_mountinfo
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 _MOUNTS: Final = "proc/self/mountinfo"
-_OWN: Final = "proc/self/stat"
+_BACKEND: Final = "proc/self/stat"
 _FIXED: Final = (
     *map(path_of, SYSCTLS),
     *map(path_of, TRANSPARENT),
@@ -36,9 +36,9 @@ _FIXED: Final = (
     f"{_CLOCK}/available_clocksource",
 )
 _OPEN: Final = tuple(f"proc/self/fdinfo/{number}" for number in range(3, 48))
-"""Open files of the backend, without those that it was started with."""
+"""Descriptors of the backend from 3 on: those that it opened itself."""
 _OF_KERNEL: Final = frozenset({"proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2"})
-"""Of files that are no data, the one that is just being read among them."""
+"""File systems of the kernel: their open files are no data."""
 _MOUNT_ID: Final = re.compile(rb"^mnt_id:\s*(\d+)", re.MULTILINE)
 _NOT_READ: Final = AfterReboot(not_read=("files of a machine that is seen over SQL",))
 
@@ -46,42 +46,42 @@ _NOT_READ: Final = AfterReboot(not_read=("files of a machine that is seen over S
 async def remote_details(
     read_files: ReadFiles, disks: Mapping[str, bool], directories: Mapping[str, str], numa_nodes: int
 ) -> MachineDetails | Unavailable:
-    """Everything there is to read.
+    """Return the settings of the server's machine and its postmaster.
 
     Args:
-        read_files: Asks the server for files.
+        read_files: Reads files of the server's machine.
         disks: Names of those under the server's directories; whether they are made of others.
         directories: Role → absolute path on the server's machine.
-        numa_nodes: How many there are.
+        numa_nodes: Number of NUMA nodes.
 
     Returns:
         Unavailable in the server's words when it does not hand out its files.
     """
-    own = await read_files([f"/{_OWN}"])
-    if isinstance(own, Unavailable):
-        return own
-    if own[0] is None:
+    own_stat = await read_files([f"/{_BACKEND}"])
+    if isinstance(own_stat, Unavailable):
+        return own_stat
+    if own_stat[0] is None:
         return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host numbers need Linux")
-    pid = parse_lineage(own[0]).parent_pid
+    pid = parse_lineage(own_stat[0]).parent_pid
     process = (f"proc/{pid}/limits", f"proc/{pid}/oom_score_adj")
     queues = [f"{queue(name, Path())}/{setting}" for name in disks for setting in (*QUEUE_SETTINGS, "rotational")]
     paths: Sequence[str] = (*_FIXED, *_OPEN, *process, *queues)
-    found = await read_files([f"/{path}" for path in paths])
-    if isinstance(found, Unavailable):
-        return found
+    files = await read_files([f"/{path}" for path in paths])
+    if isinstance(files, Unavailable):
+        return files
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-") as directory:
         root = Path(directory)
-        for path, content in zip(paths, found, strict=True):
+        for path, content in zip(paths, files, strict=True):
             if content is not None:
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 (root / path).write_bytes(content)
         details = machine_details(root, disks, {}, pid)
-    contents = dict(zip(paths, found, strict=True))
+    contents = dict(zip(paths, files, strict=True))
     mounts, linked = _placed(directories, parse_mountinfo(contents[_MOUNTS] or b""), [contents[name] for name in _OPEN])
     return replace(
         details,
-        settings=tuple(replace(each, writable=False, after_reboot=_NOT_READ) for each in details.settings),
-        queues=tuple(replace(each, stacked=disks[each.name]) for each in details.queues),
+        settings=tuple(replace(setting, writable=False, after_reboot=_NOT_READ) for setting in details.settings),
+        queues=tuple(replace(disk, stacked=disks[disk.name]) for disk in details.queues),
         mounts=mount_points(mounts),
         unplaced=linked,
         numa_nodes=numa_nodes,
@@ -91,15 +91,15 @@ async def remote_details(
 def _placed(
     directories: Mapping[str, str], mounts: Sequence[Mount], open_files: Sequence[bytes | None]
 ) -> tuple[dict[str, Mount | None], tuple[str, ...]]:
-    """The mounts by role, and the roles that a link may lead elsewhere: over SQL no link can be followed.
+    """Return the mounts by role, and the roles that a link may lead elsewhere: over SQL no link can be followed.
 
     A backend keeps files of its database open. They say where the data directory is; pg_wal is a link more often, and
     known only where it is a mount of its own.
 
     Args:
         directories: Role → absolute path.
-        mounts: Of the server's process.
-        open_files: What the kernel says of the backend's open files.
+        mounts: Mounts of the server's process.
+        open_files: Contents of the backend's /proc/PID/fdinfo.
     """
     placed = {role: mount_of(directory, mounts) for role, directory in directories.items()}
     by_id = {mount.id: mount for mount in mounts if mount.kind not in _OF_KERNEL}

@@ -1,4 +1,4 @@
-"""How an operator names the source of host numbers."""
+"""Names of the sources of host numbers, as the operator gives them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from enum import StrEnum
 
 
 class HostSource(StrEnum):
-    """Where numbers of this machine come from."""
+    """Source of this machine's numbers."""
 
     AUTO = "auto"
-    """/proc where it is there and readable, else psutil."""
+    """/proc where it is readable, else psutil."""
     PROC = "proc"
     PSUTIL = "psutil"

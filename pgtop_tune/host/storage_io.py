@@ -26,18 +26,18 @@ _COUNTER: Final = re.compile(rb"^(wchar|read_bytes|write_bytes): (\d+)$", re.MUL
 
 
 class _Counters(Struct, frozen=True):
-    """Of a process and of those of its children that have ended, /proc/PID/io; or the difference of two looks."""
+    """Counters of /proc/PID/io, of a process and of its children that have ended; or the difference of two looks."""
 
     read: int = 0
     handed: int = 0
     dirtied: int = 0
 
-    def __sub__(self, other: _Counters) -> _Counters:
-        return _Counters(self.read - other.read, self.handed - other.handed, self.dirtied - other.dirtied)
+    def __sub__(self, earlier: _Counters) -> _Counters:
+        return _Counters(self.read - earlier.read, self.handed - earlier.handed, self.dirtied - earlier.dirtied)
 
     @property
     def grown(self) -> bool:
-        """Whether no counter is below 0: each only grows in the life of a process."""
+        """Return whether no counter is below 0: each only grows in the life of a process."""
         return min(self.read, self.handed, self.dirtied) >= 0
 
     @property
@@ -51,20 +51,20 @@ _NONE: Final = _Counters()
 
 
 def parse_storage_io(io: bytes) -> _Counters:
-    """The counters of a /proc/PID/io.
+    """Return the counters of a /proc/PID/io.
 
     Raises:
         ValueError: The content is not what the kernel writes.
     """
-    found = {match[1]: unsigned(match[2]) for match in _COUNTER.finditer(io)}
+    counters = {match[1]: unsigned(match[2]) for match in _COUNTER.finditer(io)}
     try:
-        return _Counters(found[b"read_bytes"], found[b"wchar"], found[b"write_bytes"])
+        return _Counters(counters[b"read_bytes"], counters[b"wchar"], counters[b"write_bytes"])
     except KeyError as missing:
         raise ValueError(f"/proc/PID/io has no {missing}") from None
 
 
 class StorageIoMeter:
-    """Adds up what each process reads and writes, from its first look on.
+    """Sums of what each process reads and writes, from its first look on.
 
     A parent takes over the counters of a child that it waits for, perhaps a look after the child has ended. What the
     child had done at its last look is taken off, what it did afterwards counts as the parent's. Of other children the
@@ -88,14 +88,14 @@ class StorageIoMeter:
         self._sums = [0, 0, 0, 0]
         self._looks = Background(self._look, sections.storage_io.every_s, clock)
 
-    def latest(self, own: Collection[int], server: int | None) -> StorageIo | Unavailable:
-        """The newest look; none is waited for.
+    def latest(self, own_pids: Collection[int], server: int | None) -> StorageIo | Unavailable:
+        """Return the newest look; waits for none.
 
         Args:
-            own: Pids of the server's sessions, of the load and of this program.
+            own_pids: Pids of the server's sessions, of the load and of this program.
             server: Pid of the postmaster: all its descendants are the server's; None where it is not known.
         """
-        self._own, self._server = frozenset(own), server
+        self._own, self._server = frozenset(own_pids), server
         return self._looks.latest() or Unavailable(Reason.NOT_YET, "the first look is under way")
 
     def _look(self) -> StorageIo | Unavailable:
@@ -104,7 +104,7 @@ class StorageIoMeter:
             alive = {int(name) for name in os.listdir(self._proc) if name.isdigit()}
         except OSError as problem:
             return Unavailable(Reason.NOT_SUPPORTED, f"/proc: {problem.strerror}")
-        found: dict[int, _Counters] = {}
+        counters: dict[int, _Counters] = {}
         refused: set[int] = set()
         kernel_seen = False
         for pid in alive:
@@ -112,14 +112,14 @@ class StorageIoMeter:
                 if self._lineage(pid).kernel_thread:
                     kernel_seen = True
                 else:
-                    found[pid] = parse_storage_io(self._read(pid, "io"))
+                    counters[pid] = parse_storage_io(self._read(pid, "io"))
             except PermissionError:
                 refused.add(pid)
             except (OSError, ValueError):
                 continue  # ended since, or a kernel without I/O accounting
-        if not found:
+        if not counters:
             return Unavailable(Reason.NO_PERMISSION, "/proc/PID/io: only root may read it of every program")
-        self._add(found, alive)
+        self._add(counters, alive)
         self._refused = frozenset(refused)
         self._keep_lineages(alive)
         own_read, own_written, read, written = self._sums
@@ -133,19 +133,19 @@ class StorageIoMeter:
             refused=len(refused) + (not kernel_seen),
         )
 
-    def _add(self, found: dict[int, _Counters], alive: Collection[int]) -> None:
-        before = found if self._before is None else self._before
-        reused = {pid for pid, now in found.items() if pid in before and not (now - before[pid]).grown}
+    def _add(self, counters_by_pid: dict[int, _Counters], alive: Collection[int]) -> None:
+        before = counters_by_pid if self._before is None else self._before
+        reused = {pid for pid, now in counters_by_pid.items() if pid in before and not (now - before[pid]).grown}
         late, self._late = self._late, {}
         taken_over = {pid: list(counters) for pid, counters in late.items()}
-        for pid in before.keys() - (found.keys() - reused):
+        for pid in before.keys() - (counters_by_pid.keys() - reused):
             if (heir := self._heir(pid, alive)) is not None:
                 taken_over.setdefault(heir, []).append(before[pid])
         unknown = {self._heir(pid, alive) for pid in self._refused.difference(alive)}
         for pid in reused:
             del self._lineages[pid]
-        for pid, now in found.items():
-            # Of a process that could not be read before it is not known when it did what it did.
+        for pid, now in counters_by_pid.items():
+            # A process that could not be read before may have done its I/O at any time.
             since = now if pid in reused else now - before.get(pid, now if pid in self._refused else _NONE)
             for counters in taken_over.get(pid, ()):
                 if (since - counters).grown:
@@ -153,28 +153,29 @@ class StorageIoMeter:
                 elif pid not in late:
                     self._late.setdefault(pid, []).append(counters)
             if since != _NONE and pid not in unknown:
-                place = 0 if self._is_own(pid) else 2
-                self._sums[place] += since.read
-                self._sums[place + 1] += since.written
-        self._before = found
+                first_sum = 0 if self._is_own(pid) else 2
+                self._sums[first_sum] += since.read
+                self._sums[first_sum + 1] += since.written
+        self._before = counters_by_pid
 
     def _heir(self, pid: int, alive: Collection[int]) -> int | None:
-        """The process that takes over the counters of one that has ended: its parent, or the next one that lives."""
-        return next((each for each in self._line(pid) if each != pid and each in alive), None)
+        """Return the process that takes over the counters of one that has ended: its parent, or the next ancestor that
+        lives."""
+        return next((ancestor for ancestor in self._line(pid) if ancestor != pid and ancestor in alive), None)
 
     def _is_own(self, pid: int) -> bool:
-        return any(each in self._own or each == self._server for each in self._line(pid))
+        return any(ancestor in self._own or ancestor == self._server for ancestor in self._line(pid))
 
     def _line(self, pid: int) -> Iterator[int]:
-        """A process, its parent, and so on."""
-        seen: set[int] = set()
-        while pid in self._lineages and pid not in seen:
+        """Yield a process, its parent, and so on."""
+        visited: set[int] = set()
+        while pid in self._lineages and pid not in visited:
             yield pid
-            seen.add(pid)
+            visited.add(pid)
             pid = self._lineages[pid].parent_pid
 
     def _keep_lineages(self, alive: Collection[int]) -> None:
-        """Of those that live. Children of a process that has ended have another parent now."""
+        """Keep the lineages of living processes. Children of a process that has ended have another parent now."""
         self._lineages = {pid: lineage for pid, lineage in self._lineages.items() if pid in alive}
         for pid in [pid for pid, lineage in self._lineages.items() if lineage.parent_pid not in alive]:
             del self._lineages[pid]
@@ -182,9 +183,9 @@ class StorageIoMeter:
                 self._lineage(pid)
 
     def _lineage(self, pid: int) -> Lineage:
-        if (found := self._lineages.get(pid)) is None:
-            found = self._lineages[pid] = parse_lineage(self._read(pid, "stat"))
-        return found
+        if (lineage := self._lineages.get(pid)) is None:
+            lineage = self._lineages[pid] = parse_lineage(self._read(pid, "stat"))
+        return lineage
 
     def _read(self, pid: int, name: str) -> bytes:
         with open(f"{self._proc}/{pid}/{name}", "rb") as file:

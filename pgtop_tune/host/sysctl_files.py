@@ -34,14 +34,14 @@ _SCALE: Final = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 _THP: Final = "transparent_hugepage"
 
 
-def settings_of(cmdline: str, default_page_bytes: int | None) -> Mapping[str, str]:
-    """Names of settings and the values the command line gives them.
+def command_line_settings(cmdline: str, default_page_bytes: int | None) -> Mapping[str, str]:
+    """Return the settings and values of the kernel's command line.
 
     Args:
         cmdline: Content of /proc/cmdline.
         default_page_bytes: Hugepagesize of /proc/meminfo: which pool "hugepages=" without a size means.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     pool_bytes = default_page_bytes
     for name, value in _words(cmdline):
         if name in ("hugepagesz", "default_hugepagesz"):
@@ -50,21 +50,21 @@ def settings_of(cmdline: str, default_page_bytes: int | None) -> Mapping[str, st
             pages = _pages(value)
             if pool_bytes and pages is not None:
                 # A second number without a size between is ignored by the kernel.
-                found.setdefault(pool_name(pool_bytes, default_page_bytes), pages)
+                values.setdefault(pool_name(pool_bytes, default_page_bytes), pages)
         elif name == _THP:
-            found[f"{_THP}/enabled"] = value
+            values[f"{_THP}/enabled"] = value
         elif name.startswith(("sysctl.", "sysctl/")):
-            found[dotted(name[7:])] = value
-    return found
+            values[dotted(name[7:])] = value
+    return values
 
 
 def pool_name(page_bytes: int, default_page_bytes: int | None) -> str:
-    """How the setting of a pool is called: sysctl has the default size only."""
+    """Return the name of the setting of a pool: sysctl has the default size only."""
     return "vm.nr_hugepages" if page_bytes == default_page_bytes else f"hugepages-{page_bytes // 1024}kB/nr_hugepages"
 
 
 def _words(cmdline: str) -> Iterator[tuple[str, str]]:
-    """name=value pairs up to "--", after which the words are for init."""
+    """Yield name=value pairs up to "--", after which the words are for init."""
     for word in _WORD.findall(cmdline):
         if word == "--":
             return
@@ -78,15 +78,16 @@ def _size(text: str) -> int | None:
 
 
 def _pages(text: str) -> str | None:
-    """ "512", or "0:256,1:256" for the nodes, added up."""
+    """Return the pages of "512", or of "0:256,1:256" for the nodes, added up."""
     counts = [part.rpartition(":")[2] for part in text.split(",")]
     return str(sum(map(int, counts))) if all(count.isdecimal() and count.isascii() for count in counts) else None
 
 
 DIRECTORIES: Final = ("etc/sysctl.d", "run/sysctl.d", "usr/local/lib/sysctl.d", "usr/lib/sysctl.d", "lib/sysctl.d")
-"""By rank, for files of the same name."""
+"""Directories by rank, for files of the same name."""
 LAST: Final = "etc/sysctl.conf"
-"""Read after all others by sysctl --system; systemd, where it runs, reads it only where a link in sysctl.d leads."""
+"""The file read after all others by sysctl --system; systemd, where it runs, reads it only through a link in
+sysctl.d."""
 
 _SYSTEMD: Final = "run/systemd/system"
 _LARGEST_LINE: Final = 4096
@@ -117,7 +118,7 @@ class SysctlFiles:
         self._lines = tuple(line for path in _files(root) for line in _lines(path, "/" + str(path.relative_to(root))))
 
     def of(self, name: str, zeroed_by: Collection[str] = ()) -> tuple[Assignment, ...]:
-        """Every line that sets a name ("vm.swappiness"), in the order read; the last one wins.
+        """Return every line that sets a name ("vm.swappiness"), in the order read; the last one wins.
 
         A line with the name itself beats patterns ("vm.*"), wherever they stand; a line "-name" without a value keeps
         patterns away from it.
@@ -126,12 +127,12 @@ class SysctlFiles:
             name: With dots.
             zeroed_by: Names whose lines make the kernel set this one to 0: the other half of a pair.
         """
-        own = self._about(name)
-        zero = [line for other in zeroed_by for line in self._about(other) if line not in own]
+        own_lines = self._about(name)
+        zero = [line for pair in zeroed_by for line in self._about(pair) if line not in own_lines]
         return tuple(
             Assignment("0" if line in zero else line.value or "", line.file, line.number)
             for line in self._lines
-            if line in own or line in zero
+            if line in own_lines or line in zero
         )
 
     def _about(self, name: str) -> list[_Line]:
@@ -141,7 +142,7 @@ class SysctlFiles:
 
 
 def _files(root: Path) -> Iterator[Path]:
-    """The files in the order in which they are read."""
+    """Yield the files in the order in which they are read."""
     by_name: dict[str, Path] = {}
     for directory in DIRECTORIES:
         for path in _configurations(root / directory):
@@ -162,8 +163,9 @@ def _configurations(directory: Path) -> list[Path]:
         return []
 
 
-def _lines(path: Path, shown: str) -> Iterator[_Line]:
-    """Assignments of a file; a file that cannot be read has none, as for the programs that read it at boot."""
+def _lines(path: Path, shown_path: str) -> Iterator[_Line]:
+    """Yield the assignments of a file; a file that cannot be read has none, as for the programs that read it at
+    boot."""
     try:
         # A link to /dev/null, a pipe, a directory: nothing to read, and nothing to wait for.
         text = read_once(path).decode("utf-8", "surrogateescape") if path.is_file() else ""
@@ -177,10 +179,13 @@ def _lines(path: Path, shown: str) -> Iterator[_Line]:
         key = key.strip()
         if equals:
             yield _Line(
-                key=dotted(key.removeprefix("-").strip()), value=_in_force(value.strip()), file=shown, number=number
+                key=dotted(key.removeprefix("-").strip()),
+                value=_in_force(value.strip()),
+                file=shown_path,
+                number=number,
             )
         elif key.startswith("-"):
-            yield _Line(key=dotted(key[1:].strip()), value=None, file=shown, number=number)
+            yield _Line(key=dotted(key[1:].strip()), value=None, file=shown_path, number=number)
 
 
 def _in_force(value: str) -> str:
@@ -190,7 +195,7 @@ def _in_force(value: str) -> str:
 
 
 def dotted(key: str) -> str:
-    """A name with dots: in files the first separator says which one is meant, and both may be written."""
+    """Return a name with dots: in files the first separator decides which one is meant, and both may be written."""
     slash, dot = key.find("/"), key.find(".")
     if slash >= 0 and (dot < 0 or slash < dot):
         return key.replace(".", "\0").replace("/", ".").replace("\0", "/")
@@ -199,18 +204,18 @@ def dotted(key: str) -> str:
 
 # Our file in /etc/sysctl.d: one line per setting, written whole or not at all, put back to the byte.
 #
-# What the kernel starts with where no file and no command line says otherwise.
+# Values that the kernel starts with where no file and no command line sets others.
 # Sources: mm/vmscan.c (vm_swappiness, node_reclaim_mode), mm/page-writeback.c, mm/util.c (sysctl_overcommit_*),
 # mm/hugetlb.c, mm/khugepaged.c. What depends on the machine or on how the kernel was built is not among them.
 
 PATH: Final = "etc/sysctl.d/99-pgtop-tune.conf"
 
 _TEMPORARY: Final = ".new"
-"""Not .conf: nobody reads it at boot."""
+"""Suffix of the new file; without .conf, no program reads it at boot."""
 
 
 def content(path: Path) -> str | None:
-    """What the file holds, byte for byte (surrogateescape); None when there is none.
+    """Return the content of a file, byte for byte (surrogateescape); None when there is none.
 
     Raises:
         HostProblem: It is there and cannot be read, or is a link to another file.
@@ -225,12 +230,12 @@ def content(path: Path) -> str | None:
 
 
 def with_value(before: str | None, name: str, value: str) -> str:
-    """The content with a value for a name: in the place of the line that sets it, else as a new last line."""
+    """Return the content with a value for a name: in the place of the line that sets it, else as a new last line."""
     lines = (before or "").split("\n")
     line = f"{name} = {value}"
-    own = _own(lines, name)
-    if own:
-        lines[own[-1]] = line
+    own_lines = _own(lines, name)
+    if own_lines:
+        lines[own_lines[-1]] = line
         return "\n".join(lines)
     if lines[-1] == "":
         lines.pop()
@@ -238,17 +243,18 @@ def with_value(before: str | None, name: str, value: str) -> str:
 
 
 def without_value(now: str, name: str, before: str | None) -> str | None:
-    """The content after somebody else edited it: our line as it was before, or gone; None when nothing is left."""
+    """Return the content after somebody else edited it: our line as it was before, or gone; None
+    when nothing is left."""
     lines = now.split("\n")
     previous = [line for line in (before or "").split("\n") if _name(line) == name]
     for number in _own(lines, name)[-1:]:
         lines[number : number + 1] = previous[-1:]
-    left = "\n".join(lines)
-    return left if left.strip() or before is not None else None
+    content_left = "\n".join(lines)
+    return content_left if content_left.strip() or before is not None else None
 
 
 def replace(path: Path, text: str | None) -> None:
-    """Writes the file anew and whole, or removes it; it is on the disk when this returns.
+    """Write the file anew and whole, or remove it; it is on the disk when this returns.
 
     Raises:
         HostProblem: It could not be; the file is as it was.
@@ -265,7 +271,7 @@ def replace(path: Path, text: str | None) -> None:
 
 
 def without_remains(path: Path) -> None:
-    """Removes what a crash in the middle of writing the file may have left beside it.
+    """Remove a file that a crash in the middle of writing may have left beside this one.
 
     Raises:
         HostProblem: It could not be removed.
@@ -327,6 +333,8 @@ DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def starts_with(setting: SystemSetting) -> str | None:
-    """What the machine would start with if our file of sysctl.d were not there; None where that is not known."""
-    others = [each.value for each in setting.after_reboot.assignments if each.file != f"/{PATH}"]
-    return others[-1] if others else DEFAULTS.get(setting.name)
+    """Return the value that the machine would start with without our file of sysctl.d; None where that is not known."""
+    other_values = [
+        assignment.value for assignment in setting.after_reboot.assignments if assignment.file != f"/{PATH}"
+    ]
+    return other_values[-1] if other_values else DEFAULTS.get(setting.name)

@@ -50,7 +50,7 @@ ALONG: Final[Mapping[str, tuple[str, ...]]] = {
     "vm.overcommit_ratio": ("vm.overcommit_kbytes",),
     "transparent_hugepage/enabled": ("vm.min_free_kbytes",),
 }
-"""Settings that the kernel changes along with one: of a pair the other becomes 0; khugepaged wants more memory free."""
+"""Settings that the kernel changes along with one: of a pair the other becomes 0; khugepaged raises min_free_kbytes."""
 
 _MM: Final = "sys/kernel/mm"
 _POOL: Final = re.compile(r"hugepages-(\d+)kB")
@@ -61,7 +61,7 @@ _NOT_READ: Final[Mapping[str, str]] = {"sys/kernel": "tmpfiles.d and units", "sy
 
 
 def path_of(name: str) -> str:
-    """The kernel's file of a setting, without the leading slash."""
+    """Return the kernel's file of a setting, without the leading slash."""
     if name.startswith("transparent_hugepage/"):
         return f"{_MM}/{name}"
     if name.startswith("hugepages-"):
@@ -73,12 +73,12 @@ def path_of(name: str) -> str:
 
 
 def is_sysctl(name: str) -> bool:
-    """Whether files of sysctl.d can set it."""
+    """Return whether files of sysctl.d can set it."""
     return "/" not in name
 
 
 def names(root: Path, devices: Iterable[str] = ()) -> tuple[str, ...]:
-    """The settings there are to look at: those of every kernel, pools of this one, queues of the named devices."""
+    """Return the names of the settings: those of every kernel, pools of this one, queues of the named devices."""
     default = default_page_bytes(root)
     sizes = sorted(
         int(match[1]) * 1024 for pool in entries_of(root / _MM / "hugepages") if (match := _POOL.match(pool.name))
@@ -89,7 +89,7 @@ def names(root: Path, devices: Iterable[str] = ()) -> tuple[str, ...]:
 
 
 def settings(root: Path, devices: Iterable[str] = ()) -> tuple[SystemSetting, ...]:
-    """All of them, as they are now.
+    """Return all settings, as they are now.
 
     Args:
         root: Where /proc, /sys, /etc, /run, /usr and /lib are found.
@@ -100,22 +100,23 @@ def settings(root: Path, devices: Iterable[str] = ()) -> tuple[SystemSetting, ..
 
 
 def setting(name: str, root: Path, boot: BootSettings) -> SystemSetting:
-    """One of them."""
+    """Return one setting, as it is now."""
     path = root / path_of(name)
     text = or_why(lambda: read_once(path).decode("utf-8", "replace").strip(), _absent(name, root))
-    chosen = _CHOSEN.search(text) if isinstance(text, str) else None
+    live = text if isinstance(text, Unavailable) else bracketed(text)
     return SystemSetting(
         name=name,
         path=f"/{path_of(name)}",
-        live=chosen[1] if chosen else text,
-        choices=tuple(text.replace("[", "").replace("]", "").split()) if chosen and isinstance(text, str) else (),
+        live=live,
+        choices=() if isinstance(text, Unavailable) or live == text else tuple(re.sub(r"[\[\]]", "", text).split()),
         after_reboot=boot.of(name),
         writable=not isinstance(text, Unavailable) and os.access(path, os.W_OK, effective_ids=True),
     )
 
 
 def _absent(name: str, root: Path) -> str:
-    """Why the kernel's file of a setting is not there: the kernel lacks it, or this process does not see its kind."""
+    """Return the reason why the kernel's file of a setting is missing: the kernel lacks it, or this process does not
+    see its kind."""
     file = Path(path_of(name))
     tree = Path(*file.parts[:2])
     if (root / tree).is_dir():
@@ -124,27 +125,31 @@ def _absent(name: str, root: Path) -> str:
 
 
 def live_value(path: str, root: Path) -> str:
-    """What a file of the kernel has now; of the words it offers, the one in brackets.
+    """Return the value in a file of the kernel; of several words, the one in brackets.
 
     Raises:
         OSError: The file cannot be read.
     """
-    text = read_once(root / path.lstrip("/")).decode("utf-8", "replace").strip()
+    return bracketed(read_once(root / path.lstrip("/")).decode("utf-8", "replace").strip())
+
+
+def bracketed(text: str) -> str:
+    """Return the word in brackets; without any, the whole text."""
     chosen = _CHOSEN.search(text)
     return chosen[1] if chosen else text
 
 
 def default_page_bytes(root: Path) -> int | None:
-    """Hugepagesize of /proc/meminfo; None in a kernel without huge pages."""
+    """Return Hugepagesize of /proc/meminfo; None in a kernel without huge pages."""
     try:
-        found = _DEFAULT_SIZE.search(read_once(root / "proc/meminfo").decode("ascii", "replace"))
+        size = _DEFAULT_SIZE.search(read_once(root / "proc/meminfo").decode("ascii", "replace"))
     except OSError:
         return None
-    return int(found[1]) * 1024 if found else None
+    return int(size[1]) * 1024 if size else None
 
 
 class BootSettings:
-    """What sets values at boot: files of sysctl.d and the kernel's command line, read once.
+    """Values that files of sysctl.d and the kernel's command line set at boot, read once.
 
     Args:
         root: Where /proc, /etc, /run, /usr and /lib are found.
@@ -152,15 +157,17 @@ class BootSettings:
 
     def __init__(self, root: Path) -> None:
         self._files = SysctlFiles(root)
-        self._command_line = sysctl_files.settings_of(text_of(root / "proc/cmdline"), default_page_bytes(root))
+        self._command_line = sysctl_files.command_line_settings(
+            text_of(root / "proc/cmdline"), default_page_bytes(root)
+        )
         self._tuned = text_of(root / _TUNED)
 
     def of(self, name: str) -> AfterReboot:
-        """What a setting starts with."""
+        """Return the values that a setting starts with."""
         first = self._command_line.get(name)
         fixed = () if first is None else (Assignment(first, sysctl_files.FILE, 1),)
-        others = [words for where, words in _NOT_READ.items() if path_of(name).startswith(where)]
+        unread = [sources for where, sources in _NOT_READ.items() if path_of(name).startswith(where)]
         if self._tuned:
-            others.append(f"tuned (profile {self._tuned})")
-        pair = [other for other in ALONG.get(name, ()) if name in ALONG.get(other, ())]
-        return AfterReboot((*fixed, *(self._files.of(name, pair) if is_sysctl(name) else ())), tuple(others))
+            unread.append(f"tuned (profile {self._tuned})")
+        pair = [partner for partner in ALONG.get(name, ()) if name in ALONG.get(partner, ())]
+        return AfterReboot((*fixed, *(self._files.of(name, pair) if is_sysctl(name) else ())), tuple(unread))

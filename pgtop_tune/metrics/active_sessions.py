@@ -1,23 +1,23 @@
-"""Active sessions: the one definition, and the one calculation that every page, line, export and replay takes.
+"""Active sessions: the one definition, and the one calculation for every page, line, export and replay.
 
-A session is **active** while the server works for it or while it waits for something that keeps it from working: a
-lock, a disk, another process, its client in the middle of a statement, a CPU. Parallel workers are sessions as well.
-Beside the active sessions, and never among them:
+A session is **active** while the server works for it or while it waits for a resource: a lock, a disk, another process,
+its client in the middle of a statement, a CPU. Parallel workers are sessions as well. Four kinds of sessions are beside
+the active ones, and never among them:
 
-    the client's turn   idle in transaction for less than a second; of pgbench also idle between two transactions
-    pacing              sleeps that are meant: delays of checkpoints, VACUUM, base backups and recovery, a process of
-                        replication at rest; the archiver, which waits for a command or sleeps between two attempts
-    background          processes of the server at work: checkpointer, WAL writer, autovacuum, replication, extensions
-    io workers          busy with a read that the session which asked for it already waits for (18, io_method=worker)
+    client think time   idle in transaction for less than a second; for pgbench also idle between two transactions
+    pacing              intended sleeps: delays of checkpoints, VACUUM, base backups and recovery, an idle replication
+                        process; the archiver, which waits for a command or sleeps between two attempts
+    background          server processes at work: checkpointer, WAL writer, autovacuum, replication, extensions
+    io workers          busy with a read that a session already waits for (18 and newer, io_method=worker)
 
-A session that was woken and has no CPU yet looks as if it still waited for its client, and one that was put off its CPU
-as if it ran. The kernel knows better for the sessions of pgbench: their time on CPUs, and in the run queue, take the
-place of what the looks saw as CPU, and what is lacking is taken from the client's turn.
+A sample shows a session that was woken and has no CPU yet as waiting for its client, and a preempted session as
+running. For the sessions of pgbench the kernel has the truth: their time on CPUs and in the run queue replaces the
+samples without a wait, and the difference is subtracted from the client's think time.
 
-    running  max(Δ(utime + stime) / Δt, looks without a wait − queued)
-    queued   Δ run_delay / Δt, "CPU queue"; without schedstat 0
+    running  max(Δ(utime + stime) / Δt, samples without a wait − queued)
+    queued   Δ run_delay / Δt, "CPU queue"; 0 without schedstat
 
-So a session is counted once, and the parts add up to the whole.
+So every session is counted once, and the parts add up to the total.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, QUEUE, TURN, WaitCount,
 
 CLIENT_BACKEND: Final = "client backend"
 _SESSIONS: Final = frozenset({CLIENT_BACKEND, "parallel worker", ""})
-"""Backend types that work for a client; "" is that of sessions which this role may not look into."""
+"""Backend types that work for a client; "" stands for sessions that this role may not see."""
 IO_WORKER: Final = "io worker"
 WAITS_WINDOW_S: Final = 10.0
 _ARCHIVER: Final = "archiver"
@@ -59,16 +59,16 @@ _SLEEPS: Final = frozenset(
         ("Client", "walsenderwaitforwal"),
     }
 )
-"""Class and event, the event in lower case: majors do not spell them alike."""
+"""Class and event; the event in lower case, because its spelling differs between majors."""
 DECODING: Final = "REPACK decoding worker"
 _DECODING_AT_REST: Final = (DECODING, "waitforwalflush")
-"""Of REPACK (CONCURRENTLY): it has read all WAL there is."""
+"""State of REPACK (CONCURRENTLY) once it has read all WAL."""
 _FROM_THE_PRIMARY: Final = frozenset({"libpqwalreceiverconnect", "libpqwalreceiverreceive"})
-"""Waits for an answer of another server: at rest, unless a client waits for it (CREATE SUBSCRIPTION)."""
+"""Waits for another server's answer: idle, unless a client waits for the result (CREATE SUBSCRIPTION)."""
 
 
 class SessionActivity(StrEnum):
-    """Whether a session counts as active, and if not, what it is beside them. The words stand in exports."""
+    """Role of a session: active, or one of the four kinds beside the active ones. Exports hold these words."""
 
     ACTIVE = "active"
     TURN = "client turn"
@@ -78,7 +78,7 @@ class SessionActivity(StrEnum):
 
 
 def activity_of(count: WaitCount) -> SessionActivity:
-    """What the module says, for one kind of wait."""
+    """Return the role of the sessions of one kind of wait, as the module defines it."""
     if count.is_idle:
         return SessionActivity.TURN
     return _activity(count.wait_event_type, count.wait_event, count.backend_type)
@@ -98,7 +98,7 @@ def _activity(wait_event_type: str, wait_event: str, backend_type: str) -> Sessi
 
 
 def is_active(count: WaitCount) -> bool:
-    """Whether these sessions are active sessions."""
+    """Return whether these sessions count as active."""
     return activity_of(count) is SessionActivity.ACTIVE
 
 
@@ -106,7 +106,7 @@ class Sessions(Struct, frozen=True):
     """Sessions of one kind.
 
     Attributes:
-        kind: What they did, and who they are; its observations say nothing here.
+        kind: Wait, statement, database, user and backend type; its `observations` do not count here.
         mean: Mean number over the window.
     """
 
@@ -115,15 +115,15 @@ class Sessions(Struct, frozen=True):
 
 
 def sessions(interval: Interval, window_s: float) -> list[Sessions] | None:
-    """Sessions over the last seconds by what they did, those beside the active ones included.
+    """Return the sessions of the last seconds by what they did, including those beside the active ones.
 
     Args:
-        interval: Where to look; asked twice for the same window, it is counted once.
-        window_s: Length of the window; 0 is the newest frame's.
+        interval: Frames; a second call with the same window costs nothing.
+        window_s: Length of the window; 0 for the newest frame.
 
     Returns:
-        None when nobody looked. While a load of ours without a rate runs, its sessions between two transactions are
-        Client:think: pgbench measures a latency that these pauses are part of.
+        None without samples. While a load of ours without a rate runs, its sessions between two transactions count as
+        Client:think, because the latency that pgbench measures includes these pauses.
     """
     return interval.once(_Over(window_s))
 
@@ -131,7 +131,7 @@ def sessions(interval: Interval, window_s: float) -> list[Sessions] | None:
 _KIND: Final = attrgetter(
     "wait_event_type", "wait_event", "backend_type", "query_id", "datname", "usename", "of_load"
 )  # fmt: skip
-"""What tells kinds of sessions apart."""
+"""Fields that tell kinds of sessions apart."""
 
 
 class _Over(Struct, frozen=True):
@@ -142,14 +142,14 @@ class _Over(Struct, frozen=True):
         samples = sum([reading.samples for reading in recent])
         if not samples:
             return None
-        seen = interval.carried(self, _Seen).over(recent, _is_part_of_latency(interval))
-        found = [Sessions(kind, observations / samples) for kind, observations in seen]
+        observed = interval.carried(self, _Seen).over(recent, _is_part_of_latency(interval))
+        by_kind = [Sessions(kind, observations / samples) for kind, observations in observed]
         use = cpu_of_load(interval, self.window_s)
-        return found if use is None else _with_cpu(found, use.used * use.share, (use.queued or 0.0) * use.share)
+        return by_kind if use is None else _with_cpu(by_kind, use.used * use.share, (use.queued or 0.0) * use.share)
 
 
 class _Seen:
-    """Observations of each kind in a window that slides: what comes is added, what goes is taken away."""
+    """Observations of each kind in a sliding window: new readings are added, old ones are subtracted."""
 
     def __init__(self) -> None:
         self._readings: Sequence[WaitSample] = ()
@@ -157,19 +157,21 @@ class _Seen:
         self._sums: dict[tuple[object, ...], tuple[WaitCount, int]] = {}
 
     def over(self, readings: Sequence[WaitSample], joined: bool) -> Iterable[tuple[WaitCount, int]]:
-        """Kinds with their observations.
+        """Return each kind of sessions with its observations.
 
         Args:
             readings: Newest first.
-            joined: Sessions between two transactions count as those whose client's turn it is.
+            joined: Whether sessions between two transactions count as waiting for their client's think time.
         """
-        known = self._readings
-        new = next((place for place, each in enumerate(readings) if known and each is known[0]), len(readings))
+        previous = self._readings
+        new = next(
+            (index for index, reading in enumerate(readings) if previous and reading is previous[0]), len(readings)
+        )
         stay = len(readings) - new
-        if joined != self._joined or stay > len(known) or (stay and readings[-1] is not known[stay - 1]):
-            self._sums, known, new, stay = {}, (), len(readings), 0
+        if joined != self._joined or stay > len(previous) or (stay and readings[-1] is not previous[stay - 1]):
+            self._sums, previous, new, stay = {}, (), len(readings), 0
         self._readings, self._joined = readings, joined
-        for reading in known[stay:]:
+        for reading in previous[stay:]:
             self._add(reading, -1)
         for reading in readings[:new]:
             self._add(reading, 1)
@@ -196,43 +198,50 @@ def _is_part_of_latency(interval: Interval) -> bool:
     return not run.rate_per_s if run is not None else bool(CLIENT_LATENCY.mean(interval, WAITS_WINDOW_S))
 
 
-def _with_cpu(found: list[Sessions], used: float, queued: float) -> list[Sessions]:
-    """The load's sessions with measured CPU and queue; as many as before, unless the kernel counted more.
+def _with_cpu(sampled: list[Sessions], used: float, queued: float) -> list[Sessions]:
+    """Replace the load's sampled CPU time by the measured CPU and run-queue time.
 
-    As they are where no look saw one of them.
+    The number of sessions stays the same, unless the kernel counted more. Without a sampled session of the load,
+    nothing changes.
     """
     kept: list[Sessions] = []
     ready: list[Sessions] = []
     idle: list[Sessions] = []
-    load = [one for one in found if one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND]
+    load = [one for one in sampled if one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND]
     if not load:
-        return found
-    for one in found:
-        ours = one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND
-        (idle if ours and one.kind.is_idle else ready if ours and one.kind.wait_event_type == CPU else kept).append(one)
-    seen, available = sum(one.mean for one in ready), sum(one.mean for one in idle)
-    on_cpu = max(used, seen - queued)
-    taken = min((on_cpu + queued - seen) / available, 1.0) if available else 0.0
-    kept += [Sessions(one.kind, one.mean * (1.0 - taken)) for one in idle if taken < 1.0]
-    ready += [Sessions(one.kind, one.mean * taken) for one in idle if taken > 0.0]
+        return sampled
+    for one in sampled:
+        is_of_load = one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND
+        (
+            idle
+            if is_of_load and one.kind.is_idle
+            else ready
+            if is_of_load and one.kind.wait_event_type == CPU
+            else kept
+        ).append(one)
+    sampled_ready, available = sum(one.mean for one in ready), sum(one.mean for one in idle)
+    on_cpu = max(used, sampled_ready - queued)
+    share = min((on_cpu + queued - sampled_ready) / available, 1.0) if available else 0.0
+    kept += [Sessions(one.kind, one.mean * (1.0 - share)) for one in idle if share < 1.0]
+    ready += [Sessions(one.kind, one.mean * share) for one in idle if share > 0.0]
     ready = ready or [Sessions(replace(load[0].kind, query_id=None), 1.0)]
-    whole = sum(one.mean for one in ready)
+    total = sum(one.mean for one in ready)
     for wait, mean in ((CPU, on_cpu), (QUEUE, queued)):
         kinds: dict[WaitCount, float] = {}
         for one in ready:
             kind = replace(one.kind, wait_event_type=wait, wait_event="", observations=0)
-            kinds[kind] = kinds.get(kind, 0.0) + one.mean / whole * mean
+            kinds[kind] = kinds.get(kind, 0.0) + one.mean / total * mean
         kept += [Sessions(kind, part) for kind, part in kinds.items() if part > 0.0]
     return kept
 
 
-# Sessions this role may not look into: where they may be all there is, no rows do not mean that there is nothing.
+# Sessions that this role may not see: an empty result does not mean that there are none.
 
 
 def hidden_sessions(frame: Frame) -> Unavailable | None:
-    """Return the GRANT that opens them; None when every session is open to us, or that is not known.
+    """Return the GRANT that shows hidden sessions; None when all are visible, or that is not known.
 
-    Source: pg_stat_activity.query, which says so in place of a text.
+    Source: pg_stat_activity.query, which holds a notice in place of the text.
     """
     activity, server = sections.activity(frame), sections.server(frame)
     if isinstance(server, Unavailable):

@@ -12,7 +12,7 @@ from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import PREPARED_TRANSACTION, LockSample, LockWait
 
 CULPRIT_S: Final = 1.0
-"""A lock that is waited for this long has a culprit; rows that every transaction updates have one each moment."""
+"""Shortest wait for which a culprit is named; rows that every transaction updates have short waits all the time."""
 IDLE_IN_TRANSACTION: Final = ("idle in transaction", "idle in transaction (aborted)")
 
 
@@ -34,10 +34,10 @@ class Blocking(Struct, frozen=True):
 
 
 def blocking(activity: Activity) -> Blocking:
-    """Finds who stands at the end of most chains; ties go to the lowest pid.
+    """Find the backend at the end of most chains of blockers; ties go to the lowest pid.
 
-    A chain goes from a waiter to the first pid of its pg_blocking_pids() (holders come before those ahead in the
-    queue), so that a queue of 300 costs 300 steps and not its square.
+    A chain leads from a waiting backend to the first pid of its pg_blocking_pids(), which lists lock holders before
+    backends ahead in the queue. So a queue of 300 takes 300 steps and not 90,000.
     """
     first = {backend.pid: backend.blocked_by[0] for backend in activity.backends if backend.blocked_by}
     if not first:
@@ -53,16 +53,20 @@ def blocking(activity: Activity) -> Blocking:
 
 
 def longest_blocked_s(activity: Activity) -> float:
-    """Age of the oldest statement that waits for a lock, in seconds; 0 without one.
+    """Return the age in seconds of the oldest statement that waits for a lock; 0 without one.
 
-    Rows that many transactions update are waited for all the time, for milliseconds.
+    Rows that many transactions update have a wait of milliseconds at any time.
     """
-    begun = [each.query_start_ms for each in activity.backends if each.blocked_by and each.query_start_ms is not None]
+    begun = [
+        backend.query_start_ms
+        for backend in activity.backends
+        if backend.blocked_by and backend.query_start_ms is not None
+    ]
     return max(activity.now_ms - min(begun), 0) / 1000.0 if begun else 0.0
 
 
 def culprits(activity: Activity) -> frozenset[int]:
-    """Pids that block others and wait for no lock themselves, once one of these has waited for `CULPRIT_S`."""
+    """Return pids that block others and wait for no lock, once a blocked session has waited for `CULPRIT_S`."""
     blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
     if not blockers or longest_blocked_s(activity) < CULPRIT_S:
         return frozenset()
@@ -70,7 +74,7 @@ def culprits(activity: Activity) -> frozenset[int]:
 
 
 def _follow(pid: int, first: Mapping[int, int], ends: dict[int, int | None]) -> None:
-    """Notes the end of the chain for everybody on it; None for a circle."""
+    """Store the end of the chain for every pid on it; None for a cycle."""
     chain: dict[int, None] = {}
     at = pid
     while at in first and at not in ends and at not in chain:
@@ -87,13 +91,13 @@ class LockNode(Struct, frozen=True):
     Attributes:
         pid: 0 for a prepared transaction.
         depth: 0 for a root.
-        backend: None for a prepared transaction, and for a process we do not see.
-        wait: What it waits for; None for a root, and where pg_locks was not asked or had it no more.
-        blocks: Backends below it.
-        others: Who else holds it up, besides the one it stands under.
-        circle: It waits for somebody who waits for it: a deadlock, until deadlock_timeout.
-        held_modes: How the one it stands under has the lock it wants; "" when not known.
-        waited_ms: How long it has been waiting; None for a root.
+        backend: None for a prepared transaction, and for a process that is not visible.
+        wait: Its lock request; None for a root, and where pg_locks was not read or no longer had the request.
+        blocks: Number of backends below it.
+        other_blockers: Pids of its blockers besides its parent in the tree.
+        circle: Whether it is part of a deadlock, which lasts until deadlock_timeout.
+        held_modes: Modes in which its parent holds the requested lock; "" when not known.
+        waited_ms: Time it has been waiting; None for a root.
         prepared: Global identifier of a prepared transaction, "" when not known.
     """
 
@@ -102,7 +106,7 @@ class LockNode(Struct, frozen=True):
     backend: Backend | None
     wait: LockWait | None
     blocks: int
-    others: tuple[int, ...]
+    other_blockers: tuple[int, ...]
     circle: bool
     held_modes: str
     waited_ms: int | None
@@ -110,7 +114,7 @@ class LockNode(Struct, frozen=True):
 
     @property
     def idle_root(self) -> bool:
-        """Whether everybody below waits for a client that does nothing."""
+        """Return whether the root is an idle session, so that all others wait for its client."""
         return self.depth == 0 and self.backend is not None and self.backend.state in IDLE_IN_TRANSACTION
 
 
@@ -119,43 +123,45 @@ Place = tuple[int, str]
 
 
 def lock_tree(activity: Activity, locks: LockSample | None) -> list[LockNode]:
-    """Roots, the one that holds up most first, each waiter once under the first of those that hold it up.
+    """Return the lines of the tree: roots that block most first, and each waiting backend once, under its first blocker.
 
-    Several blockers: the others are named. A circle begins at its lowest pid. Backends beyond those that
-    pg_blocking_pids() was asked about stand under whoever has the lock they want, where that is known.
+    Further blockers are in `other_blockers`. A cycle begins at its lowest pid. A backend that pg_blocking_pids() was
+    not called for stands under the holder of its lock, where that is known.
     """
     backends = {backend.pid: backend for backend in activity.backends}
     waits = {} if locks is None else {wait.pid: wait for wait in locks.waits}
     blockers = {
-        backend.pid: found for backend in activity.backends if (found := _blockers(backend, waits.get(backend.pid)))
+        backend.pid: blocking_nodes
+        for backend in activity.backends
+        if (blocking_nodes := _blockers(backend, waits.get(backend.pid)))
     }
     children: dict[Place, list[Place]] = {}
-    for pid, found in blockers.items():
-        children.setdefault(found[0], []).append((pid, ""))
+    for pid, blocking_nodes in blockers.items():
+        children.setdefault(blocking_nodes[0], []).append((pid, ""))
     below = _counted(children, blockers)
     circles = _circles(blockers)
-    roots = [place for place in children if place[0] not in blockers]
-    roots.sort(key=lambda place: (-below[place], place))
+    roots = [node for node in children if node[0] not in blockers]
+    roots.sort(key=lambda node: (-below[node], node))
     first_of_circles = sorted({(min(circle), "") for circle in circles})
     in_circle = {pid for circle in circles for pid in circle}
     nodes: list[LockNode] = []
-    seen: set[Place] = set()
-    stack: list[tuple[Place, int]] = [(place, 0) for place in reversed([*roots, *first_of_circles])]
+    visited: set[Place] = set()
+    stack: list[tuple[Place, int]] = [(node, 0) for node in reversed([*roots, *first_of_circles])]
     while stack:
-        place, depth = stack.pop()
-        if place in seen:
+        node, depth = stack.pop()
+        if node in visited:
             continue
-        seen.add(place)
-        pid = place[0]
-        wait, found = waits.get(pid), blockers.get(pid, ())
+        visited.add(node)
+        pid = node[0]
+        wait, blocking_nodes = waits.get(pid), blockers.get(pid, ())
         nodes.append(
             LockNode(
-                pid=pid, depth=depth, backend=backends.get(pid), wait=wait, blocks=below.get(place, 0), others=tuple(other for other, _ in found[1:]),
-                circle=pid in in_circle, held_modes=_held(wait, found), waited_ms=_waited_ms(activity.now_ms, wait, backends.get(pid), found),
-                prepared=place[1],
+                pid=pid, depth=depth, backend=backends.get(pid), wait=wait, blocks=below.get(node, 0), other_blockers=tuple(blocker_pid for blocker_pid, _ in blocking_nodes[1:]),
+                circle=pid in in_circle, held_modes=_held(wait, blocking_nodes), waited_ms=_waited_ms(activity.now_ms, wait, backends.get(pid), blocking_nodes),
+                prepared=node[1],
             )
         )  # fmt: skip
-        under = sorted(children.get(place, ()), key=lambda child: _order(waits.get(child[0]), child))
+        under = sorted(children.get(node, ()), key=lambda child: _order(waits.get(child[0]), child))
         stack.extend((child, depth + 1) for child in reversed(under))
     return nodes
 
@@ -166,11 +172,11 @@ def _blockers(backend: Backend, wait: LockWait | None) -> tuple[Place, ...]:
         pids = wait.holders
     prepared = iter(wait.prepared if wait is not None else ())
     named = ((pid, next(prepared, "") if pid == PREPARED_TRANSACTION else "") for pid in pids)
-    return tuple(dict.fromkeys(place for place in named if place[0] != backend.pid))
+    return tuple(dict.fromkeys(node for node in named if node[0] != backend.pid))
 
 
 def _counted(children: Mapping[Place, list[Place]], blockers: Mapping[int, tuple[Place, ...]]) -> Counter[Place]:
-    """Everybody below each; within a circle, everybody else on it and below it."""
+    """Count all backends below each node; within a cycle, all others on it and below it."""
     below: Counter[Place] = Counter()
     for pid in blockers:
         at: Place = blockers[pid][0]
@@ -185,7 +191,7 @@ def _counted(children: Mapping[Place, list[Place]], blockers: Mapping[int, tuple
 
 
 def _circles(blockers: Mapping[int, tuple[Place, ...]]) -> list[set[int]]:
-    """Backends that wait for each other, along first blockers."""
+    """Find cycles of backends along their first blockers."""
     done: set[int] = set()
     circles = []
     for start in blockers:
@@ -201,14 +207,14 @@ def _circles(blockers: Mapping[int, tuple[Place, ...]]) -> list[set[int]]:
     return circles
 
 
-def _held(wait: LockWait | None, found: tuple[Place, ...]) -> str:
-    if wait is None or not found:
+def _held(wait: LockWait | None, blockers: tuple[Place, ...]) -> str:
+    if wait is None or not blockers:
         return ""
-    return dict(zip(wait.holders, wait.held_modes, strict=False)).get(found[0][0], "")
+    return dict(zip(wait.holders, wait.held_modes, strict=False)).get(blockers[0][0], "")
 
 
-def _waited_ms(now_ms: int, wait: LockWait | None, backend: Backend | None, found: tuple[Place, ...]) -> int | None:
-    if not found:
+def _waited_ms(now_ms: int, wait: LockWait | None, backend: Backend | None, blockers: tuple[Place, ...]) -> int | None:
+    if not blockers:
         return None
     start_ms = wait.wait_start_ms if wait is not None else None
     if start_ms is None and backend is not None:
@@ -216,6 +222,6 @@ def _waited_ms(now_ms: int, wait: LockWait | None, backend: Backend | None, foun
     return None if start_ms is None else max(now_ms - start_ms, 0)
 
 
-def _order(wait: LockWait | None, place: Place) -> tuple[bool, int, int]:
+def _order(wait: LockWait | None, node: Place) -> tuple[bool, int, int]:
     start_ms = None if wait is None else wait.wait_start_ms
-    return start_ms is None, start_ms or 0, place[0]
+    return start_ms is None, start_ms or 0, node[0]

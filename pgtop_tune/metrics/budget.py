@@ -1,6 +1,6 @@
 """The latency budget: the parts of a transaction's latency.
 
-With a load of ours the whole is the client's own mean latency L (pgbench), at X transactions per second:
+With a load of ours the total is the client's own mean latency L (pgbench), at X transactions per second:
 
     wait W       mean sessions of the load in W, ÷ X (Little's law)
     CPU          mean sessions of the load on a CPU, ÷ X
@@ -8,12 +8,12 @@ With a load of ours the whole is the client's own mean latency L (pgbench), at X
     Client:think mean sessions that wait for their client, ÷ X, at most what the parts above leave of L
     other        what is left of L
 
-The sessions are those of `active_sessions`, as on every page. Should waits, CPU and queue together exceed L (they
-overlap: reading a file costs CPU as well), all of them are scaled down by the same factor, and turn and other are 0.
-Without a load the parts are those of all client backends, ÷ the server's TPS, and the whole is their sum; there is no
-budget while nearly all of them wait for one transaction (`standstill`): what ends then has not waited. What no
-transaction waits for is no part: processes of the server, and sleeps that are meant. A load that has begun less than a
-reading ago has no budget, nor has one that stood still in these seconds: what ended then had waited before them.
+The sessions are those of `active_sessions`, as on every page. If waits, CPU and queue together exceed L (they overlap:
+reading a file costs CPU as well), all of them are scaled down by the same factor, and think time and other are 0.
+Without a load the parts are those of all client backends, ÷ the server's TPS, and the total is their sum. There is no
+budget while nearly all of them wait for one transaction (`standstill`): transactions that end then have not waited.
+Server processes and intended sleeps are no part, because no transaction waits for them. A load has no budget before its
+first full reading, and none for seconds in which it stood still: transactions that ended then had waited before.
 """
 
 from __future__ import annotations
@@ -28,18 +28,16 @@ from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, S
 from pgtop_tune.metrics.blocking import blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import WORKING
-from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, running, work_window_s
+from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, SHORTEST_S, running, stalled_within, work_window_s
 from pgtop_tune.metrics.server import TPS
-from pgtop_tune.metrics.stall import SHORTEST_S, stalled_within
 from pgtop_tune.metrics.waits import WaitShare, label_of, wait_profile
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import BETWEEN, CLIENT, TURN, WaitCount
 
-# Whether the work of others stands still: nearly every active session waits for the locks of one transaction.
+# Standstill: nearly every active session waits for the locks of one transaction.
 #
-# Without a load of ours the end of its transactions is not seen. The server's counters do not stop either:
-# monitoring, another
-# pgtop-tune and pg_isready commit now and then. So it takes all of these, as long as `SHORTEST_S`:
+# Without a load of ours the end of its transactions is not visible. The server's counters do not stop either: monitoring,
+# another pgtop-tune and pg_isready commit now and then. So a standstill takes all of these, for at least `SHORTEST_S`:
 #
 #     active sessions that wait for a lock      nine of ten, at least two
 #     chains of blockers that end at one root   nine of ten; its transaction, and the longest wait, are that old
@@ -52,13 +50,13 @@ _EACH_PER_S: Final = 4.0
 
 
 class Standstill(Struct, frozen=True):
-    """Of one look.
+    """Standstill in one sample of the sessions.
 
     Attributes:
-        root: Pid that holds up the others; 0 is a prepared transaction.
+        root: Pid that blocks the others; 0 for a prepared transaction.
         waiting: Active sessions that wait for a lock.
         active: Active sessions, without the root.
-        for_s: How long the one waits that began its statement first.
+        for_s: Longest wait in seconds.
     """
 
     root: int
@@ -68,15 +66,15 @@ class Standstill(Struct, frozen=True):
 
 
 def standstill(interval: Interval) -> Standstill | None:
-    """As the module says; None while work goes on, without sessions to look at, and during a load of ours."""
+    """Return the standstill of the newest frame; None while work goes on, without sessions, and during a load of ours."""
     if running(interval) is not None:
         return None
     activity = interval.now(sections.activity)
-    found = None if activity is None else interval.kept(_of, activity)
-    if found is None:
+    candidate = None if activity is None else interval.kept(_of, activity)
+    if candidate is None:
         return None
     tps = TPS(interval.over(SHORTEST_S))
-    return found if tps is not None and tps < _EACH_PER_S * found.waiting else None
+    return candidate if tps is not None and tps < _EACH_PER_S * candidate.waiting else None
 
 
 def _of(activity: Activity) -> Standstill | None:
@@ -98,7 +96,10 @@ def _of(activity: Activity) -> Standstill | None:
 
 
 def _is_old(root: Backend, now_ms: int) -> bool:
-    """Of a hot row the root is another transaction at each look. A lock of the session needs no transaction."""
+    """Return whether the root has blocked for long enough. On a hot row, each sample has another root.
+
+    A session-level lock needs no transaction.
+    """
     since_ms = root.state_change_ms if root.xact_start_ms is None else root.xact_start_ms
     return since_ms is None or now_ms - since_ms >= 1000.0 * SHORTEST_S
 
@@ -109,7 +110,7 @@ CLIENT_THINKS: Final = label_of(CLIENT, TURN)
 
 
 class BudgetPart(Struct, frozen=True):
-    """Milliseconds of each transaction spent in one wait."""
+    """Milliseconds that each transaction spends in one wait."""
 
     label: str
     wait_event_type: str
@@ -117,17 +118,17 @@ class BudgetPart(Struct, frozen=True):
 
 
 class LatencyBudget(Struct, frozen=True):
-    """Where the time of a transaction goes.
+    """Parts of a transaction's time.
 
     Attributes:
         total_ms: The client's mean latency; the sum of the parts when no client of ours measures.
         tps: Transactions per second the parts were divided by.
         parts: Largest first; with a measured latency they add up to it, the last being "other".
         measured: Whether `total_ms` is the client's own.
-        window_s: Over how long; less in the first seconds of a load.
-        counts: Which sessions the parts are of.
-        scale: What waits, CPU and queue were multiplied with to fit; 1 when they did.
-        turn_scale: What the client's turn was multiplied with.
+        window_s: Length of the window; less in the first seconds of a load.
+        counts: Returns whether sessions of a kind are part of the budget.
+        scale: Factor that was applied to waits, CPU and queue to fit the latency; 1 when they fitted.
+        turn_scale: Factor that was applied to the client's think time.
     """
 
     total_ms: float
@@ -140,21 +141,21 @@ class LatencyBudget(Struct, frozen=True):
     turn_scale: float = 1.0
 
     def ms_of(self, kind: WaitCount) -> float:
-        """Milliseconds of each transaction that a mean session of this kind stands for; 0 for one that is no part."""
+        """Return the milliseconds of each transaction per mean session of this kind; 0 for a kind that is no part."""
         if not self.counts(kind):
             return 0.0
         return 1000.0 / self.tps * (self.turn_scale if kind.is_idle else self.scale)
 
 
 def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> LatencyBudget | None:
-    """The budget as the module says; None without throughput or samples, and for a load that begins or stood still."""
+    """Return the latency budget; None without throughput or samples, and for a load that begins or stood still."""
     if running(interval) is not None:
         worked_s = work_window_s(interval, window_s)
         return None if worked_s is None or stalled_within(interval, worked_s) else _of_client(interval, worked_s)
     if interval.once(standstill) is not None:
         return None
     server_tps = TPS(interval.over(window_s))
-    profile = wait_profile(interval, window_s, wanted=_in_transaction)
+    profile = wait_profile(interval, window_s, included=_in_transaction)
     if not server_tps or not profile:
         return None
     parts = tuple(_part(wait, server_tps) for wait in profile)
@@ -169,7 +170,7 @@ def _of_client(interval: Interval, window_s: float) -> LatencyBudget | None:
     if not latency_ms or not tps:
         return None
     for counts in (_of_load, _in_transaction):
-        if profile := wait_profile(interval, window_s, wanted=counts):
+        if profile := wait_profile(interval, window_s, included=counts):
             return _measured(profile, latency_ms, tps, window_s, counts)
     return None
 

@@ -52,19 +52,17 @@ CEILING_AGE = Metric(
 METRICS: Final = (MOST_FLUSHES, FLUSHES_USED, CEILING_AGE)
 
 
-# Disks at their cap: a limit of the cloud's or the device's that more requests do not get past.
+# Disks at their cap: a limit of the cloud or the device that more requests do not exceed.
 #
-# A cap is given (--disk-cap) or learned: requests or bytes per second have stood at the same height within 3 % for
-# 20 s,
-# always with more than one request under way, while requests took longer and longer. A steady load below the cap
-# stands
-# still as well, but its requests do not take longer.
+# A cap is given (--disk-cap) or learned: requests or bytes per second have been constant within 3 % for 20 s, always with
+# more than one request in progress, while requests took longer and longer. A steady load below the cap is constant as
+# well, but its requests do not take longer.
 
 STANDS_S: Final = 20.0
 _SAME: Final = 0.03
 _QUEUE: Final = 1.0
 _SLOWER: Final = 1.1
-"""Requests of the last third of the time take so much longer than those of the first third."""
+"""Least ratio of the request times in the last and in the first third of the window."""
 _LOOK_BACK_S: Final = 140.0
 _FEWEST: Final = 8
 
@@ -73,9 +71,9 @@ class CapReached(Struct, frozen=True):
     """A disk at its cap.
 
     Attributes:
-        iops: Requests per second it does not get past; None when it is not these.
-        bytes_per_s: The same of bytes.
-        learned: Seen, not told.
+        iops: Cap of requests per second; None when the disk is not at it.
+        bytes_per_s: Cap of bytes per second; None when the disk is not at it.
+        learned: Whether the cap was observed and not given.
     """
 
     iops: float | None
@@ -84,7 +82,7 @@ class CapReached(Struct, frozen=True):
 
 
 class _Second(Struct, frozen=True):
-    """What one device did between two looks."""
+    """Work of one device between two readings."""
 
     at_s: float
     seconds: float
@@ -95,30 +93,30 @@ class _Second(Struct, frozen=True):
 
 
 def disks_at_cap(interval: Interval) -> dict[str, CapReached]:
-    """Disks at their cap now, by name.
+    """Return the disks that are at their cap now, by name.
 
-    A given cap counts from 97 % of it on. A learned one is looked for in the frames kept, so that it is remembered for
-    some two minutes; it counts while the disk works at it, also when the load has become lighter in between.
+    A given cap is reached at 97 % of it. A learned cap is searched for in the last two minutes; it is reached while the
+    disk works at it, also when the load was lighter in between.
     """
     pair = interval.pair(sections.disks)
     if pair is None:
         return {}
-    found: dict[str, CapReached] = {}
+    at_cap: dict[str, CapReached] = {}
     looks: Sequence[DiskSample] = ()
     for disk in pair[1].disks:
-        given = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
+        is_given = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
         latest = _history(pair[::-1], disk.name)
-        if not latest or (not given and latest[0].queue <= _QUEUE):
+        if not latest or (not is_given and latest[0].queue <= _QUEUE):
             continue
         now = latest[0]
         looks = looks or interval.recent(sections.disks, _LOOK_BACK_S)
         history = _history(looks, disk.name)
-        iops = disk.cap_iops if given else _learned(history, lambda second: second.iops)
-        bytes_per_s = disk.cap_bytes_per_s if given else _learned(history, lambda second: second.bytes_per_s)
-        reached = (_reached(now.iops, iops, now, given), _reached(now.bytes_per_s, bytes_per_s, now, given))
+        iops = disk.cap_iops if is_given else _learned(history, lambda second: second.iops)
+        bytes_per_s = disk.cap_bytes_per_s if is_given else _learned(history, lambda second: second.bytes_per_s)
+        reached = (_reached(now.iops, iops, now, is_given), _reached(now.bytes_per_s, bytes_per_s, now, is_given))
         if any(cap is not None for cap in reached):
-            found[disk.name] = CapReached(*reached, learned=not given)
-    return found
+            at_cap[disk.name] = CapReached(*reached, learned=not is_given)
+    return at_cap
 
 
 class Headroom(Struct, frozen=True):
@@ -126,7 +124,7 @@ class Headroom(Struct, frozen=True):
 
     Attributes:
         disk: Its name.
-        times: The cap as a multiple of what it does now; of requests or bytes, the lower one.
+        times: Cap as a multiple of the present rate; the lower one of requests and bytes.
         iops, bytes_per_s: The cap that is reached first; the other is None.
     """
 
@@ -137,11 +135,11 @@ class Headroom(Struct, frozen=True):
 
 
 def disk_headroom(interval: Interval) -> list[Headroom]:
-    """Of disks of the server whose cap is given or was learned, and that do something."""
+    """Return the headroom of each active disk of the server whose cap is given or was learned."""
     pair = interval.pair(sections.disks)
     if pair is None:
         return []
-    reached, found = disks_at_cap(interval), []
+    reached, headrooms = disks_at_cap(interval), []
     for disk in pair[1].disks:
         latest = _history(pair[::-1], disk.name) if disk.roles else []
         cap = reached.get(disk.name) or CapReached(disk.cap_iops, disk.cap_bytes_per_s, learned=False)
@@ -153,18 +151,18 @@ def disk_headroom(interval: Interval) -> list[Headroom]:
             )
             if limit and now > 0.0
         ]
-        found += [min(rooms, key=lambda room: room.times)] if rooms else []
-    return found
+        headrooms += [min(rooms, key=lambda room: room.times)] if rooms else []
+    return headrooms
 
 
-def _reached(value: float, cap: float | None, now: _Second, given: bool) -> float | None:
+def _reached(value: float, cap: float | None, now: _Second, is_given: bool) -> float | None:
     if cap is None or value < cap * (1 - _SAME):
         return None
-    return cap if given or now.queue > _QUEUE else None
+    return cap if is_given or now.queue > _QUEUE else None
 
 
 def _history(looks: Sequence[DiskSample], name: str) -> list[_Second]:
-    """Oldest first; ends where a counter went backwards."""
+    """Return the work between readings, oldest first; it ends where a counter went backwards."""
     rows = [(look.at_s, row) for look in looks for row in look.disks if row.name == name]
     seconds: list[_Second] = []
     for (newer_s, newer), (older_s, older) in pairwise(rows):
@@ -190,13 +188,13 @@ def _between(older_s: float, older: DiskCounters, newer_s: float, newer: DiskCou
 
 
 def _grown(newer: DiskCounters, older: DiskCounters, pick: Callable[[DiskCounters], int | None]) -> int:
-    """Nothing where the counter is not known: a cap is learned only while a queue is seen."""
+    """Return the growth of a counter; 0 where it is not known, because a cap is learned only from a known queue."""
     after, before = pick(newer), pick(older)
     return 0 if after is None or before is None else after - before
 
 
 def _learned(history: Sequence[_Second], value: Callable[[_Second], float]) -> float | None:
-    """The height at which the device stood for `STANDS_S`, of the newest such time; None when there was none."""
+    """Return the constant rate of the newest stretch of `STANDS_S`; None when there was none."""
     end = len(history)
     while end >= _FEWEST:
         low = high = value(history[end - 1])

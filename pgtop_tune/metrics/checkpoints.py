@@ -1,4 +1,4 @@
-"""When the next checkpoint comes, and why: checkpoint_timeout, or WAL on its way to max_wal_size."""
+"""The next checkpoint: its time and its cause, which is checkpoint_timeout or WAL on its way to max_wal_size."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric, rate
+from pgtop_tune.metrics.catalogue import Interval, Metric, pair_rate
 from pgtop_tune.metrics.server import WAL_SINCE_REDO, checkpoints_between, number
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import CheckpointCounters
 
 RATE_WINDOW_S: Final = 10.0
 _SEEN_S: Final = 150.0
-"""How far back the begin of a checkpoint is looked for."""
+"""Window in which the begin of a checkpoint is searched for."""
 _NOTHING_BYTES: Final = 1024
-"""WAL since the redo point that a checkpoint leaves behind itself: with no more, the next timed one is skipped."""
+"""WAL that a checkpoint itself writes after its redo point: without more, the server skips the next timed checkpoint."""
 _SKIPPED_S: Final = 2.0
-"""A checkpoint counted so long ago that would still not have made the checkpointer work was skipped."""
+"""Time after which a counted checkpoint was skipped, if the checkpointer is still idle."""
 _COUNTED_LATE_S: Final = 2.0
 """Before 15 counters went through a collector: a quick checkpoint may be finished before it is counted."""
 _MIB: Final = 1 << 20
 
 
 def max_wal_size_bytes(interval: Interval) -> float | None:
-    """The parameter max_wal_size (pg_settings gives MB); None when parameters are not known."""
+    """Return max_wal_size in bytes (pg_settings has MB); None when parameters are not known."""
     megabytes = number(interval, "max_wal_size")
     return None if megabytes is None else megabytes * _MIB
 
 
 def _trigger_lsn(interval: Interval, redo_lsn_bytes: int) -> int | None:
-    """Position from which on a checkpoint is forced, given the redo point of the one before.
+    """Return the WAL position at which the next checkpoint is forced, given the redo point of the last one.
 
-    xlog.c: CalculateCheckpointSegments() gives whole segments, at least one; XLogCheckpointNeeded() is asked when a
+    xlog.c: CalculateCheckpointSegments() returns whole segments, at least one; XLogCheckpointNeeded() is called when a
     segment is full, so that the distance counts from the start of the redo point's segment.
     """
     server = sections.server(interval.newest)
@@ -101,14 +101,14 @@ FULL_PAGES_SINCE = Metric(
 
 
 class NextCheckpoint(Struct, frozen=True):
-    """The next checkpoint as things go on now.
+    """The next checkpoint, if WAL grows at the present rate.
 
     Attributes:
         in_s: Seconds until it starts; 0 when it is due.
         by: The parameter that will start it: "max_wal_size" or "checkpoint_timeout".
-        under_way: One has begun and not finished; this is the one after it, or itself if that began before we looked.
-        restartpoint: On a standby: a restartpoint, at the earliest then, because it also needs a checkpoint of the
-            primary's to have been replayed.
+        under_way: Whether a checkpoint is in progress. This is the next one, or the running one if its begin was not seen.
+        restartpoint: Whether it is a restartpoint of a standby. It begins at that time at the earliest, because it also
+            needs a replayed checkpoint of the primary.
     """
 
     in_s: float
@@ -118,12 +118,12 @@ class NextCheckpoint(Struct, frozen=True):
 
     @property
     def forced(self) -> bool:
-        """Whether WAL will force it before its time."""
+        """Return whether WAL will force it before checkpoint_timeout."""
         return self.by == "max_wal_size"
 
 
 class _Begin(Struct, frozen=True):
-    """When the last checkpoint began, and its redo point; `under_way` when it has not finished."""
+    """Age and redo point of the last checkpoint; `under_way` while it has not finished."""
 
     ago_s: float | None
     redo_lsn_bytes: int | None
@@ -131,33 +131,33 @@ class _Begin(Struct, frozen=True):
 
 
 def next_checkpoint(interval: Interval) -> NextCheckpoint | None:
-    """Whichever comes first: WAL reaching its trigger at the mean rate of the last 10 s, or checkpoint_timeout.
+    """Return the next checkpoint: WAL reaches its trigger at the mean rate of the last 10 s, or checkpoint_timeout ends.
 
-    Both count from the begin of the last checkpoint, finished or not. None when neither can be said, and when nothing
-    was written since: then a timed checkpoint is skipped.
+    Both count from the begin of the last checkpoint, finished or not. None when neither is known, and when no WAL was
+    written since: then the server skips a timed checkpoint.
     """
     server, wal = sections.server(interval.newest), interval.now(sections.wal)
     if isinstance(server, Unavailable) or wal is None or wal.lsn_bytes is None:
         return None
     standby = server.in_recovery
     begin = _last_begin(interval, standby)
-    found = []
+    expected = []
     trigger = None if begin.redo_lsn_bytes is None else _trigger_lsn(interval, begin.redo_lsn_bytes)
     per_s = _mean_wal_rate(interval)
     if trigger is not None and per_s:
         in_s = max(trigger - wal.lsn_bytes, 0) / per_s
-        # Past its trigger it has begun, before we looked, if the checkpointer works.
+        # Beyond the trigger and with a busy checkpointer, it began before the first sample.
         under_way = begin.under_way or (in_s == 0.0 and _rests(interval) is False)
-        found.append(NextCheckpoint(in_s=in_s, by="max_wal_size", under_way=under_way, restartpoint=standby))
+        expected.append(NextCheckpoint(in_s=in_s, by="max_wal_size", under_way=under_way, restartpoint=standby))
     timeout_s = number(interval, "checkpoint_timeout")
     since_redo = WAL_SINCE_REDO(interval)
     written = since_redo is None or since_redo > _NOTHING_BYTES
     if timeout_s is not None and begin.ago_s is not None and written:
         in_s = max(timeout_s - begin.ago_s, 0.0)
-        found.append(
+        expected.append(
             NextCheckpoint(in_s=in_s, by="checkpoint_timeout", under_way=begin.under_way, restartpoint=standby)
         )
-    return min(found, key=lambda checkpoint: checkpoint.in_s, default=None)
+    return min(expected, key=lambda checkpoint: checkpoint.in_s, default=None)
 
 
 def _last_begin(interval: Interval, standby: bool) -> _Begin:
@@ -165,9 +165,9 @@ def _last_begin(interval: Interval, standby: bool) -> _Begin:
     if not recent:
         return _Begin(None, None)
     newest = recent[0]
-    seen = _seen_begin(recent)
-    if seen is not None:
-        before, began = seen
+    readings = _seen_begin(recent)
+    if readings is not None:
+        before, began = readings
         finished = newest.redo_lsn_bytes != _redo_before(interval, recent, before)
         ago_s = newest.at_s - began.at_s
         if not finished and ago_s >= _SKIPPED_S and _rests(interval):
@@ -175,28 +175,32 @@ def _last_begin(interval: Interval, standby: bool) -> _Begin:
         redo = newest.redo_lsn_bytes if finished else _lsn_at(interval, began.at_s)
         return _Begin(ago_s if standby or not finished else _since_checkpoint(interval), redo, not finished)
     if standby:
-        # checkpoint_time is the primary's; when the restartpoint was made is nowhere to be read.
+        # checkpoint_time is the primary's; no function returns the time of the restartpoint.
         return _Begin(None, newest.redo_lsn_bytes)
     since_s, timeout_s = _since_checkpoint(interval), number(interval, "checkpoint_timeout")
     looked_s = newest.at_s - recent[-1].at_s
     if since_s is not None and timeout_s is not None and since_s > timeout_s + looked_s:
         if _rests(interval):
-            # There was no need for one, each time it was due.
+            # The server skipped each checkpoint that was due.
             return _Begin(since_s % timeout_s, newest.redo_lsn_bytes)
-        # Time was up before we looked and nothing has finished since: one is under way, or there was no need for it.
+        # It was due before the first sample, and none has finished since: one is in progress, or was skipped.
         return _Begin(since_s - timeout_s if since_s < 2 * timeout_s else None, None, True)
     return _Begin(since_s, newest.redo_lsn_bytes)
 
 
 def _rests(interval: Interval) -> bool | None:
-    """Whether no checkpoint is under way: the checkpointer waits for its next task; None when it is not known."""
+    """Return whether the checkpointer is idle; None when that is not known."""
     activity = interval.now(sections.activity)
-    waits = [each.wait_event for each in activity.backends if each.backend_type == "checkpointer"] if activity else []
+    waits = (
+        [backend.wait_event for backend in activity.backends if backend.backend_type == "checkpointer"]
+        if activity
+        else []
+    )
     return waits[0] == "CheckpointerMain" if waits else None
 
 
 def _seen_begin(recent: Sequence[CheckpointCounters]) -> tuple[CheckpointCounters, CheckpointCounters] | None:
-    """The readings before and after the last checkpoint began; newest first in `recent`."""
+    """Return the readings before and after the begin of the last checkpoint; newest first in `recent`."""
     if recent and checkpoints_between(recent[-1], recent[0]) == (0, 0):
         return None
     for after, before in pairwise(recent):
@@ -209,7 +213,7 @@ def _seen_begin(recent: Sequence[CheckpointCounters]) -> tuple[CheckpointCounter
 
 
 def _redo_before(interval: Interval, recent: Sequence[CheckpointCounters], before: CheckpointCounters) -> int | None:
-    """The redo point before a checkpoint whose begin was counted after `before`."""
+    """Return the redo point before a checkpoint whose begin was counted after `before`."""
     server = sections.server(interval.newest)
     late_s = _COUNTED_LATE_S if not isinstance(server, Unavailable) and server.version_num < 150_000 else 0.0
     earlier = [reading for reading in recent if reading.at_s <= before.at_s - late_s]
@@ -226,17 +230,14 @@ def _mean_wal_rate(interval: Interval) -> float | None:
     recent = interval.recent(sections.wal, RATE_WINDOW_S, least=2)
     if len(recent) < 2:
         return None
-    newer, older = recent[0], recent[-1]
-    if newer.lsn_bytes is None or older.lsn_bytes is None or newer.lsn_bytes < older.lsn_bytes:
-        return None
-    return (newer.lsn_bytes - older.lsn_bytes) / (newer.at_s - older.at_s)
+    return pair_rate((recent[-1], recent[0]), lambda wal: wal.lsn_bytes)
 
 
 def _checkpoint_writes(interval: Interval) -> float | None:
     pair = interval.pair(sections.checkpoints)
     if pair is None or pair[0].stats_reset_ms != pair[1].stats_reset_ms:
         return None
-    return rate(pair[0].buffers_checkpoint, pair[1].buffers_checkpoint, pair[0].at_s, pair[1].at_s)
+    return pair_rate(pair, lambda counters: counters.buffers_checkpoint)
 
 
 CHECKPOINT_WRITES = Metric(

@@ -1,15 +1,15 @@
-"""Whether pgbench itself is the limit: CPU time and waits of its threads, and waits of the server for its clients.
+"""Limits of the load generator: CPU time and waits of pgbench's threads, and the server's waits for its clients.
 
-A thread that serves clients sleeps while all of them wait for the server. One that never sleeps is the limit: its time
-goes into running and into waiting for a CPU, so
+A thread of pgbench sleeps while all of its clients wait for the server. A thread that never sleeps is the limit. Its
+time is spent running and waiting for a CPU:
 
     demand of a thread = Δ(utime + stime) / Δt + Δ run_delay / Δt          /proc/PID/task/TID/{stat,schedstat}
 
-and at 90 % of one thread the load is CLIENT-BOUND, unless that thread waited for a CPU for longer than it had one:
-then the machine is full, and the thread would sleep on a quieter one. Where threads cannot be seen, the sessions tell: when for 80 % of
-the looks it was pgbench's turn (class Client, idle between two transactions included unless a rate schedules these
-pauses), the server had nothing to do. On a machine whose CPUs are all busy they cannot tell: a session that was woken
-and has no CPU yet looks idle as well.
+At a demand of 90 % the load is CLIENT-BOUND, unless that thread waited for a CPU for longer than it ran: then the
+machine is full, and the thread would sleep on a quieter one. Where threads are not visible, the sessions decide: when
+80 % of their samples wait for pgbench (class Client, including idle between two transactions, unless a rate schedules
+these pauses), the server had nothing to do. With all CPUs of the machine busy they do not decide, because a session that
+was woken and has no CPU yet looks idle as well.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pgtop_tune.metrics.catalogue import Interval, share
 from pgtop_tune.metrics.host_values import busy_ticks, ticks_share
 from pgtop_tune.metrics.load import running, work_window_s
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchRun, BenchSample
-from pgtop_tune.model.host import CpuSample, HostFacts, ThreadCounters
+from pgtop_tune.model.bench import BenchRun
+from pgtop_tune.model.host import HostFacts, ThreadCounters
 from pgtop_tune.model.run_result import GeneratorLoad
 from pgtop_tune.model.waits import BETWEEN, CLIENT
 
@@ -36,39 +36,39 @@ TURN_SHARE: Final = 80.0
 _SHORTEST_S: Final = 0.9
 """Between two looks at threads: clock ticks are coarse."""
 ThreadUse = tuple[float, float | None]
-"""CPU, and waiting for a CPU, of a thread of pgbench in per cent of one core; None is a wait that is not known."""
+"""CPU time and run-queue wait of a thread of pgbench in per cent of one core; None for a wait that is not known."""
 _MACHINE_FULL: Final = 90.0
 
 
 def client_bound(interval: Interval) -> GeneratorLoad | None:
-    """The last ten seconds of the load under way, as far as it was at work; None when no load of ours is."""
+    """Return the generator load of the last ten seconds, without the start of the load; None without a load of ours."""
     run, worked_s = running(interval), work_window_s(interval, WINDOW_S)
     return None if run is None or worked_s is None else generator_load(interval, run, worked_s)
 
 
 def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S) -> GeneratorLoad:
-    """How busy pgbench was over the last seconds in which the run was seen.
+    """Return how busy pgbench was over the last seconds of a run.
 
     Args:
-        interval: Its newest frame may lie behind the end of the run.
-        run: Which run.
-        window_s: Seconds; what is not there is None in the result.
+        interval: Frames; the newest may be later than the end of the run.
+        run: The run.
+        window_s: Length of the window. Figures without readings are None.
     """
     threads = _threads(interval, run, window_s)
     cpu_shares = [cpu for cpu, _ in threads]
-    wanted = [(cpu, delay or 0.0) for cpu, delay in threads]
+    demands = [(cpu, delay or 0.0) for cpu, delay in threads]
     delays = [delay for _, delay in threads if delay is not None]
-    turn = _client_turn(interval, run, window_s)
+    looks = interval.recent(sections.cpu, window_s, least=2)
     facts = _host_facts(interval)
     load = GeneratorLoad(
         threads=len(threads),
         cpus=facts.cpu_count if facts else None,
         cpu_cores=sum(cpu_shares) / 100.0 if threads else None,
         busiest_cpu=max(cpu_shares, default=None),
-        busiest_demand=max(map(sum, wanted), default=None) if delays else None,
-        client_turn=turn,
+        busiest_demand=max(map(sum, demands), default=None) if delays else None,
+        client_turn=_client_turn(interval, run, window_s),
         lag_ms=_lag(interval, run, window_s),
-        machine_busy=_machine_busy(interval, window_s),
+        machine_busy=ticks_share(looks[-1].total, looks[0].total, busy_ticks) if len(looks) > 1 else None,
         beside=bool(threads) and facts is not None and not facts.is_of_server,
         bound=False,
         most_queued=max(delays, default=None),
@@ -78,19 +78,19 @@ def generator_load(interval: Interval, run: BenchRun, window_s: float = WINDOW_S
 
 
 def full_machine(load: GeneratorLoad) -> bool:
-    """Whether hardly any CPU of the server's machine was idle."""
+    """Return whether hardly any CPU of the server's machine was idle."""
     return load.machine_busy is not None and load.machine_busy >= _MACHINE_FULL
 
 
 def _never_sleeps(cpu: float, queued: float) -> bool:
-    """Whether a thread wants all there is, and gets most of it."""
+    """Return whether a thread never sleeps, and runs for most of the time."""
     return cpu + queued >= DEMAND and cpu >= queued
 
 
 def never_slept(threads: Iterable[ThreadUse]) -> str:
-    """Why pgbench is the limit: one of its threads never slept; "" where all of them did."""
-    wanted = [(cpu, queued or 0.0) for cpu, queued in threads]
-    bound = max((each for each in wanted if _never_sleeps(*each)), key=sum, default=None)
+    """Return the reason why pgbench is the limit: a thread that never slept; "" where all threads slept."""
+    demands = [(cpu, queued or 0.0) for cpu, queued in threads]
+    bound = max((demand for demand in demands if _never_sleeps(*demand)), key=sum, default=None)
     if bound is None:
         return ""
     cpu, waiting = bound
@@ -122,7 +122,7 @@ def _advice(load: GeneratorLoad, run: BenchRun) -> str:
 
 
 def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[ThreadUse]:
-    """Of each thread of pgbench, over as long as it was seen."""
+    """Return the use of each thread of pgbench, over the time for which there are readings of it."""
     facts = _host_facts(interval)
     looks = [
         (sample.at_s, {row.tid: row for row in sample.threads if row.pid == run.pid})
@@ -130,15 +130,15 @@ def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[ThreadU
     ]
     looks = [(at_s, rows) for at_s, rows in looks if rows]
     if facts is None or len(looks) < 2 or run.machine:
-        # Elsewhere a pid is that of ssh.
+        # With pgbench on another machine, the pid is that of ssh.
         return []
     newest_s, newest = looks[0]
-    found = []
+    uses = []
     for tid, thread in newest.items():
         oldest = next(((at_s, rows[tid]) for at_s, rows in reversed(looks) if _is_same(rows.get(tid), thread)), None)
         if oldest is not None and newest_s - oldest[0] >= _SHORTEST_S:
-            found.append(thread_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s))
-    return found
+            uses.append(thread_use(oldest[1], thread, newest_s - oldest[0], facts.ticks_per_s))
+    return uses
 
 
 def _is_same(older: ThreadCounters | None, newer: ThreadCounters) -> bool:
@@ -146,7 +146,7 @@ def _is_same(older: ThreadCounters | None, newer: ThreadCounters) -> bool:
 
 
 def thread_use(older: ThreadCounters, newer: ThreadCounters, seconds: float, ticks_per_s: int) -> ThreadUse:
-    """Between two looks."""
+    """Return the use of a thread between two readings."""
     ticks = newer.user_ticks + newer.system_ticks - older.user_ticks - older.system_ticks
     cpu = 100.0 * max(ticks, 0) / ticks_per_s / seconds
     if newer.run_delay_ms is None or older.run_delay_ms is None:
@@ -155,7 +155,7 @@ def thread_use(older: ThreadCounters, newer: ThreadCounters, seconds: float, tic
 
 
 def _client_turn(interval: Interval, run: BenchRun, window_s: float) -> float | None:
-    """Share of the looks at sessions of the load in which it was the client's turn."""
+    """Return the share of the samples of the load's sessions in which they waited for their client."""
     rows = [
         one
         for one in sessions(interval, window_s) or ()
@@ -169,7 +169,7 @@ def _lag(interval: Interval, run: BenchRun, window_s: float) -> float | None:
     lines = [
         line
         for sample in interval.recent(sections.bench, window_s)
-        if _is_of(sample, run)
+        if sample.run.run == run.run
         for line in sample.progress
         if line.lag_ms is not None
     ]
@@ -177,19 +177,6 @@ def _lag(interval: Interval, run: BenchRun, window_s: float) -> float | None:
     return sum((line.lag_ms or 0.0) * line.tps for line in lines) / weight if weight else None
 
 
-def _is_of(sample: BenchSample, run: BenchRun) -> bool:
-    return sample.run.run == run.run
-
-
-def _machine_busy(interval: Interval, window_s: float) -> float | None:
-    looks = interval.recent(sections.cpu, window_s, least=2)
-    return _busy(looks[-1], looks[0]) if len(looks) > 1 else None
-
-
-def _busy(older: CpuSample, newer: CpuSample) -> float | None:
-    return ticks_share(older.total, newer.total, busy_ticks)
-
-
 def _host_facts(interval: Interval) -> HostFacts | None:
-    host = interval.newest.host
-    return None if isinstance(host, Unavailable) or isinstance(host.facts, Unavailable) else host.facts
+    facts = sections.machine(interval.newest)
+    return None if isinstance(facts, Unavailable) else facts

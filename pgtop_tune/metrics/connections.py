@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -24,11 +24,11 @@ class ConnectionGroup(Struct, frozen=True):
     """Sessions of the same user, database, application and client.
 
     Attributes:
-        sessions: How many.
-        active: Running a statement.
-        in_transaction: Idle in a transaction, aborted ones included.
-        idle: Idle.
-        waiting: Waiting for a lock.
+        sessions: Number of sessions.
+        active: Number of sessions that run a statement.
+        in_transaction: Number of sessions idle in a transaction, including aborted ones.
+        idle: Number of idle sessions.
+        waiting: Number of sessions that wait for a lock.
         oldest_xact_s: Age of the oldest transaction; None without one.
         oldest_session_s: Age of the oldest session.
     """
@@ -47,21 +47,21 @@ class ConnectionGroup(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What the group is known by."""
+        """The properties that all sessions of the group have."""
         return self.usename, self.datname, self.application_name, self.client
 
 
 def groups(interval: Interval) -> list[ConnectionGroup]:
-    """Client backends by user, database, application and client, most sessions first; empty without the section."""
+    """Return client backends by user, database, application and client, most sessions first; empty without the section."""
     activity = interval.now(sections.activity)
     if activity is None:
         return []
-    found: dict[tuple[str, str, str, str], list[Backend]] = {}
+    backends: defaultdict[tuple[str, str, str, str], list[Backend]] = defaultdict(list)
     for backend in client_backends(activity):
         key = (backend.usename or "", backend.datname or "", backend.application_name or "", backend.client or "")
-        found.setdefault(key, []).append(backend)
-    made = [_group(key, members, activity.now_ms) for key, members in found.items()]
-    return sorted(made, key=lambda group: (-group.sessions, group.key))
+        backends[key].append(backend)
+    connection_groups = [_group(key, members, activity.now_ms) for key, members in backends.items()]
+    return sorted(connection_groups, key=lambda group: (-group.sessions, group.key))
 
 
 def _group(key: tuple[str, str, str, str], members: list[Backend], now_ms: int) -> ConnectionGroup:
@@ -72,7 +72,7 @@ def _group(key: tuple[str, str, str, str], members: list[Backend], now_ms: int) 
         *key,
         sessions=len(members),
         active=sum(states[state] for state in WORKING),
-        in_transaction=sum(seen for state, seen in states.items() if state.startswith(IN_TRANSACTION)),
+        in_transaction=sum(count for state, count in states.items() if state.startswith(IN_TRANSACTION)),
         idle=states["idle"],
         waiting=sum(1 for member in members if member.wait_event_type == "Lock"),
         oldest_xact_s=_age_s(now_ms, xacts),
@@ -90,8 +90,8 @@ class ConnectionLimit(Struct, frozen=True):
     Attributes:
         scope: "server", "database" or "role".
         name: Of the database or role; the parameter for the server.
-        used: Sessions that count against it, this tool's included for the server.
-        limit: How many there may be; None where it is not known.
+        used: Sessions that count against it; for the server including those of this tool.
+        limit: Most sessions; None where it is not known.
     """
 
     scope: str
@@ -101,39 +101,39 @@ class ConnectionLimit(Struct, frozen=True):
 
     @property
     def percent(self) -> float | None:
-        """Of the limit; 100 for a limit of 0."""
+        """Used connections in per cent of the limit; 100 for a limit of 0."""
         if self.limit is None:
             return None
         return 100.0 * self.used / self.limit if self.limit else 100.0
 
 
 def limits(interval: Interval) -> list[ConnectionLimit]:
-    """The server's limit, then those of databases and roles; empty when sessions cannot be watched.
+    """Return the server's limit, then those of databases and roles; empty without the sessions.
 
-    Source: pg_stat_activity against max_connections less the reserved ones, pg_database.datconnlimit,
+    Source: pg_stat_activity, max_connections without the reserved connections, pg_database.datconnlimit,
     pg_roles.rolconnlimit.
     """
     activity = interval.now(sections.activity)
     if activity is None:
         return []
     clients = client_backends(activity)
-    found = list(_of_server(interval, len(clients) + activity.own_backends))
+    connection_limits = list(_of_server(interval, len(clients) + activity.own_backends))
     catalogue = interval.now(sections.database_limits)
     if catalogue is not None:
         by_database = Counter(backend.datname for backend in clients)
         by_role = Counter(backend.usename for backend in clients)
-        found += [
+        connection_limits += [
             ConnectionLimit(
                 scope="database", name=database.name, used=by_database[database.name], limit=database.connection_limit
             )
             for database in catalogue.databases
             if database.connection_limit > UNLIMITED
         ]
-        found += [
+        connection_limits += [
             ConnectionLimit(scope="role", name=role.name, used=by_role[role.name], limit=role.connection_limit)
             for role in catalogue.role_limits
         ]
-    return found
+    return connection_limits
 
 
 def _of_server(interval: Interval, used: int) -> Iterator[ConnectionLimit]:
@@ -145,10 +145,10 @@ def _of_server(interval: Interval, used: int) -> Iterator[ConnectionLimit]:
     yield ConnectionLimit(scope="server", name="not reserved", used=used, limit=max(int(most - reserved), 0))
 
 
-# Parameters that are not as the server would have them by itself.
+# Parameters that are set to another value than the server's default.
 
 _OWN: Final = frozenset({"default", "override", "client", "session"})
-"""Sources that are nobody's choice, or that of our own connection alone."""
+"""Sources of values that no operator has chosen, or that only our own connection has."""
 
 
 class SetParameter(Struct, frozen=True):
@@ -156,8 +156,8 @@ class SetParameter(Struct, frozen=True):
 
     Attributes:
         parameter: The row.
-        changed_ms: When it was last changed since the session began; None when it was not.
-        change: What changed, in the words of the event: "1GB→16GB"; "" without.
+        changed_ms: Time of its last change since the session began; None without one.
+        change: The change in the words of its event: "1GB→16GB"; "" without one.
     """
 
     parameter: Parameter
@@ -166,11 +166,11 @@ class SetParameter(Struct, frozen=True):
 
 
 def set_parameters(interval: Interval, events: Iterable[Event]) -> list[SetParameter]:
-    """Parameters with a source other than default, those that wait for a restart, and those changed meanwhile.
+    """Return parameters with a source other than default, pending a restart, or changed since the session began.
 
     Args:
-        interval: Where to look.
-        events: Of the session, oldest first; a change's event begins with the name of the parameter.
+        interval: Frames.
+        events: Events of the session, oldest first; the event of a change begins with the name of the parameter.
     """
     sample = interval.now(sections.parameters)
     if sample is None:

@@ -1,4 +1,4 @@
-"""Values of parameters that can lose data: the values, the loss, and those in force.
+"""Values of parameters that can lose data: the values in force, and the possible loss.
 
 Source: PostgreSQL documentation, "Reliability and the Write-Ahead Log", "Asynchronous Commit" and "Developer Options".
 """
@@ -20,10 +20,10 @@ from pgtop_tune.metrics.setting_risks import RISKS, risk_of
 from pgtop_tune.model.postgres import Parameter
 
 _WINDOWS: Final = 3
-"""The WAL writer flushes what asynchronous commits left within three of its rounds (wal_writer_delay)."""
+"""Rounds (wal_writer_delay) within which the WAL writer flushes asynchronous commits."""
 
 WINDOW: Final = "wal_writer_delay"
-"""Says how much an asynchronous commit can lose."""
+"""Parameter that decides how much asynchronous commits can lose."""
 
 
 class AtRisk(Struct, frozen=True):
@@ -32,7 +32,7 @@ class AtRisk(Struct, frozen=True):
     Attributes:
         name: Parameter.
         value: pg_settings.setting.
-        loss: What can be lost, in numbers where there are any.
+        loss: Possible loss, with numbers where they are known.
     """
 
     name: str
@@ -41,12 +41,12 @@ class AtRisk(Struct, frozen=True):
 
 
 def risks(parameters: Iterable[Parameter]) -> tuple[AtRisk, ...]:
-    """The values in force that can lose data, in the order of the table.
+    """Return the values in force that can lose data, in the order of the table.
 
-    synchronous_commit = local is a risk only where there is a synchronous standby to lose to.
+    synchronous_commit = local is a risk only where the server has synchronous standbys.
 
     Args:
-        parameters: All of the server.
+        parameters: All parameters of the server.
     """
     rows = {row.name: row for row in parameters if row.name in RISKS}
     standbys = rows.get("synchronous_standby_names")
@@ -62,7 +62,7 @@ def risks(parameters: Iterable[Parameter]) -> tuple[AtRisk, ...]:
 
 
 def switched_risks(values: Iterable[tuple[str, str, str]]) -> tuple[AtRisk, ...]:
-    """Return what an experiment can lose while it switches values.
+    """Return the values of an experiment that can lose data.
 
     Args:
         values: (name, A, B) of its parameters.
@@ -76,42 +76,44 @@ def switched_risks(values: Iterable[tuple[str, str, str]]) -> tuple[AtRisk, ...]
 
 
 def at_risk(interval: Interval) -> tuple[AtRisk, ...]:
-    """What the newest frame shows in force, with the loss in numbers of now; empty also where it cannot be said."""
+    """Return the values that the newest frame shows in force, with the present loss; empty when they are not known."""
     sample = interval.now(sections.parameters)
     if sample is None:
         return ()
-    found = []
+    at_risk_values = []
     for risk in risks(sample.parameters):
         numbers = _IN_NUMBERS.get((risk.name, risk.value))
-        words = numbers(interval, sample.parameters) if numbers is not None else ""
-        found.append(AtRisk(risk.name, risk.value, words or risk.loss))
-    return tuple(found)
+        loss = numbers(interval, sample.parameters) if numbers is not None else ""
+        at_risk_values.append(AtRisk(risk.name, risk.value, loss or risk.loss))
+    return tuple(at_risk_values)
 
 
 def _asynchronous(interval: Interval, parameters: Iterable[Parameter]) -> str:
-    """Commits within the window: 3 × wal_writer_delay × transactions per second."""
+    """Return the commits within the window: 3 × wal_writer_delay × transactions per second."""
     delay_ms = next((float(row.setting) for row in parameters if row.name == WINDOW), None)
     return "" if delay_ms is None else lost_in_a_crash(delay_ms, interval)
 
 
 def lost_in_a_crash(delay_ms: float, interval: Interval | None) -> str:
-    """The commits that a crash loses with synchronous_commit=off.
+    """Return the commits that a crash loses with synchronous_commit=off.
 
     Args:
         delay_ms: wal_writer_delay.
-        interval: For the commits of now; None where they are not known.
+        interval: Frames with the present commit rate; None where there are none.
     """
     window_ms = _WINDOWS * delay_ms
     client = None if interval is None else CLIENT_TPS(interval)
     tps = TPS(interval) if client is None and interval is not None else client
-    many = "" if tps is None else f", now some {count(tps * window_ms / 1000.0)}"
-    return f"up to {window_ms:.0f} ms of acknowledged commits{many}; the data stay consistent"
+    commits = "" if tps is None else f", now some {count(tps * window_ms / 1000.0)}"
+    return f"up to {window_ms:.0f} ms of acknowledged commits{commits}; the data stay consistent"
 
 
 def _whole_cluster(interval: Interval, parameters: Iterable[Parameter]) -> str:
     database = interval.now(sections.database)
-    many = "every database" if database is None or not database.databases else f"all {database.databases} databases"
-    return f"{many}, after a crash of the machine"
+    databases = (
+        "every database" if database is None or not database.databases else f"all {database.databases} databases"
+    )
+    return f"{databases}, after a crash of the machine"
 
 
 _IN_NUMBERS: Final[Mapping[tuple[str, str], Callable[[Interval, Iterable[Parameter]], str]]] = MappingProxyType(

@@ -1,4 +1,4 @@
-"""Rows of a view that counts, seen twice: what each row counted in between."""
+"""Growth of the counters in rows of a view between two readings."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 
 ROWS_WINDOW_S: Final = 10.0
-"""Rates of rows are means over so many seconds: long statements and slow cadences do not flicker."""
+"""Seconds over which rates of rows are means, so that long statements and slow cadences do not flicker."""
 
 R = TypeVar("R")
 S = TypeVar("S", bound=Reading)
 
 
 class Grown(Struct, Generic[R], frozen=True):
-    """A row and by how much its counters grew.
+    """A row and the growth of its counters.
 
     Attributes:
-        row: As seen last.
-        seconds: Over how long.
-        by: Counter → growth; None when it cannot be said (seen once, or reset in between). A counter that the server
-            does not have is not in it.
+        row: The newest reading of it.
+        seconds: Length of the window.
+        by: Counter → growth; None when it is not known (read once, or reset in between). Counters that the server does
+            not have are missing.
     """
 
     row: R
@@ -33,43 +33,43 @@ class Grown(Struct, Generic[R], frozen=True):
     by: Mapping[str, int] | None
 
     def sum(self, *names: str) -> int | None:
-        """Growth of these counters together; None when none of them is known."""
+        """Return the growth of these counters together; None when none of them is known."""
         by = self.by
         if by is None:
             return None
-        known = [by[name] for name in names if name in by]
-        return sum(known) if known else None
+        counts = [by[name] for name in names if name in by]
+        return sum(counts) if counts else None
 
     def per_s(self, *names: str) -> float | None:
-        """Growth per second of these counters together."""
+        """Return the growth per second of these counters together."""
         grown = self.sum(*names)
         return None if grown is None or self.seconds <= 0 else grown / self.seconds
 
-    def each(self, part: str, whole: str) -> float | None:
-        """Growth of one counter per unit of another: milliseconds per call and the like; None without any."""
-        grown, units = self.sum(part), self.sum(whole)
+    def each(self, part: str, unit: str) -> float | None:
+        """Return the growth of one counter per unit of another, such as milliseconds per call; None without units."""
+        grown, units = self.sum(part), self.sum(unit)
         return None if grown is None or not units else grown / units
 
-    def share(self, part: str, rest: str) -> float | None:
-        """Per cent that one counter's growth is of both."""
-        one, other = self.sum(part), self.sum(rest)
-        if one is None or other is None or one + other <= 0:
+    def share(self, part: str, complement: str) -> float | None:
+        """Return the growth of one counter in per cent of the growth of both."""
+        one, remainder = self.sum(part), self.sum(complement)
+        if one is None or remainder is None or one + remainder <= 0:
             return None
-        return 100.0 * one / (one + other)
+        return 100.0 * one / (one + remainder)
 
 
 def readings(interval: Interval, section: Callable[[Frame], S | Unavailable]) -> Sequence[S]:
-    """Readings of the last `ROWS_WINDOW_S`, newest first; of a section that is read less often the last two."""
+    """Return readings of the last `ROWS_WINDOW_S`, newest first; of a section that is read less often the last two."""
     return interval.recent(section, ROWS_WINDOW_S, least=2)
 
 
 def growth(older: Any, newer: Any, names: Sequence[str]) -> dict[str, int] | None:
-    """By how much counters grew from one row to the other; `older` None stands for a row that was not there.
+    """Return the growth of counters between two readings of a row; `older` is None for a row that did not exist.
 
     Returns:
         Counter → growth, without those that are None in either; None when one went backwards (it was reset).
     """
-    found: dict[str, int] = {}
+    grown: dict[str, int] = {}
     for name in names:
         now = getattr(newer, name)
         before = 0 if older is None else getattr(older, name)
@@ -77,8 +77,8 @@ def growth(older: Any, newer: Any, names: Sequence[str]) -> dict[str, int] | Non
             continue
         if now < before:
             return None
-        found[name] = now - before
-    return found
+        grown[name] = now - before
+    return grown
 
 
 def grown_rows(
@@ -89,14 +89,14 @@ def grown_rows(
     reset: Callable[[R], Any],
     names: Sequence[str],
 ) -> list[Grown[R]]:
-    """Growth of the rows of a section over the last `ROWS_WINDOW_S`.
+    """Return the growth of the rows of a section over the last `ROWS_WINDOW_S`.
 
     Args:
-        interval: Where to look.
+        interval: Frames.
         section: The section.
         rows: Its rows.
-        key: What a row is known by.
-        reset: When the row's counters last began at zero; a row where this changed has no growth.
+        key: Returns the identity of a row.
+        reset: Returns the time of the row's last reset; a row with a reset in between has no growth.
         names: Counters.
     """
     recent = readings(interval, section)
@@ -105,11 +105,11 @@ def grown_rows(
     newer, older = recent[0], recent[-1]
     before = {key(row): row for row in rows(older)}
     seconds = newer.at_s - older.at_s
-    found = []
+    grown = []
     for row in rows(newer):
         was = before.get(key(row))
         by = None
         if seconds > 0 and was is not None and reset(was) == reset(row):
             by = growth(was, row, names)
-        found.append(Grown(row, seconds, by))
-    return found
+        grown.append(Grown(row, seconds, by))
+    return grown

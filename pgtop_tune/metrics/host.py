@@ -1,13 +1,15 @@
-"""Numbers of the machine: CPU, memory, pressure, disks, processes. Rows only; `host_values`, `process_values` compute."""
+"""Numbers of the machine, and of this program: CPU, memory, pressure, disks, processes. `host_values` computes them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from pgtop_tune.metrics import host_values as values
-from pgtop_tune.metrics import process_values, sections
-from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric, pair_rate
 from pgtop_tune.metrics.host_values import DiskDelta
+from pgtop_tune.model.frame import Footprint
 
 CPU_USER = Metric(
     "host.cpu.user", "usr", "%", "Time the CPUs spent in programs, nice and virtual guests included; all cores together are 100.",
@@ -42,9 +44,9 @@ CPU_BUSY = Metric(
 CPU_FOREIGN = Metric(
     "host.cpu.foreign", "foreign", "%",
     "CPU time of other programs than the server, pgbench and this one, stolen time included; all cores are 100.",
-    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two looks at processes", process_values.foreign_cpu,
+    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two looks at processes", values.foreign_cpu,
 )  # fmt: skip
-CORE_BUSY: Final[Keyed[str]] = Keyed(
+CORE_BUSY = Keyed(
     "host.core.busy", "cores", "%", "Time this core was not idle; each core is 100. One full core among idle ones is a bottleneck that the total hides.",
     "/proc/stat cpuN: 1 − Δ(idle + iowait) / Δ all", values.core_busy, critical=95.0,
 )  # fmt: skip
@@ -59,7 +61,7 @@ BLOCKED_TASKS = Metric(
 )  # fmt: skip
 CONTEXT_SWITCHES = Metric(
     "host.context_switches", "ctx", "1/s", "Context switches per second on all cores.",
-    "/proc/stat: Δ ctxt / Δt", values.context_switches,
+    "/proc/stat: Δ ctxt / Δt", values.section_rate(sections.cpu, lambda cpu: cpu.context_switches),
 )  # fmt: skip
 LOAD_1M = Metric(
     "host.load_1m", "load", "", "Tasks running, waiting for a CPU or in uninterruptible sleep, averaged over about a minute.",
@@ -139,46 +141,46 @@ SWAP_OUT = Metric(
     "host.swap.out", "out", "bytes/s", "Written to swap per second: memory is short.",
     "/proc/vmstat: Δ pswpout · page size / Δt", values.swap_rate(lambda memory: memory.swap_out_pages), critical=1.0,
 )  # fmt: skip
-HUGE_TOTAL: Final[Keyed[int]] = Keyed(
+HUGE_TOTAL = Keyed(
     "host.huge_pages.total", "huge", "pages", "Huge pages set aside (vm.nr_hugepages), per page size in bytes.",
     "/proc/meminfo HugePages_Total, /sys/kernel/mm/hugepages/*/nr_hugepages", values.huge_pages(lambda pool: pool.total),
 )  # fmt: skip
-HUGE_FREE: Final[Keyed[int]] = Keyed(
+HUGE_FREE = Keyed(
     "host.huge_pages.free", "free", "pages", "Untouched huge pages, including reserved ones.",
     "HugePages_Free, free_hugepages", values.huge_pages(lambda pool: pool.free),
 )  # fmt: skip
-HUGE_USED: Final[Keyed[int]] = Keyed(
+HUGE_USED = Keyed(
     "host.huge_pages.used", "used", "pages", "Huge pages in use: touched, or reserved by a mapping that will touch them.",
     "HugePages_Total − HugePages_Free + HugePages_Rsvd", values.huge_pages(lambda pool: pool.total - pool.free + pool.reserved),
 )  # fmt: skip
-HUGE_RESERVED: Final[Keyed[int]] = Keyed(
+HUGE_RESERVED = Keyed(
     "host.huge_pages.reserved", "reserved", "pages", "Huge pages promised to a mapping (shared_buffers) and not touched yet.",
     "HugePages_Rsvd, resv_hugepages", values.huge_pages(lambda pool: pool.reserved),
 )  # fmt: skip
 
 PSI_CPU_SOME = Metric(
     "host.psi.cpu_some", "psi cpu", "%", "Share of the time in which at least one task waited for a CPU.",
-    "/proc/pressure/cpu some: Δ total / Δt", values.stall(lambda psi: psi.cpu, lambda line: line.some_us),
+    "/proc/pressure/cpu some: Δ total / Δt", values.stalled(sections.pressure, lambda psi: psi.cpu.some_us),
 )  # fmt: skip
 PSI_CPU_FULL = Metric(
     "host.psi.cpu_full", "psi cpu full", "%", "As psi cpu, while no task ran; the kernel reports 0 for the whole machine.",
-    "/proc/pressure/cpu full: Δ total / Δt", values.stall(lambda psi: psi.cpu, lambda line: line.full_us),
+    "/proc/pressure/cpu full: Δ total / Δt", values.stalled(sections.pressure, lambda psi: psi.cpu.full_us),
 )  # fmt: skip
 PSI_IO_SOME = Metric(
     "host.psi.io_some", "psi io", "%", "Share of the time in which at least one task waited for a disk.",
-    "/proc/pressure/io some: Δ total / Δt", values.stall(lambda psi: psi.io, lambda line: line.some_us),
+    "/proc/pressure/io some: Δ total / Δt", values.stalled(sections.pressure, lambda psi: psi.io.some_us),
 )  # fmt: skip
 PSI_IO_FULL = Metric(
     "host.psi.io_full", "psi io full", "%", "Share of the time in which tasks waited for a disk and none made progress.",
-    "/proc/pressure/io full: Δ total / Δt", values.stall(lambda psi: psi.io, lambda line: line.full_us),
+    "/proc/pressure/io full: Δ total / Δt", values.stalled(sections.pressure, lambda psi: psi.io.full_us),
 )  # fmt: skip
 PSI_MEMORY_SOME = Metric(
     "host.psi.memory_some", "psi mem", "%", "Share of the time in which at least one task waited for memory (reclaim, swap, refaults).",
-    "/proc/pressure/memory some: Δ total / Δt", values.stall(lambda psi: psi.memory, lambda line: line.some_us), critical=5.0,
+    "/proc/pressure/memory some: Δ total / Δt", values.stalled(sections.pressure, lambda psi: psi.memory.some_us), critical=5.0,
 )  # fmt: skip
 PSI_MEMORY_FULL = Metric(
     "host.psi.memory_full", "psi mem full", "%", "Share of the time in which tasks waited for memory and none made progress.",
-    "/proc/pressure/memory full: Δ total / Δt", values.stall(lambda psi: psi.memory, lambda line: line.full_us), critical=1.0,
+    "/proc/pressure/memory full: Δ total / Δt", values.stalled(sections.pressure, lambda psi: psi.memory.full_us), critical=1.0,
 )  # fmt: skip
 
 
@@ -192,63 +194,63 @@ def _queue(delta: DiskDelta) -> float | None:
     return None if waited_ms is None else waited_ms / 1000
 
 
-DISK_BUSY: Final[Keyed[str]] = Keyed(
+DISK_BUSY = Keyed(
     "host.disk.busy", "busy", "%",
     "Share of the time in which the device had at least one request. An SSD serves many at once and can be 100 % busy and "
     "fast: read it together with await and queue.",
     "/proc/diskstats: Δ io_ticks / Δt", values.disk_value(_busy),
 )  # fmt: skip
-DISK_READS: Final[Keyed[str]] = Keyed(
+DISK_READS = Keyed(
     "host.disk.reads", "r", "1/s", "Read requests finished per second, after merging.",
     "/proc/diskstats: Δ reads completed / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.reads)),
 )  # fmt: skip
-DISK_WRITES: Final[Keyed[str]] = Keyed(
+DISK_WRITES = Keyed(
     "host.disk.writes", "w", "1/s", "Write requests finished per second, after merging.",
     "/proc/diskstats: Δ writes completed / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.writes)),
 )  # fmt: skip
-DISK_READ_BYTES: Final[Keyed[str]] = Keyed(
+DISK_READ_BYTES = Keyed(
     "host.disk.read_bytes", "r", "bytes/s", "Bytes read per second.",
     "/proc/diskstats: Δ sectors read · 512 / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.read_bytes)),
 )  # fmt: skip
-DISK_WRITE_BYTES: Final[Keyed[str]] = Keyed(
+DISK_WRITE_BYTES = Keyed(
     "host.disk.write_bytes", "w", "bytes/s", "Bytes written per second.",
     "/proc/diskstats: Δ sectors written · 512 / Δt", values.disk_value(lambda delta: delta.per_second(lambda disk: disk.write_bytes)),
 )  # fmt: skip
-DISK_READ_AWAIT: Final[Keyed[str]] = Keyed(
+DISK_READ_AWAIT = Keyed(
     "host.disk.read_await", "await r", "ms", "Mean time of a read request, including the queue; empty if none finished.",
     "/proc/diskstats: Δ ms reading / Δ reads", values.disk_value(lambda delta: delta.quotient(lambda disk: disk.read_ms, lambda disk: disk.reads)),
 )  # fmt: skip
-DISK_WRITE_AWAIT: Final[Keyed[str]] = Keyed(
+DISK_WRITE_AWAIT = Keyed(
     "host.disk.write_await", "await w", "ms", "Mean time of a write request, including the queue; empty if none finished.",
     "/proc/diskstats: Δ ms writing / Δ writes", values.disk_value(lambda delta: delta.quotient(lambda disk: disk.write_ms, lambda disk: disk.writes)),
 )  # fmt: skip
-DISK_QUEUE: Final[Keyed[str]] = Keyed(
+DISK_QUEUE = Keyed(
     "host.disk.queue", "queue", "", "Mean number of requests in progress, including the queue.",
     "/proc/diskstats: Δ weighted ms / Δt", values.disk_value(_queue),
 )  # fmt: skip
-DISK_REQUEST_BYTES: Final[Keyed[str]] = Keyed(
+DISK_REQUEST_BYTES = Keyed(
     "host.disk.request_bytes", "size", "bytes", "Mean size of a request, reads and writes together; empty if none finished.",
     "/proc/diskstats: Δ sectors · 512 / Δ requests",
     values.disk_value(lambda delta: delta.quotient(lambda disk: disk.read_bytes + disk.write_bytes, lambda disk: disk.reads + disk.writes)),
 )  # fmt: skip
 
-PROCESS_CPU: Final[Keyed[int]] = Keyed(
+PROCESS_CPU = Keyed(
     "host.process.cpu", "CPU%", "%", "CPU time of this process in the kernel and outside; one core is 100, as in top.",
     "/proc/PID/schedstat: Δ first field (ns) / Δt; without it, and of several threads, /proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)",
-    process_values.process_cpu,
+    values.process_cpu,
 )  # fmt: skip
-PROCESS_READ_BYTES: Final[Keyed[int]] = Keyed(
+PROCESS_READ_BYTES = Keyed(
     "host.process.read_bytes", "R", "bytes/s", "Bytes fetched from storage for this process per second, without reads from the page cache.",
-    "/proc/PID/io: Δ read_bytes / Δt", process_values.process_io(lambda process: process.read_bytes),
+    "/proc/PID/io: Δ read_bytes / Δt", values.process_io(lambda process: process.read_bytes),
 )  # fmt: skip
-PROCESS_WRITE_BYTES: Final[Keyed[int]] = Keyed(
+PROCESS_WRITE_BYTES = Keyed(
     "host.process.write_bytes", "W", "bytes/s",
     "Bytes this process handed to write calls per second (WAL, relations, temporary files); they reach storage later, charged to the process that flushes. The kernel's count of bytes for storage is not used: with large folios it is a hundredfold too high.",
-    "/proc/PID/io: Δ wchar / Δt", process_values.process_io(lambda process: process.write_bytes),
+    "/proc/PID/io: Δ wchar / Δt", values.process_io(lambda process: process.write_bytes),
 )  # fmt: skip
-PROCESS_RSS: Final[Keyed[int]] = Keyed(
+PROCESS_RSS = Keyed(
     "host.process.rss", "RES", "bytes", "Resident memory of this process, including touched shared memory; sums count that memory several times.",
-    "/proc/PID/stat rss · page size", process_values.process_gauge(lambda process: process.rss_bytes),
+    "/proc/PID/stat rss · page size", values.process_gauge(lambda process: process.rss_bytes),
 )  # fmt: skip
 
 METRICS: Final = (
@@ -265,3 +267,41 @@ DISK_METRICS: Final = (
     DISK_READ_AWAIT, DISK_WRITE_AWAIT, DISK_QUEUE, DISK_REQUEST_BYTES,
 )  # fmt: skip
 PROCESS_METRICS: Final = (PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_WRITE_BYTES, PROCESS_RSS)
+
+
+OWN_WINDOW_S: Final = 5.0
+
+
+def _per_second(pick: Callable[[Footprint], float], factor: float = 1.0) -> Callable[[Interval], float | None]:
+    def value(interval: Interval) -> float | None:
+        recent = interval.recent(sections.footprint, OWN_WINDOW_S, least=2)
+        if len(recent) < 2:
+            return None
+        per_second = pair_rate((recent[-1], recent[0]), pick)
+        return None if per_second is None else factor * per_second
+
+    return value
+
+
+def _rss(interval: Interval) -> float | None:
+    footprint = interval.now(sections.footprint)
+    return None if footprint is None else float(footprint.rss_bytes)
+
+
+OWN_CPU = Metric(
+    "own.cpu", "own cost", "%", "CPU time of this program, user and system, in per cent of one core; mean of 5 s.",
+    "Δ getrusage / Δt", _per_second(lambda footprint: footprint.cpu_s, 100.0), critical=5.0,
+)  # fmt: skip
+OWN_TERMINAL_BYTES = Metric(
+    "own.terminal_bytes", "terminal", "bytes/s", "Bytes this program writes to the terminal per second; mean of 5 s.",
+    "Δ bytes written / Δt", _per_second(lambda footprint: float(footprint.terminal_bytes)),
+)  # fmt: skip
+OWN_STATEMENT_MS = Metric(
+    "own.statement_ms", "server", "ms/s", "Time per second in which a statement of this program runs; mean of 5 s.",
+    "Δ wall time between sending a statement and its answer / Δt", _per_second(lambda footprint: footprint.statement_ms),
+)  # fmt: skip
+OWN_RSS = Metric(
+    "own.rss", "memory", "bytes", "Resident memory of this program.", "/proc/self/statm", _rss,
+)  # fmt: skip
+
+OWN_METRICS: Final = (OWN_CPU, OWN_TERMINAL_BYTES, OWN_STATEMENT_MS, OWN_RSS)

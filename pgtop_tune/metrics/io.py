@@ -1,4 +1,4 @@
-"""Input and output of the server: databases, who reads and writes what, SLRU caches, WAL on its way to the archive."""
+"""Input and output of the server: databases, reads and writes by kind of process, SLRU caches, WAL and its archive."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric
-from pgtop_tune.metrics.catalogue import rate as per_second
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, sessions
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, pair_rate
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
 from pgtop_tune.metrics.server import number
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.io import DatabaseRow, IoCounters, SlruCounters
+from pgtop_tune.model.waits import WaitCount
 
 _SLOW_WINDOW_S: Final = 120.0
 _SEGMENT_NAME: Final = 24
 _MB: Final = 1024 * 1024
-CLIENT_BACKEND: Final = "client backend"
 
 
 def _counted(model: type[Struct], *without: str) -> tuple[str, ...]:
@@ -31,7 +31,7 @@ SLRU_COUNTED: Final = _counted(SlruCounters, "name", "stats_reset_ms")
 
 
 def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
-    """Growth of pg_stat_database, by database, without our own sessions and transactions in ours."""
+    """Return the growth of pg_stat_database by database, without the sessions and transactions of this tool."""
     rows = grown_rows(
         interval,
         sections.databases,
@@ -53,14 +53,14 @@ def _without_ours(grown: Grown[DatabaseRow], interval: Interval) -> Grown[Databa
         connected = max(connected - activity.own_backends, 0)
     by = grown.by
     if by is not None and len(looks) > 1:
-        # The same seconds but for a tick: sums and rows are read one after the other.
-        ours = (looks[0].own_transactions - looks[-1].own_transactions) / (looks[0].at_s - looks[-1].at_s)
-        by = {**by, "xact_commit": max(by["xact_commit"] - round(max(ours, 0.0) * grown.seconds), 0)}
+        # Sums and rows are read one after the other, so their windows differ by up to a tick.
+        own_per_s = (looks[0].own_transactions - looks[-1].own_transactions) / (looks[0].at_s - looks[-1].at_s)
+        by = {**by, "xact_commit": max(by["xact_commit"] - round(max(own_per_s, 0.0) * grown.seconds), 0)}
     return replace(grown, row=replace(grown.row, numbackends=connected), by=by)
 
 
 def slru_rates(interval: Interval) -> list[Grown[SlruCounters]]:
-    """Growth of pg_stat_slru, by cache."""
+    """Return the growth of pg_stat_slru, by cache."""
     return grown_rows(
         interval,
         sections.slru,
@@ -72,23 +72,25 @@ def slru_rates(interval: Interval) -> list[Grown[SlruCounters]]:
 
 
 def io_rates(interval: Interval) -> list[Grown[IoCounters]]:
-    """Growth of pg_stat_io, by backend type, object and context; a row that was not there had counted nothing."""
+    """Return the growth of pg_stat_io by backend type, object and context; a row that is new had counted nothing."""
     recent = readings(interval, sections.io)
     if not recent:
         return []
     newer, older = recent[0], recent[-1]
     seconds = newer.at_s - older.at_s
     before = {row.id: row for row in older.rows}
-    known = seconds > 0 and newer.stats_reset_ms == older.stats_reset_ms
-    return [Grown(row, seconds, growth(before.get(row.id), row, IO_COUNTED) if known else None) for row in newer.rows]
+    comparable = seconds > 0 and newer.stats_reset_ms == older.stats_reset_ms
+    return [
+        Grown(row, seconds, growth(before.get(row.id), row, IO_COUNTED) if comparable else None) for row in newer.rows
+    ]
 
 
 class IoShare(Struct, frozen=True):
-    """What one kind of process does.
+    """Reads or writes of one kind of process.
 
     Attributes:
         backend_type: "checkpointer", "client backend", …
-        bytes_per_s: Bytes of relations it reads, or writes and extends, per second.
+        bytes_per_s: Bytes of relations that it reads, or writes and extends, per second.
     """
 
     backend_type: str
@@ -96,23 +98,26 @@ class IoShare(Struct, frozen=True):
 
 
 def readers_and_writers(interval: Interval) -> tuple[list[IoShare], list[IoShare]] | None:
-    """Who reads and who writes relations (temporary ones included), most bytes first; None when it is not known."""
-    found = io_rates(interval)
-    if not found or all(row.by is None for row in found):
+    """Return reads and writes of relations, including temporary ones, by kind of process, most bytes first.
+
+    None when they are not known.
+    """
+    rates = io_rates(interval)
+    if not rates or all(row.by is None for row in rates):
         return None
     sums: dict[str, list[float]] = {}
-    for rate in found:
+    for rate in rates:
         if rate.row.object == "wal":
             continue
-        both = sums.setdefault(rate.row.backend_type, [0.0, 0.0])
-        both[0] += rate.per_s("read_bytes") or 0.0
-        both[1] += rate.per_s("write_bytes", "extend_bytes") or 0.0
+        bytes_per_s = sums.setdefault(rate.row.backend_type, [0.0, 0.0])
+        bytes_per_s[0] += rate.per_s("read_bytes") or 0.0
+        bytes_per_s[1] += rate.per_s("write_bytes", "extend_bytes") or 0.0
     return _shares(sums, 0), _shares(sums, 1)
 
 
-def _shares(sums: dict[str, list[float]], place: int) -> list[IoShare]:
-    found = [IoShare(name, both[place]) for name, both in sums.items() if both[place] > 0]
-    return sorted(found, key=lambda share: (-share.bytes_per_s, share.backend_type))
+def _shares(sums: dict[str, list[float]], column: int) -> list[IoShare]:
+    shares = [IoShare(name, bytes_per_s[column]) for name, bytes_per_s in sums.items() if bytes_per_s[column] > 0]
+    return sorted(shares, key=lambda share: (-share.bytes_per_s, share.backend_type))
 
 
 def _backend_fsyncs(interval: Interval) -> float | None:
@@ -126,7 +131,7 @@ def _backend_fsyncs(interval: Interval) -> float | None:
 
 
 def segment_number(name: str, segment_bytes: int) -> int | None:
-    """Which segment of the WAL a file is, counted from 0/0, whatever its timeline; None for other files."""
+    """Return the number of a WAL segment, counted from 0/0 on any timeline; None for other files."""
     try:
         log, part = int(name[8:16], 16), int(name[16:_SEGMENT_NAME], 16)
     except ValueError:
@@ -148,7 +153,7 @@ def _archive_backlog(interval: Interval) -> float | None:
     last, failed = (
         segment_number(name, segment_bytes) for name in (archiver.last_archived_wal, archiver.last_failed_wal)
     )
-    # The archiver goes on with the oldest until it succeeds.
+    # The archiver retries the oldest segment until it succeeds.
     first = last + 1 if last is not None else failed
     return None if first is None else float(max(wal.lsn_bytes // segment_bytes - first, 0))
 
@@ -174,15 +179,17 @@ def _wal_directory_growth(interval: Interval) -> float | None:
 
 
 def wal_disk_free_bytes(interval: Interval) -> float | None:
-    """What can still be written to the file system of the WAL directory; None when it is not known."""
-    found = interval.now(sections.file_systems)
-    if found is None:
+    """Return the available bytes of the file system of the WAL directory; None when they are not known."""
+    sample = interval.now(sections.file_systems)
+    if sample is None:
         return None
-    return next((float(each.available_bytes) for each in found.file_systems if "wal" in each.roles), None)
+    return next(
+        (float(file_system.available_bytes) for file_system in sample.file_systems if "wal" in file_system.roles), None
+    )
 
 
 def _room_until_recycled(interval: Interval) -> float | None:
-    """Bytes by which the WAL directory may grow before segments are recycled; None when that is not known."""
+    """Return the bytes by which the WAL directory may grow before segments are recycled; None when they are not known."""
     files = interval.now(sections.wal_files)
     limits_mb = [number(interval, name) for name in ("max_wal_size", "wal_keep_size")]
     if files is None or None in limits_mb:
@@ -238,15 +245,12 @@ METRICS: Final = (
 
 
 def _flushes(interval: Interval) -> float | None:
-    pair = interval.pair(sections.wal, PUBLISHED_S)
-    if pair is None or pair[0].wal_syncs is None or pair[1].wal_syncs is None:
-        return None
-    return per_second(pair[0].wal_syncs, pair[1].wal_syncs, pair[0].at_s, pair[1].at_s)
+    return pair_rate(interval.pair(sections.wal, PUBLISHED_S), lambda wal: wal.wal_syncs)
 
 
 def _commits_per_flush(interval: Interval) -> float | None:
-    flushes, pair = _flushes(interval), interval.pair(sections.database, PUBLISHED_S)
-    commits = None if pair is None else per_second(pair[0].xact_commit, pair[1].xact_commit, pair[0].at_s, pair[1].at_s)
+    flushes = _flushes(interval)
+    commits = pair_rate(interval.pair(sections.database, PUBLISHED_S), lambda counters: counters.xact_commit)
     return None if not flushes or commits is None else commits / flushes
 
 
@@ -260,3 +264,55 @@ COMMITS_PER_FLUSH = Metric(
     "Commits per flush, including those of read-only transactions, which need none.",
     "Δ xact_commit of pg_stat_database / Δ flushes", _commits_per_flush,
 )  # fmt: skip
+
+
+# The WAL device as the sessions see it. One process at a time writes and flushes WAL (WALWriteLock), so the mean number of
+# sessions that do so is the share of the time, and 1 is the maximum. It needs no figure of the device: behind an I/O limit
+# of a control group a disk is idle while flushes wait.
+
+_FLUSH: Final = frozenset({"walsync"})
+_WRITING: Final = frozenset({"walsync", "walwrite", "walinitsync", "walinitwrite"})
+
+
+def _mean(interval: Interval, events: frozenset[str]) -> float | None:
+    sampled = sessions(interval, WAITS_WINDOW_S)
+    return None if sampled is None else sum(one.mean for one in sampled if _is_of_client(one.kind, events))
+
+
+def _is_of_client(kind: WaitCount, events: frozenset[str]) -> bool:
+    return kind.wait_event_type == "IO" and kind.backend_type == CLIENT_BACKEND and kind.wait_event.lower() in events
+
+
+def _busy(interval: Interval) -> float | None:
+    writing = _mean(interval, _WRITING)
+    return None if writing is None else min(100.0 * writing, 100.0)
+
+
+def _flush_ms(interval: Interval) -> float | None:
+    recent = interval.recent(sections.wal, WAITS_WINDOW_S, least=2)
+    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+        return None
+    newer, older = recent[0], recent[-1]
+    if newer.wal_syncs is None or older.wal_syncs is None or newer.wal_syncs <= older.wal_syncs:
+        return None
+    flushes = newer.wal_syncs - older.wal_syncs
+    timed_us = (newer.wal_sync_us or 0) - (older.wal_sync_us or 0)
+    if timed_us > 0:
+        return timed_us / flushes / 1000.0
+    waiting = _mean(interval, _FLUSH)
+    return None if waiting is None else 1000.0 * waiting * (newer.at_s - older.at_s) / flushes
+
+
+WAL_BUSY = Metric(
+    "io.wal.busy", "WAL busy", "%",
+    "Share of the time in which a session writes or flushes WAL; one does at a time, so at 100 no more commits fit. Mean of 10 s.",
+    "mean client backends in IO:WalSync, WalWrite, WalInitSync and WalInitWrite, sampled", _busy, critical=90.0,
+)  # fmt: skip
+WAL_FLUSH_MS = Metric(
+    "io.wal.flush_ms", "flush", "ms",
+    "Mean time of a WAL flush over the last 10 s; without track_wal_io_timing from samples, good to about 15 %.",
+    "Δ wal_sync_time / Δ wal_sync of pg_stat_wal (from 18 on pg_stat_io, object wal), else mean client backends in IO:WalSync / flushes per second",
+    _flush_ms,
+)  # fmt: skip
+
+WAL_METRICS: Final = (WAL_BUSY, WAL_FLUSH_MS)

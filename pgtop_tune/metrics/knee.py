@@ -1,9 +1,9 @@
-"""Where more load stops to bring more throughput.
+"""The knee of a series: the load beyond which throughput does not rise.
 
 Clients: the knee is the fewest clients whose throughput is within 5 % of the highest of all steps, or within the
-uncertainty of the two where that is more. Where these are the fewest of all steps, the knee lies there or below, and
-was not seen. Steps of the same load are one, with their mean. Rates: the highest rate that was still reached, that is, of which at least
-95 % were done. When that is the last step there is no knee: throughput was still rising, or every rate was reached.
+uncertainty of both where that is more. If the first step reaches that, the knee is there or below, and was not seen.
+Steps of the same load count as one, with their mean. Rates: the knee is the highest rate of which at least 95 % were
+done. If that is the last step, there is no knee: throughput was still rising, or every rate was reached.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _FEWEST: Final = 3
 
 
 class LoadPoint(Struct, frozen=True):
-    """One step.
+    """One step of a series.
 
     Attributes:
-        load: Clients, or transactions per second asked for.
-        tps: What came out; None when the step failed.
+        load: Clients, or the requested rate in transactions per second.
+        tps: Throughput; None when the step failed.
         error_tps: Half width of its 95 % interval, None when not known.
         p99_ms: Latency; None when not known.
     """
@@ -39,7 +39,7 @@ class LoadPoint(Struct, frozen=True):
 
 
 class Knee(Struct, frozen=True):
-    """Where it is.
+    """Position of the knee.
 
     Attributes:
         load: Clients, or rate; None when no knee was seen.
@@ -51,22 +51,22 @@ class Knee(Struct, frozen=True):
 
 
 def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
-    """The fewest clients that bring (nearly) all there is; points in any order, failed ones are passed over."""
-    known = _distinct(points)
-    if len(known) < _FEWEST:
+    """Find the fewest clients with (nearly) the highest throughput; points in any order, failed ones are ignored."""
+    steps = _distinct(points)
+    if len(steps) < _FEWEST:
         return Knee(
-            None, f"no knee seen: it takes {_FEWEST} successful steps of different loads; there are {len(known)}"
+            None, f"no knee seen: it takes {_FEWEST} successful steps of different loads; there are {len(steps)}"
         )
-    best = max(known, key=lambda point: point.tps or 0.0)
-    first = next(point for point in known if _as_good(point, best))
-    if first is known[-1]:
-        before = known[-2]
+    best = max(steps, key=lambda point: point.tps or 0.0)
+    first = next(point for point in steps if _as_good(point, best))
+    if first is steps[-1]:
+        before = steps[-2]
         gain = (first.tps or 0.0) / before.tps - 1.0 if before.tps else math.inf
         return Knee(
             None,
             f"no knee seen: still rising at {first.load:.0f} clients, {gain:+.0%} over {before.load:.0f} clients",
         )
-    if first is known[0] and first.load > 1:
+    if first is steps[0] and first.load > 1:
         return Knee(
             None,
             f"no knee seen: {first.load:.0f} clients reach {first.tps:.1f} tps, and no step beyond is better by more than"
@@ -80,18 +80,18 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
 
 
 def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
-    """The highest rate that was reached."""
-    known = _distinct(points)
-    if not known:
+    """Find the highest rate that was reached."""
+    steps = _distinct(points)
+    if not steps:
         return Knee(None, "no knee seen: no step succeeded")
-    reached = [point for point in known if (point.tps or 0.0) >= REACHED * point.load]
+    reached = [point for point in steps if (point.tps or 0.0) >= REACHED * point.load]
     if not reached:
-        lowest = known[0]
+        lowest = steps[0]
         return Knee(None, f"no rate was reached: {lowest.tps:.1f} tps at a rate of {number(lowest.load)}")
     last = reached[-1]
-    if last is known[-1]:
+    if last is steps[-1]:
         return Knee(None, f"no knee seen: the rate of {number(last.load)} per second was still reached")
-    beyond = next(point for point in known if point.load > last.load)
+    beyond = next(point for point in steps if point.load > last.load)
     return Knee(
         last.load,
         f"knee at {number(last.load)} per second: at a rate of {number(beyond.load)} only {beyond.tps:.1f} were reached",
@@ -99,7 +99,7 @@ def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
 
 
 def _distinct(points: Sequence[LoadPoint]) -> list[LoadPoint]:
-    """Points that have a throughput, by load; those of the same load as their mean."""
+    """Return points with a throughput, in the order of load; points of the same load as their mean."""
     groups: dict[float, list[LoadPoint]] = {}
     for point in sorted((point for point in points if point.tps is not None), key=lambda point: point.load):
         groups.setdefault(point.load, []).append(point)

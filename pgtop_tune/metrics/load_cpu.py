@@ -1,7 +1,7 @@
-"""CPU time of the load: what pgbench's backends used, and how long they were ready to run and had no CPU.
+"""CPU time of the load: the time that pgbench's backends ran, and the time that they waited in the run queue.
 
-Of the same processes at two looks, the oldest and the newest of a window. Several windows ask for it with each frame, so
-what was found of a look is kept: looks never change.
+It is computed from the same processes in the oldest and the newest reading of a window. Several windows need it for each
+frame, so the results of a reading are kept: readings never change.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
 COVERED: Final = 0.8
-"""Share of the load's backends whose processes must be known for their CPU time to count."""
+"""Least share of the load's backends with known processes for which CPU time is computed."""
 
 
 class CpuUse(Struct, frozen=True):
-    """Of the load's backends, in CPUs.
+    """CPU use of the load's backends.
 
     Attributes:
-        used: Mean CPUs they ran on.
-        queued: Mean backends that were ready to run and did not; None where the kernel does not say.
-        system: Share of that time which the kernel spent for them (stime): system calls.
-        share: Part of the window that this is about: less than 1 where the backends are younger.
+        used: Mean number of CPUs they ran on.
+        queued: Mean number of backends in the run queue; None where the kernel does not count it.
+        system: Share of system time (stime).
+        share: Part of the window that is covered: less than 1 where the backends are younger.
     """
 
     used: float
@@ -43,10 +43,10 @@ class CpuUse(Struct, frozen=True):
 
 
 def cpu_of_load(interval: Interval, window_s: float) -> CpuUse | None:
-    """CPU time and time in the run queue of pgbench's backends over the last seconds.
+    """Return CPU time and run-queue time of pgbench's backends over the last seconds.
 
-    Of a load that has ended within the window, or of which some have gone, the backends that it had.
-    None where processes are not known: another machine, or sessions too short-lived (pgbench -C).
+    Backends that have ended within the window are included.
+    None where processes are not known: on another machine, or with sessions too short-lived (pgbench -C).
     Source: /proc/PID/schedstat fields 1 and 2, without it /proc/PID/stat utime and stime, of backends with
     application_name pgbench.
     """
@@ -63,23 +63,25 @@ class _UseOver(Struct, frozen=True):
         activity = interval.now(sections.activity)
         pids: frozenset[int] = frozenset() if activity is None else _LOAD_SEEN.pids(activity)
         lost = activity is None or interval.once(_lost_s) > activity.at_s - self.window_s
-        seen = [_LOAD_SEEN.pids(each) for each in interval.recent(sections.activity, self.window_s)] if lost else []
-        last = pids or next(filter(None, seen), pids)
-        most = max((each for each in set(seen) if last <= each), key=len, default=last)
-        parts = [use for each in (pids, most - pids) if each and (use := self._of(interval, each, host.facts))]
+        earlier_pids = (
+            [_LOAD_SEEN.pids(look) for look in interval.recent(sections.activity, self.window_s)] if lost else []
+        )
+        last = pids or next(filter(None, earlier_pids), pids)
+        most = max((group for group in set(earlier_pids) if last <= group), key=len, default=last)
+        parts = [use for group in (pids, most - pids) if group and (use := self._of(interval, group, host.facts))]
         return _together(parts) if len(parts) > 1 else next(iter(parts), None)
 
     def _of(self, interval: Interval, pids: frozenset[int], facts: HostFacts) -> CpuUse | None:
-        """Of some backends, as long as most of them were there."""
-        known = _LOAD_SEEN
+        """Return the use of some backends, for the time in which most of them existed."""
+        looks = _LOAD_SEEN
         recent = interval.recent(sections.processes, self.window_s, least=2)
         enough = COVERED * len(pids)
-        last = next((at for at, look in enumerate(recent) if len(known.processes(look, pids).who) >= enough), None)
+        last = next((at for at, look in enumerate(recent) if len(looks.processes(look, pids).who) >= enough), None)
         if last is None:
             return None
-        newest = known.processes(recent[last], pids)
+        newest = looks.processes(recent[last], pids)
         for oldest in reversed(recent[last + 1 :]):
-            grown = interval.kept(_growth, known.processes(oldest, pids), newest, whose=self)
+            grown = interval.kept(_growth, looks.processes(oldest, pids), newest, whose=self)
             if grown.processes >= enough:
                 seconds = recent[last].at_s - oldest.at_s
                 use = _use(grown, seconds, facts.ticks_per_s, len(pids) / grown.processes)
@@ -88,23 +90,28 @@ class _UseOver(Struct, frozen=True):
 
 
 def _lost_s(interval: Interval) -> float:
-    """When the load lost a session, as far as that is known: at the newest look where the one before is not."""
+    """Return when the load last lost a session; the time of the newest reading where the one before is not known."""
     looks = interval.recent(sections.activity, 0.0, least=2)
     return interval.carried(_Losses, _Losses).newest_s(looks, are_all=len(interval.frames) == len(looks))
 
 
 class _Losses:
-    """Follows the load from look to look: as long as it loses no session, no look before had another one."""
+    """Tracks the sessions of the load: as long as it loses none, no earlier reading has further sessions."""
 
     def __init__(self) -> None:
         self._at_s = math.nan
         self._lost_s = math.inf
 
     def newest_s(self, looks: Sequence[Activity], *, are_all: bool) -> float:
-        """Of the newest look and the one before, which may be all there are."""
+        """Return the time of the last loss, given the newest readings.
+
+        Args:
+            looks: The newest reading and the one before.
+            are_all: Whether these are all readings that exist.
+        """
         if looks and looks[0].at_s != self._at_s:
             pids = _LOAD_SEEN.pids(looks[0])
-            kept = all(_LOAD_SEEN.pids(each) <= pids for each in looks)
+            kept = all(_LOAD_SEEN.pids(look) <= pids for look in looks)
             if are_all:
                 self._lost_s = -math.inf
             if not kept or not (are_all or (len(looks) > 1 and looks[1].at_s == self._at_s)):
@@ -114,23 +121,25 @@ class _Losses:
 
 
 def _together(parts: Sequence[CpuUse]) -> CpuUse:
-    """Of backends that are there and of those that have gone, over the whole window."""
+    """Add up the use of present backends and of those that have ended, over the whole window."""
     used = [part.used * part.share for part in parts]
     queued = [part.queued * part.share for part in parts if part.queued is not None]
-    whole = sum(used)
+    total = sum(used)
     return CpuUse(
-        used=whole,
+        used=total,
         queued=sum(queued) if len(queued) == len(parts) else None,
-        system=sum(each * part.system for each, part in zip(used, parts, strict=True)) / whole if whole else 0.0,
+        system=sum(part_used * part.system for part_used, part in zip(used, parts, strict=True)) / total
+        if total
+        else 0.0,
     )
 
 
 class _Times:
-    """Times of some processes, of which some may not be known.
+    """A time of some processes, which may be unknown for some.
 
     Attributes:
-        sum: Of those that are.
-        are_known: Whether all are.
+        sum: Sum of the known times.
+        are_known: Whether all times are known.
     """
 
     def __init__(self, rows: Sequence[ProcessCounters], pick: Callable[[ProcessCounters], int | None]) -> None:
@@ -141,10 +150,14 @@ class _Times:
         self.sum = sum(filter(None, times))
 
     def grown_to(self, newer: _Times) -> tuple[int, int]:
-        """Of how many processes both are known, and their growth together; of the same processes at a later look."""
+        """Return the number of processes with both times known, and the growth of these together.
+
+        Args:
+            newer: Times of the same processes in a later reading.
+        """
         if self.are_known and newer.are_known:
             return len(self._rows), newer.sum - self.sum
-        before = {row.pid: known for row in self._rows if (known := self._pick(row)) is not None}
+        before = {row.pid: time for row in self._rows if (time := self._pick(row)) is not None}
         after = ((row.pid, self._pick(row)) for row in newer._rows)
         of_both = [now - before[pid] for pid, now in after if now is not None and pid in before]
         return len(of_both), sum(of_both)
@@ -155,43 +168,43 @@ _RUN: Final = attrgetter("run_ms")
 
 
 class _LoadProcesses:
-    """Processes of a look, and what they had used by then together.
+    """Processes of a reading, with their times.
 
     Attributes:
         who: Pid and start of each.
-        user_ticks: Their utime.
-        system_ticks: Their stime.
+        user_ticks: Sum of utime.
+        system_ticks: Sum of stime.
         delays_ms: Time in the run queue.
-        runs_ms: Time on CPUs. Ticks of the kernel are too coarse for hundreds that began together: all reach their next
-            hundredth of a second at once.
+        runs_ms: Time on CPUs. The kernel's ticks are too coarse for hundreds of processes that began together: all of
+            them reach the next hundredth of a second at once.
     """
 
     def __init__(self, rows: Sequence[ProcessCounters], before: _LoadProcesses | None = None) -> None:
         self.rows = rows
         self.who = [(row.pid, row.start_ticks) for row in rows]
         if before is not None and before.who == self.who:
-            # What is one and the same is not compared item by item.
+            # The same object is compared faster later.
             self.who = before.who
         self.user_ticks = sum([row.user_ticks for row in rows])
         self.system_ticks = sum([row.system_ticks for row in rows])
         self.delays_ms = _Times(rows, _DELAY)
         self.runs_ms = _Times(rows, _RUN)
 
-    def among(self, who: Set[tuple[int, int]]) -> _LoadProcesses:
-        """Those of them that are."""
-        return _LoadProcesses([row for row, each in zip(self.rows, self.who, strict=True) if each in who])
+    def among(self, processes: Set[tuple[int, int]]) -> _LoadProcesses:
+        """Return the part that consists of these processes."""
+        return _LoadProcesses([row for row, process in zip(self.rows, self.who, strict=True) if process in processes])
 
 
 def _of_both(older: _LoadProcesses, newer: _LoadProcesses) -> tuple[_LoadProcesses, _LoadProcesses]:
-    """Without those that only one of two looks saw."""
+    """Return both without the processes that only one of them has."""
     if older.who is newer.who or older.who == newer.who:
         return older, newer
-    both = set(older.who).intersection(newer.who)
-    return older.among(both), newer.among(both)
+    common = set(older.who).intersection(newer.who)
+    return older.among(common), newer.among(common)
 
 
 class _LoadSeen:
-    """What was found in the newest looks, which never change: windows and intervals share most of them."""
+    """Cache of results of the newest readings, which windows and intervals share."""
 
     def __init__(self) -> None:
         self._pids: dict[int, tuple[Activity, frozenset[int]]] = {}
@@ -200,47 +213,47 @@ class _LoadSeen:
         self._processes: dict[tuple[int, frozenset[int]], tuple[ProcessSample, _LoadProcesses]] = {}
 
     def pids(self, activity: Activity) -> frozenset[int]:
-        """See `_of_load`."""
-        found = self._pids.get(id(activity))
-        if found is None or found[0] is not activity:
+        """Return the pids of the load's backends, see `_of_load`."""
+        entry = self._pids.get(id(activity))
+        if entry is None or entry[0] is not activity:
             pids = _of_load(activity)
             if pids == self._newest_pids:
-                # The same object is found by its name the quicker.
+                # The same object is a faster key.
                 pids = self._newest_pids
             self._newest_pids = pids
-            found = self._pids[id(activity)] = activity, pids
+            entry = self._pids[id(activity)] = activity, pids
             _forget_older(self._pids, activity.at_s)
-        return found[1]
+        return entry[1]
 
     def processes(self, sample: ProcessSample, pids: frozenset[int]) -> _LoadProcesses:
-        """Those of a look that have one of these pids."""
-        found = self._processes.get((id(sample), pids))
-        if found is None or found[0] is not sample:
+        """Return the processes of a reading that have one of these pids."""
+        entry = self._processes.get((id(sample), pids))
+        if entry is None or entry[0] is not sample:
             rows = [row for row in sample.processes if row.pid in pids]
             self._newest = _LoadProcesses(rows, self._newest)
-            found = self._processes[id(sample), pids] = sample, self._newest
+            entry = self._processes[id(sample), pids] = sample, self._newest
             _forget_older(self._processes, sample.at_s)
-        return found[1]
+        return entry[1]
 
 
 _SEEN_S: Final = 12.0
-"""A session keeps all looks as long; the oldest look of a window of a minute is gone through again after each look."""
+"""Age up to which results are kept, as long as a session keeps all readings."""
 _MOST_SEEN: Final = 32
 
 
-def _forget_older(seen: dict[Any, tuple[Any, Any]], at_s: float) -> None:
-    """Two threads may do so at once; other sessions have other clocks."""
-    looks = list(seen.items())
-    for place, (key, (look, _)) in enumerate(looks):
-        if look.at_s < at_s - _SEEN_S or place < len(looks) - _MOST_SEEN:
-            seen.pop(key, None)
+def _forget_older(entries: dict[Any, tuple[Any, Any]], at_s: float) -> None:
+    """Remove old entries, without relying on being the only thread; other sessions have other clocks."""
+    looks = list(entries.items())
+    for index, (key, (look, _)) in enumerate(looks):
+        if look.at_s < at_s - _SEEN_S or index < len(looks) - _MOST_SEEN:
+            entries.pop(key, None)
 
 
 _LOAD_SEEN: Final = _LoadSeen()
 
 
 def load_pids(frame: Frame) -> frozenset[int]:
-    """Sessions of pgbench that a frame shows, without those that only help in parallel."""
+    """Return the pids of pgbench's sessions in a frame, without parallel workers."""
     activity = sections.activity(frame)
     return frozenset() if isinstance(activity, Unavailable) else _LOAD_SEEN.pids(activity)
 
@@ -251,14 +264,13 @@ def _of_load(activity: Activity) -> frozenset[int]:
 
 
 class _Growth(Struct, frozen=True):
-    """What processes that two looks saw used in between.
+    """Times that processes used between two readings.
 
     Attributes:
-        processes: How many.
-        user_ticks, system_ticks: utime and stime.
-        delays: Of how many the time in the run queue is known.
-        delay_ms: Their time in the run queue together.
-        runs, run_ms: The same of the time on CPUs.
+        processes: Number of processes in both readings.
+        user_ticks, system_ticks: Growth of utime and stime.
+        delays, delay_ms: Number of processes with a known time in the run queue, and its growth together.
+        runs, run_ms: Number of processes with a known time on CPUs, and its growth together.
     """
 
     processes: int

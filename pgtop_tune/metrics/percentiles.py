@@ -1,15 +1,15 @@
-"""Latency histograms: buckets that grow by 2^(1/32), and percentiles out of them.
+"""Latency histograms: buckets that grow by 2^(1/32), and their percentiles.
 
-Bucket edges are whole microseconds: every value to 54 µs has a bucket of its own, from there on a bucket spans a
-factor of at most 2^(1/32). An order statistic read from a histogram lies in the same bucket as the true one, so it is
-off by less than `WORST_RELATIVE_ERROR` (2.19 %) of it, and by nothing below 55 µs; percentiles interpolate between
-neighbouring order statistics (numpy's and scipy's default, "linear"), and that bound carries over to them.
+Bucket edges are whole microseconds: every value up to 54 µs has a bucket of its own, larger buckets span a factor of at
+most 2^(1/32). An order statistic from a histogram is in the same bucket as the true one, so its error is less than
+`WORST_RELATIVE_ERROR` (2.19 %), and 0 below 55 µs. Percentiles interpolate between neighbouring order statistics
+(numpy's and scipy's default, "linear"), so the same bound holds for them.
 
-A percentile of few transactions says how they happened to fall: `percentiles` gives None for those that have fewer than
-ten transactions beyond them (`needed`).
+A percentile of few transactions is a matter of chance: `percentiles` returns None for those that have fewer than ten
+transactions beyond them (`needed`).
 
-Histograms of several threads, seconds or scripts are added bucket by bucket, which loses nothing. A log of which only a
-share was written (--sampling-rate) adds an error of its own: see `metrics.percentile_range`.
+Histograms of several threads, seconds or scripts are added bucket by bucket, without loss. A sampled log
+(--sampling-rate) has a further error: see `run_validity.percentile_range`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PER_OCTAVE: Final = 32
 WORST_RELATIVE_ERROR: Final = 2.0 ** (1 / PER_OCTAVE) - 1.0
 
 _BEYOND: Final = 10
-"""Transactions slower than a percentile without which it says nothing."""
+"""Least number of transactions beyond a percentile."""
 _MOST_SECONDS: Final = 10
 _OCTAVES: Final = 42
 """2^42 µs are 51 days; anything slower is in the last bucket."""
@@ -39,14 +39,14 @@ _EDGES: Final = tuple(
 )
 _LAST: Final = len(_EDGES) - 2
 _TABLE_US: Final = 1 << 16
-"""Values below are looked up (45 ns each); the rest, rare and slow anyway, is searched for (160 ns)."""
+"""Values below are looked up in a table (45 ns each); larger ones, which are rare, are searched for (160 ns)."""
 
 Buckets = Sequence[tuple[int, int]]
 """(index, count) pairs, ascending by index, counts above 0."""
 
 
 class Histogram(Protocol):
-    """What `merge` takes: a `LatencySecond`, or what an earlier `merge` gave."""
+    """Input of `merge`: a `LatencySecond`, or the result of an earlier `merge`."""
 
     @property
     def logged(self) -> int: ...
@@ -74,12 +74,12 @@ class Merged(Struct, frozen=True):
 
 
 def bucket_of(us: int) -> int:
-    """Index of the bucket that holds a latency in whole microseconds; negative ones count as 0."""
+    """Return the index of the bucket of a latency in whole microseconds; negative ones count as 0."""
     return min(max(bisect_right(_EDGES, us) - 1, 0), _LAST)
 
 
 def bucket_edges(index: int) -> tuple[int, int]:
-    """The bucket's first value and the first value behind it, in µs.
+    """Return the first value of a bucket and the first value beyond it, in µs.
 
     Raises:
         IndexError: There is no such bucket.
@@ -101,7 +101,7 @@ def _table() -> list[int]:
 
 
 def bucket_counts(latencies_us: Sequence[int]) -> Counter[int]:
-    """How many of the latencies are in which bucket, by index.
+    """Count latencies by the index of their bucket.
 
     Args:
         latencies_us: Whole microseconds, none below 0.
@@ -113,7 +113,7 @@ def bucket_counts(latencies_us: Sequence[int]) -> Counter[int]:
 
 
 def count_into(counts: Counter[int], latencies_us: Sequence[int], highest_us: int) -> None:
-    """Adds latencies to counts by bucket. Built for tens of thousands of values per second.
+    """Add latencies to counts by bucket. Built for tens of thousands of values per second.
 
     Args:
         latencies_us: Whole microseconds, none below 0, none above `highest_us`.
@@ -126,12 +126,12 @@ def count_into(counts: Counter[int], latencies_us: Sequence[int], highest_us: in
 
 
 def ascending(counts: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Counts by index as the pairs that a frame holds."""
+    """Return counts by index as the pairs that a frame holds."""
     return tuple(sorted(counts.items()))
 
 
 def merge(histograms: Iterable[Histogram]) -> Merged:
-    """Several histograms as one; nothing merged is empty, with a max_us of 0."""
+    """Add up histograms; without any, the result is empty, with a max_us of 0."""
     logged = sum_us = max_us = counted = below_us = 0
     counts: Counter[int] = Counter()
     for histogram in histograms:
@@ -153,47 +153,53 @@ def merge(histograms: Iterable[Histogram]) -> Merged:
 
 
 def enough(seconds: Mapping[int, Histogram], newest: int) -> tuple[int, Merged]:
-    """A second with as many before it as a p99 needs, ten at most: how many seconds, and their latencies together.
+    """Merge a second with as many before it as a p99 needs, at most ten.
 
     Args:
-        seconds: Histograms by second; one without a transaction may be missing. Before the first there is nothing.
+        seconds: Histograms by second; seconds without a transaction may be missing.
+        newest: The last second to merge.
+
+    Returns:
+        The number of seconds, and their latencies together.
     """
     most = min(_MOST_SECONDS, newest - min(seconds) + 1)
     for count in range(1, most + 1):
-        together = [seconds[each] for each in range(newest - count + 1, newest + 1) if each in seconds]
-        if count == most or sum(each.logged for each in together) >= needed(99.0):
+        together = [seconds[second] for second in range(newest - count + 1, newest + 1) if second in seconds]
+        if count == most or sum(second.logged for second in together) >= needed(99.0):
             break
     return count, merge(together)
 
 
 def merge_scripts(seconds: Iterable[LatencySecond]) -> dict[int, Merged]:
-    """Each script's latencies over several seconds, by its number from 0; empty where there is only one script."""
-    found: dict[int, list[ScriptLatencies]] = {}
+    """Return the latencies of each script over several seconds, by its number from 0; empty with a single script."""
+    by_script: dict[int, list[ScriptLatencies]] = {}
     for second in seconds:
         for script in second.scripts:
-            found.setdefault(script.script, []).append(script)
-    return {script: merge(parts) for script, parts in sorted(found.items())}
+            by_script.setdefault(script.script, []).append(script)
+    return {script: merge(parts) for script, parts in sorted(by_script.items())}
 
 
 def needed(q: float) -> int:
-    """Transactions that the q-th percentile needs, 10 / (1 - q): p50 20, p99 1000, p99.99 100,000; the maximum one."""
+    """Return the transactions that the q-th percentile needs, 10 / (1 - q): p50 20, p99 1000, p99.99 100,000, p100 1."""
     return round(_BEYOND * 100.0 / (100.0 - q)) if q < 100.0 else 1
 
 
 def percentiles(buckets: Buckets, quantiles: Sequence[float], max_us: int) -> tuple[float | None, ...]:
-    """Percentiles to be shown: as `estimates`, but None for those that need more transactions than there are."""
+    """Return percentiles for display: as `estimates`, but None for those with too few transactions."""
     logged = sum(count for _, count in buckets)
     values = estimates(buckets, quantiles, max_us)
     return tuple(value if logged >= needed(q) else None for q, value in zip(quantiles, values, strict=False))
 
 
 def estimates(buckets: Buckets, quantiles: Sequence[float], max_us: int) -> tuple[float, ...]:
-    """Percentiles (each 0 to 100) in µs of however few, in the order asked for; an empty tuple of an empty histogram.
+    """Return percentiles of any number of transactions in µs, in the given order; () for an empty histogram.
 
-    Within a bucket latencies are taken to be spread evenly. Error: see the module's own words.
+    Latencies count as evenly spread within a bucket; the module's docstring has the error.
 
     Args:
-        max_us: The largest latency, exact: what the 100th percentile gives, and a ceiling for the others.
+        buckets: The histogram.
+        quantiles: Per cents, each 0 to 100.
+        max_us: The exact largest latency: the 100th percentile, and an upper bound of the others.
     """
     running = list(accumulate(count for _, count in buckets))
     if not running or not running[-1]:
@@ -213,11 +219,11 @@ def _percentile(buckets: Buckets, running: Sequence[int], q: float, max_us: int)
 
 
 def _order_statistic(buckets: Buckets, running: Sequence[int], rank: int, max_us: int) -> float:
-    """The value with `rank` smaller ones before it, spread evenly over its bucket."""
+    """Return the value with `rank` smaller ones before it; values count as evenly spread within a bucket."""
     if rank >= running[-1] - 1:
         return float(max_us)
     at = bisect_right(running, rank)
     index, count = buckets[at]
     low, behind = bucket_edges(index)
-    place = rank - (running[at] - count)
-    return min(low + (behind - 1 - low) * (place + 0.5) / count, float(max_us))
+    position = rank - (running[at] - count)
+    return min(low + (behind - 1 - low) * (position + 0.5) / count, float(max_us))

@@ -1,4 +1,4 @@
-"""How far commands are, how fast they go and how long they will take."""
+"""Progress of commands: completed share, rate and remaining time."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class CommandProgress(Struct, frozen=True):
     """A command under way.
 
     Attributes:
-        row: As seen last.
-        percent: Of the phase it is in; None where the server does not know the whole.
-        per_s: In the row's unit; mean of the last 10 s of the same phase.
-        remaining_s: Until the phase is done, at that rate.
-        backend: pid and backend_start_ms; None where the session was not seen.
-        workers: Parallel workers that help it.
-        decoding: Whether a worker decodes changes made meanwhile, for REPACK (CONCURRENTLY).
+        row: The newest row.
+        percent: Completed share of its phase; None where the server does not report the total.
+        per_s: Rate in the row's unit, as a mean of the last 10 s of the same phase.
+        remaining_s: Time until the phase is done, at that rate.
+        backend: pid and backend_start_ms; None where the session is not visible.
+        workers: Number of its parallel workers.
+        decoding: Whether a worker decodes concurrent changes, for REPACK (CONCURRENTLY).
     """
 
     row: ProgressRow
@@ -42,9 +42,9 @@ class CommandProgress(Struct, frozen=True):
 
 
 def progress_rows(interval: Interval) -> list[CommandProgress]:
-    """Commands of the frame, those of one kind by pid: the server's order is that of slots, which come as they are free.
+    """Return the commands of the newest frame, those of one kind by pid; empty without the section.
 
-    Empty without the section.
+    The server's own order is that of its backend slots, which is arbitrary.
     """
     recent = interval.recent(sections.progress, WINDOW_S, least=2)
     if not recent:
@@ -70,7 +70,7 @@ def _by_kind(rows: Sequence[ProgressRow]) -> list[ProgressRow]:
 
 
 def _kind(row: ProgressRow) -> str:
-    """CREATE INDEX with and without CONCURRENTLY are one kind."""
+    """Return the first word of the command: CREATE INDEX with and without CONCURRENTLY are one kind."""
     return row.command.partition(" ")[0]
 
 
@@ -88,7 +88,7 @@ def _progress(row: ProgressRow, recent: Sequence[ProgressSample]) -> CommandProg
 def _rate(row: ProgressRow, recent: Sequence[ProgressSample]) -> float | None:
     oldest: tuple[int, float] | None = None
     for sample in recent[1:]:
-        older = next((each for each in sample.commands if _is_same_phase(each, row)), None)
+        older = next((candidate for candidate in sample.commands if _is_same_phase(candidate, row)), None)
         if older is None or older.done is None:
             break
         oldest = older.done, sample.at_s
@@ -97,5 +97,10 @@ def _rate(row: ProgressRow, recent: Sequence[ProgressSample]) -> float | None:
     return rate(oldest[0], row.done, oldest[1], recent[0].at_s)
 
 
-def _is_same_phase(one: ProgressRow, other: ProgressRow) -> bool:
-    return (one.pid, one.command, one.relation, one.phase) == (other.pid, other.command, other.relation, other.phase)
+def _is_same_phase(one: ProgressRow, earlier: ProgressRow) -> bool:
+    return (one.pid, one.command, one.relation, one.phase) == (
+        earlier.pid,
+        earlier.command,
+        earlier.relation,
+        earlier.phase,
+    )

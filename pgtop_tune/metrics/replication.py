@@ -1,4 +1,4 @@
-"""How far standbys, slots and subscribers are behind."""
+"""Lags of standbys, slots and subscribers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _UP_TO_DATE: Final = frozenset({"streaming", "stopping"})
 
 
 def _behind(ahead: int | None, position: int | None) -> int | None:
-    """Bytes between two positions, taken at nearly the same moment: never negative."""
+    """Return the bytes between two positions, which were read at nearly the same time: never negative."""
     return None if ahead is None or position is None else max(ahead - position, 0)
 
 
 class SynchronousStandbys(Struct, frozen=True):
-    """Standbys that a commit waits for, and those that can answer.
+    """Number of standbys that a commit waits for, and of those that can confirm it.
 
     Attributes:
         needed: Number of FIRST or ANY in synchronous_standby_names; 1 for a plain list of names.
@@ -37,7 +37,7 @@ class SynchronousStandbys(Struct, frozen=True):
 
 
 def synchronous_standbys(names: str, senders: Iterable[Sender], *, must_apply: bool = False) -> SynchronousStandbys:
-    """Return what commits wait for. Source: SyncRepGetCandidateStandbys() in syncrep.c.
+    """Count the standbys that commits wait for. Source: SyncRepGetCandidateStandbys() in syncrep.c.
 
     Args:
         names: synchronous_standby_names; not empty.
@@ -63,16 +63,16 @@ def with_fewer(names: str, number: int) -> str:
 
 
 class SenderLag(Struct, frozen=True):
-    """A standby (or a backup, or a logical subscriber) as its sender sees it.
+    """Lags of a standby, a backup or a logical subscriber, as its WAL sender reports them.
 
     Attributes:
         sender: The row.
-        unsent_bytes: Written here, not sent yet.
-        unflushed_bytes: Sent, not safe on its disk.
-        unreplayed_bytes: Safe there, not replayed.
-        total_bytes: Written here, not replayed there.
-        sent_bytes_per_s: How fast it is sent; None before the second look.
-        reply_age_s: Since it last said where it is.
+        unsent_bytes: WAL written here and not sent yet.
+        unflushed_bytes: WAL sent and not flushed there.
+        unreplayed_bytes: WAL flushed and not replayed there.
+        total_bytes: WAL written here and not replayed there.
+        sent_bytes_per_s: Rate of sending; None before the second reading.
+        reply_age_s: Time since its last status message.
     """
 
     sender: Sender
@@ -85,20 +85,19 @@ class SenderLag(Struct, frozen=True):
 
 
 def sender_lags(interval: Interval) -> list[SenderLag]:
-    """Rows of pg_stat_replication with their lags; empty without the section."""
+    """Return the rows of pg_stat_replication with their lags; empty without the section."""
     now = interval.now(sections.replication)
     if now is None:
         return []
     pair = interval.pair(sections.replication)
     before = {} if pair is None else {sender.pid: sender for sender in pair[0].senders}
-    found = []
+    lags = []
     for sender in now.senders:
         older = before.get(sender.pid)
-        per_s = None
-        if pair and older and older.sent_lsn_bytes is not None and sender.sent_lsn_bytes is not None:
-            per_s = rate(older.sent_lsn_bytes, sender.sent_lsn_bytes, pair[0].at_s, pair[1].at_s)
-        replied = sender.reply_time_ms
-        found.append(
+        per_s = (
+            rate(older.sent_lsn_bytes, sender.sent_lsn_bytes, pair[0].at_s, pair[1].at_s) if pair and older else None
+        )
+        lags.append(
             SenderLag(
                 sender=sender,
                 unsent_bytes=_behind(now.lsn_bytes, sender.sent_lsn_bytes),
@@ -106,23 +105,23 @@ def sender_lags(interval: Interval) -> list[SenderLag]:
                 unreplayed_bytes=_behind(sender.flush_lsn_bytes, sender.replay_lsn_bytes),
                 total_bytes=_behind(now.lsn_bytes, sender.replay_lsn_bytes),
                 sent_bytes_per_s=per_s,
-                reply_age_s=None if replied is None else max(now.now_ms - replied, 0) / 1000.0,
+                reply_age_s=_since(now.now_ms, sender.reply_time_ms),
             )
         )
-    return found
+    return lags
 
 
 class ReceiverLag(Struct, frozen=True):
-    """This standby behind its primary.
+    """Lag of this standby behind its primary.
 
     Attributes:
         receiver: The row.
-        unreceived_bytes: The primary's end of WAL as it last told, less what is safe here.
-        unreplayed_bytes: Received, not replayed.
-        delay_s: Since the last replayed transaction ended on the primary; 0 when everything received is replayed.
-        message_age_s: Since the primary's last message.
-        not_caught_up_s: Since replay last had nothing left to do (19+), which max_standby_streaming_delay limits; None when
-            all is replayed.
+        unreceived_bytes: The primary's last reported end of WAL, less the WAL flushed here.
+        unreplayed_bytes: WAL received and not replayed.
+        delay_s: Time since the last replayed transaction ended on the primary; 0 when all received WAL is replayed.
+        message_age_s: Time since the primary's last message.
+        not_caught_up_s: Time since replay last had caught up (19+), which max_standby_streaming_delay limits; None when all
+            WAL is replayed.
     """
 
     receiver: Receiver
@@ -134,51 +133,45 @@ class ReceiverLag(Struct, frozen=True):
 
 
 def receiver_lag(interval: Interval) -> ReceiverLag | None:
-    """Where this standby is; None on a primary."""
+    """Return the lag of this standby; None on a primary."""
     now = interval.now(sections.replication)
     if now is None or now.receiver is None:
         return None
     receiver = now.receiver
     unreplayed = _behind(receiver.received_lsn_bytes, receiver.replay_lsn_bytes)
-    delay_s = None
-    if unreplayed == 0:
-        delay_s = 0.0
-    elif receiver.replayed_xact_ms is not None:
-        delay_s = max(now.now_ms - receiver.replayed_xact_ms, 0) / 1000.0
     return ReceiverLag(
         receiver=receiver,
         unreceived_bytes=_behind(receiver.latest_end_lsn_bytes, receiver.received_lsn_bytes),
         unreplayed_bytes=unreplayed,
-        delay_s=delay_s,
-        message_age_s=None if receiver.message_ms is None else max(now.now_ms - receiver.message_ms, 0) / 1000.0,
-        not_caught_up_s=None
-        if receiver.caught_up_ms is None or not unreplayed
-        else max(now.now_ms - receiver.caught_up_ms, 0) / 1000.0,
+        delay_s=0.0 if unreplayed == 0 else _since(now.now_ms, receiver.replayed_xact_ms),
+        message_age_s=_since(now.now_ms, receiver.message_ms),
+        not_caught_up_s=_since(now.now_ms, receiver.caught_up_ms) if unreplayed else None,
     )
 
 
 def is_cut_off(receiver: Receiver, primary_conninfo: str | None) -> bool:
-    """Whether a standby is to stream and does not.
+    """Return whether a standby should stream and does not.
 
     Args:
-        receiver: Of the standby.
-        primary_conninfo: "" restores from an archive alone; None, where the role may not see it, counts as set.
+        receiver: The standby's WAL receiver.
+        primary_conninfo: "" for a standby that only restores from an archive; None, where the role may not see it, counts
+            as set.
     """
     return receiver.status != "streaming" and primary_conninfo != ""
 
 
 class SlotState(Struct, frozen=True):
-    """A replication slot and what it costs.
+    """A replication slot and its costs.
 
     Attributes:
         slot: The row.
         retained_bytes: WAL kept for it.
         retained_per_s: Growth of the retained WAL; negative when the consumer catches up.
-        unconfirmed_bytes: WAL its consumer has not confirmed; None for a physical slot.
+        unconfirmed_bytes: WAL that its consumer has not confirmed; None for a physical slot.
         xmin_age, catalog_xmin_age: Number of transactions by which it holds back vacuum.
         inactive_s: Time since its last use (17+).
-        lost_in_s: Until safe_wal_size is used up at the pace of the last half minute.
-        spilled_per_s, streamed_per_s: Bytes a second of logical decoding to disk, and to the subscriber in progress.
+        lost_in_s: Time until safe_wal_size is used up, at the rate of the last half minute.
+        spilled_per_s, streamed_per_s: Bytes per second that logical decoding spills to disk, and streams in progress.
     """
 
     slot: Slot
@@ -194,14 +187,14 @@ class SlotState(Struct, frozen=True):
 
 
 def slot_states(interval: Interval) -> list[SlotState]:
-    """Rows of pg_replication_slots with what they retain; empty without the section."""
+    """Return the rows of pg_replication_slots with their costs; empty without the section."""
     recent = interval.recent(sections.slots, WINDOW_S, least=2)
     if not recent:
         return []
     now, before = recent[0], recent[-1]
     seconds = now.at_s - before.at_s
     older = {slot.slot_name: slot for slot in before.slots}
-    found = []
+    states = []
     for slot in now.slots:
         was = older.get(slot.slot_name)
         retained = _behind(now.lsn_bytes, slot.restart_lsn_bytes)
@@ -209,7 +202,7 @@ def slot_states(interval: Interval) -> list[SlotState]:
         if was is not None and seconds > 0 and retained is not None:
             retained_before = _behind(before.lsn_bytes, was.restart_lsn_bytes)
             growth = None if retained_before is None else (retained - retained_before) / seconds
-        found.append(
+        states.append(
             SlotState(
                 slot=slot,
                 retained_bytes=retained,
@@ -225,7 +218,7 @@ def slot_states(interval: Interval) -> list[SlotState]:
                 streamed_per_s=_decoded(was, slot, "stream_bytes", seconds),
             )
         )
-    return found
+    return states
 
 
 def _since(now_ms: int, moment_ms: int | None) -> float | None:
@@ -235,15 +228,14 @@ def _since(now_ms: int, moment_ms: int | None) -> float | None:
 def _decoded(older: Slot | None, newer: Slot, counter: str, seconds: float) -> float | None:
     if older is None or older.stats_reset_ms != newer.stats_reset_ms:
         return None
-    was, now = getattr(older, counter), getattr(newer, counter)
-    return None if was is None or now is None else rate(was, now, 0.0, seconds)
+    return rate(getattr(older, counter), getattr(newer, counter), 0.0, seconds)
 
 
 INACTIVE: Final = "inactive"
 
 
 def slot_danger(slot: Slot) -> str:
-    """Why a slot deserves a look: lost, invalid, unreserved, inactive; "" when all is well."""
+    """Return the problem of a slot: lost, its invalidation, unreserved, inactive; "" without one."""
     if slot.wal_status == "lost" or slot.invalid:
         return slot.invalid or "lost"
     if slot.wal_status == "unreserved":

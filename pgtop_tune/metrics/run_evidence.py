@@ -1,35 +1,49 @@
-"""The evidence about a run: its frames, from the one before its start to the one after its end, and its facts."""
+"""Evidence about a run (its frames, from the one before its start to the one after its end, and its facts), and the judges
+of `run_validity` that look at the server and its machine during the run."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Final, TypeVar
 
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Reading
+from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, Reading
 from pgtop_tune.metrics.client_bound import generator_load
-from pgtop_tune.metrics.steady_state import steady_state
+from pgtop_tune.metrics.durability import AtRisk, risks
+from pgtop_tune.metrics.host_values import ticks_share
+from pgtop_tune.metrics.server import changed_values, checkpoints_between, short_value
+from pgtop_tune.metrics.steady_state import ACTIVE, AUTOVACUUM, steady_state, vacuumed_table
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LatencySecond, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_result import GeneratorLoad, RunFacts, SteadyState
+from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.run_result import Doubt, GeneratorLoad, RunFacts, RunVerdict, SteadyState
+from pgtop_tune.model.waits import LOAD_APPLICATION
 
 S = TypeVar("S", bound=Reading)
 
+INVALID, SUSPECT, NOTE = RunVerdict.INVALID, RunVerdict.SUSPECT, RunVerdict.NOTE
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
+
+
+def doubt(id: str, verdict: RunVerdict, reason: str, advice: str = "", **numbers: float) -> Doubt:
+    """Make a doubt with the numbers of its sentence, by name with unit."""
+    return Doubt(id, verdict, reason, advice, tuple(numbers.items()))
 
 
 class RunEvidence(Struct, frozen=True, dict=True):
     """One run, ready to be judged.
 
     Attributes:
-        run: As seen last.
-        frames: Oldest first; the first is the last one before the run, where there is one.
-        facts: What frames do not hold. Without (a recording) the rules that need them stay silent.
+        run: The newest reading of the run.
+        frames: Frames, oldest first; the first is the last one before the run, where there is one.
+        facts: Facts that frames do not hold. A recording has none, and the rules that need them raise no doubt.
     """
 
     run: BenchRun
@@ -43,9 +57,9 @@ class RunEvidence(Struct, frozen=True, dict=True):
 
     @cached_property
     def samples(self) -> tuple[BenchSample, ...]:
-        """What pgbench said, oldest first."""
-        found = (frame.bench for frame in self.frames)
-        return tuple(each for each in found if not isinstance(each, Unavailable) and each.run.run == self.run.run)
+        """Readings of pgbench during the run, oldest first."""
+        readings = (frame.bench for frame in self.inside)
+        return tuple(sample for sample in readings if not isinstance(sample, Unavailable))
 
     @cached_property
     def progress(self) -> tuple[BenchProgress, ...]:
@@ -59,25 +73,25 @@ class RunEvidence(Struct, frozen=True, dict=True):
 
     @cached_property
     def steady(self) -> SteadyState:
-        """Of pgbench's progress."""
+        """Steady state of pgbench's throughput."""
         return steady_state([line.tps for line in self.progress])
 
     @cached_property
     def generator(self) -> GeneratorLoad:
-        """Of the whole run."""
+        """Generator load over the whole run."""
         return generator_load(self.interval, self.run, math.inf)
 
     @property
     def seconds(self) -> float:
-        """How long pgbench measured; 0.0 before the first progress line. The last second of a run has no line."""
+        """Seconds for which pgbench measured; 0.0 before the first progress line. A run's last second has no line."""
         if not self.progress:
             return 0.0
-        asked_s = self.run.duration_s if self.run.state is RunState.FINISHED else None
-        return max(self.progress[-1].elapsed_s, float(asked_s or 0))
+        duration_s = self.run.duration_s if self.run.state is RunState.FINISHED else None
+        return max(self.progress[-1].elapsed_s, float(duration_s or 0))
 
     @property
     def transactions(self) -> float:
-        """Done by the client: as the report says, else the sum of the progress lines."""
+        """Transactions of the client from the report, else from the sum of the progress lines."""
         if self.facts.processed is not None:
             return float(self.facts.processed)
         elapsed_s = [0.0, *(line.elapsed_s for line in self.progress)]
@@ -88,14 +102,14 @@ class RunEvidence(Struct, frozen=True, dict=True):
 
     @property
     def skipped(self) -> int:
-        """Scheduled transactions that were not begun: as the report says, else the sum of the progress lines."""
+        """Scheduled transactions that were not begun, from the report, else from the sum of the progress lines."""
         if self.facts.skipped is not None:
             return self.facts.skipped
         return sum(line.skipped or 0 for line in self.progress)
 
     @property
     def tries(self) -> float:
-        """Transactions the client began: done, failed, and begun again after a failure."""
+        """Transactions that the client began: done, failed, and begun again after a failure."""
         retries = sum(line.retries or 0 for line in self.progress)
         return self.transactions + (self.facts.failed or 0) + retries
 
@@ -105,43 +119,41 @@ class RunEvidence(Struct, frozen=True, dict=True):
         return tuple(frame for frame in self.frames if _run_of(frame) == self.run.run)
 
     def readings(self, section: Callable[[Frame], S | Unavailable]) -> list[S]:
-        """Different readings of a section over the run, oldest first; frames without it are passed over."""
-        found: list[S] = []
+        """Return the different readings of a section over the run, oldest first; frames without it are skipped."""
+        readings: list[S] = []
         for frame in self.frames:
             reading = section(frame)
-            if not isinstance(reading, Unavailable) and (not found or reading.at_s > found[-1].at_s):
-                found.append(reading)
-        return found
+            if not isinstance(reading, Unavailable) and (not readings or reading.at_s > readings[-1].at_s):
+                readings.append(reading)
+        return readings
 
     def ends(self, section: Callable[[Frame], S | Unavailable]) -> tuple[S, S] | None:
-        """First and last reading of a section; None with fewer than two."""
-        found = self.readings(section)
-        return (found[0], found[-1]) if len(found) > 1 else None
+        """Return the first and the last reading of a section; None with fewer than two."""
+        readings = self.readings(section)
+        return (readings[0], readings[-1]) if len(readings) > 1 else None
 
     def setting(self, name: str) -> str | None:
-        """pg_settings.setting when it was read last; None when not known."""
-        found = self.readings(sections.parameters)
-        parameters = found[-1].parameters if found else ()
+        """Return the newest pg_settings.setting of a parameter; None when it is not known."""
+        samples = self.readings(sections.parameters)
+        parameters = samples[-1].parameters if samples else ()
         return next((parameter.setting for parameter in parameters if parameter.name == name), None)
 
 
 def evidence_of(frames: Sequence[Frame], number: int, facts: RunFacts) -> RunEvidence | None:
-    """The evidence of one run out of the frames of a session.
+    """Return the evidence of one run from the frames of a session; None when no frame shows that run.
 
     Args:
-        frames: Oldest first.
+        frames: Frames, oldest first.
         number: `BenchRun.run`.
-
-    Returns:
-        None when no frame shows that run.
+        facts: Facts that frames do not hold.
     """
-    found = [index for index, frame in enumerate(frames) if _run_of(frame) == number]
-    if not found:
+    indexes = [index for index, frame in enumerate(frames) if _run_of(frame) == number]
+    if not indexes:
         return None
-    ended = next((index for index in found if _is_over(frames[index])), found[-1])
+    ended = next((index for index in indexes if _is_over(frames[index])), indexes[-1])
     last = frames[ended].bench
     assert not isinstance(last, Unavailable)
-    return RunEvidence(last.run, tuple(frames[max(found[0] - 1, 0) : ended + 1]), facts)
+    return RunEvidence(last.run, tuple(frames[max(indexes[0] - 1, 0) : ended + 1]), facts)
 
 
 def _run_of(frame: Frame) -> int | None:
@@ -150,3 +162,371 @@ def _run_of(frame: Frame) -> int | None:
 
 def _is_over(frame: Frame) -> bool:
     return not isinstance(frame.bench, Unavailable) and frame.bench.run.state in _OVER
+
+
+FOREIGN_SESSIONS: Final = 0.1
+FOREIGN_TRANSACTIONS: Final = 0.05
+_FEWEST_FOREIGN_PER_S: Final = 10.0
+_FEWEST_SILENT: Final = 2
+"""Least number of samples without an answer: a single one may be due to a busy machine."""
+_HALF: Final = 0.5
+_COUNTED_LATE_S: Final = 1.0
+"""Greatest delay of the counters: a session publishes them once a second (pgstat.c, PGSTAT_MIN_INTERVAL)."""
+WRITES: Final = 0.1
+"""Least rows written per transaction of a load that writes."""
+STEAL: Final = 1.0
+LOGGED_BELOW_MS: Final = 1000.0
+_BACKUP: Final = "BASE BACKUP"
+_NAMED: Final = 3
+_LATE_LOOK_S: Final = 5.0
+"""Time after the start of a run within which a reading may show a change that was made before it."""
+_OWN_RULE: Final = frozenset({("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "off")})
+
+
+def server_away(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether the server restarted or did not answer while pgbench ran."""
+    inside = evidence.inside
+    silent = _silent_looks(inside)
+    started = {sections.server(frame) for frame in evidence.frames}
+    moments = {facts.started_ms for facts in started if not isinstance(facts, Unavailable)}
+    if len(moments) < 2 and (silent < _FEWEST_SILENT or silent * 10 <= len(inside)):
+        return None
+    reason = (
+        "the server restarted"
+        if len(moments) > 1
+        else f"the server did not answer in {silent} of {len(inside)} samples"
+    )
+    return doubt("SERVER-AWAY", SUSPECT, reason, "look at the server's log", silent_looks=silent)
+
+
+def _silent_looks(inside: Sequence[Frame]) -> int:
+    """Count samples without an answer of the server, except those after a gap of ours, while we connect again."""
+    silent, reconnecting = 0, 0
+    for frame in inside:
+        if Interval((frame,)).after_gap:
+            reconnecting = MISSED_TICKS
+        if not isinstance(frame.postgres, Unavailable):
+            reconnecting = 0
+        elif reconnecting:
+            reconnecting -= 1
+        else:
+            silent += 1
+    return silent
+
+
+def other_server(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether the load ran on another server: the endpoint's, or this one counted far fewer transactions."""
+    if evidence.facts.elsewhere:
+        return doubt(
+            "OTHER-SERVER", SUSPECT,
+            "the endpoint leads to another server than the one that is watched:"
+            " the figures of server and machine are not of the load",
+            "pass the connection options of the server behind the endpoint",
+        )  # fmt: skip
+    on_server = _server_transactions(evidence)
+    if on_server is None or not evidence.facts.builtin or evidence.run.state is not RunState.FINISHED:
+        return None
+    client = evidence.transactions
+    if on_server >= _HALF * client * _counted_share(evidence):
+        return None
+    return doubt(
+        "OTHER-SERVER", SUSPECT,
+        f"pgbench did {client:.0f} transactions and the watched server {on_server:.0f}:"
+        " the figures of server and machine belong to another one",
+        "pass the connection options of the server behind the endpoint", client_transactions=client, server_transactions=on_server,
+    )  # fmt: skip
+
+
+def _counted_share(evidence: RunEvidence) -> float:
+    """Return the part of the run that the newest counters cover: on a busy machine their last reading may be early."""
+    if not evidence.seconds:
+        return 1.0
+    newest = evidence.readings(sections.database)[-1]
+    at_ms = next(frame.taken_at_ms for frame in evidence.frames if sections.database(frame) == newest)
+    covered_s = (at_ms - evidence.run.started_ms) / 1000.0 - _COUNTED_LATE_S
+    return min(max(covered_s / evidence.seconds, 0.0), 1.0)
+
+
+def straddled(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether a checkpoint was in progress when the run began, or when it ended."""
+    ends = evidence.ends(sections.checkpoints)
+    begun = None if ends is None else checkpoints_between(*ends)
+    if ends is None or begun is None or ends[1].buffers_checkpoint == ends[0].buffers_checkpoint:
+        return None
+    readings = evidence.readings(sections.checkpoints)
+    finished = {reading.checkpoint_time_ms for reading in readings[1:]} - {readings[0].checkpoint_time_ms, None}
+    before = sum(1 for moment in finished if moment is not None and moment < evidence.run.started_ms)
+    if not finished and not sum(begun):
+        # Pages were written, and no checkpoint began or ended: one lasted longer than the run.
+        before = 1
+    open_at_end = max(before + sum(begun) - len(finished), 0)
+    if not before and not open_at_end:
+        return None
+    moments = [moment for moment, count in (("when it began", before), ("when it ended", open_at_end)) if count]
+    return doubt(
+        "CHECKPOINT-STRADDLED", SUSPECT,
+        f"a checkpoint was in progress {' and '.join(moments)}: the run includes part of its cost",
+        "run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)", begun_inside=sum(begun), finished_inside=len(finished),
+    )  # fmt: skip
+
+
+def no_checkpoint(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether a writing load ran without a checkpoint."""
+    ends, rows = evidence.ends(sections.checkpoints), _rows_written(evidence)
+    begun = None if ends is None else checkpoints_between(*ends)
+    if begun != (0, 0) or rows is None or rows < WRITES * max(evidence.transactions, 1.0):
+        return None
+    timeout_s = evidence.setting("checkpoint_timeout")
+    cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
+    return doubt(
+        "NO-CHECKPOINT", SUSPECT if evidence.seconds >= 60 else NOTE,
+        f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
+        "run for one checkpoint cycle or several", seconds=evidence.seconds,
+    )  # fmt: skip
+
+
+def competing(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether there were other sessions, base backups, and transactions that are not the client's."""
+    looks = evidence.readings(sections.activity)[1:]
+    reasons, numbers = [], dict[str, float]()
+    foreign = [_foreign(backend) for look in looks for backend in look.backends if _is_foreign(evidence, backend)]
+    if looks and len(foreign) >= FOREIGN_SESSIONS * len(looks):
+        mean = len(foreign) / len(looks)
+        names = ", ".join(name for name, _ in Counter(foreign).most_common(3))
+        reasons.append(f"{mean:.1f} other active sessions on average ({names})")
+        numbers["foreign_sessions"] = mean
+    backups = [
+        row for sample in evidence.readings(sections.progress) for row in sample.commands if row.command == _BACKUP
+    ]
+    if backups:
+        reasons.append("a base backup was taken")
+    excess = _foreign_transactions(evidence)
+    if excess is not None:
+        reasons.append(f"the server did {excess:.0f} transactions per second more than the client")
+        numbers["foreign_tps"] = excess
+    if not reasons:
+        return None
+    return doubt(
+        "COMPETING-ACTIVITY", SUSPECT,
+        f"the server was not alone: {'; '.join(reasons)}",
+        "measure without other sessions", **numbers,
+    )  # fmt: skip
+
+
+def autovacuum(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether autovacuum worked on a table of the load."""
+    looks = evidence.readings(sections.activity)[1:]
+    tables: Counter[str] = Counter()
+    for look in looks:
+        at_work = {vacuumed_table(backend) for backend in look.backends if backend.backend_type == AUTOVACUUM}
+        tables.update(
+            table for table in at_work if table and (not evidence.facts.tables or table in evidence.facts.tables)
+        )
+    if not tables:
+        return None
+    samples_by_table = ", ".join(
+        f"{table} in {count} of {len(looks)} samples" for table, count in tables.most_common(3)
+    )
+    return doubt(
+        "AUTOVACUUM", SUSPECT,
+        f"autovacuum worked on the dataset: {samples_by_table}",
+        "VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to include autovacuum "
+        "throughout", looks=float(tables.total()),
+    )  # fmt: skip
+
+
+def swap(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether the machine swapped."""
+    ends = evidence.ends(sections.memory)
+    if ends is None:
+        return None
+    older, newer = ends
+    if None in (older.swap_in_pages, older.swap_out_pages, newer.swap_in_pages, newer.swap_out_pages):
+        return None
+    pages_in = (newer.swap_in_pages or 0) - (older.swap_in_pages or 0)
+    pages_out = (newer.swap_out_pages or 0) - (older.swap_out_pages or 0)
+    if pages_in + pages_out <= 0:
+        return None
+    return doubt(
+        "SWAP", SUSPECT,
+        f"the machine swapped: {pages_in} pages in, {pages_out} out",
+        "less memory for the server (shared_buffers, work_mem), or no other program on the machine", pages_in=pages_in, pages_out=pages_out,
+    )  # fmt: skip
+
+
+def steal(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether the hypervisor took CPU time away."""
+    ends = evidence.ends(sections.cpu)
+    if ends is None:
+        return None
+    older, newer = ends[0].total, ends[1].total
+    stolen = ticks_share(older, newer, lambda times: times.steal_ticks)
+    if stolen is None or stolen <= STEAL:
+        return None
+    return doubt(
+        "STEAL", SUSPECT,
+        f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
+        "measure again at another time, or on a machine with dedicated CPUs", steal_percent=stolen,
+    )  # fmt: skip
+
+
+def not_durable(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether fsync or full_page_writes was off at any time of the run."""
+    in_force = _in_force(evidence)
+    off = [name for name in ("fsync", "full_page_writes") if name in in_force]
+    if not off:
+        return None
+    return doubt(
+        "NOT-DURABLE",
+        SUSPECT,
+        f"{' and '.join(off)} off: the cost of durability is missing",
+        "turn it on to measure like production",
+    )
+
+
+def parameter_changed(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether a parameter changed during the run."""
+    began_s = min(evidence.inside[0].elapsed_s + _LATE_LOOK_S, _reloaded_s(evidence))
+    looks = pairwise(evidence.readings(sections.parameters))
+    changes = [change for before, now in looks if now.at_s >= began_s for change in changed_values(before, now)]
+    if not changes:
+        return None
+    changed = [
+        f"{old.name} was changed from {short_value(old.shown)} to {short_value(new.shown)}" for old, new in changes
+    ]
+    more = [f"{len(changed) - _NAMED} more changes"] if len(changed) > _NAMED else []
+    return doubt(
+        "PARAMETER-CHANGED",
+        SUSPECT,
+        "; ".join([*changed[:_NAMED], *more]),
+        "the figures are of both values: repeat the run",
+        changes=len(changes),
+    )
+
+
+def _reloaded_s(evidence: RunEvidence) -> float:
+    """Return the time of the first reading after a reload of the configuration within the run; infinity without one."""
+    looks = [activity for frame in evidence.inside if not isinstance(activity := sections.activity(frame), Unavailable)]
+    reloads = (look.at_s for look in looks if (look.configured_ms or 0) > (looks[0].configured_ms or 0))
+    return next(reloads, math.inf)
+
+
+def asynchronous(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether synchronous_commit was off for the whole server at any time of the run."""
+    risk = _in_force(evidence).get("synchronous_commit")
+    if risk is None or risk.value != "off":
+        return None
+    return doubt(
+        "ASYNCHRONOUS",
+        NOTE,
+        "synchronous_commit is off: commits do not wait for the disk, and a crash loses the last ones",
+    )
+
+
+def unsafe(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether another value behind the durability fence was in force at any time of the run."""
+    unsafe_values = {name: risk for name, risk in _in_force(evidence).items() if (name, risk.value) not in _OWN_RULE}
+    if not unsafe_values:
+        return None
+    reason = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in unsafe_values.items())
+    return doubt("UNSAFE", NOTE, reason, "production uses another value")
+
+
+def _in_force(evidence: RunEvidence) -> dict[str, AtRisk]:
+    """Return values that can lose data, by name, from every reading of the parameters."""
+    return {risk.name: risk for look in evidence.readings(sections.parameters) for risk in risks(look.parameters)}
+
+
+def unlogged(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether the dataset has unlogged tables."""
+    tables = evidence.facts.unlogged
+    if not tables:
+        return None
+    return doubt(
+        "UNLOGGED",
+        SUSPECT,
+        f"{', '.join(tables)} unlogged: no WAL is written for them",
+        "create the dataset without --unlogged-tables",
+    )
+
+
+def logging(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether the server logged statements of the load."""
+    reasons = []
+    statement = evidence.setting("log_statement")
+    rows = _rows_written(evidence)
+    if statement == "all" or (statement == "mod" and rows):
+        reasons.append(f"log_statement = {statement}")
+    if evidence.setting("log_duration") == "on":
+        reasons.append("log_duration = on")
+    threshold = evidence.setting("log_min_duration_statement")
+    threshold_ms = float(threshold) if threshold is not None else -1.0
+    if 0.0 <= threshold_ms < LOGGED_BELOW_MS:
+        reasons.append(f"log_min_duration_statement = {threshold_ms:.0f} ms")
+    if not reasons:
+        return None
+    return doubt(
+        "STATEMENT-LOGGING",
+        SUSPECT,
+        f"the server logs statements: {', '.join(reasons)}",
+        "turn it off, or keep it in all runs that are compared",
+    )
+
+
+def _is_foreign(evidence: RunEvidence, backend: Backend) -> bool:
+    """Return whether an active session is not the load's; False behind a pooler that renames sessions."""
+    if backend.backend_type != "client backend" or backend.state not in ACTIVE:
+        return False
+    return backend.application_name != LOAD_APPLICATION and (evidence.facts.direct or _load_is_seen(evidence))
+
+
+def _load_is_seen(evidence: RunEvidence) -> bool:
+    return any(
+        count.of_load and count.observations for sample in evidence.readings(sections.waits) for count in sample.counts
+    )
+
+
+def _foreign(backend: Backend) -> str:
+    return backend.application_name or backend.usename or "?"
+
+
+def _foreign_transactions(evidence: RunEvidence) -> float | None:
+    """Return the transactions per second beyond the client's; None when they are few or not known.
+
+    A new connection takes one transaction of the server's own (InitPostgres), and with the protocol "prepared" another
+    one for the first Parse.
+    """
+    on_server = _server_transactions(evidence)
+    if (
+        on_server is None
+        or not evidence.facts.builtin
+        or evidence.run.state is not RunState.FINISHED
+        or not evidence.seconds
+    ):
+        return None
+    client = evidence.tries + 2 * evidence.run.clients
+    if evidence.run.connect_per_transaction:
+        client += evidence.tries * (2 if evidence.run.protocol == "prepared" else 1)
+    excess = (on_server - client) / evidence.seconds
+    return excess if excess > max(_FEWEST_FOREIGN_PER_S, FOREIGN_TRANSACTIONS * client / evidence.seconds) else None
+
+
+def _server_transactions(evidence: RunEvidence) -> float | None:
+    """Return the transactions that ended on the server from before the run to its end, without those of this tool."""
+    ends = evidence.ends(sections.database)
+    if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
+        return None
+    older, newer = ends
+    everybody = newer.xact_commit + newer.xact_rollback - older.xact_commit - older.xact_rollback
+    return None if everybody < 0 else max(everybody - newer.own_transactions + older.own_transactions, 0)
+
+
+def _rows_written(evidence: RunEvidence) -> int | None:
+    ends = evidence.ends(sections.database)
+    if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
+        return None
+    older, newer = ends
+    return (
+        newer.tup_inserted + newer.tup_updated + newer.tup_deleted
+        - older.tup_inserted - older.tup_updated - older.tup_deleted
+    )  # fmt: skip

@@ -1,7 +1,7 @@
 """Doubts about a result: a table of rules over the frames of a run and its facts.
 
-A rule is a row; its judge gives a `Doubt` with its numbers and what to do, or None. A rule that misses what it needs
-stays silent. Source of the thresholds: pgbench's manual ("Good Practices"), and common sense where it has none.
+A rule is a row; its judge returns a `Doubt` with its numbers and an advice, or None. A rule without its input raises no
+doubt. Source of the thresholds: pgbench's manual ("Good Practices"), and common sense where it has none.
 """
 
 from __future__ import annotations
@@ -17,40 +17,39 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base import units
-from pgtop_tune.metrics import run_surroundings as around
+from pgtop_tune.metrics import run_evidence as around
 from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.metrics.percentiles import Buckets, bucket_edges, merge
-from pgtop_tune.metrics.run_evidence import RunEvidence
+from pgtop_tune.metrics.run_evidence import INVALID, NOTE, SUSPECT, RunEvidence, doubt
 from pgtop_tune.model.bench import BenchProgress, BenchRun, RunState
 from pgtop_tune.model.run_result import Doubt, RunVerdict
 
-# How much of a run its transaction log holds, and how far off its percentiles may be for that.
-
-# How far off a percentile may be when only a share of the transactions is in the log: by --sampling-rate, or lost.
+# Error of a percentile when only a share of the transactions is in the log: by --sampling-rate, or because some were lost.
 
 CONFIDENCE: Final = 0.95
 Range = tuple[float | None, float | None]
-"""Lowest and highest value in µs; None where nothing says."""
+"""Lowest and highest value in µs; None where there is no bound."""
 
 _EXACT_TO: Final = 500.0
-"""Rare events expected; up to here their distribution is summed term by term. Beyond it a normal one is off by 1."""
+"""Expected rare events up to which their distribution is summed exactly. A normal distribution is off by 1 beyond it."""
 
 
 def percentile_range(buckets: Buckets, q: float, sampling_rate: float, confidence: float = CONFIDENCE) -> Range:
-    """Between which values the q-th percentile of all transactions is, when only a share of them was logged.
+    """Return the confidence interval of the q-th percentile of all transactions, when only a share of them was logged.
 
-    How many logged values are below the true percentile is binomial, whatever the latencies look like; so the two
-    order statistics at its outer quantiles hold the percentile between them. Source: distribution-free confidence
+    The number of logged values below the true percentile is binomial for any distribution of the latencies. So the two
+    order statistics at its outer quantiles have the percentile between them. Source: distribution-free confidence
     interval of a quantile, Conover, Practical Nonparametric Statistics, 3.2.
 
     Args:
+        buckets: Histogram of the logged transactions.
         q: 0 to 100.
-        sampling_rate: Share that was logged; from 1.0 on only the width of the buckets is left.
+        sampling_rate: Share that was logged; from 1.0 on only the width of the buckets remains.
+        confidence: Confidence level.
 
     Returns:
-        Lowest and highest value in µs. None where too little was logged to say: p99.99 of 10,000 values has no upper
-        end.
+        Lowest and highest value in µs. None where too few were logged: p99.99 of 10,000 values has no upper bound.
     """
     running = list(accumulate(count for _, count in buckets))
     if not running or not running[-1]:
@@ -66,13 +65,14 @@ def percentile_range(buckets: Buckets, q: float, sampling_rate: float, confidenc
 
 
 def incomplete_range(buckets: Buckets, q: float, lost: int) -> Range:
-    """Between which values the q-th percentile of all transactions is, when the log lacks some, whichever those are.
+    """Return the bounds of the q-th percentile of all transactions, when the log lacks some.
 
-    The lost ones may all have been quicker than the percentile, or all slower.
+    All lost transactions may have been quicker than the percentile, or all slower.
 
     Args:
+        buckets: Histogram of the logged transactions.
         q: 0 to 100.
-        lost: How many the log lacks.
+        lost: Number of transactions that the log lacks.
     """
     running = list(accumulate(count for _, count in buckets))
     if not running or not running[-1]:
@@ -82,7 +82,7 @@ def incomplete_range(buckets: Buckets, q: float, lost: int) -> Range:
 
 
 def _between(buckets: Buckets, running: Sequence[int], low: int, high: int) -> Range:
-    """The lower edge of one order statistic, from 1, and the upper of another; None for one that there is not."""
+    """Return the lower edge of one order statistic, counted from 1, and the upper edge of another; None beyond the log."""
     return (
         float(bucket_edges(buckets[bisect_right(running, low - 1)][0])[0]) if low > 0 else None,
         float(bucket_edges(buckets[bisect_right(running, high - 1)][0])[1] - 1) if high <= running[-1] else None,
@@ -90,7 +90,7 @@ def _between(buckets: Buckets, running: Sequence[int], low: int, high: int) -> R
 
 
 def binomial_quantile(tries: int, share: float, tail: float) -> int:
-    """The smallest number of hits with at least `tail` of the distribution at or below it."""
+    """Return the smallest number of hits with at least `tail` of the binomial distribution at or below it."""
     if share > 0.5:
         # Misses are the rare ones. The smallest k with P(hits <= k) >= tail, by P(misses >= tries - k).
         above = 1.0
@@ -108,7 +108,7 @@ def binomial_quantile(tries: int, share: float, tail: float) -> int:
 
 
 def _chances(tries: int, share: float, most: float) -> Iterator[float]:
-    """P(0), P(1), … of a binomial distribution; nothing when more than `most` hits are expected."""
+    """Yield P(0), P(1), … of a binomial distribution; nothing when more than `most` hits are expected."""
     if tries * share > most:
         return
     chance = math.exp(tries * math.log1p(-share))
@@ -126,57 +126,53 @@ def _normal_quantile(tries: int, share: float, tail: float) -> int:
 _LINES_APART_S: Final = 2.5
 _DEVIATIONS: Final = 5.0
 _OF_PROGRESS: Final = 0.01
-"""Progress lines give transactions per second with a digit, and say nothing of a run's last second."""
+"""Relative error of the progress lines, which are rounded and lack a run's last second."""
 
 
 class LoggedPart(Struct, frozen=True):
-    """A part of the transactions.
+    """Part of the transactions of a run that its log holds.
 
     Attributes:
-        logged: Transactions that the percentiles are of.
+        logged: Transactions in the percentiles.
         of: Transactions of the run.
-        lost: Transactions that pgbench should have logged, and that are not in its log.
-        words: Where p99 is, for all of them.
+        lost: Transactions that pgbench should have logged, and that its log lacks.
+        p99_bounds: Bounds of the p99 of all transactions, in words.
     """
 
     logged: int
     of: int
     lost: int
-    words: str
+    p99_bounds: str
 
 
 def logged_part(evidence: RunEvidence) -> LoggedPart | None:
-    """How much the percentiles are of; None where they are of everything, or nothing says how much there was."""
-    known = evidence.facts.processed is not None
-    merged, whole = merge(evidence.latencies), round(evidence.transactions)
-    if not known and not (evidence.run.complete and merged.logged and _seen_whole(evidence)):
+    """Return the part of the run that its percentiles cover; None where that is everything, or not known."""
+    is_reported = evidence.facts.processed is not None
+    merged, total = merge(evidence.latencies), round(evidence.transactions)
+    if not is_reported and not (evidence.run.complete and merged.logged and _seen_whole(evidence)):
         return None
     rate = min(evidence.run.sampling_rate, 1.0)
-    slack = _DEVIATIONS * math.sqrt(whole * rate * (1.0 - rate)) if known else _OF_PROGRESS * whole
-    # The frames of a long run are not all kept; what was read of its log was counted apart.
+    slack = _DEVIATIONS * math.sqrt(total * rate * (1.0 - rate)) if is_reported else _OF_PROGRESS * total
+    # Not all frames of a long run are kept; the lines of its log were counted separately.
     in_log = merged.logged if evidence.facts.logged is None else evidence.facts.logged
-    lost = round(whole * rate) - in_log
+    lost = round(total * rate) - in_log
     if lost > slack:
-        return LoggedPart(
-            logged=merged.logged, of=whole, lost=lost, words=_p99(incomplete_range(merged.buckets, P99.per_cent, lost))
-        )
+        return LoggedPart(merged.logged, total, lost, _p99(incomplete_range(merged.buckets, P99.per_cent, lost)))
     if rate < 1.0 and merged.logged:
-        return LoggedPart(
-            logged=merged.logged, of=whole, lost=0, words=_p99(percentile_range(merged.buckets, P99.per_cent, rate))
-        )
-    if whole * rate - merged.logged > slack:
-        return LoggedPart(logged=merged.logged, of=whole, lost=0, words="older ones were dropped")
+        return LoggedPart(merged.logged, total, 0, _p99(percentile_range(merged.buckets, P99.per_cent, rate)))
+    if total * rate - merged.logged > slack:
+        return LoggedPart(merged.logged, total, 0, "older ones were dropped")
     return None
 
 
 def _seen_whole(evidence: RunEvidence) -> bool:
-    """Whether no progress line is missing: a recording may have begun later than the run, or have gaps."""
+    """Return whether no progress line is missing: a recording may have begun later than the run, or have gaps."""
     elapsed_s = [0.0, *(line.elapsed_s for line in evidence.progress)]
     return all(now - before <= _LINES_APART_S for before, now in pairwise(elapsed_s))
 
 
-def _p99(found: Range) -> str:
-    low, high = (None if edge_us is None else units.with_ms(edge_us / 1000.0) for edge_us in found)
+def _p99(edges_us: Range) -> str:
+    low, high = (None if edge_us is None else units.with_ms(edge_us / 1000.0) for edge_us in edges_us)
     if low is None and high is None:
         return "their p99 can be anything"
     if high is None:
@@ -184,21 +180,20 @@ def _p99(found: Range) -> str:
     return f"their p99 is at most {high}" if low is None else f"their p99 is between {low} and {high}"
 
 
-# Transactions of a run that failed: how far that speaks against its result.
+# Failed transactions of a run, and how far they speak against its result.
 #
 # Under repeatable read and serializable, and where rows are locked in different orders, a share of the transactions
-# fails by design: that is a property of the load, and named. pgbench leaves these transactions out of tps and
-# latency,
-# so the more of them there are, the less its figures say of what was asked of the server.
+# fails by design: that is a property of the load, and noted. pgbench leaves failed transactions out of tps and latency:
+# the more of them there are, the less its figures describe the load.
 
 NOTED_UP_TO_PERCENT: Final = 1.0
 COUNTS_UP_TO_PERCENT: Final = 10.0
 
 
 def transactions_failed(evidence: RunEvidence) -> Doubt | None:
-    """A note, a suspicion, or an invalid result: above 10 per cent, and for errors of any other kind.
+    """Judge the share of failed transactions: a note, suspect, or invalid above 10 per cent.
 
-    With --continue-on-error, errors of any other kind count by their share as well.
+    Errors other than serialization failures and deadlocks make a result invalid, unless --continue-on-error was given.
     """
     facts = evidence.facts
     failed = facts.failed
@@ -206,31 +201,32 @@ def transactions_failed(evidence: RunEvidence) -> Doubt | None:
         failed = sum(line.failed for line in evidence.progress)
     if not failed:
         return None
-    whole = failed + evidence.transactions
-    percent = 100.0 * failed / whole
+    total = failed + evidence.transactions
+    percent = 100.0 * failed / total
     kinds = {"serialization": facts.serialization_failures, "deadlock": facts.deadlock_failures}
-    known = {kind: count for kind, count in kinds.items() if count is not None}
-    other = failed - sum(known.values()) if known else 0
-    named = {**known, "other": other}
-    words = ", ".join(f"{count} {kind}" for kind, count in named.items() if count > 0)
-    return Doubt(
-        id="FAILED-TRANSACTIONS",
-        verdict=_verdict(percent, 0 if evidence.run.continue_on_error else other),
-        reason=f"{failed} of {whole:.0f} transactions failed ({percent:.2f} %{': ' + words if words else ''})"
+    known_kinds = {kind: count for kind, count in kinds.items() if count is not None}
+    other_failures = failed - sum(known_kinds.values()) if known_kinds else 0
+    named = {**known_kinds, "other": other_failures}
+    kinds_text = ", ".join(f"{count} {kind}" for kind, count in named.items() if count > 0)
+    return doubt(
+        "FAILED-TRANSACTIONS",
+        _verdict(percent, 0 if evidence.run.continue_on_error else other_failures),
+        f"{failed} of {total:.0f} transactions failed ({percent:.2f} %{': ' + kinds_text if kinds_text else ''})"
         " and are not in tps and latency",
-        advice=_advice(evidence.run, other),
-        numbers=(("failed", failed), ("share_percent", percent)),
+        _advice(evidence.run, other_failures),
+        failed=failed,
+        share_percent=percent,
     )
 
 
-def _verdict(percent: float, other: int) -> RunVerdict:
-    if other > 0 or percent > COUNTS_UP_TO_PERCENT:
+def _verdict(percent: float, other_failures: int) -> RunVerdict:
+    if other_failures > 0 or percent > COUNTS_UP_TO_PERCENT:
         return RunVerdict.INVALID
     return RunVerdict.SUSPECT if percent > NOTED_UP_TO_PERCENT else RunVerdict.NOTE
 
 
-def _advice(run: BenchRun, other: int) -> str:
-    if other > 0:
+def _advice(run: BenchRun, other_failures: int) -> str:
+    if other_failures > 0:
         return "the server's log has the errors" if run.continue_on_error else "see stderr"
     max_tries = run.max_tries
     if max_tries is None or max_tries == 1:
@@ -240,12 +236,11 @@ def _advice(run: BenchRun, other: int) -> str:
     return f"{max_tries} tries were not enough: more tries, or fewer clients on the same rows"
 
 
-INVALID, SUSPECT, NOTE = RunVerdict.INVALID, RunVerdict.SUSPECT, RunVerdict.NOTE
 SHORT_S: Final = 60.0
 RATE_REACHED: Final = 0.99
 BACKLOG: Final = 0.1
-"""Lag at the end, as a share of the time in which the missing transactions would have been done: all of it in a run
-that cannot keep up, next to nothing where chance made the schedule thin."""
+"""Least lag at the end of a run that could not keep up, as a share of the time that the missing transactions would have
+taken. By chance alone, the random schedule may have fewer transactions, and then there is no lag."""
 MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
 LOST_UP_TO_PERCENT: Final = 1.0
@@ -261,9 +256,9 @@ class Rule(Struct, frozen=True):
 
     Attributes:
         id: Of the doubt it raises.
-        says: What the doubt means, one sentence.
-        source: What it is read from, with the threshold.
-        judge: Gives the doubt, or None.
+        says: Meaning of the doubt, one sentence.
+        source: Its source, with the threshold.
+        judge: Returns the doubt, or None.
     """
 
     id: str
@@ -276,19 +271,20 @@ def _failed(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     if run.state is not RunState.FAILED:
         return None
-    words, _, hint = run.message.partition("\nhint: ")
+    message, _, hint = run.message.partition("\nhint: ")
     status = run.exit_status if run.exit_status is not None else -1
-    reason = f"{short_words(words) or 'pgbench printed nothing'} (exit status {status})"
-    return Doubt(id="RUN-FAILED", verdict=INVALID, reason=reason, advice=hint, numbers=(("exit_status", status),))
+    reason = f"{short_words(message) or 'pgbench printed nothing'} (exit status {status})"
+    return doubt("RUN-FAILED", INVALID, reason, hint, exit_status=status)
 
 
 def _connection_errors(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
-    if run.state is not RunState.FAILED or not any(words in run.message for words in _NO_ROOM):
+    if run.state is not RunState.FAILED or not any(phrase in run.message for phrase in _NO_ROOM):
         return None
-    return Doubt(
-        id="CONNECTION-ERRORS", verdict=INVALID, reason=f"not all of the {run.clients} clients got a connection",
-        advice="fewer clients, a higher max_connections or limit of open files, or a pooler", numbers=(("clients", run.clients),),
+    return doubt(
+        "CONNECTION-ERRORS", INVALID,
+        f"not all of the {run.clients} clients got a connection",
+        "fewer clients, a higher max_connections or limit of open files, or a pooler", clients=run.clients,
     )  # fmt: skip
 
 
@@ -296,25 +292,19 @@ def _stopped(evidence: RunEvidence) -> Doubt | None:
     if evidence.run.state is not RunState.STOPPED or evidence.run.complete:
         return None
     asked_s = evidence.run.duration_s
-    words = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
-    return Doubt(
-        id="RUN-PARTIAL",
-        verdict=INVALID,
-        reason=words,
-        advice="run it again to the end",
-        numbers=(("seconds", evidence.seconds),),
-    )
+    reason = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
+    return doubt("RUN-PARTIAL", INVALID, reason, "run it again to the end", seconds=evidence.seconds)
 
 
 def _skipped(evidence: RunEvidence) -> Doubt | None:
     skipped = evidence.skipped
     if not skipped:
         return None
-    whole = skipped + evidence.transactions
-    return Doubt(
-        id="SKIPPED", verdict=INVALID,
-        reason=f"{skipped} of {whole:.0f} scheduled transactions were skipped ({skipped / whole:.2%}): they could not meet the latency limit, and are not part of the latencies",
-        advice="a lower rate or a higher latency limit", numbers=(("skipped", skipped), ("share_percent", 100.0 * skipped / whole)),
+    total = skipped + evidence.transactions
+    return doubt(
+        "SKIPPED", INVALID,
+        f"{skipped} of {total:.0f} scheduled transactions were skipped ({skipped / total:.2%}): they could not meet the latency limit, and are not part of the latencies",
+        "a lower rate or a higher latency limit", skipped=skipped, share_percent=100.0 * skipped / total,
     )  # fmt: skip
 
 
@@ -327,41 +317,36 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     noise = 2.0 * (rate / evidence.seconds) ** 0.5
     if done >= RATE_REACHED * rate - noise:
         return None
-    words = f"{done:.1f} transactions per second of {units.number(rate)} were reached"
+    reason = f"{done:.1f} transactions per second of {units.number(rate)} were reached"
     lag_ms = _lag_at_the_end(lines)
-    numbers = (("rate_per_s", rate), ("tps", done), *([] if lag_ms is None else [("lag_ms", lag_ms)]))
+    numbers = {"rate_per_s": rate, "tps": done}
     if lag_ms is None:
-        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=words, advice="a lower rate", numbers=numbers)
-    # What is missing is still due at the end, so much later than its schedule, or it never was due.
+        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate", **numbers)
+    numbers["lag_ms"] = lag_ms
+    # Missing transactions are either due at the end, late by that much, or never were in the schedule.
     missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
     if lag_ms >= BACKLOG * missing_ms:
-        # One that grows evenly is twice its mean at the end.
+        # A backlog that grows evenly is twice its mean at the end.
         grows = lag_ms >= fmean(line.lag_ms or 0.0 for line in lines)
-        words += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
+        reason += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
             "the backlog grows, and latency reflects the length of the run"
             if grows
             else "the backlog was larger before"
         )
-        return Doubt(id="RATE-MISSED", verdict=SUSPECT, reason=words, advice="a lower rate", numbers=numbers)
+        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate", **numbers)
     if evidence.skipped:
-        words += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"
-        return Doubt(
-            id="RATE-MISSED",
-            verdict=SUSPECT,
-            reason=words,
-            advice="a lower rate or a higher latency limit",
-            numbers=numbers,
-        )
-    words += (
+        reason += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"
+        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate or a higher latency limit", **numbers)
+    reason += (
         f", the last ones {lag_ms:.0f} ms behind their schedule: there is no backlog, the random schedule had fewer"
     )
-    return Doubt(id="RATE-MISSED", verdict=NOTE, reason=words, advice="a longer run", numbers=numbers)
+    return doubt("RATE-MISSED", NOTE, reason, "a longer run", **numbers)
 
 
 def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
-    """How far behind its schedule the load was; None where it has none.
+    """Return how far the load was behind its schedule at the end; None without a schedule.
 
-    A second in which no transaction ended says 0, and all of it is lag.
+    A second without a transaction reports a lag of 0, but counts as lag.
     """
     at_work = next((line for line in reversed(lines) if line.tps), None)
     if at_work is None:
@@ -379,8 +364,8 @@ def _client_bound(evidence: RunEvidence) -> Doubt | None:
         "threads": load.threads, "busiest_cpu_percent": load.busiest_cpu, "busiest_demand_percent": load.busiest_demand,
         "client_turn_percent": load.client_turn, "lag_ms": load.lag_ms,
     }  # fmt: skip
-    known = tuple((name, float(value)) for name, value in numbers.items() if value is not None)
-    return Doubt(id="CLIENT-BOUND", verdict=SUSPECT, reason=load.reason, advice=load.advice, numbers=known)
+    known_numbers = {name: float(value) for name, value in numbers.items() if value is not None}
+    return doubt("CLIENT-BOUND", SUSPECT, load.reason, load.advice, **known_numbers)
 
 
 def _cpu_contention(evidence: RunEvidence) -> Doubt | None:
@@ -389,10 +374,10 @@ def _cpu_contention(evidence: RunEvidence) -> Doubt | None:
     if load.bound or queued is None or queued < QUEUED:
         return None
     full = f"all {load.cpus} CPUs of the machine are busy, and " if load.beside and full_machine(load) else ""
-    return Doubt(
-        id="CPU-CONTENTION", verdict=SUSPECT,
-        reason=f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies include that wait",
-        advice="nothing else on the machine, or pgbench on another host", numbers=(("queued_percent", queued),),
+    return doubt(
+        "CPU-CONTENTION", SUSPECT,
+        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies include that wait",
+        "nothing else on the machine, or pgbench on another host", queued_percent=queued,
     )  # fmt: skip
 
 
@@ -400,9 +385,10 @@ def _few_threads(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     if run.threads > 1 or run.clients <= MANY_CLIENTS:
         return None
-    return Doubt(
-        id="FEW-THREADS", verdict=SUSPECT, reason=f"one thread serves {run.clients} clients", advice="more threads (-j), up to the cores",
-        numbers=(("clients", run.clients), ("threads", run.threads)),
+    return doubt(
+        "FEW-THREADS", SUSPECT,
+        f"one thread serves {run.clients} clients",
+        "more threads (-j), up to the cores", clients=run.clients, threads=run.threads,
     )  # fmt: skip
 
 
@@ -410,33 +396,33 @@ def _scale(evidence: RunEvidence) -> Doubt | None:
     scale, clients = evidence.facts.scale, evidence.run.clients
     if evidence.facts.builtin != "tpcb-like" or scale is None or scale >= clients:
         return None
-    return Doubt(
-        id="SCALE-BELOW-CLIENTS", verdict=SUSPECT,
-        reason=f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: the run measures row locks",
-        advice=f"pgbench's tables at scale {clients} or more, or the profile simple-update",
-        numbers=(("scale", scale), ("clients", clients)),
+    return doubt(
+        "SCALE-BELOW-CLIENTS", SUSPECT,
+        f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: the run measures row locks",
+        f"pgbench's tables at scale {clients} or more, or the profile simple-update", scale=scale, clients=clients,
     )  # fmt: skip
 
 
 def _not_steady(evidence: RunEvidence) -> Doubt | None:
-    found = evidence.steady
-    if found.steady is not False:
+    state = evidence.steady
+    if state.steady is not False:
         return None
-    return Doubt(
-        id="NOT-STEADY",
-        verdict=SUSPECT,
-        reason=f"not steady: {found.reason}",
-        advice="a longer run, or --warmup",
-        numbers=(("drift_percent", 100.0 * (found.drift or 0.0)),),
+    return doubt(
+        "NOT-STEADY",
+        SUSPECT,
+        f"not steady: {state.reason}",
+        "a longer run, or --warmup",
+        drift_percent=100.0 * (state.drift or 0.0),
     )
 
 
 def _short(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.complete or evidence.seconds >= SHORT_S:
         return None
-    return Doubt(
-        id="SHORT-RUN", verdict=NOTE, reason=f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance have a large effect",
-        advice=f"at least {SHORT_S:.0f} s, and more than one run", numbers=(("seconds", evidence.seconds),),
+    return doubt(
+        "SHORT-RUN", NOTE,
+        f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance have a large effect",
+        f"at least {SHORT_S:.0f} s, and more than one run", seconds=evidence.seconds,
     )  # fmt: skip
 
 
@@ -445,14 +431,14 @@ def _log_incomplete(evidence: RunEvidence) -> Doubt | None:
     if log is None:
         return None
     share = 100.0 * log.lost / log.of
-    numbers = (("logged", log.logged), ("transactions", log.of), ("lost", log.lost), ("lost_percent", share))
+    numbers = {"logged": log.logged, "transactions": log.of, "lost": log.lost, "lost_percent": share}
     if not log.lost:
-        reason = f"percentiles and maximum are of {log.logged} of {log.of} transactions: {log.words}"
-        return Doubt(id="LOG-INCOMPLETE", verdict=NOTE, reason=reason, advice="", numbers=numbers)
-    return Doubt(
-        id="LOG-INCOMPLETE", verdict=INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
-        reason=f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.words}",
-        advice="free space for the log: in /dev/shm, else in TMPDIR", numbers=numbers,
+        reason = f"percentiles and maximum are of {log.logged} of {log.of} transactions: {log.p99_bounds}"
+        return doubt("LOG-INCOMPLETE", NOTE, reason, "", **numbers)
+    return doubt(
+        "LOG-INCOMPLETE", INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
+        f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.p99_bounds}",
+        "free space for the log: in /dev/shm, else in TMPDIR", **numbers,
     )  # fmt: skip
 
 
@@ -461,17 +447,17 @@ def _log_counted(evidence: RunEvidence) -> Doubt | None:
     if not merged.counted:
         return None
     read, below_ms = merged.logged - merged.counted, merged.counted_below_us / 1000.0
-    return Doubt(
-        id="LOG-COUNTED", verdict=NOTE,
-        reason=f"percentiles below {units.with_ms(below_ms)} rest on {read} of {merged.logged} transactions; the others were only counted",
-        advice="", numbers=(("read", read), ("transactions", merged.logged), ("below_ms", below_ms)),
+    return doubt(
+        "LOG-COUNTED", NOTE,
+        f"percentiles below {units.with_ms(below_ms)} rest on {read} of {merged.logged} transactions; the others were only counted",
+        read=read, transactions=merged.logged, below_ms=below_ms,
     )  # fmt: skip
 
 
 def _connects(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.connect_per_transaction:
         return None
-    return Doubt(
+    return doubt(
         "CONNECT-PER-TRANSACTION", NOTE, "each transaction made its own connection: the run measures connecting"
     )
 
@@ -479,43 +465,43 @@ def _connects(evidence: RunEvidence) -> Doubt | None:
 def _closed_loop(evidence: RunEvidence) -> Doubt | None:
     if evidence.run.open_loop:
         return None
-    return Doubt(
-        id="CLOSED-LOOP", verdict=NOTE,
-        reason="each client waited for its answer before the next transaction, so a stall counts as one slow "
+    return doubt(
+        "CLOSED-LOOP", NOTE,
+        "each client waited for its answer before the next transaction, so a stall counts as one slow "
         "transaction per client instead of all that would have arrived (coordinated omission)",
-        advice="compare latencies at a fixed rate: --rate",
+        "compare latencies at a fixed rate: --rate",
     )  # fmt: skip
 
 
 def _configuration_lost(evidence: RunEvidence) -> Doubt | None:
-    return Doubt("CONFIGURATION-LOST", INVALID, evidence.facts.lost) if evidence.facts.lost else None
+    return doubt("CONFIGURATION-LOST", INVALID, evidence.facts.lost) if evidence.facts.lost else None
 
 
 def _housekeeping(evidence: RunEvidence) -> Doubt | None:
     missed = [step for step in evidence.facts.housekeeping if step.problem]
     if not missed:
         return None
-    words = "; ".join(f"{step.name}: {step.problem}" for step in missed)
-    return Doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({words})")
+    problems = "; ".join(f"{step.name}: {step.problem}" for step in missed)
+    return doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({problems})")
 
 
 def _restarted(evidence: RunEvidence) -> Doubt | None:
     if not evidence.facts.restarted:
         return None
-    return Doubt(
-        id="SERVER-RESTARTED", verdict=SUSPECT,
-        reason=f"the server was started {evidence.facts.restarted}, after the first run of the series: its caches began empty, and values that waited for a restart are in force",
-        advice="measure the series again",
+    return doubt(
+        "SERVER-RESTARTED", SUSPECT,
+        f"the server was started {evidence.facts.restarted}, after the first run of the series: its caches began empty, and values that waited for a restart are in force",
+        "measure the series again",
     )  # fmt: skip
 
 
 def _unproven(evidence: RunEvidence) -> Doubt | None:
     if evidence.facts.proven or evidence.facts.elsewhere:
         return None
-    return Doubt(
-        id="SERVER-UNPROVEN", verdict=NOTE,
-        reason="it cannot be proven that the load ran on the server that is watched: a pooler, a proxy, a translated address or another machine's view of the address is in between",
-        advice="OTHER-SERVER compares the transactions; name the server's own address for a proof",
+    return doubt(
+        "SERVER-UNPROVEN", NOTE,
+        "it cannot be proven that the load ran on the server that is watched: a pooler, a proxy, a translated address or another machine's view of the address is in between",
+        "OTHER-SERVER compares the transactions; name the server's own address for a proof",
     )  # fmt: skip
 
 
@@ -558,11 +544,11 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 ENDINGS: Final = frozenset({"RUN-FAILED", "CONNECTION-ERRORS", "RUN-PARTIAL"})
-"""Rules that need no more than the end of a run."""
+"""Rules that need only the end of a run."""
 
 
 def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
-    """Return why a run must not stand for its load: not in a baseline, a comparison, the noise store.
+    """Return why a run must not represent its load in a baseline, a comparison or the noise store.
 
     Args:
         state: `RunState`, "finished" also for a run that was asked for until stopped; "" without a load.
@@ -580,9 +566,9 @@ def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
 
 
 def short_words(message: str) -> str:
-    """The first line of pgbench's or libpq's words, without the name of the program, the address and the severity.
+    """Return the first line of a message of pgbench or libpq, without program name, address and severity.
 
-    Where the server says in which line of a statement it failed, that is added.
+    The server's position in the statement ("LINE 1: …") is added, where there is one.
     """
     first, *more = message.splitlines() or [""]
     where = f" ({more[0]})" if more and _PLACE.match(more[0]) else ""
@@ -590,9 +576,9 @@ def short_words(message: str) -> str:
 
 
 def doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
-    """Everything that speaks against a result, invalid ones first, else in the order of the table.
+    """Return all doubts about a result, those that make it invalid first, else in the order of the table.
 
-    Of a run that failed before anything was measured only why.
+    A run that failed before it measured has only doubts that make it invalid.
     """
     raised = _judged(RULES, evidence)
     if evidence.run.state is RunState.FAILED and not evidence.progress:
@@ -602,7 +588,7 @@ def doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
 
 
 def ending_doubts(evidence: RunEvidence) -> tuple[Doubt, ...]:
-    """Return the doubts of a run that was too long to keep its frames: those that its end tells."""
+    """Return the doubts that the end of a run raises, for a run that was too long to keep its frames."""
     return tuple(_judged([rule for rule in RULES if rule.id in ENDINGS], evidence))
 
 

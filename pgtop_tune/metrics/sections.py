@@ -1,4 +1,4 @@
-"""The sections of a frame, one row each: field, struct, source, cadence, first look, kept whole.
+"""The sections of a frame, one row each: field, struct, source, cadence, and when a session reads and keeps them.
 
     wal: Final = _section(PostgresSample.wal, WalCounters, "pg_stat_wal", first_look=True, kept_whole=True)
 
@@ -57,15 +57,14 @@ from pgtop_tune.model.relations import (
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.setup import MachineSetup, Measured
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.tail import TailSample
-from pgtop_tune.model.waits import LockCounters, LockCounterSample, LockSample, WaitSample
+from pgtop_tune.model.waits import LockCounters, LockCounterSample, LockSample, TailSample, WaitSample
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Reading)
 
 
 def _reach(holder: type, of: Callable[[object], T | Unavailable]) -> Callable[[Frame], T | Unavailable]:
-    # Metrics do this some thousand times a second: no more calls than it takes.
+    # Metrics call this some thousand times a second: it makes no further calls.
     def on_server(frame: Frame) -> T | Unavailable:
         part = frame.postgres
         return part if part.__class__ is Unavailable else of(part)
@@ -81,7 +80,7 @@ _rows: Final[list[Section[Reading]]] = []
 
 
 def _place(field: T | Unavailable) -> tuple[str, type, Callable[[object], T | Unavailable]]:
-    """Name, class and getter of a field. A type checker sees a value where the class has the descriptor."""
+    """Return name, class and getter of a field. A type checker sees a value where the class has the descriptor."""
     member = cast(MemberDescriptorType, field)
     return member.__name__, member.__objclass__, attrgetter(member.__name__)
 
@@ -100,7 +99,7 @@ def _section(
     of_rows: Callable[[R], int] | None = None,
     made_from: Section[Reading] | None = None,
 ) -> Section[R]:
-    """A row. A section of the server has one query of its own name unless `queries` says otherwise."""
+    """Make a row. A section of the server has one query of its own name, unless `queries` names others."""
     name, holder, of = _place(field)
     section = Section(
         name=name,
@@ -125,7 +124,7 @@ def _section(
 def _undated(
     field: T | Unavailable, struct: type[T], source: str, queries: tuple[str, ...] = (), every_s: float = 0.0
 ) -> Section[T]:
-    """A section without a clock of its own: no pair of readings makes a rate."""
+    """Make a row of a section without a time of its own: it has no rates."""
     name, holder, of = _place(field)
     return Section(
         name=name,
@@ -198,18 +197,18 @@ lock_counters: Final = _section(
 )
 
 READ: Final = tuple(_rows)
-"""Sections that the sampler reads one by one, in this order: sessions come before the locks they wait for."""
+"""Sections that the sampler reads one by one, in this order: sessions before their locks."""
 
 waits: Final = _section(
     PostgresSample.waits, WaitSample, "pg_stat_activity, or pg_wait_sampling_profile", ("waits", "wait_profile", "names"),
     every_s=0.1, kept_whole=True,
 )  # fmt: skip
-"""Looked at more often than frames are made; a reading adds up the looks of its frame."""
+"""Sampled more often than frames are made; a reading adds up the samples of its frame."""
 tail: Final = _section(
     PostgresSample.tail, TailSample, "pg_stat_activity.xact_start, pg_blocking_pids()", ("waits", "tail_blockers"),
     every_s=0.1, kept_whole=True,
 )  # fmt: skip
-"""From the same looks."""
+"""Made from the same samples as `waits`."""
 checkpoint_cycle: Final = _section(
     PostgresSample.checkpoint_cycle, CheckpointCycle, "pg_stat_wal.wal_fpi at the start of checkpoints",
     ("checkpoints", "wal"), kept_whole=True,
@@ -241,5 +240,5 @@ footprint: Final = _section(Frame.footprint, Footprint, "getrusage(2), and what 
 ceilings: Final = _undated(Frame.ceilings, Measured, "check --measure", every_s=5.0)
 
 DATED: Final = tuple(_rows)
-"""Those with a clock of their own."""
+"""Sections with a time of their own."""
 ALL: Final = (server, *DATED, machine, ceilings)

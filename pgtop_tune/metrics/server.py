@@ -1,4 +1,4 @@
-"""Numbers of the server: throughput, WAL, checkpoints, buffers, sessions; and the parameters they depend on."""
+"""Numbers of the server: throughput, WAL, checkpoints, buffers, sessions; and values and changes of its parameters."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, rate, share
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, pair_rate, share
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import (
     Activity,
     Backend,
     CheckpointCounters,
     DatabaseCounters,
+    Parameter,
+    ParameterSample,
     StatementTotals,
     WalCounters,
 )
 
-# Parameters of the server, as numbers and switches that metrics depend on.
+# Parameters of the server, as numbers and switches.
 
 
 def setting(interval: Interval, name: str) -> str | None:
-    """pg_settings.setting, in the server's unit; None when the parameter is not known."""
+    """Return pg_settings.setting, in the server's unit; None when the parameter is not known."""
     sample = interval.now(sections.parameters)
     if sample is None:
         return None
@@ -31,18 +33,18 @@ def setting(interval: Interval, name: str) -> str | None:
 
 
 def number(interval: Interval, name: str) -> float | None:
-    """A numeric parameter in the server's unit."""
-    found = setting(interval, name)
+    """Return a numeric parameter in the server's unit; None when it is not known, or no number."""
+    value = setting(interval, name)
     try:
-        return None if found is None else float(found)
+        return None if value is None else float(value)
     except ValueError:
         return None
 
 
 def is_on(interval: Interval, name: str) -> bool | None:
-    """A switch; None when the parameter is not known."""
-    found = setting(interval, name)
-    return None if found is None else found == "on"
+    """Return whether a switch is on; None when the parameter is not known."""
+    value = setting(interval, name)
+    return None if value is None else value == "on"
 
 
 def _database_pair(interval: Interval) -> tuple[DatabaseCounters, DatabaseCounters] | None:
@@ -58,18 +60,16 @@ def _transactions(counters: DatabaseCounters) -> int:
 
 def _tps(interval: Interval) -> float | None:
     pair = _database_pair(interval)
-    if pair is None:
-        return None
-    older, newer = pair
-    everybody = rate(_transactions(older), _transactions(newer), older.at_s, newer.at_s)
-    ours = rate(older.own_transactions, newer.own_transactions, older.at_s, newer.at_s)
+    return _without_ours(pair_rate(pair, _transactions), pair_rate(pair, lambda counters: counters.own_transactions))
+
+
+def _without_ours(everybody: float | None, own_rate: float | None) -> float | None:
     # Backends report their counters up to a second late, so ours can exceed the total.
-    return None if everybody is None or ours is None else max(everybody - ours, 0.0)
+    return None if everybody is None or own_rate is None else max(everybody - own_rate, 0.0)
 
 
 def _rollbacks(interval: Interval) -> float | None:
-    pair = _database_pair(interval)
-    return None if pair is None else rate(pair[0].xact_rollback, pair[1].xact_rollback, pair[0].at_s, pair[1].at_s)
+    return pair_rate(_database_pair(interval), lambda counters: counters.xact_rollback)
 
 
 def _connects(interval: Interval) -> float | None:
@@ -79,13 +79,13 @@ def _connects(interval: Interval) -> float | None:
     begun = {row.datid: row.sessions for row in pair[0].databases}
     grown = [row.sessions - begun[row.datid] for row in pair[1].databases if row.datid in begun]
     seconds = pair[1].at_s - pair[0].at_s
-    return None if any(each < 0 for each in grown) else sum(grown) / seconds
+    return None if any(count < 0 for count in grown) else sum(grown) / seconds
 
 
 def same_entries(older: StatementTotals, newer: StatementTotals) -> bool:
-    """Whether sums of pg_stat_statements can be compared: not over a reset, nor where entries were evicted in between.
+    """Return whether sums of pg_stat_statements can be compared: not after a reset, nor after evictions of entries.
 
-    These take their calls and their time with them.
+    Evicted entries take their calls and their time with them.
     """
     return older.stats_reset_ms == newer.stats_reset_ms and older.dealloc == newer.dealloc
 
@@ -94,10 +94,7 @@ def _qps(interval: Interval) -> float | None:
     pair = interval.pair(sections.statements)
     if pair is None or not same_entries(*pair):
         return None
-    older, newer = pair
-    everybody = rate(older.calls, newer.calls, older.at_s, newer.at_s)
-    ours = rate(older.own_calls, newer.own_calls, older.at_s, newer.at_s)
-    return None if everybody is None or ours is None else max(everybody - ours, 0.0)
+    return _without_ours(pair_rate(pair, lambda sums: sums.calls), pair_rate(pair, lambda sums: sums.own_calls))
 
 
 def _cache_hit(interval: Interval) -> float | None:
@@ -109,8 +106,7 @@ def _cache_hit(interval: Interval) -> float | None:
 
 
 def _temp_bytes(interval: Interval) -> float | None:
-    pair = _database_pair(interval)
-    return None if pair is None else rate(pair[0].temp_bytes, pair[1].temp_bytes, pair[0].at_s, pair[1].at_s)
+    return pair_rate(_database_pair(interval), lambda counters: counters.temp_bytes)
 
 
 def _wal_pair(interval: Interval) -> tuple[WalCounters, WalCounters] | None:
@@ -119,20 +115,17 @@ def _wal_pair(interval: Interval) -> tuple[WalCounters, WalCounters] | None:
 
 
 def _wal_rate(interval: Interval) -> float | None:
-    pair = interval.pair(sections.wal)
-    if pair is None or pair[0].lsn_bytes is None or pair[1].lsn_bytes is None:
-        return None
-    return rate(pair[0].lsn_bytes, pair[1].lsn_bytes, pair[0].at_s, pair[1].at_s)
+    return pair_rate(interval.pair(sections.wal), lambda wal: wal.lsn_bytes)
 
 
 class FullPages(Struct, frozen=True):
-    """How much of the WAL is full-page images.
+    """Share of full-page images in the WAL.
 
     Attributes:
-        percent: Of the bytes of WAL.
-        estimated: The server counts images and not their bytes: images × block size, at most 100. Free space within a
-            page is not written, so it is rather too much.
-        compressed: The estimate does not know by how much wal_compression makes images smaller: the least upper bound.
+        percent: Share of the bytes of WAL.
+        estimated: Whether the server counts images and not their bytes: images × block size, at most 100. The estimate
+            is rather high, because free space within a page is not written.
+        compressed: Whether the estimate is only an upper bound, because wal_compression makes images smaller.
     """
 
     percent: float
@@ -141,7 +134,7 @@ class FullPages(Struct, frozen=True):
 
 
 def full_pages(interval: Interval) -> FullPages | None:
-    """Share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
+    """Return the share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
     recent, server = interval.recent(sections.wal, 10.0, least=2), sections.server(interval.newest)
     if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
         return None
@@ -153,23 +146,20 @@ def full_pages(interval: Interval) -> FullPages | None:
         return None
     else:
         image_bytes = (newer.wal_fpi - older.wal_fpi) * server.block_bytes
-    found = share(image_bytes, newer.wal_bytes - older.wal_bytes)
-    if found is None or image_bytes < 0:
+    percent = share(image_bytes, newer.wal_bytes - older.wal_bytes)
+    if percent is None or image_bytes < 0:
         return None
     compressed = estimated and setting(interval, "wal_compression") not in (None, "off")
-    return FullPages(min(found, 100.0), estimated, compressed)
+    return FullPages(min(percent, 100.0), estimated, compressed)
 
 
 def _full_page_percent(interval: Interval) -> float | None:
-    found = full_pages(interval)
-    return None if found is None else found.percent
+    images = full_pages(interval)
+    return None if images is None else images.percent
 
 
 def _wal_buffers_full(interval: Interval) -> float | None:
-    pair = _wal_pair(interval)
-    return (
-        None if pair is None else rate(pair[0].wal_buffers_full, pair[1].wal_buffers_full, pair[0].at_s, pair[1].at_s)
-    )
+    return pair_rate(_wal_pair(interval), lambda wal: wal.wal_buffers_full)
 
 
 def _wal_since_redo(interval: Interval) -> float | None:
@@ -183,7 +173,7 @@ WRITERS_WINDOW_S: Final = 60.0
 
 
 def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
-    """Who wrote dirty buffers over the last minute: shares of checkpointer, background writer and backends in per cent.
+    """Return the shares of checkpointer, background writer and backends in the dirty buffers written in the last minute.
 
     Source: buffers_checkpoint, buffers_clean, buffers_backend of pg_stat_bgwriter (to 16); from 17 on
     pg_stat_checkpointer.buffers_written, pg_stat_bgwriter.buffers_clean, and writes of client backends in pg_stat_io.
@@ -199,27 +189,27 @@ def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
         newer.buffers_clean - older.buffers_clean,
         newer.buffers_backend - older.buffers_backend,
     )
-    whole = sum(written)
-    if min(written) < 0 or whole == 0:
+    total = sum(written)
+    if min(written) < 0 or total == 0:
         return None
-    checkpointer, background, backends = (100.0 * part / whole for part in written)
+    checkpointer, background, backends = (100.0 * part / total for part in written)
     return checkpointer, background, backends
 
 
 def checkpoints_between(older: CheckpointCounters, newer: CheckpointCounters) -> tuple[int, int] | None:
-    """Checkpoints started between two readings: (timed, requested); None across a reset."""
+    """Return the checkpoints that began between two readings: (timed, requested); None across a reset."""
     if older.stats_reset_ms != newer.stats_reset_ms or newer.timed < older.timed or newer.requested < older.requested:
         return None
     return newer.timed - older.timed, newer.requested - older.requested
 
 
 def client_backends(activity: Activity) -> list[Backend]:
-    """Sessions of clients, parallel workers and auxiliary processes left out."""
+    """Return the sessions of clients, without parallel workers and auxiliary processes."""
     return [backend for backend in activity.backends if backend.backend_type == "client backend"]
 
 
 def states(activity: Activity) -> Counter[str]:
-    """Client backends by state; a state we may not see counts as "unknown"."""
+    """Count client backends by state; a hidden state counts as "unknown"."""
     return Counter(backend.state or "unknown" for backend in client_backends(activity))
 
 
@@ -229,19 +219,19 @@ def _counted(interval: Interval) -> Counter[str] | None:
 
 
 class _StateCount:
-    """Counts client backends in some states."""
+    """Number of client backends in some states."""
 
-    def __init__(self, wanted: tuple[str, ...]) -> None:
-        self._wanted = wanted
+    def __init__(self, states: tuple[str, ...]) -> None:
+        self._wanted = states
 
     def __call__(self, interval: Interval) -> float | None:
-        found = interval.once(_counted)
-        return None if found is None else float(sum(found[state] for state in self._wanted))
+        counts = interval.once(_counted)
+        return None if counts is None else float(sum(counts[state] for state in self._wanted))
 
 
 def _sessions(interval: Interval) -> float | None:
-    found = interval.once(_counted)
-    return None if found is None else float(sum(found.values()))
+    counts = interval.once(_counted)
+    return None if counts is None else float(sum(counts.values()))
 
 
 def _blocked(interval: Interval) -> float | None:
@@ -317,3 +307,30 @@ METRICS: Final = (
     TPS, ROLLBACKS, CONNECTS, QPS, CACHE_HIT, TEMP_BYTES, WAL_BYTES, FULL_PAGES, WAL_BUFFERS_FULL, WAL_SINCE_REDO,
     SESSIONS, ACTIVE, IDLE_IN_TRANSACTION, BLOCKED,
 )  # fmt: skip
+
+
+_OF_A_TRANSACTION: Final = frozenset({"transaction_read_only", "transaction_isolation", "transaction_deferrable"})
+"""Parameters that only have values of our own transaction."""
+_DERIVED: Final = "internal"
+"""Context of parameters that cannot be set."""
+_SHOWN: Final = 60
+
+
+def parameter_pairs(before: ParameterSample, now: ParameterSample) -> list[tuple[Parameter, Parameter]]:
+    """Return each settable parameter that both readings have, before and now."""
+    earlier = {parameter.name: parameter for parameter in before.parameters}
+    return [
+        (earlier[parameter.name], parameter)
+        for parameter in now.parameters
+        if parameter.name in earlier and parameter.name not in _OF_A_TRANSACTION and parameter.context != _DERIVED
+    ]
+
+
+def changed_values(before: ParameterSample, now: ParameterSample) -> list[tuple[Parameter, Parameter]]:
+    """Return each settable parameter whose value differs between two readings, before and now."""
+    return [(old, new) for old, new in parameter_pairs(before, now) if old.shown != new.shown]
+
+
+def short_value(value: str) -> str:
+    """Return the beginning of a long value; "''" for an empty one."""
+    return f"{value[: _SHOWN - 1]}…" if len(value) > _SHOWN else value or "''"

@@ -1,4 +1,4 @@
-"""Statements: how often, how long, how much each of them read, wrote, logged and compiled over the last seconds."""
+"""Statements: calls, time, reads, writes, WAL and compilation of each over the last seconds."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _PLANNING: Final = "pg_stat_statements.track_planning"
 
 
 class StatementRate(Struct, frozen=True):
-    """An entry of pg_stat_statements and what it did over the last seconds.
+    """An entry of pg_stat_statements with its rates over the last seconds.
 
     Attributes:
-        grown: Its counters; `by` is None until it was seen twice.
-        text: None where it is not known (yet).
+        grown: Growth of its counters; `by` is None until it was read twice.
+        text: Its text; None where it is not known (yet).
         all_ms_per_s: Milliseconds per second of all top-level statements together.
         block_bytes: Size of a block.
         planning: Whether planning is counted.
@@ -46,7 +46,7 @@ class StatementRate(Struct, frozen=True):
 
     @property
     def counters(self) -> StatementCounters:
-        """As seen last."""
+        """The newest reading of its counters."""
         return self.grown.row
 
     @property
@@ -67,10 +67,10 @@ class StatementRate(Struct, frozen=True):
     @property
     def share(self) -> float | None:
         """Per cent of the execution time of all top-level statements."""
-        mine = self.ms_per_s
-        if mine is None or not self.all_ms_per_s:
+        ms_per_s = self.ms_per_s
+        if ms_per_s is None or not self.all_ms_per_s:
             return None
-        return min(100.0 * mine / self.all_ms_per_s, 100.0)
+        return min(100.0 * ms_per_s / self.all_ms_per_s, 100.0)
 
     @property
     def rows_per_call(self) -> float | None:
@@ -105,8 +105,8 @@ class StatementRate(Struct, frozen=True):
 
     def bytes_per_s(self, *blocks: str) -> float | None:
         """Blocks of these counters per second, in bytes."""
-        found = self.grown.per_s(*blocks)
-        return None if found is None or self.block_bytes is None else found * self.block_bytes
+        blocks_per_s = self.grown.per_s(*blocks)
+        return None if blocks_per_s is None or self.block_bytes is None else blocks_per_s * self.block_bytes
 
 
 def _thousandth(value: float | None) -> float | None:
@@ -114,25 +114,25 @@ def _thousandth(value: float | None) -> float | None:
 
 
 def statement_rates(interval: Interval) -> list[StatementRate]:
-    """Every entry of the newest sample with its growth over the last `growth.ROWS_WINDOW_S`, in the sample's order.
+    """Return every entry of the newest sample with its growth over the last `growth.ROWS_WINDOW_S`, in the sample's order.
 
-    Source: Δ of pg_stat_statements between looks at most a few seconds apart, added up. Entries of this program's own
-    statements are left out.
+    Source: sum of Δ of pg_stat_statements between readings that are at most a few seconds apart. Entries of this tool's
+    own statements are left out.
     """
     looks = readings(interval, sections.statement_counters)
     if not looks:
         return []
-    found = interval.now(sections.statement_texts)
-    texts = {} if found is None else {text.queryid: text for text in found.texts}
+    sample = interval.now(sections.statement_texts)
+    texts = {} if sample is None else {text.queryid: text for text in sample.texts}
     server = sections.server(interval.newest)
     block_bytes = None if isinstance(server, Unavailable) else server.block_bytes
-    whole = all_ms_per_s(interval)
+    total_ms_per_s = all_ms_per_s(interval)
     planning, io_timing = is_on(interval, _PLANNING), is_on(interval, "track_io_timing")
     return [
         StatementRate(
             grown=grown,
             text=text,
-            all_ms_per_s=whole,
+            all_ms_per_s=total_ms_per_s,
             block_bytes=block_bytes,
             planning=planning is not False,
             io_timing=io_timing is not False,
@@ -157,10 +157,10 @@ def _grown(looks: Sequence[StatementSample]) -> list[Grown[StatementCounters]]:
                 grown = _growth(before.get(row.id), now[row.id], newer)
                 if grown is None:
                     continue
-                known = sums.setdefault(row.id, grown)
-                if known is not grown:
+                total = sums.setdefault(row.id, grown)
+                if total is not grown:
                     for name, value in grown.items():
-                        known[name] = known.get(name, 0) + value
+                        total[name] = total.get(name, 0) + value
             elif newer.left_out:
                 continue
             seconds[row.id] = seconds.get(row.id, 0.0) + lasted
@@ -183,7 +183,7 @@ def _totals(interval: Interval) -> tuple[StatementTotals, StatementTotals] | Non
 
 
 def all_ms_per_s(interval: Interval) -> float | None:
-    """Milliseconds of execution per second of all top-level statements."""
+    """Return the milliseconds of execution per second of all top-level statements."""
     pair = _totals(interval)
     if pair is None or not same_entries(*pair) or pair[1].total_exec_ms < pair[0].total_exec_ms:
         return None

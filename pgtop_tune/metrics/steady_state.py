@@ -1,13 +1,11 @@
-"""When throughput has settled (the warm-up is found in the figures, and "not steady" is an answer), and whether a
-server is
-quiet enough to begin.
+"""The steady state of a run's throughput after its warm-up, and activity on a server before a run.
 
-The warm-up ends where MSER-5 puts it (White, "An effective truncation heuristic for bias reduction in simulation
-output", 1997; White, Cobb and Spratt 2000): of all beginnings that could be cut off, in batches of five seconds, the
-one that leaves the smallest standard error of the mean. It must lie in the first half, else the run has not settled.
-What is left must not drift: the medians of its two halves may differ by 2 % or by three standard errors, whichever is
-more. Standard errors come from means of batches, because neighbouring seconds resemble each other. Where they are so
-large that a drift of more than 10 % could hide in them, the run is not steady either.
+MSER-5 finds the end of the warm-up (White, "An effective truncation heuristic for bias reduction in simulation output",
+1997; White, Cobb and Spratt 2000): of all beginnings, in batches of five seconds, it cuts off the one that leaves the
+smallest standard error of the mean. If that is half of the run or more, the run has not settled. The remaining seconds
+must not drift: the medians of their two halves may differ by 2 % or by three standard errors, whichever is more. Standard
+errors come from means of batches, because of autocorrelation. If they are so large that they could hide a drift of more
+than 10 %, the run is not steady either.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.run_result import SteadyState, ThroughputSpread
 
 FEWEST_S: Final = 20
-"""Seconds below which nothing is said."""
+"""Least seconds of a run for which a steady state is computed."""
 DRIFT: Final = 0.02
 HIDDEN: Final = 0.10
 _BATCH: Final = 5
@@ -41,11 +39,11 @@ _SLOW: Final = 0.5
 
 
 def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyState:
-    """Whether throughput settled, from when on, and how much it was then.
+    """Return whether and when throughput settled, and its mean from then on.
 
     Args:
         seconds: Transactions per second, second by second (pgbench's progress lines).
-        hidden: Drift from which on it may not hide in the noise.
+        hidden: Greatest drift that the noise may hide.
     """
     n = len(seconds)
     if n < FEWEST_S:
@@ -70,24 +68,29 @@ def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyStat
             drift=_drift(seconds),
             reason=reason,
         )
-    rest = seconds[cut:]
-    drift, allowed = _drift(rest), _allowed_drift(rest)
+    steady_seconds = seconds[cut:]
+    drift, allowed = _drift(steady_seconds), _allowed_drift(steady_seconds)
     steady = drift is not None and abs(drift) <= allowed <= hidden
-    words = (
+    finding = (
         "no transaction ended"
         if drift is None
         else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
     )
     if allowed > hidden:
-        words = f"throughput swings so much that a drift of {100.0 * allowed:.0f} % could hide in it"
-    reason = f"warm-up of {cut} s; {words}"
+        finding = f"throughput swings so much that a drift of {100.0 * allowed:.0f} % could hide in it"
+    reason = f"warm-up of {cut} s; {finding}"
     return SteadyState(
-        steady=steady, warm_up_s=float(cut), tps=fmean(rest), error_tps=mean_error(rest), drift=drift, reason=reason
+        steady=steady,
+        warm_up_s=float(cut),
+        tps=fmean(steady_seconds),
+        error_tps=mean_error(steady_seconds),
+        drift=drift,
+        reason=reason,
     )
 
 
 def warm_up(seconds: Sequence[float]) -> int | None:
-    """Seconds that MSER-5 cuts off; None when that would be half of them or more.
+    """Return the seconds that MSER-5 cuts off; None when that would be half of them or more.
 
     Fewer than 50 seconds are taken in smaller batches, down to one second.
     """
@@ -96,16 +99,16 @@ def warm_up(seconds: Sequence[float]) -> int | None:
     half = len(batches) // 2
     best, at = math.inf, 0
     for cut in range(half + 1):
-        rest = batches[cut:]
-        mean = fmean(rest)
-        squared_error = math.fsum((value - mean) ** 2 for value in rest) / len(rest) ** 2
+        remaining = batches[cut:]
+        mean = fmean(remaining)
+        squared_error = math.fsum((value - mean) ** 2 for value in remaining) / len(remaining) ** 2
         if squared_error < best:
             best, at = squared_error, cut
     return None if at >= half > 0 else at * size
 
 
 def mean_error(seconds: Sequence[float]) -> float | None:
-    """Half width of the 95 % interval of the mean, from the means of up to ten batches; None below eight seconds."""
+    """Return the half width of the mean's 95 % interval, from the means of up to ten batches; None below 8 seconds."""
     batches = _batch_means(seconds)
     if len(batches) < _FEWEST_BATCHES:
         return None
@@ -113,7 +116,7 @@ def mean_error(seconds: Sequence[float]) -> float | None:
 
 
 def spread(seconds: Sequence[float]) -> ThroughputSpread | None:
-    """Median, slow seconds and those without a transaction; None without seconds."""
+    """Return the median, the slow seconds and those without a transaction; None without seconds."""
     if not seconds:
         return None
     ordered = sorted(seconds)
@@ -128,7 +131,7 @@ def spread(seconds: Sequence[float]) -> ThroughputSpread | None:
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    """Linear between neighbours."""
+    """Return a quantile, linear between neighbours."""
     rank = share * (len(ordered) - 1)
     below = math.floor(rank)
     above = min(below + 1, len(ordered) - 1)
@@ -164,7 +167,7 @@ def _standard_error(seconds: Sequence[float]) -> float:
     return stdev(batches) / math.sqrt(len(batches)) if len(batches) > 1 else 0.0
 
 
-# Whether a server is quiet enough to begin a measurement, and what keeps it from being so.
+# Activity on a server that disturbs a measurement.
 
 DISK_BUSY_BELOW: Final = 20.0
 AUTOVACUUM: Final = "autovacuum worker"
@@ -174,10 +177,10 @@ _PREFIX: Final = "autovacuum: "
 
 
 def unrest(interval: Interval) -> tuple[str, ...]:
-    """What is going on, one phrase each; empty when it is quiet. Sessions of ours do not count. Foreign text.
+    """Return the activity on the server, a phrase for each kind; () when it is quiet. Foreign text.
 
-    Source: pg_stat_activity for active sessions and autovacuum workers, /proc/diskstats for the server's disks, of
-    which none may be busy for more than 20 % of the time since the frame before.
+    Sessions of this tool do not count. Source: pg_stat_activity for active sessions and autovacuum workers,
+    /proc/diskstats for the server's disks that are busy for 20 % of the time since the frame before, or more.
     """
     activity = interval.now(sections.activity)
     if activity is None:
@@ -186,9 +189,9 @@ def unrest(interval: Interval) -> tuple[str, ...]:
 
 
 def vacuumed_table(worker: Backend) -> str:
-    """The table an autovacuum worker is at, without its schema; "" when it is between two."""
-    words = (worker.query or "").removeprefix(_PREFIX).split(" (")[0].split()
-    return words[-1].rsplit(".", 1)[-1] if len(words) > 1 else ""
+    """Return the table that an autovacuum worker processes, without its schema; "" between two tables."""
+    parts = (worker.query or "").removeprefix(_PREFIX).split(" (")[0].split()
+    return parts[-1].rsplit(".", 1)[-1] if len(parts) > 1 else ""
 
 
 def _sessions(activity: Activity) -> list[str]:
@@ -210,5 +213,9 @@ def _workers(activity: Activity) -> list[str]:
 def _disks(interval: Interval) -> list[str]:
     disks = interval.now(sections.disks)
     busy = DISK_BUSY(interval)
-    ours = [] if disks is None else [disk.name for disk in disks.disks if disk.roles]
-    return [f"disk {name} {busy[name]:.0f} % busy" for name in ours if name in busy and busy[name] >= DISK_BUSY_BELOW]
+    server_disks = [] if disks is None else [disk.name for disk in disks.disks if disk.roles]
+    return [
+        f"disk {name} {busy[name]:.0f} % busy"
+        for name in server_disks
+        if name in busy and busy[name] >= DISK_BUSY_BELOW
+    ]

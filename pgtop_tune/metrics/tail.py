@@ -1,34 +1,34 @@
-"""The tail: what the slowest transactions waited for, and nobody else.
+"""The tail: the waits of the slowest transactions alone.
 
 A transaction is in the tail when it lasts longer than T: the p99 of the load, or an age that the operator gives. The
-waits of all transactions say little about these; a mean is made by the many quick ones.
+waits of all transactions say little about the tail, because the many quick ones make up the mean.
 
-**What looks see.** Looks come Δ apart. A look sees every open transaction with its age, so it sees a long transaction
-more often than a short one: counted by looks, one transaction of 10 s weighs as much as fifty of 200 ms. That is length
-bias. Here `sampling.wait_looks` follows each transaction by pid and xact_start, so its looks are known as its own:
+**Sampling.** Samples are Δ apart. A sample sees every open transaction with its age, so it sees a long transaction more
+often than a short one: by samples, one transaction of 10 s weighs as much as fifty of 200 ms. That is length bias.
+`sampling.wait_looks` follows each transaction by pid and xact_start, so its samples are known as its own:
 
-    n_i(w)  looks that saw transaction i in wait w;  n_i = Σ_w n_i(w)
+    n_i(w)  samples that saw transaction i in wait w;  n_i = Σ_w n_i(w)
     a_i     its greatest age seen:  L_i - Δ < a_i ≤ L_i, where L_i is its length
     tail    a_i ≥ T
 
     share(w) = Σ_i g_i · n_i(w) / n_i  ÷  Σ_i g_i        g_i = 1 / min(1, (a_i - T) / Δ + 1/2)
 
-The inner quotient makes every transaction count once. A transaction that ends e after T is found by a look with
-probability min(1, e/Δ); g corrects for that. As a_i is uniform between L_i - Δ and L_i, the expected weight of a
-transaction is ln(1 + 2e/Δ) for e ≤ Δ, and between 1.10 and 1.00 for longer ones: 0.69 at Δ/2, where looks alone would
-give 0.5. Transactions that end within a quarter of Δ after T stay underweighted. None that is shorter than T counts.
-T is an edge of a length class, the first that is not below the p99: lengths are recorded in four classes an octave.
+The inner quotient makes every transaction count once. A sample finds a transaction that ends e after T with probability
+min(1, e/Δ); g corrects for that. As a_i is uniform between L_i - Δ and L_i, the expected weight of a transaction is
+ln(1 + 2e/Δ) for e ≤ Δ, and between 1.10 and 1.00 for longer ones: 0.69 at Δ/2, where samples alone would give 0.5.
+Transactions that end within a quarter of Δ after T stay underweighted. None that is shorter than T counts. T is an edge
+of a length class, the first that is not below the p99: lengths are recorded in four classes per octave.
 
-Lengths that lie close together, as with a sleep or a timeout, put the p99 among them: they end before a look sees them
-past it. Where the tail of a load has too few for shares, T is therefore one Δ below the p99, so that whatever ends
-beyond the p99 was seen older than T; others of nearly that length count as well.
+If lengths are close together, as with a sleep or a timeout, the p99 is among them, and these transactions end before a
+sample sees them older than the p99. If the tail of a load has too few transactions for shares, T is therefore one Δ
+below the p99, so that each transaction beyond the p99 was seen older than T; others of nearly that length count as well.
 
-Of a transaction its first moments are not seen, the floor (half of Δ). T below Δ is refused, as most transactions of
-such a tail would end unseen. Those that are open at the end of the window count as they are; they are longer than the
-others on average, by their length over the window's, which matters only where nothing ends: there they are all there is.
+The first moments of a transaction, half of Δ, are not seen. T below Δ is refused, because most transactions of such a
+tail would end unseen. Transactions that are open at the end of the window count as they are. On average they are longer
+than the others, by their length over the window's; that matters only where no transaction ends.
 The error of a share with N transactions is about √(share · (1 - share) / N).
 
-Source: pg_stat_activity.xact_start, wait_event and query_id in every look; pg_blocking_pids() once for a transaction
+Source: pg_stat_activity.xact_start, wait_event and query_id in every sample; pg_blocking_pids() once for a transaction
 that waits for a lock.
 """
 
@@ -45,18 +45,18 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import P99, logged_seconds, running
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.waits import LONG_WINDOW_S, label_of
-from pgtop_tune.model.tail import TailRow, TailSample, class_edge_ms, length_class
+from pgtop_tune.model.waits import TailRow, TailSample, class_edge_ms, length_class
 
 V = TypeVar("V", bound=Hashable)
 TAIL_WINDOW_S: Final = LONG_WINDOW_S
 _P99_S: Final = 20.0
-"""Enough for a p99 that does not jump about; adding up histograms of a minute costs two milliseconds a frame."""
+"""Window of the p99: long enough for a stable value. A minute of histograms would cost two milliseconds for each frame."""
 GIVEN_AGE_MS: Final = 1000.0
-"""Where no load of ours says what its p99 is."""
+"""Age at which the tail begins without the p99 of a load."""
 FEWEST: Final = 5
-"""Transactions that a share needs."""
+"""Least number of transactions for a share."""
 _LATE: Final = 1.25
-"""Looks come a little later than asked for; a tail is refused where they are this much further apart than it begins."""
+"""Greatest ratio of the time between samples to the begin of the tail; samples are always a little late."""
 _HALF: Final = 0.5
 
 
@@ -66,12 +66,12 @@ class TailCause(Struct, frozen=True):
     Attributes:
         wait_event_type: Class, "CPU" without a wait event.
         wait_event: Event, "" for CPU.
-        query_id: Of the waiting statement; None where it is not known, or several are meant.
+        query_id: The waiting statement; None where it is not known, and for several statements.
         root_pid: Session at the root of the queue for a lock, 0 for a prepared transaction; None where not known.
         root: First word of its statement, or "idle in transaction"; "" where not known.
-        transactions: Of the tail; fractions are parts of a transaction's time.
+        transactions: Transactions of the tail in this wait; fractions are parts of a transaction's time.
         share: Per cent of the tail's transactions.
-        looks: Looks that saw it.
+        looks: Number of samples in this wait.
     """
 
     wait_event_type: str
@@ -93,14 +93,14 @@ class Tail(Struct, frozen=True):
     """The transactions of the tail over the window.
 
     Attributes:
-        over_ms: All of them were seen older than this.
+        over_ms: Age beyond which each of them was seen.
         p99_ms: The p99 of the load over 20 s; None without one.
-        of_load: Only transactions of pgbench are meant, as a load of ours runs.
-        transactions: Estimated number.
-        open: Number that had not ended.
-        looks: Looks that saw one of them.
-        every_ms: Mean time between two looks.
-        causes: Most frequent first.
+        of_load: Whether only transactions of pgbench count, because a load of ours runs.
+        transactions: Their estimated number.
+        open: Number of transactions that had not ended.
+        looks: Number of samples of them.
+        every_ms: Mean time between two samples.
+        causes: Their waits, most frequent first.
     """
 
     over_ms: float
@@ -114,47 +114,47 @@ class Tail(Struct, frozen=True):
 
     @property
     def below_p99(self) -> bool:
-        """Whether the p99 is too short for these looks, so that the tail begins above it."""
+        """Return whether the tail begins above the p99, which is too short for these samples."""
         return self.p99_ms is not None and self.over_ms > 2.0 * self.p99_ms
 
     @property
     def before_p99(self) -> bool:
-        """Whether the tail begins below the p99, as too few transactions are seen beyond."""
+        """Return whether the tail begins below the p99, because too few transactions were seen beyond it."""
         return self.p99_ms is not None and self.over_ms < self.p99_ms
 
     def error(self, share: float) -> float:
-        """Standard error of a share, per cent points."""
+        """Return the standard error of a share, in percentage points."""
         part = share / 100.0
         return 100.0 * sqrt(max(part * (1.0 - part), 0.0) / self.transactions) if self.transactions else 0.0
 
 
 def weight(age_ms: float, over_ms: float, every_ms: float) -> float:
-    """g of the module's formula: how many transactions one stands for that was seen at that age last."""
+    """Return g of the module's formula: the number of transactions that one with this greatest age stands for."""
     return 1.0 / min(1.0, (age_ms - over_ms) / every_ms + _HALF) if every_ms else 1.0
 
 
 def edge_above_ms(age_ms: float) -> float:
-    """The first edge of a length class that is not below."""
+    """Return the first edge of a length class that is not below an age."""
     return class_edge_ms(ceil(4.0 * log2(max(age_ms, 1.0)) - 1e-9))
 
 
 def edge_below_ms(age_ms: float) -> float:
-    """The last edge of a length class that is not above."""
+    """Return the last edge of a length class that is not above an age."""
     return class_edge_ms(length_class(age_ms))
 
 
 def tail_p99_ms(interval: Interval) -> float | None:
-    """p99 of the load under way over 20 s; None without a load, and with too few transactions."""
+    """Return the p99 of the running load over 20 s; None without a load, and with too few transactions."""
     return P99.of(merge(logged_seconds(interval, _P99_S)))
 
 
 def tail(interval: Interval, age_ms: float | None = None) -> Tail | None:
-    """The tail as the module says; None where nobody looked.
+    """Return the tail of the newest frames; None without samples.
 
     Args:
-        interval: Where to look.
-        age_ms: Where the tail begins; None for the p99 of the load, or for 1 s without one. Of a load whose tail is not
-            seen there, it begins somewhat below.
+        interval: Frames.
+        age_ms: Begin of the tail; None for the p99 of the load, or 1 s without one. If no tail is seen beyond the p99, it
+            begins somewhat below.
     """
     samples = [sample for sample in interval.recent(sections.tail, TAIL_WINDOW_S) if sample.looks and sample.every_ms]
     if not samples:
@@ -164,24 +164,24 @@ def tail(interval: Interval, age_ms: float | None = None) -> Tail | None:
     wanted_ms = age_ms if age_ms is not None else p99_ms if p99_ms is not None else GIVEN_AGE_MS
     least_ms = min(sample.every_ms for sample in samples) / _LATE
     over_ms = edge_above_ms(max(wanted_ms, least_ms))
-    found = _beyond(interval, samples, over_ms, p99_ms, of_load)
-    if age_ms is not None or p99_ms is None or found.transactions >= FEWEST:
-        return found
+    at_p99 = _beyond(interval, samples, over_ms, p99_ms, of_load)
+    if age_ms is not None or p99_ms is None or at_p99.transactions >= FEWEST:
+        return at_p99
     below_ms = edge_below_ms(p99_ms - max(sample.every_ms for sample in samples))
     if below_ms < least_ms:
-        return found
+        return at_p99
     lower = _beyond(interval, samples, below_ms, p99_ms, of_load)
-    return lower if lower.transactions >= FEWEST else found
+    return lower if lower.transactions >= FEWEST else at_p99
 
 
 def _beyond(
     interval: Interval, samples: Sequence[TailSample], over_ms: float, p99_ms: float | None, of_load: bool
 ) -> Tail:
-    """The tail that begins there, of the looks that are close enough together to see it."""
-    seen = [each for each in samples if each.every_ms <= over_ms * _LATE]
-    parts = interval.each(_ended, seen, over_ms, of_load)
-    still_open = _causes(seen[0], over_ms, of_load, open=True) if seen and seen[0] is samples[0] else []
-    return _summed(seen, [still_open, *parts], over_ms, p99_ms, of_load)
+    """Return the tail that begins at an age, from the samples that are close enough together to see it."""
+    usable = [sample for sample in samples if sample.every_ms <= over_ms * _LATE]
+    parts = interval.each(_ended, usable, over_ms, of_load)
+    still_open = _causes(usable[0], over_ms, of_load, open=True) if usable and usable[0] is samples[0] else []
+    return _summed(usable, [still_open, *parts], over_ms, p99_ms, of_load)
 
 
 _Part = tuple[tuple[str, str, int | None, int | None, str], float, int]
@@ -189,7 +189,7 @@ _Part = tuple[tuple[str, str, int | None, int | None, str], float, int]
 
 
 def _ended(sample: TailSample, over_ms: float, of_load: bool) -> list[_Part]:
-    """Of transactions that had ended; the same as long as the reading is in the window."""
+    """Return the causes of transactions that had ended; they stay the same while the reading is in the window."""
     return _causes(sample, over_ms, of_load, open=False)
 
 
@@ -204,53 +204,55 @@ def _causes(sample: TailSample, over_ms: float, of_load: bool, *, open: bool) ->
 def _summed(
     samples: Sequence[TailSample], parts: Sequence[list[_Part]], over_ms: float, p99_ms: float | None, of_load: bool
 ) -> Tail:
-    """Of parts that begin with those of transactions still open."""
+    """Add up parts, the first of which is that of open transactions."""
     sums: dict[tuple[str, str, int | None, int | None, str], tuple[float, int]] = {}
-    whole = 0.0
+    total = 0.0
     for part in parts:
         for key, counted, looks in part:
-            whole += counted
-            known = sums.get(key, (0.0, 0))
-            sums[key] = known[0] + counted, known[1] + looks
+            total += counted
+            previous = sums.get(key, (0.0, 0))
+            sums[key] = previous[0] + counted, previous[1] + looks
     causes = [
         TailCause(
             wait_event_type=kind, wait_event=event, query_id=query_id, root_pid=root_pid, root=root,
-            transactions=counted, share=100.0 * counted / whole, looks=looks,
+            transactions=counted, share=100.0 * counted / total, looks=looks,
         )
         for (kind, event, query_id, root_pid, root), (counted, looks) in sums.items()
     ]  # fmt: skip
     looks = sum(cause.looks for cause in causes)
-    every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(sum(each.looks for each in samples), 1)
+    every_ms = sum(sample.every_ms * sample.looks for sample in samples) / max(
+        sum(sample.looks for sample in samples), 1
+    )
     return Tail(
-        over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=whole,
+        over_ms=over_ms, p99_ms=p99_ms, of_load=of_load, transactions=total,
         open=sum(counted for _, counted, _ in parts[0]), looks=looks, every_ms=every_ms,
         causes=tuple(sorted(causes, key=lambda cause: (-cause.transactions, cause.label))),
     )  # fmt: skip
 
 
 def _transactions(row: TailRow, over_ms: float, every_ms: float) -> float:
-    """How many of the tail's transactions a row stands for; 0 where it is of shorter ones."""
+    """Return the number of the tail's transactions that a row stands for; 0 for a row of shorter ones."""
     low_ms, behind_ms = class_edge_ms(row.length), class_edge_ms(row.length + 1)
     if low_ms < over_ms - 1e-6:
         return 0.0
-    # One that is open was seen by the last look, whatever comes.
+    # The last sample saw each open transaction, so it needs no weight.
     return row.transactions * (1.0 if row.open else weight(sqrt(low_ms * behind_ms), over_ms, every_ms))
 
 
 def by_wait(causes: Sequence[TailCause]) -> list[TailCause]:
-    """The causes of one wait together, most frequent first. A statement or a root stays that most of them have."""
+    """Merge the causes of one wait, most frequent first; the statement and root of most of them are kept."""
     return _together(causes, lambda cause: (cause.wait_event_type, cause.wait_event))
 
 
 def by_statement(causes: Sequence[TailCause]) -> list[TailCause]:
-    """The same for one wait of one statement."""
+    """Merge the causes of one wait of one statement, most frequent first."""
     return _together(causes, lambda cause: (cause.wait_event_type, cause.wait_event, cause.query_id))
 
 
 def _together(causes: Sequence[TailCause], key: Callable[[TailCause], Hashable]) -> list[TailCause]:
-    found: dict[Hashable, list[TailCause]] = {}
+    groups: dict[Hashable, list[TailCause]] = {}
     for cause in causes:
-        found.setdefault(key(cause), []).append(cause)
+        groups.setdefault(key(cause), []).append(cause)
     together = [
         TailCause(
             wait_event_type=parts[0].wait_event_type,
@@ -262,17 +264,17 @@ def _together(causes: Sequence[TailCause], key: Callable[[TailCause], Hashable])
             share=sum(part.share for part in parts),
             looks=sum(part.looks for part in parts),
         )
-        for parts in found.values()
+        for parts in groups.values()
     ]
     return sorted(together, key=lambda cause: (-cause.transactions, cause.label))
 
 
 def _of_most(parts: Sequence[TailCause], value: Callable[[TailCause], V | None]) -> V | None:
-    """The value that more than half of the transactions have whose value is known, a quarter of all at least."""
+    """Return the value of more than half of the transactions with a known value, and of a quarter of all; else None."""
     sums: dict[V, float] = {}
     for part in parts:
-        if (found := value(part)) is not None:
-            sums[found] = sums.get(found, 0.0) + part.transactions
+        if (known_value := value(part)) is not None:
+            sums[known_value] = sums.get(known_value, 0.0) + part.transactions
     most = max(sums, key=sums.__getitem__, default=None)
     if most is None:
         return None

@@ -22,11 +22,11 @@ from pgtop_tune.metrics.load import (
     Quantile,
     logged_seconds,
     running,
+    stalled_s,
 )
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.replication import sender_lags
 from pgtop_tune.metrics.server import TPS
-from pgtop_tune.metrics.stall import stalled_s
 
 WINDOW_S: Final = 5.0
 _MS: Final[Mapping[str, float]] = {"": 1.0, "us": 0.001, "ms": 1.0, "s": 1000.0}
@@ -38,13 +38,13 @@ _WIRE: Final = re.compile(r"\s*([a-z][a-z0-9.]*)\s*([<>])\s*(\d{1,15}(?:\.\d{1,6
 
 
 class WatchedNumber(Struct, frozen=True):
-    """What a trip wire can be tied to.
+    """A number that a trip wire can watch.
 
     Attributes:
-        name: As typed.
-        says: What it is, for help.
-        units: Factors of the units it can be typed in; "" is its own.
-        value: Its value now; None when it cannot be said, which never trips.
+        name: Name that the operator types.
+        says: Its meaning, for help.
+        units: Factors of the units that the operator can type; "" is its own unit.
+        value: Returns the present value; None when it is not known, which never trips.
     """
 
     name: str
@@ -54,12 +54,13 @@ class WatchedNumber(Struct, frozen=True):
 
 
 class TripWire(Struct, frozen=True):
-    """One line that must not be crossed.
+    """A limit that a number must not cross.
 
     Attributes:
-        text: As typed, without blanks.
-        above: Whether more than `limit` trips; else less does.
-        limit: In the unit of `watched`.
+        watched: The number.
+        text: Text that the operator typed, without blanks.
+        above: Whether values above the limit trip; else values below it.
+        limit: The limit, in the unit of `watched`.
     """
 
     watched: WatchedNumber
@@ -68,7 +69,7 @@ class TripWire(Struct, frozen=True):
     limit: float
 
     def crossed(self, interval: Interval) -> bool | None:
-        """Whether the line is crossed in the newest frame; None when the number cannot be said."""
+        """Return whether the newest frame crosses the limit; None when the number is not known."""
         value = self.watched.value(interval)
         if value is None:
             return None
@@ -79,7 +80,7 @@ def _watched(quantile: Quantile) -> WatchedNumber:
     def value(interval: Interval) -> float | None:
         if running(interval) is None:
             return None
-        # Of however few: a wire must not go blind under a slow load.
+        # An estimate from few transactions is better than a blind wire under a slow load.
         return _at_least(interval, quantile.estimate(merge(logged_seconds(interval, WINDOW_S))))
 
     return WatchedNumber(
@@ -92,13 +93,13 @@ def _mean_latency(interval: Interval) -> float | None:
 
 
 def _at_least(interval: Interval, latency_ms: float | None) -> float | None:
-    """The latency, or how long the load has stood still: what ends next will have taken as long."""
+    """Return the latency, at least the length of the present stall: the next transaction will have taken as long."""
     since_s = stalled_s(interval)
     return latency_ms if since_s is None else max(latency_ms or 0.0, 1000.0 * since_s)
 
 
 def _tps(interval: Interval) -> float | None:
-    """The client's where a load of ours runs, else the server's."""
+    """Return the client's throughput where a load of ours runs, else the server's."""
     return CLIENT_TPS(interval) if running(interval) is not None else TPS(interval)
 
 
@@ -131,19 +132,19 @@ _BY_NAME: Final = {watched.name: watched for watched in WATCHED}
 
 
 def trip_wire(text: str) -> TripWire:
-    """A trip wire as typed.
+    """Parse a trip wire.
 
     Raises:
-        UsageProblem: Not of the form NAME<VALUE or NAME>VALUE, or no such number or unit.
+        UsageProblem: The text is not of the form NAME<VALUE or NAME>VALUE, or there is no such number or unit.
     """
     match = _WIRE.fullmatch(text.lower())
-    known = ", ".join(_BY_NAME)
+    known_names = ", ".join(_BY_NAME)
     if match is None:
         raise UsageProblem(f"{text!r} is not a trip wire", "for example: p99>50ms  or  tps<1000")
     name, sign, number, unit = match.groups()
     watched = _BY_NAME.get(name)
     if watched is None:
-        raise UsageProblem(f"there is no trip wire on {name!r}", f"known names: {known}")
+        raise UsageProblem(f"there is no trip wire on {name!r}", f"known names: {known_names}")
     if unit not in watched.units:
         units = ", ".join(word for word in watched.units if word)
         raise UsageProblem(f"{text!r}: {name} is not measured in {unit}", f"units are: {units}")

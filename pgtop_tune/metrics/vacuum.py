@@ -1,8 +1,10 @@
-"""How near each table is to autovacuum, and to wraparound: the server's own rules; and rates of tables."""
+"""Vacuum: distance of each table from autovacuum and wraparound by the server's own rules, rates of tables, and the
+holders of dead rows, which hold back vacuum."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from msgspec import Struct
@@ -11,7 +13,10 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.growth import Grown, grown_rows
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.relations import DatabaseFacts, IndexCounters, RelationSample, TableCounters
+from pgtop_tune.model.replication import OpenTransaction
 
 R = TypeVar("R", TableCounters, IndexCounters)
 
@@ -25,11 +30,11 @@ SCALES: Final = "autovacuum_{what}_scale_factor"
 
 
 def age(next_id: int, id: int | None, first: int = _FIRST_NORMAL) -> int | None:
-    """Transactions (or multixacts) since that id was given out; None for none and for ids that never age.
+    """Return the number of transactions (or multixacts) since an id was assigned; None for no id and permanent ids.
 
     Args:
-        next_id: The next one to be given out, 32 bits.
-        id: 32 bits.
+        next_id: The next id to be assigned, 32 bits.
+        id: The id, 32 bits.
         first: Lowest id that ages: 3 for transactions, 1 for multixacts.
     """
     if id is None or id < first:
@@ -39,21 +44,21 @@ def age(next_id: int, id: int | None, first: int = _FIRST_NORMAL) -> int | None:
 
 
 def multixact_age(next_id: int, id: int | None) -> int | None:
-    """`age` of a multixact."""
+    """Return the `age` of a multixact."""
     return age(next_id, id, first=1)
 
 
 class TableVacuum(Struct, frozen=True):
-    """A table as autovacuum sees it.
+    """A table with its thresholds for autovacuum.
 
     Attributes:
         table: The table.
         dead_threshold: Dead rows from which on it is vacuumed.
         insert_threshold: Inserted rows from which on it is vacuumed; None when that is switched off.
         analyze_threshold: Changed rows from which on it is analyzed.
-        xid_age, multixact_age: Of its oldest unfrozen row; None where it has none.
-        freeze_percent: The nearer of both to the age at which it is vacuumed whatever happens.
-        enabled: Whether autovacuum takes it before that; None when the parameters are not known.
+        xid_age, multixact_age: Age of its oldest unfrozen row; None where it has none.
+        freeze_percent: The higher of both in per cent of the age at which a vacuum is forced.
+        enabled: Whether autovacuum processes it before that age; None when the parameters are not known.
     """
 
     table: TableCounters
@@ -67,70 +72,64 @@ class TableVacuum(Struct, frozen=True):
 
     @property
     def dead_percent(self) -> float | None:
-        """Per cent of the dead rows it takes."""
+        """Dead rows in per cent of the threshold."""
         return _percent(self.table.n_dead_tup, self.dead_threshold)
 
     @property
     def insert_percent(self) -> float | None:
-        """Per cent of the inserted rows it takes."""
+        """Inserted rows in per cent of the threshold."""
         return _percent(self.table.n_ins_since_vacuum, self.insert_threshold)
 
     @property
     def analyze_percent(self) -> float | None:
-        """Per cent of the changed rows it takes."""
+        """Changed rows in per cent of the threshold."""
         return _percent(self.table.n_mod_since_analyze, self.analyze_threshold)
 
 
-def _percent(value: float | None, whole: float | None) -> float | None:
-    if value is None or whole is None:
+def _percent(value: float | None, total: float | None) -> float | None:
+    if value is None or total is None:
         return None
-    return 100.0 * value / max(whole, 1.0)
+    return 100.0 * value / max(total, 1.0)
 
 
 class _Settings:
-    """Numbers by name: the table's own options before the server's parameters."""
+    """Settings of autovacuum for a table: its own options before the server's parameters."""
 
     def __init__(self, parameters: Mapping[str, str], options: Mapping[str, str]) -> None:
         self._parameters = parameters
         self._options = options
 
-    def number(self, name: str) -> float | None:
+    def _numbers(self, name: str) -> Iterator[float]:
         for source in (self._options, self._parameters):
-            try:
-                return float(source[name])
-            except (KeyError, ValueError):
-                continue
-        return None
+            with suppress(KeyError, ValueError):
+                yield float(source[name])
+
+    def number(self, name: str) -> float | None:
+        return next(self._numbers(name), None)
 
     def smaller(self, name: str) -> float | None:
-        """A table can only ask to be frozen earlier than the server's parameter says."""
-        known = []
-        for source in (self._options, self._parameters):
-            try:
-                known.append(float(source[name]))
-            except (KeyError, ValueError):
-                continue
-        return min(known, default=None)
+        """Return the smaller value: a table's option can only make it frozen earlier than the server's parameter."""
+        return min(self._numbers(name), default=None)
 
     def enabled(self) -> bool | None:
         if "autovacuum" not in self._parameters:
             return None
-        wanted = self._options.get("autovacuum_enabled", "on").lower()
-        return self._parameters["autovacuum"] == "on" and wanted not in _OFF
+        option = self._options.get("autovacuum_enabled", "on").lower()
+        return self._parameters["autovacuum"] == "on" and option not in _OFF
 
-    def threshold(self, what: str, tuples: float) -> float | None:
-        adds, scales = self.number(ADDS.format(what=what)), self.number(SCALES.format(what=what))
+    def threshold(self, action: str, tuples: float) -> float | None:
+        adds, scales = self.number(ADDS.format(what=action)), self.number(SCALES.format(what=action))
         return None if adds is None or scales is None else adds + scales * tuples
 
 
 def parameters_of(interval: Interval) -> dict[str, str]:
-    """pg_settings.setting by name; empty when the parameters are not known."""
+    """Return pg_settings.setting by name; empty when the parameters are not known."""
     sample = interval.now(sections.parameters)
     return {} if sample is None else {parameter.name: parameter.setting for parameter in sample.parameters}
 
 
 def table_vacuums(interval: Interval) -> list[TableVacuum]:
-    """Every table of the frame against its thresholds; empty without the section.
+    """Return every table of the frame with its thresholds; empty without the section.
 
     Source: relation_needs_vacanalyze() of autovacuum.c; reloptions before parameters; in 18
     autovacuum_vacuum_max_threshold, and insertions weighed by the share of pages that are not frozen.
@@ -158,7 +157,7 @@ def _vacuum(sample: RelationSample, table: TableCounters, parameters: Mapping[st
         analyze_threshold=settings.threshold("analyze", tuples),
         xid_age=xids,
         multixact_age=multixacts,
-        freeze_percent=_nearer(
+        freeze_percent=_highest(
             _percent(xids, settings.smaller("autovacuum_freeze_max_age")),
             _percent(multixacts, settings.smaller("autovacuum_multixact_freeze_max_age")),
         ),
@@ -177,7 +176,7 @@ def _insert_threshold(settings: _Settings, table: TableCounters, tuples: float) 
     return adds + scales * tuples * unfrozen
 
 
-def _nearer(*percents: float | None) -> float | None:
+def _highest(*percents: float | None) -> float | None:
     return max((percent for percent in percents if percent is not None), default=None)
 
 
@@ -188,9 +187,9 @@ class DatabaseAge(Struct, frozen=True):
         database: The database.
         xid_age: age(datfrozenxid).
         multixact_age: mxid_age(datminmxid).
-        freeze_percent: The nearer of both to autovacuum_freeze_max_age and its twin for multixacts: from 100 on every
-            table that is that old is vacuumed to freeze it.
-        stop_percent: Of the way to the age at which the server takes no more writing transactions.
+        freeze_percent: The higher of both in per cent of autovacuum_freeze_max_age and its counterpart for multixacts:
+            from 100 on, autovacuum freezes tables of that age.
+        stop_percent: The higher of both in per cent of the age at which the server refuses writing transactions.
     """
 
     database: DatabaseFacts
@@ -201,32 +200,32 @@ class DatabaseAge(Struct, frozen=True):
 
 
 STOPS_AT: Final = (1 << 31) - 3_000_000
-"""SetTransactionIdLimit() of varsup.c: three million before the ids meet."""
+"""Age at which the server refuses writing transactions: SetTransactionIdLimit() of varsup.c."""
 
 
 def database_ages(interval: Interval) -> list[DatabaseAge]:
-    """Every database against autovacuum_freeze_max_age; empty without the section."""
+    """Return the ages of every database; empty without the section."""
     sample = interval.now(sections.database_limits)
     if sample is None:
         return []
     settings = _Settings(parameters_of(interval), {})
     most_xids = settings.number("autovacuum_freeze_max_age")
     most_multixacts = settings.number("autovacuum_multixact_freeze_max_age")
-    found = []
+    ages = []
     for database in sample.databases:
         xids = age(sample.next_xid, database.frozen_xid)
         multixacts = multixact_age(sample.next_multixact, database.min_multixact)
-        freeze = _nearer(_percent(xids, most_xids), _percent(multixacts, most_multixacts))
-        stop = _nearer(_percent(xids, STOPS_AT), _percent(multixacts, STOPS_AT))
-        found.append(
+        freeze = _highest(_percent(xids, most_xids), _percent(multixacts, most_multixacts))
+        stop = _highest(_percent(xids, STOPS_AT), _percent(multixacts, STOPS_AT))
+        ages.append(
             DatabaseAge(
                 database=database, xid_age=xids, multixact_age=multixacts, freeze_percent=freeze, stop_percent=stop
             )
         )
-    return found
+    return ages
 
 
-# Rates of tables and indexes between two looks at them.
+# Rates of tables and indexes between two readings.
 
 TABLE_COUNTERS: Final = (
     "seq_scan",
@@ -245,33 +244,33 @@ INDEX_COUNTERS: Final = ("idx_scan", "idx_tup_read", "idx_tup_fetch", "blks_read
 
 
 def _same(row: Any) -> None:
-    """Counters of a table carry no moment of their reset: one that went backwards is how it shows."""
+    """Return no time of a reset: tables have none, and a counter that went backwards shows the reset."""
 
 
 class GrownRelation(Grown[R], frozen=True):
-    """A table or an index, and by how much its counters grew.
+    """A table or an index with the growth of its counters.
 
     Attributes:
-        size_bytes: As of the last vacuum or analyze; None where the size of a block is not known.
+        size_bytes: Size at the last vacuum or analyze; None where the block size is not known.
     """
 
     size_bytes: int | None
 
 
 def table_rates(interval: Interval) -> list[GrownRelation[TableCounters]]:
-    """Tables of the frame, with what they counted since the look before (15 s and more)."""
+    """Return the tables of the frame with their growth since the reading before (15 s and more)."""
     grown = grown_rows(
         interval, sections.relations, lambda sample: sample.tables, lambda table: table.oid, _same, TABLE_COUNTERS
     )
-    return [_sized(interval, each, each.row.pages) for each in grown]
+    return [_sized(interval, table, table.row.pages) for table in grown]
 
 
 def index_rates(interval: Interval) -> list[GrownRelation[IndexCounters]]:
-    """Indexes of the frame, with what they counted since the look before."""
+    """Return the indexes of the frame with their growth since the reading before."""
     grown = grown_rows(
         interval, sections.relations, lambda sample: sample.indexes, lambda index: index.oid, _same, INDEX_COUNTERS
     )
-    return [_sized(interval, each, each.row.pages) for each in grown]
+    return [_sized(interval, index, index.row.pages) for index in grown]
 
 
 def _sized(interval: Interval, grown: Grown[R], pages: int) -> GrownRelation[R]:
@@ -281,11 +280,138 @@ def _sized(interval: Interval, grown: Grown[R], pages: int) -> GrownRelation[R]:
 
 
 def hot_percent(table: TableCounters) -> float | None:
-    """Updates that needed no new index entries, of all so far."""
+    """Return the share of heap-only (HOT) updates in all updates so far."""
     return 100.0 * table.n_tup_hot_upd / table.n_tup_upd if table.n_tup_upd else None
 
 
 def dead_percent(table: TableCounters) -> float | None:
-    """Dead rows of all."""
+    """Return the share of dead rows in all rows."""
     rows = table.n_live_tup + table.n_dead_tup
     return 100.0 * table.n_dead_tup / rows if rows else None
+
+
+# Holders of dead rows: sessions, prepared transactions, standbys and slots that hold back vacuum.
+
+SESSION: Final = "session"
+IDLE: Final = "idle in transaction"
+STANDBY: Final = "standby feedback"
+PREPARED: Final = "prepared"
+SLOT: Final = "slot"
+SLOT_CATALOG: Final = "slot, catalogs only"
+
+
+class HorizonHolder(Struct, frozen=True):
+    """A session, prepared transaction or slot that holds back vacuum.
+
+    Attributes:
+        id: Stable while it exists.
+        kind: One of the words above, or the backend type of a process that is not a client backend.
+        name: Pid, gid or slot.
+        owner: User and database; "" without.
+        age: Transactions begun since the oldest one that it may still see.
+        since_s: Age of its transaction in seconds; None for slots.
+        backend: pid and backend_start_ms of a visible session; None for others.
+        activity: Its query, state, or plugin. Foreign text.
+    """
+
+    id: str
+    kind: str
+    name: str
+    owner: str
+    age: int
+    since_s: float | None
+    backend: BackendKey | None
+    activity: str
+
+
+def holders(interval: Interval) -> list[HorizonHolder]:
+    """Return all holders of the xmin horizon, by age, then by the age of their transaction, oldest first.
+
+    Transactions of a database hold back its tables; standbys, slots and prepared transactions those of every database.
+    All of them hold back shared catalogs.
+
+    Source: backend_xid, backend_xmin of pg_stat_activity; pg_prepared_xacts; xmin, catalog_xmin of
+    pg_replication_slots. A plain VACUUM holds back no tables and is left out.
+    """
+    horizon_holders = [*_transactions(interval), *_slots(interval)]
+    return sorted(horizon_holders, key=lambda holder: (-holder.age, -(holder.since_s or 0.0)))
+
+
+def _transactions(interval: Interval) -> Iterator[HorizonHolder]:
+    sample = interval.now(sections.horizon)
+    if sample is None:
+        return
+    activity = interval.now(sections.activity)
+    backends = {} if activity is None else {backend.pid: backend for backend in activity.backends}
+    for open in sample.open:
+        oldest = _oldest(sample.next_xid, open)
+        if oldest is None or open.is_vacuum:
+            continue
+        since_ms = open.xact_start_ms
+        yield HorizonHolder(
+            id=f"backend:{open.pid}",
+            kind=_kind(open),
+            name=str(open.pid),
+            owner=_owner(open.usename, open.datname),
+            age=oldest,
+            since_s=None if since_ms is None else max(sample.now_ms - since_ms, 0) / 1000.0,
+            backend=key_of(backends.get(open.pid)),
+            activity=_query(backends.get(open.pid), open),
+        )
+    for prepared in sample.prepared:
+        yield HorizonHolder(
+            id=f"prepared:{prepared.gid}",
+            kind=PREPARED,
+            name=prepared.gid,
+            owner=_owner(prepared.owner, prepared.database),
+            age=age(sample.next_xid, prepared.xid) or 0,
+            since_s=max(sample.now_ms - prepared.prepared_ms, 0) / 1000.0,
+            backend=None,
+            activity="",
+        )
+
+
+def key_of(backend: Backend | None) -> BackendKey | None:
+    """Return the identity of a session; None without the session."""
+    return None if backend is None else (backend.pid, backend.backend_start_ms)
+
+
+def _oldest(next_xid: int, open: OpenTransaction) -> int | None:
+    ages = [age(next_xid, open.xid), age(next_xid, open.xmin)]
+    return max((known_age for known_age in ages if known_age is not None), default=None)
+
+
+def _kind(open: OpenTransaction) -> str:
+    if open.backend_type == "walsender":
+        return STANDBY
+    if open.state is not None and open.state.startswith(IDLE):
+        return IDLE
+    return SESSION if open.backend_type in ("client backend", None) else open.backend_type
+
+
+def _owner(user: str | None, database: str | None) -> str:
+    return "@".join(part for part in (user, database) if part)
+
+
+def _query(backend: Backend | None, open: OpenTransaction) -> str:
+    return (backend.query if backend is not None else None) or open.state or ""
+
+
+def _slots(interval: Interval) -> Iterator[HorizonHolder]:
+    sample = interval.now(sections.slots)
+    if sample is None:
+        return
+    for slot in sample.slots:
+        for kind, xmin in ((SLOT, slot.xmin), (SLOT_CATALOG, slot.catalog_xmin)):
+            oldest = age(sample.next_xid, xmin)
+            if oldest is not None:
+                yield HorizonHolder(
+                    id=f"{kind}:{slot.slot_name}",
+                    kind=kind,
+                    name=slot.slot_name,
+                    owner=slot.database or "",
+                    age=oldest,
+                    since_s=None,
+                    backend=None,
+                    activity=slot.plugin or "",
+                )

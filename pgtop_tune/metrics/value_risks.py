@@ -1,4 +1,4 @@
-"""Risks of values of settings: their classes, and the conditions on values that rows of the table are made of."""
+"""Risks of values of settings: classes, conditions on values, and the settings that are safe at every value."""
 
 from __future__ import annotations
 
@@ -13,9 +13,69 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.parameter_values import parse, parse_bool
 from pgtop_tune.model.postgres import Parameter
 
+_NAMES: Final = """
+    application_name autovacuum_analyze_scale_factor autovacuum_analyze_score_weight autovacuum_analyze_threshold
+    autovacuum_freeze_score_weight autovacuum_max_parallel_workers autovacuum_max_workers
+    autovacuum_multixact_freeze_score_weight autovacuum_vacuum_insert_scale_factor autovacuum_vacuum_insert_score_weight
+    autovacuum_vacuum_insert_threshold autovacuum_vacuum_max_threshold autovacuum_vacuum_score_weight
+    autovacuum_worker_slots backend_flush_after backtrace_functions bgwriter_delay bgwriter_flush_after
+    bgwriter_lru_maxpages bgwriter_lru_multiplier bonjour bonjour_name bytea_output checkpoint_completion_target
+    checkpoint_flush_after checkpoint_timeout checkpoint_warning client_connection_check_interval client_min_messages
+    cluster_name commit_delay commit_siblings commit_timestamp_buffers compute_query_id constraint_exclusion
+    cpu_index_tuple_cost cpu_operator_cost cpu_tuple_cost createrole_self_grant cursor_tuple_fraction debug_pretty_print
+    default_statistics_target default_table_access_method default_tablespace default_text_search_config
+    default_toast_compression default_transaction_deferrable dynamic_shared_memory_type effective_cache_size
+    effective_io_concurrency enable_async_append enable_bitmapscan enable_distinct_reordering enable_eager_aggregate
+    enable_gathermerge enable_group_by_reordering enable_hashagg enable_hashjoin enable_incremental_sort
+    enable_indexonlyscan enable_indexscan enable_material enable_memoize enable_mergejoin enable_nestloop
+    enable_parallel_append enable_parallel_hash enable_partition_pruning enable_partitionwise_aggregate
+    enable_partitionwise_join enable_presorted_aggregate enable_self_join_elimination enable_seqscan enable_sort
+    enable_tidscan escape_string_warning event_source file_copy_method file_extend_method geqo geqo_effort
+    geqo_seed geqo_selection_bias gin_pending_list_limit
+    hot_standby_feedback huge_page_size huge_pages icu_validation_level io_combine_limit io_max_combine_limit
+    io_max_concurrency io_max_workers io_method io_min_workers io_worker_idle_timeout io_worker_launch_interval
+    io_workers jit jit_above_cost jit_debugging_support jit_expressions jit_inline_above_cost jit_optimize_above_cost
+    jit_profiling_support jit_tuple_deforming lc_messages lc_time log_autoanalyze_min_duration
+    log_autovacuum_min_duration log_checkpoints log_connections log_disconnections log_duration log_error_verbosity
+    log_executor_stats log_line_prefix log_lock_failures log_lock_waits log_min_duration_sample
+    log_min_duration_statement log_min_error_statement log_parameter_max_length log_parameter_max_length_on_error
+    log_parser_stats log_planner_stats log_recovery_conflict_waits log_replication_commands log_rotation_age
+    log_rotation_size log_startup_progress_interval log_statement log_statement_sample_rate log_statement_stats
+    log_temp_files log_timezone log_transaction_sample_rate logical_decoding_work_mem maintenance_io_concurrency
+    max_files_per_process max_notify_queue_pages max_parallel_apply_workers_per_subscription
+    max_parallel_maintenance_workers max_parallel_workers max_parallel_workers_per_gather max_pred_locks_per_page
+    max_pred_locks_per_relation max_pred_locks_per_transaction max_repack_replication_slots md5_password_warnings
+    min_dynamic_shared_memory min_eager_agg_group_size min_parallel_index_scan_size min_parallel_table_scan_size
+    multixact_member_buffers multixact_offset_buffers notify_buffers parallel_leader_participation parallel_setup_cost
+    parallel_tuple_cost password_expiration_warning_threshold plan_cache_mode plpgsql.extra_warnings
+    plpgsql.print_strict_params postgres_fdw.application_name quote_all_identifiers random_page_cost recovery_prefetch
+    recursive_worktable_factor sepgsql.debug_audit seq_page_cost serializable_buffers shared_buffers shared_memory_type
+    ssl_prefer_server_ciphers stats_fetch_consistency subtransaction_buffers synchronize_seqscans syslog_facility
+    syslog_ident syslog_sequence_numbers syslog_split_messages temp_tablespaces timing_clock_source
+    trace_connection_negotiation trace_notify trace_recovery_messages trace_sort track_activities
+    track_activity_query_size track_cost_delay_timing track_functions track_io_timing track_wal_io_timing
+    transaction_buffers transaction_deferrable update_process_title vacuum_buffer_usage_limit vacuum_cost_delay
+    vacuum_freeze_min_age vacuum_freeze_table_age vacuum_max_eager_freeze_failure_rate vacuum_multixact_freeze_min_age
+    vacuum_multixact_freeze_table_age vacuum_truncate wal_buffers wal_compression wal_decode_buffer_size wal_init_zero
+    wal_log_hints wal_receiver_create_temp_slot wal_receiver_status_interval wal_recycle wal_skip_threshold
+    wal_writer_delay wal_writer_flush_after xmlbinary xmloption
+"""
+SAFE: Final = frozenset(_NAMES.split())
+"""Settings of PostgreSQL 14 to 19, and of its contrib modules, that are safe at every value, in lower case.
+
+A value that is only slow, costs disk space for a log, or is refused by the server itself, is safe. The other settings are
+rows of `metrics/setting_risks`, or have their prefix in SAFE_EXTENSIONS."""
+
+_PREFIXES: Final = """
+    auto_explain hnsw ivfflat pg_buffercache pg_plan_advice pg_prewarm pg_qualstats pg_stash_advice pg_stat_kcache
+    pg_stat_statements pg_trgm pg_wait_sampling
+"""
+SAFE_EXTENSIONS: Final = frozenset(_PREFIXES.split())
+"""Prefixes of extensions without a setting that names a program, a file or a library, or disturbs other sessions."""
+
 
 class RiskClass(StrEnum):
-    """The harm that a value can do, which tuning must not do unasked."""
+    """Harm that a value can do, which tuning must not do without the operator's consent."""
 
     LOSES_ON_CRASH = "loses data on a crash"
     LOSES_AT_ONCE = "loses data at once"
@@ -23,8 +83,6 @@ class RiskClass(StrEnum):
     LOCKS_OUT = "can lock out or hang"
     UNKNOWN = "unknown"
 
-
-LOSSES: Final = frozenset({RiskClass.LOSES_ON_CRASH, RiskClass.LOSES_AT_ONCE})
 
 _VERBS: Final = {
     RiskClass.LOSES_ON_CRASH: "can lose",
@@ -41,9 +99,9 @@ class Condition(Struct, frozen=True):
     """A condition on values of a setting.
 
     Attributes:
-        values: The values, for people: "off", "below 1s".
-        applies: Whether a value is one of them: the value as pg_settings would have it, and the parameter where it is
-            known.
+        values: Description of the values: "off", "below 1s".
+        applies: Returns whether a value is one of them, given the value in the form of pg_settings, and the parameter
+            where it is known.
     """
 
     values: str
@@ -56,11 +114,11 @@ class ValueRisk(Struct, frozen=True, kw_only=True):
     Attributes:
         name: The setting.
         kind: Its class.
-        condition: On the values.
-        reason: One clause: of a loss, what can be lost; of the others, why.
-        tried_with_deadline: Whether a deadline is enough to try it: the value ends by itself, the revert needs nothing
-            that the value takes away, and no consistency is lost meanwhile.
-        announced: Whether the screen warns of it while it is in force; else only a change to it is asked for.
+        condition: Condition on the values.
+        reason: One clause: for a loss, the data that can be lost; for the others, the cause.
+        tried_with_deadline: Whether a deadline makes a trial safe: the value is reverted by itself, the revert needs
+            nothing that the value takes away, and no consistency is lost in between.
+        announced: Whether the screen warns of it while it is in force; else only a change to it needs consent.
     """
 
     name: str
@@ -72,19 +130,19 @@ class ValueRisk(Struct, frozen=True, kw_only=True):
 
     @property
     def values(self) -> str:
-        """The values that it is about, for people."""
+        """Description of the values."""
         return self.condition.values
 
     @property
     def loses_data(self) -> bool:
         """Return whether it is one of the two classes of losses."""
-        return self.kind in LOSSES
+        return self.kind in (RiskClass.LOSES_ON_CRASH, RiskClass.LOSES_AT_ONCE)
 
     def locked(self, *, ends: bool) -> bool:
         """Return whether the operator has to unlock the value by its name.
 
         Args:
-            ends: Whether the value goes by itself: at a deadline unless confirmed, or with the sessions of a load.
+            ends: Whether the value ends by itself: at a deadline unless confirmed, or with the sessions of a load.
         """
         return not (ends and self.tried_with_deadline)
 
@@ -100,12 +158,12 @@ class ValueRisk(Struct, frozen=True, kw_only=True):
 
 
 def one_of(*values: str) -> Condition:
-    """Return the condition of words, in any case and in every spelling of on and off."""
+    """Return the condition that a value is one of some words, in any case and in every spelling of on and off."""
     return Condition(" or ".join(values), lambda value, parameter: _plain(value).lower() in values)
 
 
 def below(limit: str, unit: str = "", *, above: float = float("-inf")) -> Condition:
-    """Return the condition of `above` < value < `limit`, as typed; `above` and `unit` in the unit of pg_settings."""
+    """Return the condition `above` < value < `limit`; `above` is in the unit of pg_settings, which is `unit`."""
     upper = parse(limit, unit, integer=False)
 
     def applies(value: str, parameter: Parameter | None) -> bool:
@@ -116,7 +174,7 @@ def below(limit: str, unit: str = "", *, above: float = float("-inf")) -> Condit
 
 
 def above(limit: str, unit: str = "") -> Condition:
-    """Return the condition of value > `limit`, as typed; `unit` is that of pg_settings."""
+    """Return the condition value > `limit`; `unit` is that of pg_settings."""
     lower = parse(limit, unit, integer=False)
 
     def applies(value: str, parameter: Parameter | None) -> bool:
@@ -127,7 +185,7 @@ def above(limit: str, unit: str = "") -> Condition:
 
 
 def when_new(condition: Condition) -> Condition:
-    """Return a condition for values that are not in force already."""
+    """Return a condition that excludes the value in force."""
     return Condition(
         condition.values,
         lambda value, parameter: condition.applies(value, parameter) and not _in_force(value, parameter),
@@ -135,13 +193,13 @@ def when_new(condition: Condition) -> Condition:
 
 
 def matching(pattern: str, values: str) -> Condition:
-    """Return the condition of a pattern that a value contains, in any case."""
+    """Return the condition that a value contains a pattern, in any case."""
     compiled = re.compile(pattern, re.IGNORECASE)
     return Condition(values, lambda value, parameter: compiled.search(value) is not None)
 
 
 def _plain(value: str) -> str:
-    """Return on or off for what the server takes as such, for enums too (guc_tables.c); other values as they are."""
+    """Return on or off for each spelling that the server accepts, for enums too (guc_tables.c); other values unchanged."""
     try:
         return parse_bool(value)
     except UsageProblem:

@@ -1,4 +1,4 @@
-"""Absence is data: why a number is not there."""
+"""Absence as data: the reason why a number is missing."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from pgtop_tune.base.sql_quoting import quoted
 
 
 class Reason(StrEnum):
-    """Why a section of a frame is missing. The words are stable: they stand in recordings."""
+    """Reason why a section of a frame is missing. Recordings hold these words."""
 
     NOT_YET = "not yet"
-    """Asked for, no answer so far (the first second of a session)."""
+    """There is no answer so far (the first second of a session)."""
     NOT_RECORDED = "not recorded"
-    """The recording was made by a version or with options that left it out."""
+    """The recording's version or options left it out."""
     NOT_SUPPORTED = "not supported"
     """This server major, kernel or platform does not have it."""
     NO_PERMISSION = "no permission"
-    """`detail` names the GRANT or the user that would have it."""
+    """`detail` names the GRANT, or a user with the right."""
     NO_EXTENSION = "no extension"
     """`detail` says how to install it."""
     SWITCHED_OFF = "switched off"
     """A setting keeps the server from counting; `detail` names it."""
     NOT_LOCAL = "not local"
-    """The server runs on another machine, and this machine's numbers would be a lie."""
+    """The server runs on another machine, so this machine's numbers would be wrong."""
     NO_ANSWER = "no answer"
     """The server is down, restarting or hung."""
     TOO_SLOW = "too slow"
-    """Reading it cost more than its budget; tried again later."""
+    """The reading exceeded its budget; it is tried again later."""
     NO_LOAD = "no load"
     """No pgbench of ours is running."""
     NO_POOLER = "no pooler"
     """The operator named none (--pooler)."""
     FAILED = "failed"
-    """Anything else; `detail` has the words of whoever refused."""
+    """Any other reason; `detail` has the message."""
 
 
 class Unavailable(Struct, frozen=True, gc=False):
-    """Stands where a section of a frame would stand.
+    """Value of a section of a frame that is missing.
 
     Attributes:
         reason: Kind of absence.
-        detail: One line for the operator: what is missing and what opens it. May hold foreign text.
+        detail: One line for the operator: the missing part, and the remedy. May hold foreign text.
     """
 
     reason: Reason
@@ -62,7 +62,7 @@ NOT_YET: Final = Unavailable(Reason.NOT_YET)
 _PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
 
-def grant(what: str, role: str) -> str:
-    """`GRANT what TO role`, ready to be run: a role whose name wants quotes gets them."""
+def grant(privilege: str, role: str) -> str:
+    """Return `GRANT privilege TO role`, with quotes around the name of the role where it needs them."""
     name = role if _PLAIN_NAME.fullmatch(role) else quoted(role)
-    return f"GRANT {what} TO {name}"
+    return f"GRANT {privilege} TO {name}"

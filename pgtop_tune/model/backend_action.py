@@ -1,4 +1,4 @@
-"""Actions of an operator on a session of the server: cancel, terminate, EXPLAIN; and their outcomes."""
+"""Actions on sessions and statements of the server: cancel, terminate, EXPLAIN; and their results."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 BackendKey = tuple[int, int | None]
-"""pid and backend_start_ms: a pid alone may be somebody else by the time a key is pressed."""
+"""pid and backend_start_ms: a pid alone may belong to another session by the time a key is pressed."""
 
 
 class BackendAct(StrEnum):
@@ -20,22 +20,23 @@ class BackendAct(StrEnum):
 
 
 class BackendOutcome(StrEnum):
-    """What came of it."""
+    """Outcome of a signal."""
 
     DONE = "done"
-    """The signal was sent; the server acts on it when it next looks."""
+    """The signal was sent; the session acts on it when it next checks for interrupts."""
     GONE = "gone already"
-    """The session had ended; perhaps another one has its pid by now, which was left alone."""
+    """The session had ended; a new session with its pid was not signalled."""
     NOT_PERMITTED = "not permitted"
     REFUSED = "refused"
 
 
 class BackendResult(Struct, frozen=True, gc=False):
-    """What came of a signal to one session.
+    """Result of a signal to one session.
 
     Attributes:
-        backend: Which session.
-        detail: Why not, and the GRANT that would open it. May hold foreign text.
+        backend: The session.
+        outcome: The outcome.
+        detail: Reason for a refusal, and the GRANT as a remedy. May hold foreign text.
     """
 
     backend: BackendKey
@@ -44,12 +45,12 @@ class BackendResult(Struct, frozen=True, gc=False):
 
 
 class QueryPlan(Struct, frozen=True, gc=False):
-    """What EXPLAIN says of a session's statement.
+    """Plan of a session's statement.
 
     Attributes:
-        lines: As the server wrote them. Foreign text.
-        statement: The EXPLAIN that was run, whole.
-        database: Where it was run.
+        lines: Lines of the server. Foreign text.
+        statement: The full EXPLAIN that was run.
+        database: Its database.
         user: The role that planned it.
         session_role: The role of the session itself.
         generic: Whether it is the plan for any parameters.
@@ -64,17 +65,17 @@ class QueryPlan(Struct, frozen=True, gc=False):
 
 
 class PlanRisk(Struct, frozen=True, gc=False):
-    """Why a statement was not planned yet: planning runs functions of it, and only a powerful role could plan it.
+    """Risk of planning a statement: planning runs functions of it, and only a powerful role could plan it.
 
-    Given back to `BackendControl.explain` it is the operator's agreement: to this statement, planned by this role.
+    As an argument of `BackendControl.explain`, it is the operator's agreement: to this statement, planned by this role.
 
     Attributes:
-        query: The statement, whole. Foreign text.
-        database: Where it would be planned.
+        query: The full statement. Foreign text.
+        database: Database in which it would be planned.
         role: The role that would plan it.
         powers: Rights of that role that no foreign code should have, in words.
         session_role: The role of the session itself.
-        not_as_session: Why the session's own role does not plan it; "" where it is the one. Foreign text.
+        not_as_session: Reason why the session's own role does not plan it; "" where it does. Foreign text.
     """
 
     query: str
@@ -83,3 +84,47 @@ class PlanRisk(Struct, frozen=True, gc=False):
     powers: tuple[str, ...]
     session_role: str
     not_as_session: str
+
+
+class StatementToPlan(Struct, frozen=True, gc=False):
+    """A statement of pg_stat_statements, its database and its role ("" where it was dropped). Foreign texts."""
+
+    query: str
+    datname: str
+    role: str
+
+
+class PlanShape(Struct, frozen=True, gc=False):
+    """A plan without its costs.
+
+    Attributes:
+        nodes: A line for each node, indented by its depth: operation, index and table. Foreign names.
+        role: Role that planned it.
+        generic: Whether it is the plan for any parameters.
+    """
+
+    nodes: tuple[str, ...]
+    role: str
+    generic: bool
+
+
+class StatementPlan(Struct, frozen=True, gc=False):
+    """Result of planning a statement.
+
+    Attributes:
+        shape: The shape; None without a plan.
+        problem: Reason why there is no plan. May hold foreign text.
+    """
+
+    shape: PlanShape | None = None
+    problem: str = ""
+
+
+class PlannedBy(StrEnum):
+    """Roles that may plan statements of other roles, because planning executes functions in them."""
+
+    NOBODY = "no"
+    ORDINARY = "ordinary"
+    """The statement's own role, or ours, without rights that foreign code should not have."""
+    ANY = "any"
+    """Any role, including a superuser."""

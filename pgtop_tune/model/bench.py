@@ -1,9 +1,7 @@
-"""Readings of the load: pgbench's progress and the transactions of its log.
+"""The load: the operator's specification, readings of pgbench's progress and transaction log, and pgbench's final
+report.
 
-What the operator asks of pgbench.
-
-pgbench's final report: figures of the whole run, of each script and of each statement.
-None is what the report does not have: an older version, an option that was not given, nothing that could be divided by.
+None stands for figures that a report lacks: an older version, an option that was not given, a divisor of 0.
 """
 
 from __future__ import annotations
@@ -17,10 +15,10 @@ class StatementReport(Struct, frozen=True, gc=False):
     """A line of a script, with -r.
 
     Attributes:
-        text: Its first line. Foreign text.
+        text: First line of its text. Foreign text.
         latency_ms: Mean time on the client, from sending to the result; a meta-command has one as well.
         failures: Serialization and deadlock failures that ended a transaction here (pgbench 15 and later).
-        retries: How often a transaction was tried again because of this statement; with --max-tries only.
+        retries: Number of retries because of this statement; with --max-tries only.
     """
 
     text: str
@@ -30,7 +28,7 @@ class StatementReport(Struct, frozen=True, gc=False):
 
     @property
     def trouble(self) -> str:
-        """Return its failures and retries, to be put behind its text; "" without any."""
+        """Failures and retries, for display after its text; "" without any."""
         counts = ((self.failures, "failed"), (self.retries, "retries"))
         return "".join(f"  {number} {name}" for number, name in counts if number)
 
@@ -40,12 +38,12 @@ class ScriptReport(Struct, frozen=True, gc=False):
 
     Attributes:
         number: From 1, in the order of the command line; the transaction log counts from 0.
-        name: Of the file, or "<builtin: …>". Foreign text.
+        name: Name of the file, or "<builtin: …>". Foreign text.
         target_percent: Its share of the transactions by weight.
-        processed: Transactions that ended well.
-        tps: The same per second of the run.
-        failed: Of all kinds, the next two among them.
-        statements: With -r.
+        processed: Successful transactions.
+        tps: Successful transactions per second of the run.
+        failed: Failed transactions of all kinds, including the next two.
+        statements: Its statements, with -r.
     """
 
     number: int
@@ -68,28 +66,28 @@ class ScriptReport(Struct, frozen=True, gc=False):
 class BenchReport(Struct, frozen=True, gc=False):
     """Figures of the whole run.
 
-    A report is printed after an aborted run as well, with a tps line in it: whether the figures count is said by the
-    exit status, never by their being there.
+    pgbench prints a report with a tps line after an aborted run as well: only the exit status shows whether the figures
+    count.
 
     Attributes:
-        tps: Without the time to connect (with -C: including it), successful transactions only.
-        latency_average_ms: With a rate from the scheduled start, so with the lag; else from the transaction's begin.
-            With -C and no rate, connecting is not in it.
-        processed: Transactions that ended well.
-        asked: Transactions of all clients together, with -t.
-        failed: Of all kinds, the next two among them (pgbench 15 and later).
+        tps: Successful transactions per second, without the time to connect (with -C: including it).
+        latency_average_ms: Mean latency; with a rate from the scheduled start, so with the lag; else from the
+            transaction's begin. With -C and no rate, without the time to connect.
+        processed: Successful transactions.
+        asked: Requested transactions of all clients together, with -t.
+        failed: Failed transactions of all kinds, including the next two (pgbench 15 and later).
         retried: Transactions that were tried more than once.
-        retries: Tries beyond the first, of all of them.
-        skipped: Not begun, because they could not have met --latency-limit.
+        retries: Total number of tries beyond the first.
+        skipped: Transactions that were not begun, because they could not have met --latency-limit.
         latency_limit_exceeded: Transactions above --latency-limit.
         schedule_lag_ms: Mean lag behind the schedule, with --rate.
-        scale: Scaling factor pgbench found.
-        version: Of pgbench, as its first line has it (14 and later).
-        server_version: Of the server; None where it is the same.
+        scale: Scaling factor that pgbench found.
+        version: Version of pgbench in its first line (14 and later).
+        server_version: Version of the server; None where it is the same.
         transaction_type: The script's name, or "multiple scripts". Foreign text.
-        scripts: One for each where there are several.
-        statements: Of the only script, with -r.
-        raw: stdout as it came, bounded. Foreign text.
+        scripts: Reports of the scripts, where there are several.
+        statements: Statements of the only script, with -r.
+        raw: stdout, bounded. Foreign text.
     """
 
     tps: float | None = None
@@ -124,7 +122,7 @@ class BenchReport(Struct, frozen=True, gc=False):
 
 
 class ScriptChoice(Struct, frozen=True, gc=False):
-    """A script of the operator's own and how often it is chosen (-f FILE@WEIGHT)."""
+    """A script of the operator's own with its weight (-f FILE@WEIGHT)."""
 
     file: str
     weight: int = 1
@@ -136,22 +134,22 @@ class LoadSpec(Struct, frozen=True, gc=False):
     Attributes:
         profile: Name of a profile: tpcb-like, select-only, simple-update, or one of the user's.
         clients: Concurrent sessions (pgbench -c).
-        threads: pgbench -j; 0 means as many as there are cores, at most `clients`.
+        threads: pgbench -j; 0 stands for the number of cores, at most `clients`.
         duration_s: Seconds (-T); None runs until stopped, or until `transactions` are done.
-        rate_per_s: Scheduled transactions per second (-R); None is as fast as they go.
+        rate_per_s: Scheduled transactions per second (-R); None runs without a schedule.
         protocol: simple, extended or prepared (-M).
-        transactions: Of each client (-t), in place of a duration.
-        latency_limit_ms: Slower ones are counted, and with a rate those that cannot make it are skipped (-L).
-        max_tries: How often a transaction is tried that fails by serialization or deadlock (--max-tries, pgbench 15
-            and later); 0 is as often as it takes, None is once.
-        continue_on_error: A transaction that fails by any error counts as failed, and its client goes on with the next
-            (--continue-on-error, pgbench 19 and later); else its client ends.
-        connect_per_transaction: A new connection for each transaction (-C).
-        seed: Of the random numbers (--random-seed); None is a new one each time.
-        per_statement: Mean latency of each statement in the report (-r).
-        scripts: In place of those of the profile.
+        transactions: Transactions of each client (-t), in place of a duration.
+        latency_limit_ms: Limit above which transactions are counted, and with a rate are skipped when too late (-L).
+        max_tries: Most tries of a transaction that fails by serialization or deadlock (--max-tries, pgbench 15 and
+            later); 0 has no limit, None is one try.
+        continue_on_error: Whether a client continues after any error, which counts as a failed transaction
+            (--continue-on-error, pgbench 19 and later); else the client ends.
+        connect_per_transaction: Whether each transaction has a new connection (-C).
+        seed: Seed of the random numbers (--random-seed); None is a new one each time.
+        per_statement: Whether the report has the mean latency of each statement (-r).
+        scripts: Scripts in place of those of the profile.
         variables: (name, value) for the scripts (-D).
-        settings: (parameter, value) that its sessions begin with (PGOPTIONS): changed for this load only.
+        settings: (parameter, value) with which its sessions begin (PGOPTIONS), for this load only.
     """
 
     profile: str = "tpcb-like"
@@ -182,20 +180,20 @@ class ProfileSummary(Struct, frozen=True, gc=False):
     """Sensible number of clients on this machine."""
     protocol: str
     dataset: str = ""
-    """The data set its scripts need: pgbench or bus; "" where they have tables of their own."""
+    """Data set that its scripts need: pgbench or bus; "" for tables of their own."""
 
 
 class RunState(StrEnum):
-    """Where a run of pgbench stands."""
+    """State of a run of pgbench."""
 
     STARTING = "starting"
     RUNNING = "running"
     STOPPED = "stopped"
-    """Ended by the operator; what was measured counts as partial, unless that was how it was to end."""
+    """The operator ended it; the results are partial, unless the run was to last until stopped."""
     FINISHED = "finished"
     """Exit status 0."""
     FAILED = "failed"
-    """Exit status other than 0; `BenchRun.message` has pgbench's own words."""
+    """Exit status other than 0; `BenchRun.message` has pgbench's message."""
 
 
 class BenchRun(Struct, frozen=True, gc=False):
@@ -205,10 +203,10 @@ class BenchRun(Struct, frozen=True, gc=False):
         run: Number of the run in this session, from 1.
         command: The exact command line, shell-quoted; never holds a password.
         sampling_rate: Share of transactions in the transaction log, 0 to 1.
-        duration_s: Asked for with -T; None when the run is by transactions or until stopped.
-        rate_per_s: Asked for with --rate; None is as fast as the clients go.
-        exit_status: Of pgbench; None while it runs. Negative: ended by that signal.
-        message: pgbench's last words on stderr when it failed. Foreign text.
+        duration_s: Value of -T; None for a run by transactions or until stopped.
+        rate_per_s: Value of --rate; None without a schedule.
+        exit_status: Exit status of pgbench; None while it runs. Negative for the signal that ended it.
+        message: pgbench's last lines on stderr when it failed. Foreign text.
     """
 
     run: int
@@ -227,7 +225,7 @@ class BenchRun(Struct, frozen=True, gc=False):
     exit_status: int | None = None
     message: str = ""
     transactions: int | None = None
-    """Of each client, asked for with -t."""
+    """Transactions of each client, the value of -t."""
     latency_limit_ms: float | None = None
     max_tries: int | None = None
     """--max-tries; None is once."""
@@ -235,11 +233,11 @@ class BenchRun(Struct, frozen=True, gc=False):
     scripts: tuple[str, ...] = ()
     """Names in the order of the command line; `ScriptLatencies.script` counts them from 0. Foreign text."""
     machine: str = ""
-    """Where pgbench runs, as it was named; "" beside us."""
+    """Machine on which pgbench runs, as the operator named it; "" for this one."""
     clock_ahead_ms: float | None = None
-    """How far the clock of that machine is before ours; None beside us."""
+    """Offset of that machine's clock ahead of ours; None for this machine."""
     clock_uncertain_ms: float | None = None
-    """Half of the quickest round trip in which that was measured: the true figure is not further off."""
+    """Largest error of that offset: half of the quickest round trip of its measurement."""
     seed: int | None = None
     """--random-seed; None is a new one each time."""
     script_hashes: tuple[str, ...] = ()
@@ -248,22 +246,22 @@ class BenchRun(Struct, frozen=True, gc=False):
 
     @property
     def open_loop(self) -> bool:
-        """Whether transactions begin on schedule, whatever the server does.
+        """Return whether transactions begin on a schedule, independent of the server.
 
-        With a rate a latency counts from the scheduled start, so a stall shows in all that should have begun in it.
-        Without one the loop is closed: a client that waits asks for nothing, and a stall is a single slow transaction
-        per client. Source: pgbench's manual, --rate.
+        With a rate, latencies count from the scheduled start, so a stall shows in all transactions that were due in it.
+        Without one, the loop is closed: a waiting client begins no transaction, and a stall is a single slow
+        transaction of each client. Source: pgbench's manual, --rate.
         """
         return self.rate_per_s is not None
 
     @property
     def complete(self) -> bool:
-        """Whether the run ended as it was to end: by itself, or, asked for until stopped, by being stopped."""
+        """Return whether the run ended as specified: by itself, or stopped, if it was to last until then."""
         return self.state is RunState.FINISHED or (self.state is RunState.STOPPED and self.until_stopped)
 
     @property
     def until_stopped(self) -> bool:
-        """Whether it goes on until somebody stops it: what was recorded of it is no part of a whole."""
+        """Return whether the run lasts until it is stopped, so that no recording of it is partial."""
         return self.duration_s is None and self.transactions is None
 
 
@@ -285,13 +283,12 @@ class BenchProgress(Struct, frozen=True, gc=False):
 
 
 class Silence(Struct, frozen=True, gc=False):
-    """A stretch of progress lines in which no transaction ended, neither well nor failed.
+    """A series of progress lines without the end of a transaction, successful or failed.
 
     Attributes:
-        since_ms: When the last line before it came that had a transaction, by our clock; before the first one when
-            the run began its work.
-        until_ms: When a line came that had one again, or the run ended; None while the silence lasts.
-        zero_s: Seconds of the lines without any.
+        since_ms: Time of the last line with a transaction, on our clock; before the first one, the begin of the load.
+        until_ms: Time of the next line with a transaction, or of the run's end; None while the silence lasts.
+        zero_s: Seconds of the lines without a transaction.
         usual_ms: Mean latency of all transactions before it, by pgbench's progress lines; None before the first.
     """
 
@@ -302,15 +299,15 @@ class Silence(Struct, frozen=True, gc=False):
 
 
 def estimate_mark(percentile: float | None, counted_below: float) -> str:
-    """Stands before a percentile that lies where some transactions were only counted; else "". Of the same unit."""
+    """Return "~" for a percentile in a range in which some transactions were only counted; else "". In one unit."""
     return "~" if percentile is not None and percentile < counted_below else ""
 
 
 class ScriptLatencies(Struct, frozen=True, gc=False):
-    """The part of a `LatencySecond` that one of several scripts has; fields as there.
+    """The part of a `LatencySecond` of one of several scripts, with the same fields.
 
     Attributes:
-        script: From 0, in the order of the command line.
+        script: Number of the script from 0, in the order of the command line.
     """
 
     script: int
@@ -327,23 +324,24 @@ class ScriptLatencies(Struct, frozen=True, gc=False):
 class LatencySecond(Struct, frozen=True, gc=False):
     """Logged transactions that ended within one second of the wall clock.
 
-    Latencies are of transactions that ended well, with all their tries. With --rate they count from the scheduled
-    start, so the lag is part of them; without, from the begin of the transaction, after connecting. Counts are of the
-    log: divide by the sampling rate for an estimate of all.
+    Latencies are of successful transactions, including all their tries. With --rate they count from the scheduled
+    start, including the lag; without, from the begin of the transaction, after connecting. Counts are of the log:
+    divide by the sampling rate for an estimate of all.
 
     Attributes:
         second: Seconds since the epoch, on our clock.
-        logged: Transactions in this histogram; 0 when none of that second ended well.
+        logged: Transactions in this histogram; 0 for a second without a successful one.
         sum_us: Sum of their latencies, for the mean.
-        max_us: Largest of them, exact; 0 when there are none.
+        max_us: Their exact maximum; 0 without any.
         buckets: (index, count) pairs, ascending; `metrics.percentiles` defines the edges of a bucket.
-        failed: Transactions that failed, of all kinds, the next two among them (pgbench 15 and later).
-        skipped: Not begun, because they could not have met --latency-limit.
+        failed: Failed transactions of all kinds, including the next two (pgbench 15 and later).
+        skipped: Transactions that were not begun, because they could not have met --latency-limit.
         lag_sum_us: Sum of their lags behind the schedule, estimated where lines were only counted; None without --rate.
-        lag_max_us: The largest of those that were read; None without --rate.
-        scripts: By script, where there are several.
-        counted: How many of `logged` were only counted: spread over buckets and scripts like those that were read.
-        counted_below_us: All of these were quicker; 0 when there are none.
+        lag_max_us: Largest lag that was read; None without --rate.
+        scripts: Histograms by script, where there are several.
+        counted: Transactions in `logged` that were only counted: they are spread over buckets and scripts like the
+        others.
+        counted_below_us: Latency below which all of these are; 0 without any.
     """
 
     second: int
@@ -363,7 +361,7 @@ class LatencySecond(Struct, frozen=True, gc=False):
 
 
 class BenchSample(Struct, frozen=True, gc=False):
-    """What pgbench said since the previous frame.
+    """Reading of pgbench since the previous frame.
 
     Attributes:
         run: The run, or the last one that ended.
@@ -371,7 +369,7 @@ class BenchSample(Struct, frozen=True, gc=False):
         latencies: Seconds of the transaction log that became complete. pgbench buffers its log, so a second can come
             several frames late, and with few transactions many seconds at once. A second comes again with the
             transactions that pgbench wrote later still: the histograms of a second add up.
-        silences: Those that ended since the previous frame and the one that lasts, oldest first.
+        silences: Silences that ended since the previous frame, and the one that lasts, oldest first.
     """
 
     at_s: float

@@ -1,7 +1,4 @@
-"""Ticks on the tape: what happened, when, and what did it.
-
-What was seen in the server's log: its own words, without the statements of its clients.
-"""
+"""Events on the tape with their time and cause, and entries of the server's log without statements of its clients."""
 
 from __future__ import annotations
 
@@ -19,10 +16,10 @@ class LogLine(Struct, frozen=True, gc=False):
     """One entry of the log.
 
     Attributes:
-        id: "file:byte offset": where it begins.
-        severity: LOG, WARNING, ERROR, FATAL, PANIC; "" when the line has none we know.
-        prefix: What log_line_prefix put before it. Foreign text, as `message`.
-        message: The message, with DETAIL and HINT behind it; at most 500 characters.
+        id: "file:byte offset" of its begin.
+        severity: LOG, WARNING, ERROR, FATAL, PANIC; "" without a known one.
+        prefix: Text of log_line_prefix. Foreign text, as `message`.
+        message: The message, followed by DETAIL and HINT; at most 500 characters.
     """
 
     id: str
@@ -35,10 +32,10 @@ class LogTail(Struct, frozen=True, gc=False):
     """The newest entries of the server's log that are not about single statements.
 
     Attributes:
-        file: As pg_current_logfile() names it.
-        skipped_bytes: What came faster than we read, since the session began.
-        left_out: Entries about statements and connections (log_statement, log_duration, log_connections) left out.
-        lines: Oldest first, at most a hundred.
+        file: Name from pg_current_logfile().
+        skipped_bytes: Bytes that were skipped since the session began, because the log grew faster than it was read.
+        left_out: Number of entries about statements and connections (log_statement, log_duration, log_connections).
+        lines: Entries, oldest first, at most a hundred.
     """
 
     at_s: float
@@ -49,7 +46,7 @@ class LogTail(Struct, frozen=True, gc=False):
 
 
 class EventKind(StrEnum):
-    """Kinds of ticks. The words stand in recordings."""
+    """Kind of an event. Recordings hold these words."""
 
     PARAMETER = "parameter"
     CHECKPOINT = "checkpoint"
@@ -59,26 +56,27 @@ class EventKind(StrEnum):
     """An experiment put another arm into force, or ended: "A: work_mem=4MB"."""
     RESTART = "restart"
     ROLE = "role"
-    """A standby became a primary, or where we are connected now has another role."""
+    """A standby became a primary, or the connected server has another role."""
     GAP = "gap"
-    """This program did not look: it was stopped, or had no CPU. The frame that says so is the first one after it."""
+    """This program took no samples: it was stopped, or had no CPU. The first frame after the gap has this event."""
     RESET = "reset"
     DEADLOCK = "deadlock"
     PRESSURE = "pressure"
     CONNECTION = "connection"
     RECORDING = "recording"
-    """Frames were not recorded: a disk was full. The frame that says so is the first one that was."""
+    """Frames were not recorded, because a disk was full. The first recorded frame after the gap has this event."""
     NOTE = "note"
     WARNING = "warning"
 
 
 class Event(Struct, frozen=True, gc=False):
-    """One tick.
+    """One event on the tape.
 
     Attributes:
         at_ms: Milliseconds since the epoch on this machine's clock.
+        kind: Its kind.
         text: A few words for the tape: "max_wal_size 1GB→16GB". May hold foreign text.
-        detail: More words for the list of events.
+        detail: Further text for the list of events.
     """
 
     at_ms: int
@@ -87,5 +85,5 @@ class Event(Struct, frozen=True, gc=False):
     detail: str = ""
 
     def masked(self) -> Event:
-        """The same without secrets: notes, messages and parameters come from everywhere."""
+        """Return the event without secrets, which notes, messages and parameters may contain."""
         return replace(self, text=without_secrets(self.text), detail=without_secrets(self.detail))

@@ -14,7 +14,7 @@ from pgtop_tune.model.setup import Measured
 
 
 class Footprint(Struct, frozen=True, gc=False):
-    """What watching costs: our own CPU, and the time our statements kept the server."""
+    """Cost of watching: our own CPU time, and the server's time for our statements."""
 
     at_s: float
     cpu_s: float
@@ -23,25 +23,25 @@ class Footprint(Struct, frozen=True, gc=False):
     statements: int
     """Statements sent to the server since the start."""
     statement_ms: float
-    """Wall time spent waiting for them."""
+    """Wall time spent waiting for their answers."""
     terminal_bytes: int = 0
     """Bytes written to the terminal since the start; 0 without a screen."""
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """Everything seen in one tick.
+    """All readings of one tick.
 
     Attributes:
-        sequence: 0, 1, 2 … within a session; a gap means ticks that were skipped because we were late.
+        sequence: 0, 1, 2 … within a session; a gap stands for late ticks, which were skipped.
         taken_at_ms: Milliseconds since the epoch, this machine's wall clock (may step).
         elapsed_s: Seconds since the session began, monotonic. Sections carry their own `at_s` on the same clock.
-        host: The machine the server runs on, or why its numbers cannot be had.
-        postgres: The server, or why it does not answer.
+        host: The server's machine, or the reason why it is missing.
+        postgres: The server, or the reason why it does not answer.
         bench: pgbench of ours, or Unavailable(NO_LOAD).
         footprint: Our own cost.
-        events: What happened since the previous frame.
-        pooler: The poolers the operator named, or Unavailable(NO_POOLER).
-        ceilings: What the server was measured to do at most, some time before.
+        events: Events since the previous frame.
+        pooler: The poolers that the operator named, or Unavailable(NO_POOLER).
+        ceilings: Limits of the server that were measured some time before.
     """
 
     sequence: int

@@ -1,12 +1,9 @@
-"""Readings of the machine: raw counters of the kernel.
+"""Readings of the machine: raw counters of the kernel, of network interfaces and of the file systems that PostgreSQL
+uses.
 
-Times named `at_s` are seconds on the session's monotonic clock, taken when the section was read.
-CPU times are in clock ticks (`HostFacts.ticks_per_s` of them make a second); sizes in bytes; sectors are
-converted to bytes (512 each, Documentation/admin-guide/iostats.rst) because no reader wants sectors.
-
-Network interfaces.
-
-File systems that hold something of PostgreSQL's.
+Times named `at_s` are seconds on the session's monotonic clock at the time of the reading. CPU times are in clock ticks
+(`HostFacts.ticks_per_s` in a second), sizes in bytes. Sectors are converted to bytes (512 each,
+Documentation/admin-guide/iostats.rst).
 """
 
 from __future__ import annotations
@@ -25,14 +22,14 @@ class FileSystem(Struct, frozen=True, gc=False):
     """statvfs(3) of one mount.
 
     Attributes:
-        mount: Where it is mounted; foreign text.
+        mount: Mount point; foreign text.
         kind: ext4, xfs, btrfs, …
-        source: What is mounted, as the file system tells it.
-        roles: What PostgreSQL keeps on it: "data", "wal", "temp", "log", "tablespace NAME".
+        source: Mounted device, as the file system reports it.
+        roles: PostgreSQL's directories on it: "data", "wal", "temp", "log", "tablespace NAME".
         total_bytes: f_blocks.
-        free_bytes: f_bfree, what only root may use included.
-        available_bytes: f_bavail: what the server can still write.
-        inodes: f_files; 0 where the file system makes them as it goes.
+        free_bytes: f_bfree, including blocks reserved for root.
+        available_bytes: f_bavail: space that the server can still write.
+        inodes: f_files; 0 where the file system creates them on demand.
         inodes_free: f_favail.
     """
 
@@ -48,10 +45,10 @@ class FileSystem(Struct, frozen=True, gc=False):
 
 
 class FileSystemSample(Struct, frozen=True, gc=False):
-    """The mounts PostgreSQL uses, every few seconds.
+    """The mounts that PostgreSQL uses, every few seconds.
 
     Attributes:
-        unanswered: Mounts that do not answer, and why: "/mnt/dead (nfs4) does not answer". Foreign text.
+        unanswered: Mounts that do not answer: "/mnt/dead (nfs4) does not answer". Foreign text.
     """
 
     at_s: float
@@ -63,7 +60,7 @@ class InterfaceCounters(Struct, frozen=True, gc=False):
     """One line of /proc/net/dev, since the interface came up.
 
     Attributes:
-        received_drops: Lost for want of room (`drop`), as `sent_drops`.
+        received_drops: Packets dropped for lack of buffers (`drop`), as `sent_drops`.
         speed_bits_per_s: /sys/class/net/NAME/speed; None where it is not known (virtual interfaces, no link).
     """
 
@@ -80,18 +77,18 @@ class InterfaceCounters(Struct, frozen=True, gc=False):
 
 
 class NetworkSample(Struct, frozen=True, gc=False):
-    """Interfaces that have carried anything; loopback stands among them, a local pgbench goes through it."""
+    """Interfaces with traffic, including loopback, which a local pgbench uses."""
 
     at_s: float
     interfaces: Annotated[tuple[InterfaceCounters, ...], KeyedBy("name")]
 
 
 class UntoldFigure(Struct, frozen=True, gc=False):
-    """A figure that the source of host numbers does not have; its fields in the sections are None or empty.
+    """A figure that the source of host numbers lacks; its fields in the sections are None or empty.
 
     Attributes:
         metric: Id in the catalogue: "host.disk.queue".
-        why: One sentence for the operator.
+        why: The reason, one sentence for the operator.
     """
 
     metric: str
@@ -99,19 +96,19 @@ class UntoldFigure(Struct, frozen=True, gc=False):
 
 
 class HostFacts(Struct, frozen=True, gc=False):
-    """What does not change while we look.
+    """Facts of the machine that do not change during a session.
 
     Attributes:
-        hostname: Name of the machine the numbers are from.
+        hostname: Name of the machine of the numbers.
         kernel: `uname -r`.
-        source: Where the numbers come from, for the pane titles: "local", "psutil" or "server's /proc over SQL".
-        boot_id: /proc/sys/kernel/random/boot_id; differs after a reboot, when every counter starts anew. psutil: the
-            moment of the boot.
+        source: Source of the numbers, for the pane titles: "local", "psutil" or "server's /proc over SQL".
+        boot_id: /proc/sys/kernel/random/boot_id; another one after a reboot, which resets every counter. With psutil
+            the time of the boot.
         cpu_count: Logical CPUs online.
         ticks_per_s: sysconf(_SC_CLK_TCK).
         page_size_bytes: sysconf(_SC_PAGESIZE).
         memory_bytes: MemTotal.
-        untold: Figures that this source does not have: of /proc those of lines that this kernel or container lacks.
+        untold: Figures that this source lacks: with /proc those of lines that this kernel or container lacks.
     """
 
     hostname: str
@@ -126,14 +123,14 @@ class HostFacts(Struct, frozen=True, gc=False):
 
     @property
     def is_of_server(self) -> bool:
-        """Whether the server handed out its own machine's figures: those of this machine's programs are not in them."""
+        """Return whether the figures come from the server's machine over SQL, without the programs of this machine."""
         return "SQL" in self.source
 
 
 class CpuTimes(Struct, frozen=True, gc=False):
-    """One `cpu` line of /proc/stat, in ticks since boot. `guest` is contained in `user`, `guest_nice` in `nice`.
+    """One `cpu` line of /proc/stat, in ticks since boot. `user` contains `guest`, `nice` contains `guest_nice`.
 
-    None is a kind of time that the system does not count: macOS has the first three and idle.
+    None stands for a kind of time that the system does not count: macOS has the first three and idle.
     """
 
     cpu: str
@@ -160,7 +157,7 @@ class CpuSample(Struct, frozen=True, gc=False):
     procs_running: int | None
     """Runnable now, on a CPU or waiting for one (`procs_running`)."""
     procs_blocked: int | None
-    """Blocked on I/O now (`procs_blocked`). None for this and the two before it: nobody tells (`HostFacts.untold`)."""
+    """Blocked on I/O now (`procs_blocked`). None for this and the two before it: not known (`HostFacts.untold`)."""
     load_1m: float | None
     load_5m: float | None
     load_15m: float | None
@@ -182,7 +179,7 @@ class HugePages(Struct, frozen=True, gc=False):
 class MemorySample(Struct, frozen=True, gc=False):
     """/proc/meminfo in bytes, swap traffic of /proc/vmstat in pages, transparent huge pages from /sys.
 
-    None is an amount that nobody tells on this system (`HostFacts.untold`).
+    None stands for an amount that this system does not report (`HostFacts.untold`).
     """
 
     at_s: float
@@ -192,7 +189,7 @@ class MemorySample(Struct, frozen=True, gc=False):
     """None before Linux 3.14."""
     buffers_bytes: int | None
     cached_bytes: int | None
-    """Page cache (`Cached` + `SReclaimable`), shared memory included as the kernel counts it."""
+    """Page cache (`Cached` + `SReclaimable`), including shared memory, as in the kernel's own figure."""
     shmem_bytes: int | None
     dirty_bytes: int | None
     writeback_bytes: int | None
@@ -215,7 +212,7 @@ class MemorySample(Struct, frozen=True, gc=False):
     file_huge_bytes: int | None = None
     """FileHugePages; None in a kernel that does not count them."""
     arc_bytes: int | None = None
-    """The cache of ZFS (ARC); None without ZFS, and where /proc/meminfo is not of the machine that has it."""
+    """The cache of ZFS (ARC); None without ZFS, and where /proc/meminfo is that of another machine."""
 
 
 class PressureLine(Struct, frozen=True, gc=False):
@@ -236,7 +233,7 @@ class PressureSample(Struct, frozen=True, gc=False):
 
 
 class DiskCounters(Struct, frozen=True, gc=False):
-    """One block device of /proc/diskstats, since boot. None is a counter that psutil does not tell on this system."""
+    """One block device of /proc/diskstats, since boot. None stands for a counter that psutil lacks on this system."""
 
     name: str
     reads: int
@@ -246,18 +243,18 @@ class DiskCounters(Struct, frozen=True, gc=False):
     write_bytes: int
     write_ms: int | None
     in_flight: int | None
-    """Requests under way now (a gauge)."""
+    """Requests in progress now (a gauge)."""
     busy_ms: int | None
-    """`io_ticks`: wall time with at least one request under way."""
+    """`io_ticks`: wall time with at least one request in progress."""
     weighted_ms: int | None
     """`time_in_queue`: request-milliseconds; its rate is the mean queue."""
     roles: tuple[str, ...] = ()
-    """What PostgreSQL keeps on it: "data", "wal", "temp", "tablespace NAME"; empty for the others."""
+    """PostgreSQL's directories on it: "data", "wal", "temp", "tablespace NAME"; empty for other devices."""
     stacked: bool = False
-    """Made of other devices of this sample (LVM, md): leave it out of sums."""
+    """Whether it consists of other devices of this sample (LVM, md), and is no part of sums."""
     cap_iops: float | None = None
     cap_bytes_per_s: float | None = None
-    """What the operator says the device can do at most (--disk-cap); None when it is not said."""
+    """Limits of the device that the operator gave (--disk-cap); None without."""
 
 
 class DiskSample(Struct, frozen=True, gc=False):
@@ -266,7 +263,7 @@ class DiskSample(Struct, frozen=True, gc=False):
     at_s: float
     disks: Annotated[tuple[DiskCounters, ...], KeyedBy("name")]
     unplaced: tuple[str, ...] = ()
-    """Roles whose device is not known, and why: "wal: … is not readable …". Foreign text."""
+    """Roles without a known device, with the reason: "wal: … is not readable …". Foreign text."""
 
 
 class ProcessCounters(Struct, frozen=True, gc=False):
@@ -274,26 +271,26 @@ class ProcessCounters(Struct, frozen=True, gc=False):
 
     pid: int
     start_ticks: int
-    """Field 22 of stat, ticks after boot: tells a process from a later one with the same pid."""
+    """Field 22 of stat, ticks after boot: distinguishes a process from a later one with the same pid."""
     state: str
     user_ticks: int
     system_ticks: int
     rss_bytes: int
     """Field 24 of stat × the page size, to the 128 KiB below."""
     delay_ticks: int | None
-    """Field 42 `delayacct_blkio_ticks`: time waited for block I/O; 0 throughout where delay accounting is off, None
+    """Field 42 `delayacct_blkio_ticks`: time waited for block I/O; always 0 where delay accounting is off, None
     where it is not known."""
     read_bytes: int | None = None
-    """From storage, /proc/PID/io `read_bytes`; None where not permitted or not read this time."""
+    """Bytes read from storage, /proc/PID/io `read_bytes`; None where not permitted or not read this time."""
     write_bytes: int | None = None
-    """Handed to write calls, `wchar`: files and pipes, not sockets; reaches storage later, if at all."""
+    """Bytes passed to write calls, `wchar`: files and pipes, not sockets; they reach storage later, if at all."""
     run_delay_ms: int | None = None
-    """Waited for a CPU while ready to run: field 2 of /proc/PID/schedstat, main thread; None when not read."""
+    """Time in the run queue: field 2 of /proc/PID/schedstat, main thread; None when not read."""
     reaped_ticks: int = 0
-    """CPU time of children that have ended and of theirs, fields 16 and 17 of stat."""
+    """CPU time of ended children and their descendants, fields 16 and 17 of stat."""
     run_ms: int | None = None
-    """Ran on a CPU: field 1 of /proc/PID/schedstat, of which ticks are the hundredths of a second; None when not read,
-    and of a process with several threads."""
+    """Time on a CPU: field 1 of /proc/PID/schedstat, more precise than ticks; None when not read, and for a process
+    with several threads."""
 
 
 class ThreadCounters(Struct, frozen=True, gc=False):
@@ -308,11 +305,11 @@ class ThreadCounters(Struct, frozen=True, gc=False):
 
 
 class OtherProgram(Struct, frozen=True, gc=False):
-    """A process that is neither the server's, nor pgbench, nor ourselves.
+    """A process other than the server's, pgbench and this program.
 
     Attributes:
         name: /proc/PID/comm, at most 15 bytes; foreign text.
-        cpu_percent: Of a core, over some seconds.
+        cpu_percent: Per cent of a core, over some seconds.
     """
 
     pid: int
@@ -321,21 +318,21 @@ class OtherProgram(Struct, frozen=True, gc=False):
 
 
 class ProcessSample(Struct, frozen=True, gc=False):
-    """The server's processes, pgbench and ourselves."""
+    """The server's processes, pgbench and this program."""
 
     at_s: float
     processes: Annotated[tuple[ProcessCounters, ...], KeyedBy("pid")]
     io_refused: int = 0
-    """Processes whose /proc/PID/io we asked for and may not read; the server's user or root could. With psutil also
-    those that are closed to us altogether."""
+    """Processes whose /proc/PID/io we may not read; the server's user or root may. With psutil also processes that are
+    hidden from us."""
     threads: Annotated[tuple[ThreadCounters, ...], KeyedBy("tid")] = ()
-    """Of pgbench on *this* machine, wherever the server is: one busy thread among idle ones makes the load lie."""
+    """Threads of pgbench on *this* machine, also with the server elsewhere: one busy thread falsifies the load."""
     others: Annotated[tuple[OtherProgram, ...], KeyedBy("pid")] = ()
-    """The busiest two, looked for while others take CPU time; their numbers are some seconds old."""
+    """The busiest two other programs, while other programs use CPU time; their numbers are some seconds old."""
 
 
 class HostSample(Struct, frozen=True, gc=False):
-    """One look at the machine. A section that could not be read says why."""
+    """Reading of the machine. A section that could not be read has the reason."""
 
     facts: HostFacts | Unavailable = NOT_RECORDED
     cpu: CpuSample | Unavailable = NOT_RECORDED

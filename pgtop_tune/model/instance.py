@@ -1,6 +1,6 @@
-"""A running server, told from all others of its cluster: its standbys, its copies, containers of the same image.
+"""Identity of a running server among its standbys, its copies and containers of the same image; and its place.
 
-Where a server is and how it is started, as the change journal keeps it for the time when nobody can be asked.
+The change journal keeps the place of a server and the way to start it, for a time when no server answers.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ class ServerPlace(Struct, frozen=True, gc=False):
     """A server of this machine, found while it ran.
 
     Attributes:
-        endpoint: host:port as connected.
+        endpoint: host:port of our connection.
         data_directory: PGDATA.
-        managed: How it is managed, in words: "systemd unit postgresql@17-main", "pg_ctl".
-        command: What restarts it, as one types it; "" where that cannot be known.
-        restart: The same as an argument list; empty where it is not ours to run.
-        start: What starts it when it is down; empty where it is not ours to run.
-        why_not: Why it is not, "" where it is.
-        uid: User it runs as; None where it could not be seen.
-        gid: Its group; None where uid is.
-        as_owner: Whether restart and start are to be run as that user.
-        environment: What the server had in its environment that belongs to it (library path, time zone, locale).
-        log_file: What the postmaster writes its first and last words to; "" where it is no file.
-        log_directory: Of the server's own log collector; "" where it does not run.
-        unit: Its systemd unit, whose journal has its first words; "" without.
-        program: The postgres that runs.
+        managed: Its manager, in words: "systemd unit postgresql@17-main", "pg_ctl".
+        command: Command line that restarts it; "" where it is not known.
+        restart: The same as an argument list; empty where we may not run it.
+        start: Argument list that starts it when it is down; empty where we may not run it.
+        why_not: Reason why we may not run them; "" where we may.
+        uid: User of its processes; None where it is not visible.
+        gid: Their group; None where uid is.
+        as_owner: Whether restart and start must run as that user.
+        environment: Variables of the server's environment that it needs (library path, time zone, locale).
+        log_file: File of the postmaster's first and last messages; "" where it is no file.
+        log_directory: Directory of the server's own log collector; "" where it does not run.
+        unit: Its systemd unit, whose journal has its first messages; "" without.
+        program: Path of its postgres.
         arguments: Its arguments besides the directory.
         config_file: Its postgresql.conf.
-        copy: File with postgresql.auto.conf as it was before the first of the changes in force; "" without.
-        earlier: Endpoints it had before a restart led it to this one, oldest first.
-        catalogues: Where the words of its messages may be, in other languages than English.
+        copy: File with postgresql.auto.conf from before the first of the changes in force; "" without.
+        earlier: Its endpoints before restarts that changed them, oldest first.
+        catalogues: Paths at which message catalogues of other languages may be.
         line_prefix: log_line_prefix.
     """
 
@@ -65,8 +65,8 @@ class ServerPlace(Struct, frozen=True, gc=False):
     line_prefix: str = ""
 
     def was_at(self, endpoints: Collection[str]) -> bool:
-        """Whether it is, or once was, at one of some endpoints."""
-        return any(each in endpoints for each in (self.endpoint, *self.earlier))
+        """Return whether the server is, or once was, at one of some endpoints."""
+        return any(endpoint in endpoints for endpoint in (self.endpoint, *self.earlier))
 
 
 class AnsweringServer(Struct, frozen=True, gc=False):
@@ -74,8 +74,8 @@ class AnsweringServer(Struct, frozen=True, gc=False):
 
     Attributes:
         started_ms: pg_postmaster_start_time, milliseconds since the epoch.
-        straight: It was reached where the session knocked, and the process that let the session in is the one that
-            answers: no pooler, proxy or translated address is in between.
+        straight: Whether no pooler, proxy or translated address is in between: the server's address is that of the
+            session, and the process that accepted the session is the one that answers.
     """
 
     started_ms: int
@@ -83,29 +83,29 @@ class AnsweringServer(Struct, frozen=True, gc=False):
 
 
 class Kin(StrEnum):
-    """What a server has to do with one that was seen before."""
+    """Relation of a server to one that was seen before."""
 
     SAME = "same"
     """The same instance."""
     PERHAPS = "perhaps"
-    """It may be the same one, started anew, or a copy of it."""
+    """Perhaps the same instance, restarted, or a copy of it."""
     OTHER = "other"
     """Another instance."""
 
 
 class Instance(Struct, frozen=True, gc=False):
-    """What a server says of itself. What the role may not see is "" or None, and proves nothing.
+    """Identity that a server reports. Values that the role may not see are "" or None, and prove nothing.
 
     Attributes:
-        system_identifier: Of pg_control: the same for a cluster, its standbys and its copies.
+        system_identifier: Identifier in pg_control: the same for a cluster, its standbys and its copies.
         started_us: pg_postmaster_start_time, microseconds since the epoch.
-        in_recovery: It is a standby.
-        timeline: That a primary writes, or a standby has replayed to its last restart point, as in the names of WAL
-            files.
+        in_recovery: Whether it is a standby.
+        timeline: Timeline that a primary writes, or a standby has replayed to its last restart point, as in the names
+            of WAL files.
         data_directory: PGDATA.
-        written_s: When PG_VERSION was written, seconds since the epoch: by initdb, or by pg_basebackup.
-        put_there_s: When the inode of PG_VERSION changed last: `cp -a` and a change of the owner renew it.
-        altered_s: The same of postgresql.auto.conf: every ALTER SYSTEM renews it.
+        written_s: Modification time of PG_VERSION, seconds since the epoch: written by initdb, or by pg_basebackup.
+        put_there_s: Time of the last change of PG_VERSION's inode: `cp -a` and a change of the owner renew it.
+        altered_s: Time of the last change of postgresql.auto.conf's inode: every ALTER SYSTEM renews it.
         machine: Host name, and the file system of the data directory: containers of one image differ in it.
     """
 
@@ -120,83 +120,83 @@ class Instance(Struct, frozen=True, gc=False):
     machine: str = ""
 
 
-def kin(known: Instance, now: Instance) -> Kin:
-    """Whether the server that answers now is the one that was seen before. Pure; rules in order, the first that fits.
+def kin(earlier: Instance, now: Instance) -> Kin:
+    """Return whether a server is the one that was seen before, by the first rule that applies. Pure.
 
-    Endpoints are none of the evidence: one postmaster has many, and a name can lead to another server tomorrow.
+    Endpoints are no evidence: one postmaster has many, and a name can lead to another server tomorrow.
     """
-    return next((kin for kin, fits in _RULES if fits(known, now)), Kin.PERHAPS)
+    return next((kin for kin, fits in _RULES if fits(earlier, now)), Kin.PERHAPS)
 
 
-def joined(known: Instance | None, now: Instance) -> Instance:
-    """What is known of an instance after it was seen again, perhaps by a role that may see less."""
-    if known is None:
+def joined(earlier: Instance | None, now: Instance) -> Instance:
+    """Merge the identities of an instance from two readings, of which the later role may see less."""
+    if earlier is None:
         return now
     return Instance(
-        system_identifier=now.system_identifier or known.system_identifier,
+        system_identifier=now.system_identifier or earlier.system_identifier,
         started_us=now.started_us,
         in_recovery=now.in_recovery,
         timeline=now.timeline,
-        data_directory=now.data_directory or known.data_directory,
-        written_s=known.written_s if now.written_s is None else now.written_s,
-        put_there_s=known.put_there_s if now.put_there_s is None else now.put_there_s,
-        altered_s=known.altered_s if now.altered_s is None else now.altered_s,
-        machine=now.machine or known.machine,
+        data_directory=now.data_directory or earlier.data_directory,
+        written_s=earlier.written_s if now.written_s is None else now.written_s,
+        put_there_s=earlier.put_there_s if now.put_there_s is None else now.put_there_s,
+        altered_s=earlier.altered_s if now.altered_s is None else now.altered_s,
+        machine=now.machine or earlier.machine,
     )
 
 
-def _differ(one: object, other: object) -> bool:
-    """Whether both are known, and not the same."""
-    return one not in ("", None) and other not in ("", None) and one != other
+def _differ(one: object, second: object) -> bool:
+    """Return whether two values are known and differ."""
+    return one not in ("", None) and second not in ("", None) and one != second
 
 
-def _of_another_cluster(known: Instance, now: Instance) -> bool:
-    return _differ(known.system_identifier, now.system_identifier)
+def _of_another_cluster(earlier: Instance, now: Instance) -> bool:
+    return _differ(earlier.system_identifier, now.system_identifier)
 
 
-def _one_postmaster(known: Instance, now: Instance) -> bool:
-    return known.started_us == now.started_us
+def _one_postmaster(earlier: Instance, now: Instance) -> bool:
+    return earlier.started_us == now.started_us
 
 
-def _ran_beside_it(known: Instance, now: Instance) -> bool:
-    """It was started before that one, and still runs."""
-    return now.started_us < known.started_us
+def _ran_beside_it(earlier: Instance, now: Instance) -> bool:
+    """Return whether this server was started before the earlier one, and still runs."""
+    return now.started_us < earlier.started_us
 
 
-def _elsewhere(known: Instance, now: Instance) -> bool:
-    return _differ(known.data_directory, now.data_directory) or _differ(known.written_s, now.written_s)
+def _elsewhere(earlier: Instance, now: Instance) -> bool:
+    return _differ(earlier.data_directory, now.data_directory) or _differ(earlier.written_s, now.written_s)
 
 
-def _altered_before(known: Instance, now: Instance) -> bool:
-    """What that one has written into postgresql.auto.conf is not in this file."""
-    return known.altered_s is not None and now.altered_s is not None and now.altered_s < known.altered_s
+def _altered_before(earlier: Instance, now: Instance) -> bool:
+    """Return whether this postgresql.auto.conf is older than the earlier one, and lacks its changes."""
+    return earlier.altered_s is not None and now.altered_s is not None and now.altered_s < earlier.altered_s
 
 
-def _same_files(known: Instance, now: Instance) -> bool:
+def _same_files(earlier: Instance, now: Instance) -> bool:
     return (
-        known.put_there_s is not None
-        and known.put_there_s == now.put_there_s
-        and known.machine != ""
-        and known.machine == now.machine
+        earlier.put_there_s is not None
+        and earlier.put_there_s == now.put_there_s
+        and earlier.machine != ""
+        and earlier.machine == now.machine
     )
 
 
-def _copied_to_another_machine(known: Instance, now: Instance) -> bool:
-    return _differ(known.machine, now.machine) and _differ(known.put_there_s, now.put_there_s)
+def _copied_to_another_machine(earlier: Instance, now: Instance) -> bool:
+    return _differ(earlier.machine, now.machine) and _differ(earlier.put_there_s, now.put_there_s)
 
 
-def _standby_of_it(known: Instance, now: Instance) -> bool:
-    return now.in_recovery and not known.in_recovery
+def _standby_of_it(earlier: Instance, now: Instance) -> bool:
+    return now.in_recovery and not earlier.in_recovery
 
 
-def _primary_of_it(known: Instance, now: Instance) -> bool:
-    """A standby that is promoted begins another timeline."""
-    return known.in_recovery and not now.in_recovery and known.timeline != "" and known.timeline == now.timeline
+def _primary_of_it(earlier: Instance, now: Instance) -> bool:
+    """Return whether this primary has the timeline of the earlier standby: a promotion begins another one."""
+    return earlier.in_recovery and not now.in_recovery and earlier.timeline != "" and earlier.timeline == now.timeline
 
 
-def _promoted_instead_of_it(known: Instance, now: Instance) -> bool:
-    """A primary changes its timeline only by having been a standby in between; a standby follows its primary's."""
-    return not known.in_recovery and _differ(known.timeline, now.timeline)
+def _promoted_instead_of_it(earlier: Instance, now: Instance) -> bool:
+    """Return whether the timeline of the earlier primary changed: it was a standby in between."""
+    return not earlier.in_recovery and _differ(earlier.timeline, now.timeline)
 
 
 _RULES: tuple[tuple[Kin, Callable[[Instance, Instance], bool]], ...] = (

@@ -48,16 +48,16 @@ class DatabaseRow(Struct, frozen=True, gc=False):
 
 
 class DatabaseSample(Struct, frozen=True, gc=False):
-    """The databases with most transactions."""
+    """The databases with the most transactions."""
 
     at_s: float
     databases: Annotated[tuple[DatabaseRow, ...], KeyedBy("datid")]
     left_out: int = 0
-    """Databases that are not in `databases`."""
+    """Number of databases that are not in `databases`."""
 
 
 class IoCounters(Struct, frozen=True, gc=False):
-    """One row of pg_stat_io (16+). None where such an operation cannot happen."""
+    """One row of pg_stat_io (16+). None for operations that cannot happen."""
 
     id: str
     """"backend_type/object/context"."""
@@ -85,7 +85,7 @@ class IoCounters(Struct, frozen=True, gc=False):
 
 
 class IoSample(Struct, frozen=True, gc=False):
-    """pg_stat_io without the rows in which nothing has happened yet."""
+    """pg_stat_io without rows that have counted nothing."""
 
     at_s: float
     stats_reset_ms: int | None
@@ -96,7 +96,7 @@ class SlruCounters(Struct, frozen=True, gc=False):
     """One row of pg_stat_slru, in pages of 8 kB."""
 
     name: str
-    """As the server calls it: "Xact" to 16, "transaction" from 17 on."""
+    """The server's name: "Xact" to 16, "transaction" from 17 on."""
     blks_zeroed: int
     blks_hit: int
     blks_read: int
@@ -115,7 +115,7 @@ class SlruSample(Struct, frozen=True, gc=False):
 
 
 class ArchiverStatus(Struct, frozen=True, gc=False):
-    """pg_stat_archiver, and where WAL stands."""
+    """pg_stat_archiver."""
 
     at_s: float
     archived_count: int
@@ -134,6 +134,6 @@ class WalFiles(Struct, frozen=True, gc=False):
     at_s: float
     segments: int
     wal_bytes: int
-    """Of everything in it."""
+    """Size of all files in it."""
     recycled: int | None
     """Segments prepared for reuse, behind the one being written; None on a standby."""

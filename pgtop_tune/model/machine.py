@@ -1,11 +1,5 @@
-"""Settings of a server's machine and of its postmaster that frames do not have: now, and after a reboot.
-
-Limits that a control group sets on the server, and how often it ran into them.
-
-Where a server keeps what, as it says itself over SQL.
-
-Memory per NUMA node, and CPU frequency per policy: what a big machine has many of.
-"""
+"""The server's machine: settings of the operating system now and after a reboot, the postmaster, control group, NUMA
+nodes, CPU frequencies, directories, and catalogues of backup tools."""
 
 from __future__ import annotations
 
@@ -17,14 +11,14 @@ from msgspec import Struct
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.recorded_as import KeyedBy
 
-# A setting of the operating system: what it is now, and what it is after a reboot.
+# Settings of the operating system, with their values now and after a reboot.
 
 
 class Assignment(Struct, frozen=True, gc=False):
-    """A place that sets a value at boot.
+    """A line that sets a value at boot.
 
     Attributes:
-        value: As it stands there. Foreign text.
+        value: The value as written. Foreign text.
         file: Path of the file; "/proc/cmdline" for the kernel's command line.
         line: Number of the line, from 1.
     """
@@ -35,12 +29,12 @@ class Assignment(Struct, frozen=True, gc=False):
 
 
 class AfterReboot(Struct, frozen=True, gc=False):
-    """What the files that are read at boot make of a setting.
+    """Value of a setting after a reboot, by the files that are read at boot.
 
     Attributes:
-        assignments: Every place that sets it, in the order in which they are read: the last one wins. Empty where
-            none does and the kernel's own default comes back.
-        not_read: What else may set it at boot and is not looked into: "tuned (profile …)", "udev rules"; for people.
+        assignments: Every line that sets it, in the order of reading: the last one applies. Empty for the kernel's own
+            default.
+        not_read: Further possible sources that were not read: "tuned (profile …)", "udev rules"; for display.
     """
 
     assignments: tuple[Assignment, ...] = ()
@@ -48,7 +42,7 @@ class AfterReboot(Struct, frozen=True, gc=False):
 
     @property
     def value(self) -> str | None:
-        """What wins; None where the kernel's own default comes back."""
+        """Return the value that applies; None for the kernel's own default."""
         return self.assignments[-1].value if self.assignments else None
 
 
@@ -56,12 +50,12 @@ class SystemSetting(Struct, frozen=True, gc=False):
     """One setting of this machine.
 
     Attributes:
-        name: As sysctl has it ("vm.swappiness"); for others the end of the path ("transparent_hugepage/enabled",
+        name: Name in sysctl ("vm.swappiness"); for others the end of the path ("transparent_hugepage/enabled",
             "hugepages-1048576kB/nr_hugepages", "vda/scheduler").
         path: The kernel's file.
-        live: The value now; why not, where the file cannot be read.
-        choices: The words the kernel takes, where it lists them.
-        after_reboot: What the machine starts with.
+        live: The value now, or the reason why the file cannot be read.
+        choices: The values that the kernel accepts, where it lists them.
+        after_reboot: The value after a reboot.
         writable: Whether this process may change it.
     """
 
@@ -77,12 +71,12 @@ class NumaNode(Struct, frozen=True, gc=False):
     """/sys/devices/system/node/nodeN: meminfo in bytes, numastat in pages since boot.
 
     Attributes:
-        hit_pages: Allocated here as wanted.
-        miss_pages: Allocated here although another node was wanted.
-        foreign_pages: Wanted here and allocated on another node.
+        hit_pages: Pages allocated here as intended.
+        miss_pages: Pages allocated here although intended for another node.
+        foreign_pages: Pages intended for this node and allocated on another.
         huge_pages, huge_pages_free: Pool of the default size on this node.
 
-    None is an amount that this kernel does not tell.
+    None stands for an amount that this kernel does not report.
     """
 
     node: int
@@ -100,7 +94,7 @@ class NumaNode(Struct, frozen=True, gc=False):
 
 
 class NumaSample(Struct, frozen=True, gc=False):
-    """Every node with memory."""
+    """All nodes with memory."""
 
     at_s: float
     nodes: Annotated[tuple[NumaNode, ...], KeyedBy("node")]
@@ -130,14 +124,14 @@ class FrequencySample(Struct, frozen=True, gc=False):
 
 
 class StorageIo(Struct, frozen=True, gc=False):
-    """I/O of programs since the first look, /proc/PID/io; at least so much, for a program that ends is not seen to its
-    end.
+    """I/O of programs since the first reading, /proc/PID/io; a lower bound, because the last I/O of ended programs is
+    missing.
 
     Attributes:
-        own_read_bytes: From storage, by server, load and this program.
-        own_write_bytes: Handed to write calls and dirty in the page cache, by the same.
-        others_read_bytes, others_write_bytes: By all other programs.
-        refused: Programs whose file this one may not read; those out of sight of a container, together, count as one.
+        own_read_bytes: Bytes read from storage by server, load and this program.
+        own_write_bytes: Bytes that they passed to write calls and made dirty in the page cache.
+        others_read_bytes, others_write_bytes: The same of all other programs.
+        refused: Programs whose file this one may not read; those outside of a container count as one together.
     """
 
     at_s: float
@@ -153,8 +147,8 @@ class ServerPlaces(Struct, frozen=True, gc=False):
 
     Attributes:
         tablespaces: Name → pg_tablespace_location() of those outside the data directory, in order of their names.
-        temp_tablespaces: Names in the setting of that name.
-        log_directory: Where the logging collector writes, absolute; "" without one or when the role may not see it.
+        temp_tablespaces: Names in the parameter temp_tablespaces.
+        log_directory: Absolute directory of the logging collector; "" without one, or when the role may not see it.
     """
 
     tablespaces: tuple[tuple[str, str], ...] = ()
@@ -166,17 +160,17 @@ NOWHERE_ELSE: Final = ServerPlaces()
 
 
 class CgroupSample(Struct, frozen=True, gc=False):
-    """The postmaster's control group. Limits are the tightest of the group and those above it.
+    """The postmaster's control group. Limits are the tightest ones of the group and its ancestors.
 
     Attributes:
         path: The group: "/system.slice/postgresql.service".
         version: 1 or 2; 2 where only one of memory and CPU is in version 1.
-        memory_max_bytes: memory.max (v2), memory.limit_in_bytes (v1); None without a limit, as all limits here.
-        memory_high_bytes: memory.high (v2): throttled reclaim begins there.
-        memory_bytes: memory.current, memory.usage_in_bytes of the group that sets the limit; page cache included.
-        memory_max_events: How often the limit was hit (`max` of memory.events; memory.failcnt).
+        memory_max_bytes: memory.max (v2), memory.limit_in_bytes (v1); None without a limit, as for all limits here.
+        memory_high_bytes: memory.high (v2), from which on reclaim throttles the group.
+        memory_bytes: memory.current, memory.usage_in_bytes of the group that sets the limit; including page cache.
+        memory_max_events: Number of times the limit was hit (`max` of memory.events; memory.failcnt).
         oom_kills: `oom_kill` of memory.events or memory.oom_control.
-        cpu_quota_cores: cpu.max or cfs_quota_us ÷ cfs_period_us: how many CPUs' worth of time it may use.
+        cpu_quota_cores: cpu.max or cfs_quota_us ÷ cfs_period_us: CPU time it may use, in CPUs.
         cpu_periods: `nr_periods` of cpu.stat of the group that sets the CPU limit.
         cpu_throttled_periods: `nr_throttled`.
         cpu_throttled_us: `throttled_usec` (v2), `throttled_time` (v1): summed over its CPUs.
@@ -203,15 +197,15 @@ class CgroupSample(Struct, frozen=True, gc=False):
     memory_some_us: int | None
     memory_full_us: int | None
     cpus_allowed: int | None = None
-    """CPUs that the postmaster may run on, by a cpuset or its affinity; None where it may on all."""
+    """Number of CPUs on which the postmaster may run, by a cpuset or its affinity; None for all."""
 
     @property
     def cpus(self) -> float | None:
-        """CPUs' worth of time that the server may use at most: the tighter of quota and CPUs allowed."""
+        """CPU time that the server may use, in CPUs: the tighter one of quota and allowed CPUs."""
         return min((float(most) for most in (self.cpu_quota_cores, self.cpus_allowed) if most), default=None)
 
     def cpus_of(self, machine_cpus: int) -> int:
-        """Return how many CPUs of the machine's the server may use, at least 1."""
+        """Return the number of the machine's CPUs that the server may use, at least 1."""
         return machine_cpus if self.cpus is None else max(min(machine_cpus, round(self.cpus)), 1)
 
 
@@ -219,11 +213,11 @@ class Queue(Struct, frozen=True, gc=False):
     """A disk under the server's directories, as the kernel describes it.
 
     Attributes:
-        name: As in /proc/diskstats.
-        rotational: queue/rotational; None where it does not say. Virtual disks often say so wrongly.
+        name: Name in /proc/diskstats.
+        rotational: queue/rotational; None where it is not known. Virtual disks often report it wrongly.
         nvme: Whether it is an NVMe namespace.
         virtual: Whether a hypervisor's device is behind it.
-        stacked: Whether it is made of others (LVM, md).
+        stacked: Whether it consists of other devices (LVM, md).
     """
 
     name: str
@@ -240,9 +234,9 @@ class MountPoint(Struct, frozen=True, gc=False):
         point: Mount point. Foreign text.
         kind: ext4, xfs, nfs4, overlay, …
         source: Mounted device. Foreign text.
-        options: Of the mount and of the file system: "rw", "noatime", "nobarrier".
-        roles: What is on it: "data", "data/base", "wal", "temp", "tablespace NAME".
-        kind_below: Of the file system with the file that the mounted device is made of; "" where it is no such device.
+        options: Options of the mount and of the file system: "rw", "noatime", "nobarrier".
+        roles: The server's directories on it: "data", "data/base", "wal", "temp", "tablespace NAME".
+        kind_below: File system of the file behind a loop device; "" for other devices.
     """
 
     point: str
@@ -261,11 +255,11 @@ class PostmasterFacts(Struct, frozen=True, gc=False):
     """The server's first process.
 
     Attributes:
-        oom_score_adj: /proc/PID/oom_score_adj: -1000 is never chosen, 1000 first.
-        children_adj: The same of a child of it; None where there was none to look at.
+        oom_score_adj: /proc/PID/oom_score_adj: -1000 is never killed, 1000 first.
+        children_adj: oom_score_adj of one of its children; None without a child.
         open_files_soft, open_files_hard: "Max open files" of /proc/PID/limits; None is no limit.
-        stderr: What /proc/PID/fd/2 leads to, as "/dev/null"; "" where that is not known.
-        no_flushes: A library that it has in place of fsync, and which does nothing; "" for none, or not known.
+        stderr: Target of /proc/PID/fd/2, such as "/dev/null"; "" where it is not known.
+        no_flushes: A loaded library that makes fsync do nothing; "" without one, or not known.
     """
 
     oom_score_adj: int
@@ -277,20 +271,20 @@ class PostmasterFacts(Struct, frozen=True, gc=False):
 
 
 class MachineDetails(Struct, frozen=True, gc=False):
-    """Settings, each found or the reason why not.
+    """Settings of the machine, each with its value or the reason why it is missing.
 
     Attributes:
-        settings: Of the operating system, as `system_settings.settings` has them.
+        settings: Settings of the operating system, from `system_settings.settings`.
         queues: Disks under the server's directories.
-        mounts: Of the server's directories.
-        unplaced: What lies where nobody knows, by role: a symbolic link may lead it elsewhere.
-        postmaster: Its process.
-        clock_source: current_clocksource; "" where the kernel does not say.
+        mounts: Mounts of the server's directories.
+        unplaced: Roles of directories without a known device: a symbolic link may lead elsewhere.
+        postmaster: The postmaster.
+        clock_source: current_clocksource; "" where the kernel does not report it.
         clock_sources: available_clocksource.
-        numa_nodes: How many there are; 1 in a kernel without NUMA.
+        numa_nodes: Number of NUMA nodes; 1 in a kernel without NUMA.
         huge_page_bytes: The default size of huge pages; None without them.
-        virtual: Whether a hypervisor runs it ("hypervisor" among the flags of /proc/cpuinfo); None where not known.
-        clock_in_step: Whether something keeps the clock right, as the kernel was told; None where not known.
+        virtual: Whether a hypervisor runs it ("hypervisor" in the flags of /proc/cpuinfo); None where not known.
+        clock_in_step: Whether the clock is synchronized, according to the kernel; None where not known.
     """
 
     settings: tuple[SystemSetting, ...]
@@ -306,12 +300,12 @@ class MachineDetails(Struct, frozen=True, gc=False):
     clock_in_step: bool | None = None
 
     def live(self, name: str) -> str | Unavailable | None:
-        """A setting now, as "vm.swappiness"; None where it is not among them."""
-        return next((each.live for each in self.settings if each.name == name), None)
+        """Return the present value of a setting such as "vm.swappiness"; None for an unknown setting."""
+        return next((setting.live for setting in self.settings if setting.name == name), None)
 
 
 class DiskKind(StrEnum):
-    """What the data lie on, as far as it matters for costs and depths."""
+    """Kind of the disk with the data, for planner costs and I/O depths."""
 
     HDD = "hdd"
     SSD = "ssd"
@@ -320,9 +314,55 @@ class DiskKind(StrEnum):
 
 
 class Workload(StrEnum):
-    """What a server is for: the kinds that calculators ask for."""
+    """Workload of a server, in the kinds of known calculators."""
 
     OLTP = "oltp"
     OLAP = "olap"
     MIXED = "mixed"
     WEB = "web"
+
+
+class ToolBackup(Struct, frozen=True):
+    """A backup.
+
+    Attributes:
+        label: Its name in the tool.
+        full: Whether it needs no other backup.
+        ended_ms: Milliseconds since the epoch; None where it has not ended.
+        failed: Reason why it is not usable; "" for a usable one.
+    """
+
+    label: str
+    full: bool
+    ended_ms: int | None
+    failed: str = ""
+
+
+class BackupCatalogue(Struct, frozen=True):
+    """The backups of one server in the catalogue of a tool.
+
+    Attributes:
+        tool: "pgBackRest".
+        name: The tool's name of the server: a stanza.
+        system_identifiers: System identifiers of the clusters with these backups; empty where the tool lacks them.
+        backups: Backups in any order.
+    """
+
+    tool: str
+    name: str
+    system_identifiers: frozenset[str]
+    backups: tuple[ToolBackup, ...]
+
+
+class BackupTools(Struct, frozen=True):
+    """Backup tools of a machine. All texts are foreign.
+
+    Attributes:
+        installed: Names of installed tools.
+        catalogues: Their catalogues.
+        problems: (tool, reason why its catalogue is missing).
+    """
+
+    installed: tuple[str, ...] = ()
+    catalogues: tuple[BackupCatalogue, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()

@@ -31,24 +31,24 @@ _TRUE: Final = ("on", "true", "yes")
 _FALSE: Final = ("off", "false", "no")
 _NEARLY: Final = 1e-8
 _LARGEST: Final = 1e300
-"""Beyond it converting to a smaller unit overflows; no parameter goes near it."""
+"""Largest number: beyond it, the conversion to a smaller unit overflows. No parameter is near it."""
 
 
 def message_levels(value: str) -> frozenset[str]:
-    """Return the levels of log_min_messages: since 19 there may be one for each kind of process, kept as typed."""
+    """Return the levels in log_min_messages: since 19 it may have one for each kind of process."""
     return frozenset(part.rpartition(":")[2].strip().lower() for part in value.split(","))
 
 
 def parse(text: str, unit: str, *, integer: bool) -> float:
-    """A typed value as a number in the server's unit.
+    """Parse a typed value to a number in the server's unit.
 
     Args:
-        text: "16GB", "5min", "0.9", "1024", "0x400"; without a unit it is in the server's.
+        text: "16GB", "5min", "0.9", "1024", "0x400"; without a unit it is in that of the server.
         unit: pg_settings.unit: "8kB", "ms", … or "".
         integer: Whether the parameter takes whole numbers only; then it is rounded as the server does.
 
     Raises:
-        UsageProblem: Not a number, or a unit that this parameter does not take.
+        UsageProblem: The text is no number, or has a unit that this parameter does not accept.
     """
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -62,7 +62,7 @@ def parse(text: str, unit: str, *, integer: bool) -> float:
 
 
 def show(value: float, unit: str, *, integer: bool) -> str:
-    """A number in the server's unit as SHOW prints it: 1024 MB is "1GB", 1 ms is "1ms", 0.5 ms is "500us"."""
+    """Format a number in the server's unit as SHOW does: 1024 MB is "1GB", 1 ms is "1ms", 0.5 ms is "500us"."""
     if value <= 0 or not unit:
         return f"{value:.0f}" if integer else f"{value:g}"
     names, base = _family(unit)
@@ -77,16 +77,16 @@ def show(value: float, unit: str, *, integer: bool) -> str:
 
 
 def unit_bytes(unit: str) -> int:
-    """Return the bytes of one unit of a size: 8192 for "8kB", 32768 for "32kB"; 1 for what is no size."""
+    """Return the bytes of a unit of sizes: 8192 for "8kB", 32768 for "32kB"; 1 for other units."""
     match = _UNIT.fullmatch(unit)
     return int(match["count"] or 1) * _MEMORY[match["name"]] if match and match["name"] in _MEMORY else 1
 
 
 def parse_bool(text: str) -> str:
-    """ "on" or "off" for what the server takes as such: on, true, yes, 1 and their beginnings.
+    """Return "on" or "off" for each spelling that the server accepts: on, true, yes, 1 and their beginnings.
 
     Raises:
-        UsageProblem: None of these.
+        UsageProblem: The text is none of these.
     """
     word = text.strip().lower()
     for result, one, digit, names in (("on", "on", "1", _TRUE), ("off", "of", "0", _FALSE)):
@@ -99,7 +99,7 @@ def parse_bool(text: str) -> str:
 
 
 def _plain(number: str) -> float:
-    """strtol with base 0, or strtod: a leading 0x is hexadecimal, a leading 0 octal."""
+    """Convert like strtol with base 0, or strtod: a leading 0x is hexadecimal, a leading 0 octal."""
     body = number.lstrip("+-")
     sign = -1 if number.startswith("-") else 1
     if body[:2] in {"0x", "0X"}:
@@ -110,7 +110,7 @@ def _plain(number: str) -> float:
 
 
 def _family(unit: str) -> tuple[dict[str, int], float]:
-    """The units a parameter of this unit is shown in, ascending, and the size of its own in the smallest."""
+    """Return the display units of a parameter with this unit, ascending, and the size of its own in the smallest."""
     match = _UNIT.fullmatch(unit)
     for names in (_MEMORY, _TIME_US):
         if match and match["name"] in names:
@@ -119,16 +119,16 @@ def _family(unit: str) -> tuple[dict[str, int], float]:
 
 
 def _converted(number: float, typed: str, unit: str, text: str) -> float:
-    """A number of typed units in the server's; a fraction is rounded to the next smaller unit, as the server does."""
+    """Convert to the server's unit; a fraction is rounded to the next smaller unit, as the server does."""
     names, base = _family(unit) if unit else ({}, 1.0)
     if typed not in names:
         raise UsageProblem(f"{text!r}: {typed} is not a unit of this parameter", _example(unit))
     value = number * names[typed] / base
     order = list(names)
-    place = order.index(typed)
-    if place == 0:
+    index = order.index(typed)
+    if index == 0:
         return value
-    smaller = names[order[place - 1]] / base
+    smaller = names[order[index - 1]] / base
     return round(value / smaller) * smaller
 
 
@@ -139,27 +139,27 @@ def _example(unit: str) -> str:
     return f"a number, in {unit} or with one of {', '.join(names)}"
 
 
-# Whether the server may take a typed value. Pure.
+# Checks of a typed value. Pure.
 
 
 def has_own_value(parameter: Parameter) -> bool:
     """Return whether the server runs with its own value: without a line in the files, a restart changes nothing.
 
-    It says of a line that came and went without a restart that it waits for one (guc.c).
+    A line that was added and removed without a restart is reported as pending (guc.c).
     """
     return parameter.source in ("default", "override")
 
 
 def without_blanks(parameter: Parameter, value: str) -> str:
-    """Return a typed value without the blanks around it, but of a parameter that holds a text, where they count."""
+    """Return a typed value without the blanks around it; for a parameter of type string they count."""
     return value if parameter.vartype == "string" else value.strip()
 
 
 def check_value(parameter: Parameter, value: str) -> None:
-    """A value that the server may take: numbers with their unit and range, and what is on or off.
+    """Check a value: numbers with their unit and range, and booleans.
 
     Raises:
-        UsageProblem: It would refuse it.
+        UsageProblem: The server would refuse the value.
     """
     name = parameter.name
     try:

@@ -6,12 +6,37 @@ admin database, 1.2 and 1.3). A column that a version does not have is None.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.secret import Secret
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.recorded_as import KeyedBy
+
+CONSOLE_DATABASE: Final = "pgbouncer"
+"""Database name of PgBouncer's console; PgCat accepts this name and its own."""
+
+
+class PoolerAddress(Struct, frozen=True):
+    """Address of an admin console.
+
+    Attributes:
+        name: The operator's name for it.
+        described: user@host:port/database, without secrets.
+        host, port: Its first endpoint.
+        keywords: libpq's keywords, none of them secret.
+        secrets: Secret keywords.
+    """
+
+    name: str
+    described: str
+    host: str
+    port: int
+    keywords: Mapping[str, str]
+    secrets: Mapping[str, Secret]
+
 
 PGBOUNCER: Final = "PgBouncer"
 PGCAT: Final = "PgCat"
@@ -22,16 +47,16 @@ class Pool(Struct, frozen=True, gc=False):
 
     Attributes:
         id: Unique in the sample: "user@database".
-        pool_mode: session, transaction or statement; "" where it is not told.
+        pool_mode: session, transaction or statement; "" where it is not known.
         cl_active: Clients linked to a server connection, or idle (PgBouncer); with a server connection (PgCat).
-        cl_idle: Clients that ask for nothing (PgCat only).
+        cl_idle: Idle clients (PgCat only).
         cl_waiting: Clients waiting for a server connection.
         sv_active: Server connections in use by a client.
         sv_idle: Idle server connections.
-        sv_used: Idle for so long that they are tested before they are lent.
-        sv_tested: Running the reset or the test query.
-        sv_login: Being opened.
-        maxwait_us: How long the client at the head of the queue has waited.
+        sv_used: Server connections that have been idle for so long that they are tested before use.
+        sv_tested: Server connections that run the reset or the test query.
+        sv_login: Server connections that are being opened.
+        maxwait_us: Wait of the client at the head of the queue.
     """
 
     id: str
@@ -54,11 +79,11 @@ class PoolerCounters(Struct, frozen=True, gc=False):
 
     Attributes:
         id: Unique in the sample.
-        user: "" where all users of the database are counted together (PgBouncer).
-        instance: Name of the server the row is about (PgCat); "".
-        wait_us: Time clients waited for a server connection; counted when they got it.
-        assignments: How often a client got a server connection (PgBouncer 1.23 and later).
-        logins: Clients let in (PgBouncer 1.24 and later).
+        user: User; "" where all users of the database are counted together (PgBouncer).
+        instance: Name of the server of the row (PgCat); "".
+        wait_us: Time that clients waited for a server connection; counted when they got it.
+        assignments: Number of server connections that clients got (PgBouncer 1.23 and later).
+        logins: Logins of clients (PgBouncer 1.24 and later).
         errors: Errors (PgCat).
     """
 
@@ -79,20 +104,20 @@ class PoolerCounters(Struct, frozen=True, gc=False):
 
 
 class PooledDatabase(Struct, frozen=True, gc=False):
-    """One row of SHOW DATABASES: where a name leads to.
+    """One row of SHOW DATABASES: a database name with its server.
 
     Attributes:
         id: Unique in the sample.
-        name: As clients ask for it (PgBouncer); of the server (PgCat).
-        host: Of the server; "" is its Unix socket.
+        name: Name for clients (PgBouncer); name of the server (PgCat).
+        host: Host of the server; "" is its Unix socket.
         database: Name on the server.
-        force_user: The one user all connections are made as; "".
+        force_user: The user of all server connections; "" for that of the client.
         pool_size: Most server connections of one pool.
-        reserve_pool_size: Further ones while clients wait for long.
+        reserve_pool_size: Further connections while clients wait for long.
         max_connections: Most server connections of all pools of the database together; 0 is no limit.
-        current_connections: Server connections now.
-        paused: 1 while no query is let through.
-        disabled: 1 while nobody is let in (PgBouncer), or while the server is banned (PgCat).
+        current_connections: Present server connections.
+        paused: 1 while no query may pass.
+        disabled: 1 while no client may log in (PgBouncer), or while the server is banned (PgCat).
     """
 
     id: str
@@ -112,12 +137,12 @@ class PooledDatabase(Struct, frozen=True, gc=False):
 
 
 class PoolerSettings(Struct, frozen=True, gc=False):
-    """Rows of SHOW CONFIG that decide how many connections there may be.
+    """Rows of SHOW CONFIG that limit connections.
 
     Attributes:
-        max_prepared_statements: Of PgBouncer from 1.21 on; 0 is off; None where there is no such setting.
-        prepare_cache_size: Largest number of prepared statements PgCat keeps for a server connection, of SHOW SERVERS;
-            0 also where nothing was prepared yet. PgCat does not show the setting itself.
+        max_prepared_statements: Setting of PgBouncer from 1.21 on; 0 is off; None without the setting.
+        prepare_cache_size: Largest number of prepared statements that PgCat keeps for a server connection, from SHOW
+            SERVERS; 0 also before any was prepared. PgCat does not show the setting itself.
     """
 
     pool_mode: str = ""
@@ -131,15 +156,15 @@ class PoolerSettings(Struct, frozen=True, gc=False):
 
 
 class ConsoleSample(Struct, frozen=True, gc=False):
-    """One look at an admin console.
+    """Reading of an admin console.
 
     Attributes:
-        at_s: Moment on the session's monotonic clock.
-        kind: "PgBouncer", "PgCat", or the first word of what it calls itself.
-        version: "1.18.0"; "" where it is not told.
-        clients: Of SHOW LISTS, used_clients: connected clients (PgBouncer), those in a transaction (PgCat).
-        login_clients: Clients that are not let in yet.
-        servers: Of SHOW LISTS, used_servers: server connections (PgBouncer), those lent (PgCat).
+        at_s: Time on the session's monotonic clock.
+        kind: "PgBouncer", "PgCat", or the first word of its version.
+        version: "1.18.0"; "" where it is not known.
+        clients: used_clients of SHOW LISTS: connected clients (PgBouncer), clients in a transaction (PgCat).
+        login_clients: Clients during their login.
+        servers: used_servers of SHOW LISTS: server connections (PgBouncer), those in use (PgCat).
     """
 
     at_s: float
@@ -155,13 +180,13 @@ class ConsoleSample(Struct, frozen=True, gc=False):
 
 
 class Pooler(Struct, frozen=True, gc=False):
-    """A pooler the operator named.
+    """A pooler that the operator named.
 
     Attributes:
-        name: As the operator calls it.
+        name: The operator's name for it.
         address: user@host:port/database of its console.
-        console: What it says, or why it does not.
-        host, port: Where it listens, as the operator gave it; a socket directory may stand for the host.
+        console: Reading of its console, or the reason why it is missing.
+        host, port: Its address as the operator gave it; a socket directory may stand for the host.
     """
 
     name: str
@@ -172,7 +197,7 @@ class Pooler(Struct, frozen=True, gc=False):
 
 
 class PoolerSample(Struct, frozen=True, gc=False):
-    """All poolers the operator named (--pooler), each with a clock of its own."""
+    """All poolers that the operator named (--pooler), each with its own time."""
 
     at_s: float
     poolers: Annotated[tuple[Pooler, ...], KeyedBy("name")] = ()

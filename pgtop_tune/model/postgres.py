@@ -1,8 +1,8 @@
 """Readings of the server: rows of its views, raw.
 
-Field names equal the column aliases of `postgres/sql/*.sql`. Moments are milliseconds since the Unix epoch on
-the *server's* clock (`…_ms`), because asyncpg, JSON and deltas all like integers; `now_ms` of the same section
-turns them into ages. Counters are since their `…reset_ms` or since the server started.
+Field names equal the column aliases of `postgres/sql/*.sql`. Times are milliseconds since the Unix epoch on the
+*server's* clock (`…_ms`), because asyncpg, JSON and deltas work well with integers; `now_ms` of the same section turns
+them into ages. Counters count since their `…reset_ms`, or since the server started.
 """
 
 from __future__ import annotations
@@ -18,32 +18,34 @@ from pgtop_tune.model.recorded_as import WIDE, KeyedBy, Near
 from pgtop_tune.model.relations import DatabaseLimits, ProgressSample, RelationSample, TempFileSample
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.model.statements import StatementSample, StatementTexts
-from pgtop_tune.model.tail import TailSample
-from pgtop_tune.model.waits import LockCounterSample, LockSample, WaitSample
+from pgtop_tune.model.waits import LockCounterSample, LockSample, TailSample, WaitSample
 
 
 class ServerFacts(Struct, frozen=True, gc=False):
-    """Read when we connect and every few seconds: a standby can be promoted. Another `started_ms` means a restart."""
+    """Facts of the server, read when we connect and every few seconds, because a standby can be promoted.
+
+    A changed `started_ms` means a restart.
+    """
 
     version_num: int
     """`server_version_num`: 180006."""
     version: str
-    """`server_version` as the packager wrote it: "18.6", "15.18 (Debian 15.18-0+deb12u1)"."""
+    """`server_version` with the packager's addition: "18.6", "15.18 (Debian 15.18-0+deb12u1)"."""
     started_ms: int
     """pg_postmaster_start_time()."""
     in_recovery: bool
     database: str
     user: str
     endpoint: str
-    """Host or socket directory, and port, as connected: "/run/postgresql:5432"."""
+    """Host or socket directory, and port, of our connection: "/run/postgresql:5432"."""
     local: bool
-    """The server's processes are on this machine and were found there."""
+    """Whether the server's processes were found on this machine."""
     postmaster_pid: int | None
     cluster_name: str
     data_directory: str
     """Empty when the role may not see it (pg_read_all_settings)."""
     system_identifier: str
-    """pg_control_system(), as text; empty when not permitted. Names the server in the change journal."""
+    """pg_control_system(), as text; empty when not permitted. It identifies the server in the change journal."""
     max_connections: int
     block_bytes: int
     wal_segment_bytes: int
@@ -52,21 +54,21 @@ class ServerFacts(Struct, frozen=True, gc=False):
     monitor_role: bool
     """Member of pg_monitor (or superuser): sees other users' queries and all settings."""
     build: str = ""
-    """version(): compiler and platform included; "" in recordings of older versions."""
+    """version(), with compiler and platform; "" in recordings of older versions."""
     extensions: tuple[str, ...] = ()
-    """Those of this database: "pg_stat_statements 1.11"."""
+    """Extensions of this database: "pg_stat_statements 1.11"."""
     may_use_reserved: bool = False
-    """Has the rights of pg_use_reserved_connections (16): reserved_connections do not bind it."""
+    """Whether the role may use reserved_connections, as a member of pg_use_reserved_connections (16)."""
     pooled: bool = False
-    """Reached through a pooler: pg_backend_pid() is not the process that answered the start-up packet."""
+    """Whether a pooler is in between: pg_backend_pid() is not the process that answered the start-up packet."""
 
 
 NEWEST_MAJOR: Final = 19
-"""The newest major whose views this program knows; a newer server is asked as if it were of this one."""
+"""The newest major whose views this program knows; a newer server gets the same queries."""
 
 
 def newer_than_known(version_num: int) -> str:
-    """A sentence where the server is of a newer major than the newest known one; "" otherwise."""
+    """Return a sentence where the server's major is newer than the newest known one; "" otherwise."""
     major = version_num // 10_000
     if major <= NEWEST_MAJOR:
         return ""
@@ -74,11 +76,11 @@ def newer_than_known(version_num: int) -> str:
 
 
 HIDDEN_QUERY: Final = "<insufficient privilege>"
-"""What the server says in place of a statement of others, to a role that may not see it."""
+"""Text in place of a statement that the role may not see."""
 
 
 class Backend(Struct, frozen=True, gc=False):
-    """One row of pg_stat_activity, auxiliary processes included; our own sessions are left out."""
+    """One row of pg_stat_activity, including auxiliary processes, without our own sessions."""
 
     pid: int
     backend_type: str
@@ -93,29 +95,29 @@ class Backend(Struct, frozen=True, gc=False):
     wait_event_type: str | None
     wait_event: str | None
     xact_start_ms: Annotated[int | None, Near("query_start_ms")]
-    """As `query_start_ms` and `state_change_ms` to the next 10 ms."""
+    """Rounded to 10 ms, as `query_start_ms` and `state_change_ms`."""
     query_start_ms: int | None
     state_change_ms: Annotated[int | None, Near("query_start_ms")]
     backend_xmin_age: int | None
     """age(backend_xmin) in transactions."""
     query_id: Annotated[int | None, WIDE]
     query: str | None
-    """The first 500 characters, with the server's own text when not permitted ("<insufficient privilege>")."""
+    """The first 500 characters; "<insufficient privilege>" when not permitted."""
     blocked_by: tuple[int, ...] = ()
-    """pg_blocking_pids(pid), asked only for backends that wait for a heavyweight lock."""
+    """pg_blocking_pids(pid), read only for backends that wait for a heavyweight lock."""
 
 
 class Activity(Struct, frozen=True, gc=False):
-    """pg_stat_activity at one moment."""
+    """pg_stat_activity at one time."""
 
     at_s: float
     now_ms: int
     """clock_timestamp() of the server."""
     backends: Annotated[tuple[Backend, ...], KeyedBy("pid")]
     own_backends: int = 0
-    """Sessions of ours, and those with which other instances of this program watch, that were left out."""
+    """Number of our sessions, and of watching sessions of other instances of this program, which are left out."""
     configured_ms: int | None = None
-    """pg_conf_load_time() of our session: when it last read the configuration files."""
+    """pg_conf_load_time() of our session: time of the last reload of the configuration files."""
 
 
 class DatabaseCounters(Struct, frozen=True, gc=False):
@@ -137,9 +139,9 @@ class DatabaseCounters(Struct, frozen=True, gc=False):
     deadlocks: int
     stats_reset_ms: int | None
     own_transactions: int = 0
-    """Transactions that our own sessions have finished since they connected; subtracted from TPS."""
+    """Transactions that our own sessions have finished, which are subtracted from TPS."""
     databases: int = 0
-    """Rows added up; when one is dropped its counts leave the sums."""
+    """Number of databases in the sums; a dropped database takes its counts with it."""
 
 
 class WalCounters(Struct, frozen=True, gc=False):
@@ -156,12 +158,12 @@ class WalCounters(Struct, frozen=True, gc=False):
     wal_writes: int | None = None
     """Writes of WAL to disk: pg_stat_wal.wal_write to 17, pg_stat_io (object wal, context normal) from 18 on."""
     wal_write_us: int | None = None
-    """0 while track_wal_io_timing is off, as `wal_sync_us`."""
+    """Time of these writes; 0 while track_wal_io_timing is off, as `wal_sync_us`."""
     wal_syncs: int | None = None
-    """Times WAL was flushed; not counted where wal_sync_method opens files with O_SYNC."""
+    """Number of WAL flushes; not counted where wal_sync_method opens files with O_SYNC."""
     wal_sync_us: int | None = None
     wal_fpi_bytes: int | None = None
-    """Bytes of full-page images as they stand in WAL, compressed ones compressed; from 19 on."""
+    """Bytes of full-page images in WAL, after compression; from 19 on."""
 
 
 class CheckpointCounters(Struct, frozen=True, gc=False):
@@ -184,19 +186,19 @@ class CheckpointCounters(Struct, frozen=True, gc=False):
     checkpoint_time_ms: int | None
     stats_reset_ms: int | None
     done: int | None = None
-    """Checkpoints (restartpoints on a standby) finished, skipped ones not counted; from 18 on."""
+    """Finished checkpoints (restartpoints on a standby), without skipped ones; from 18 on."""
     slru_written: int | None = None
     """Pages of SLRU caches written by checkpoints; from 18 on."""
     backend_fsyncs: int | None = None
-    """Files backends had to sync themselves because the checkpointer's queue was full."""
+    """Files that backends synced themselves because the checkpointer's queue was full."""
 
 
 class CheckpointCycle(Struct, frozen=True, gc=False):
-    """pg_stat_wal.wal_fpi at the moments checkpoints began, as far as we looked on.
+    """pg_stat_wal.wal_fpi at the begin of checkpoints that were observed.
 
     Attributes:
-        at_s: When the counters were read.
-        full_pages_at_begin: At the last look before the last checkpoint began; None when none began yet.
+        at_s: Time of the reading.
+        full_pages_at_begin: Value at the last reading before the last checkpoint began; None before the first one.
         full_pages_at_previous: The same for the checkpoint before that.
     """
 
@@ -206,7 +208,7 @@ class CheckpointCycle(Struct, frozen=True, gc=False):
 
 
 class StatementTotals(Struct, frozen=True, gc=False):
-    """pg_stat_statements(showtext := false), summed, statements of other users included where permitted."""
+    """pg_stat_statements(showtext := false), summed, including statements of other users where permitted."""
 
     at_s: float
     calls: int
@@ -215,24 +217,24 @@ class StatementTotals(Struct, frozen=True, gc=False):
     dealloc: int
     stats_reset_ms: int | None
     own_calls: int = 0
-    """Calls made by our own sessions, subtracted from QPS."""
+    """Calls of our own sessions, which are subtracted from QPS."""
 
 
 class Parameter(Struct, frozen=True, gc=False):
     """One row of pg_settings.
 
     Attributes:
-        setting: Value in the server's unit, as pg_settings gives it.
-        category: Of the manual; empty in a ParameterSample, as `short_desc`.
-        shown: The value as SHOW prints it: "1GB", "5min".
+        setting: pg_settings.setting: the value in the server's unit.
+        category: Category in the manual; empty in a ParameterSample, as `short_desc`.
+        shown: The value in the format of SHOW: "1GB", "5min".
         unit: pg_settings.unit: "8kB", "ms", … or "".
         vartype: bool, integer, real, enum or string.
         context: internal, postmaster, sighup, superuser-backend, backend, superuser or user.
-        source: Where the value comes from: default, configuration file, command line, …
-        sourcefile: File and line when we may see it, else "".
-        in_auto_conf: Whether postgresql.auto.conf sets it; None where we may not look.
+        source: Source of the value: default, configuration file, command line, …
+        sourcefile: File and line where the role may see it, else "".
+        in_auto_conf: Whether postgresql.auto.conf sets it; None where the role may not read it.
         stored: The value in postgresql.auto.conf, as written; None where it was not read. Frames do not have it.
-        pending: The value that waits for a restart, as the files have it; None where there is none, or we may not look.
+        pending: The value in the files that waits for a restart; None without one, or where the role may not read them.
     """
 
     name: str
@@ -264,7 +266,7 @@ class ParameterSample(Struct, frozen=True, gc=False):
 
 
 class PostgresSample(Struct, frozen=True, gc=False):
-    """One look at the server. A section that could not be read says why."""
+    """Reading of the server. A section that could not be read has the reason."""
 
     server: ServerFacts | Unavailable = NOT_RECORDED
     activity: Activity | Unavailable = NOT_RECORDED

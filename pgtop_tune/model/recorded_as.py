@@ -8,23 +8,23 @@ from msgspec import Struct
 
 
 class KeyedBy(Struct, frozen=True, gc=False):
-    """A table: rows are told apart by one of their fields.
+    """A table whose rows are identified by one of their fields.
 
     Attributes:
-        by: Its name.
+        by: Name of the field.
     """
 
     by: str
 
 
 class Near(Struct, frozen=True, gc=False):
-    """A number that lies close to another of the same row.
+    """A number that is close to another one of the same row.
 
     Attributes:
-        other: The name of its field.
+        field: Name of the other number's field.
     """
 
-    other: str
+    field: str
 
 
 class Wide(Struct, frozen=True, gc=False):

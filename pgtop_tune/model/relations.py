@@ -1,7 +1,7 @@
 """Readings of tables, indexes and databases: raw counters, catalog facts, origins of ages, commands in progress.
 
-Transaction ids are 32 bits, as the catalogs have them; the sample's `next_xid` and `next_multixact` turn them into
-ages, so that the row of a table nobody uses stands still.
+Transaction ids have 32 bits, as in the catalogs; the sample's `next_xid` and `next_multixact` turn them into ages, so
+that the row of an unused table does not change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 from pgtop_tune.model.recorded_as import KeyedBy
 
 FIRST_USER_OID: Final = 16_384
-"""FirstNormalObjectId: below it are the relations initdb made."""
+"""FirstNormalObjectId: relations of initdb are below it."""
 
 
 class TableCounters(Struct, frozen=True, gc=False):
@@ -21,20 +21,20 @@ class TableCounters(Struct, frozen=True, gc=False):
 
     Attributes:
         oid: pg_class.oid.
-        name: "schema.table"; of a TOAST table that of its table.
+        name: "schema.table"; for a TOAST table that of its table.
         kind: "table", "matview" or "toast".
         idx_scan: Scans of all its indexes.
-        blks_read: Heap blocks asked for and not found in shared buffers.
-        blks_hit: Heap blocks found there.
+        blks_read: Heap blocks not found in shared buffers.
+        blks_hit: Heap blocks found in shared buffers.
         newpage_upd: n_tup_newpage_upd; None before 16.
         vacuum_ms: total_vacuum_time + total_autovacuum_time; None before 18, as `analyze_ms`.
         tuples: pg_class.reltuples, an estimate of the last (auto)vacuum or (auto)analyze; -1 before the first.
-        pages: pg_class.relpages, of the same moment.
+        pages: pg_class.relpages, of the same time.
         frozen_pages: pg_class.relallfrozen; None before 18.
         frozen_xid: relfrozenxid.
         min_multixact: relminmxid.
-        options: reloptions ("autovacuum_enabled=off"), of a TOAST table without any those of its table.
-        autovacuum_score: pg_stat_autovacuum_scores.score: autovacuum takes tables from 1 on, the highest first, but
+        options: reloptions ("autovacuum_enabled=off"); a TOAST table without any has those of its table.
+        autovacuum_score: pg_stat_autovacuum_scores.score: autovacuum processes tables from 1 on, the highest first, but
             none with autovacuum_enabled=off; None before 19.
     """
 
@@ -80,11 +80,11 @@ class IndexCounters(Struct, frozen=True, gc=False):
 
     Attributes:
         oid: pg_class.oid.
-        table_oid: Of the table it belongs to.
+        table_oid: pg_class.oid of its table.
         name: "schema.index".
         table: "schema.table".
-        is_constraint: Primary key, unique or exclusion: does work even when nothing scans it.
-        is_valid: pg_index.indisvalid; a CREATE INDEX CONCURRENTLY that failed leaves it false.
+        is_constraint: Whether it belongs to a primary key, unique or exclusion constraint, which works without scans.
+        is_valid: pg_index.indisvalid; false after a failed CREATE INDEX CONCURRENTLY.
         last_scan_ms: last_idx_scan; None before 16, and when never scanned.
         pages: pg_class.relpages.
     """
@@ -105,13 +105,13 @@ class IndexCounters(Struct, frozen=True, gc=False):
 
 
 class RelationSample(Struct, frozen=True, gc=False):
-    """Tables and indexes of the database we are connected to, read on a slow cadence.
+    """Tables and indexes of the connected database, read on a slow cadence.
 
-    With many tables, those used lately and those with most dead tuples, pages, or age; `n_tables` counts all.
+    With many tables, those used lately and those with the most dead tuples, pages, or age; `n_tables` counts all.
 
     Attributes:
         now_ms: clock_timestamp() of the server.
-        next_xid, next_multixact: What ages are counted from.
+        next_xid, next_multixact: Next ids, from which ages are computed.
         n_tables: Tables, materialized views and TOAST tables of the database that are not the system's.
         n_indexes: Indexes of the tables in `tables`.
     """
@@ -145,7 +145,7 @@ class DatabaseFacts(Struct, frozen=True, gc=False):
 
 
 class RoleLimit(Struct, frozen=True, gc=False):
-    """A role with a CONNECTION LIMIT; roles without are not listed."""
+    """A role with a CONNECTION LIMIT; roles without one are not listed."""
 
     oid: int
     name: str
@@ -163,7 +163,7 @@ class DatabaseLimits(Struct, frozen=True, gc=False):
 
 
 class TempFiles(Struct, frozen=True, gc=False):
-    """Temporary files of one process that exist now."""
+    """Present temporary files of one process."""
 
     pid: int
     files: int
@@ -171,35 +171,35 @@ class TempFiles(Struct, frozen=True, gc=False):
 
 
 class TempFileSample(Struct, frozen=True, gc=False):
-    """pg_ls_tmpdir() of all tablespaces. Files shared by parallel workers lie in directories and are not listed."""
+    """pg_ls_tmpdir() of all tablespaces. Shared files of parallel workers are in directories, and not listed."""
 
     at_s: float
     processes: Annotated[tuple[TempFiles, ...], KeyedBy("pid")]
 
 
-# What was seen of commands that tell how far they are.
+# Progress of commands.
 
 
 class ProgressRow(Struct, frozen=True, gc=False):
     """One row of a pg_stat_progress_* view.
 
     Attributes:
-        pid: Backend; each has one such command at most.
+        pid: Pid of the backend, which has at most one such command.
         command: "VACUUM", "ANALYZE", "CREATE INDEX CONCURRENTLY", "CLUSTER", "REPACK", "COPY FROM", "BASE BACKUP", …
         relation: Table, with index where there is one; the oid as text when it is of another database, "" without.
-        phase: In the server's words; "" where the view has none.
-        done, total: What the phase counts; None where it counts nothing, or does not know how much there is.
-        unit: Of `done` and `total`: "blocks", "tuples", "bytes", "indexes", "lockers", "statistics"; "" without.
-        steps_done, steps_total: The coarser count around it: partitions, child tables, tablespaces; None without.
-        steps_unit: What these are.
+        phase: The server's name of the phase; "" where the view has none.
+        done, total: Counts of the phase; None where it counts nothing, or the total is not known.
+        unit: Unit of `done` and `total`: "blocks", "tuples", "bytes", "indexes", "lockers", "statistics"; "" without.
+        steps_done, steps_total: Outer counts: partitions, child tables, tablespaces; None without.
+        steps_unit: Unit of the outer counts.
         tuples: Rows processed so far (COPY, CREATE INDEX, CLUSTER), dead ones found (VACUUM); None without.
-        memory_bytes: Dead tuples collected by VACUUM, as bytes of memory.
-        memory_limit_bytes: When these are reached the indexes are vacuumed, and once more later.
-        passes: Index vacuum cycles completed.
-        delay_ms: Slept for the cost limit (18, with track_cost_delay_timing); None without.
-        mode: Of a VACUUM "normal", "aggressive" or "failsafe", of a base backup "full" or "incremental" (19+); ""
+        memory_bytes: Memory of the dead tuples that VACUUM has collected.
+        memory_limit_bytes: Limit of that memory, at which VACUUM needs another pass over the indexes.
+        passes: Completed index vacuum cycles.
+        delay_ms: Sleep for the cost limit (18, with track_cost_delay_timing); None without.
+        mode: "normal", "aggressive" or "failsafe" for VACUUM, "full" or "incremental" for a base backup (19+); ""
             without.
-        started_by: Of VACUUM and ANALYZE "manual", "autovacuum", "autovacuum_wraparound" (19+); "" without.
+        started_by: "manual", "autovacuum", "autovacuum_wraparound" for VACUUM and ANALYZE (19+); "" without.
     """
 
     pid: int
@@ -223,7 +223,7 @@ class ProgressRow(Struct, frozen=True, gc=False):
 
 
 class ProgressSample(Struct, frozen=True, gc=False):
-    """All pg_stat_progress_* views at one moment."""
+    """All pg_stat_progress_* views at one time."""
 
     at_s: float
     commands: Annotated[tuple[ProgressRow, ...], KeyedBy("pid")]

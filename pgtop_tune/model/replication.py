@@ -24,7 +24,7 @@ class Sender(Struct, frozen=True, gc=False):
     flush_lsn_bytes: int | None
     replay_lsn_bytes: int | None
     write_lag_ms: float | None
-    """Time the last positions took; None when nothing was sent for a while."""
+    """Time until the last positions were reported; None when nothing was sent for a while."""
     flush_lag_ms: float | None
     replay_lag_ms: float | None
     sync_state: str | None
@@ -35,18 +35,18 @@ class Receiver(Struct, frozen=True, gc=False):
     """pg_stat_wal_receiver and the replay, on a standby.
 
     Attributes:
-        status: Of the receiver; None when there is none (restoring from an archive, or the primary is away).
-        sender: "host:port" it streams from; "" when not known.
-        received_lsn_bytes: Flushed to disk here.
-        latest_end_lsn_bytes: The sender's end of WAL, as it last told.
-        message_ms: When its last message arrived.
+        status: Status of the receiver; None without one (restoring from an archive, or the primary is away).
+        sender: "host:port" of the sender; "" when not known.
+        received_lsn_bytes: Position flushed to disk here.
+        latest_end_lsn_bytes: The sender's last reported end of WAL.
+        message_ms: Time of its last message.
         replay_lsn_bytes: pg_last_wal_replay_lsn().
-        replayed_xact_ms: pg_last_xact_replay_timestamp(): when the last replayed transaction ended on the primary.
+        replayed_xact_ms: pg_last_xact_replay_timestamp(): end of the last replayed transaction on the primary.
         replay_state: pg_get_wal_replay_pause_state(): "not paused", "pause requested", "paused".
         replay_timeline: Timeline of the last replayed record (19+).
-        caught_up_ms: pg_stat_recovery.current_chunk_start_time (19+): when replay last began on new WAL with nothing
-            left of the old, from which max_standby_streaming_delay counts.
-        promoting: Whether promotion was asked for (19+).
+        caught_up_ms: pg_stat_recovery.current_chunk_start_time (19+): time when replay last began new WAL after it had
+            caught up, from which max_standby_streaming_delay counts.
+        promoting: Whether a promotion was requested (19+).
     """
 
     status: str | None
@@ -69,8 +69,8 @@ class ReplicationSample(Struct, frozen=True, gc=False):
     Attributes:
         now_ms: clock_timestamp() of the server.
         lsn_bytes: End of the WAL that can be sent: pg_current_wal_flush_lsn(), on a standby the received position.
-        senders: By pid.
-        receiver: On a standby only.
+        senders: WAL senders.
+        receiver: WAL receiver of a standby.
     """
 
     at_s: float
@@ -84,16 +84,16 @@ class Slot(Struct, frozen=True, gc=False):
     """One row of pg_replication_slots, with pg_stat_replication_slots for a logical one.
 
     Attributes:
-        active_pid: Who uses it; None when nobody does.
-        xmin, catalog_xmin: Transaction ids the slot holds back vacuum with; None without.
+        active_pid: Pid of its consumer; None without one.
+        xmin, catalog_xmin: Transaction ids with which the slot holds back vacuum; None without.
         wal_status: reserved, extended, unreserved or lost.
         safe_wal_bytes: safe_wal_size: WAL that may be written before the slot is in danger; None without a limit.
-        inactive_since_ms: None before 17 and while it is used.
+        inactive_since_ms: Time of its last use; None before 17, and while it is in use.
         invalid: invalidation_reason (17+), "conflicting" (16); "" otherwise.
         failover: 17+; None before.
         two_phase: Whether it decodes prepared transactions; None where a recording does not have it.
-        mem_exceeded: Times logical_decoding_work_mem was exceeded (19+).
-        sync_skips: Times the synchronization of the slot to this standby was skipped (19+).
+        mem_exceeded: Number of times that logical_decoding_work_mem was exceeded (19+).
+        sync_skips: Number of skipped synchronizations of the slot to this standby (19+).
         sync_skip_reason: slotsync_skip_reason of the last attempt (19+); "" without.
         spill_*, stream_*, total_*: Transactions and bytes of logical decoding; None for a physical slot.
     """
@@ -131,7 +131,7 @@ class SlotSample(Struct, frozen=True, gc=False):
 
     Attributes:
         lsn_bytes: End of WAL here, from which retained WAL is counted.
-        next_xid: What ages are counted from.
+        next_xid: Next transaction id, from which ages are computed.
     """
 
     at_s: float
@@ -149,12 +149,12 @@ class SubscriptionWorker(Struct, frozen=True, gc=False):
         name: Subscription.
         kind: "apply", "parallel apply", "table synchronization", "sequence synchronization"; "none" when no worker
             runs.
-        pid: Worker.
-        relation: Table being synchronised; "" for others.
-        received_lsn_bytes, latest_end_lsn_bytes: Received, and reported back.
-        message_ms: When the last message arrived.
+        pid: Pid of the worker.
+        relation: Table that is synchronized; "" for other workers.
+        received_lsn_bytes, latest_end_lsn_bytes: Received position, and position reported back.
+        message_ms: Time of the last message.
         apply_errors, sync_errors: pg_stat_subscription_stats (15+); None before.
-        sequence_errors: Of the synchronization of sequences (19+); None before.
+        sequence_errors: Errors of the synchronization of sequences (19+); None before.
     """
 
     id: str
@@ -178,18 +178,18 @@ class SubscriptionSample(Struct, frozen=True, gc=False):
     workers: Annotated[tuple[SubscriptionWorker, ...], KeyedBy("id")]
 
 
-# What was seen of those who keep old rows from being removed: transactions open or prepared.
+# Open and prepared transactions, which keep old rows from removal.
 
 
 class OpenTransaction(Struct, frozen=True, gc=False):
     """A backend with a transaction id or a snapshot: pg_stat_activity.backend_xid, backend_xmin.
 
     Attributes:
-        pid: Backend; more of it is in the activity section.
+        pid: Pid of the backend; the section `activity` has its other columns.
         backend_type: "walsender" for the feedback of a standby.
         xid: Its own transaction id; None when it has written nothing.
-        xmin: Oldest transaction its snapshot can see as running; None between statements of READ COMMITTED.
-        is_vacuum: A plain VACUUM, which holds nothing back.
+        xmin: Oldest transaction that is running for its snapshot; None between statements of READ COMMITTED.
+        is_vacuum: Whether it is a plain VACUUM, which does not hold back vacuum.
     """
 
     pid: int
@@ -218,10 +218,10 @@ class HorizonSample(Struct, frozen=True, gc=False):
 
     Attributes:
         now_ms: clock_timestamp() of the server.
-        next_xid: What ages are counted from.
-        open: The oldest, at most twenty.
-        n_open: How many there are in all.
-        prepared: By gid.
+        next_xid: Next transaction id, from which ages are computed.
+        open: The oldest open transactions, at most twenty.
+        n_open: Number of open transactions.
+        prepared: Prepared transactions.
     """
 
     at_s: float

@@ -13,8 +13,8 @@ class SetValue(Struct, frozen=True, gc=False):
     """One setting of the operating system.
 
     Attributes:
-        name: As sysctl has it ("vm.swappiness"), for others the end of the path ("transparent_hugepage/enabled").
-        value: As the kernel has it now; of the words it offers the chosen one.
+        name: Name in sysctl ("vm.swappiness"), for others the end of the path ("transparent_hugepage/enabled").
+        value: Value in the kernel now; where the kernel lists several words, the chosen one.
     """
 
     name: str
@@ -25,11 +25,11 @@ class DiskSetup(Struct, frozen=True, gc=False):
     """A disk under the server's directories.
 
     Attributes:
-        name: As in /proc/diskstats.
-        roles: What PostgreSQL keeps on it.
-        model: Vendor and model; "" where the device does not say. Foreign text.
+        name: Name in /proc/diskstats.
+        roles: PostgreSQL's directories on it.
+        model: Vendor and model; "" where they are not known. Foreign text.
         size_bytes: 512 × /sys/block/…/size.
-        rotational: queue/rotational; None where the kernel does not say. Virtual disks often say so wrongly.
+        rotational: queue/rotational; None where it is not known. Virtual disks often report it wrongly.
         write_cache: queue/write_cache: "write back" or "write through"; "" where there is none.
         scheduler: The chosen word of queue/scheduler.
         read_ahead_kb: queue/read_ahead_kb; None where there is none, as `nr_requests`.
@@ -48,12 +48,12 @@ class DiskSetup(Struct, frozen=True, gc=False):
 
 
 class MountSetup(Struct, frozen=True, gc=False):
-    """What one of the server's directories lies on.
+    """Mount of one of the server's directories.
 
     Attributes:
         role: "data", "wal", "temp", "log", "tablespace NAME".
         kind: ext4, xfs, btrfs, overlay, …
-        options: Of the mount and of the file system, sorted: "noatime", "data=ordered". Foreign text.
+        options: Options of the mount and of the file system, sorted: "noatime", "data=ordered". Foreign text.
     """
 
     role: str
@@ -67,10 +67,10 @@ class MachineSetup(Struct, frozen=True, gc=False):
     Attributes:
         cpu_model: `model name` of /proc/cpuinfo; "" where the kernel gives none. Foreign text.
         sockets: Different `physical id` of /proc/cpuinfo; None where there are none.
-        virtualisation: What it runs in: vendor and product of /sys/class/dmi/id where a hypervisor is below,
-            and "container" where our own process is in one; "" for a machine of its own, as far as is known.
+        virtualisation: Vendor and product of /sys/class/dmi/id under a hypervisor, and "container" where our own
+            process is in one; "" for a physical machine, as far as is known.
         clock_source: /sys/devices/system/clocksource/clocksource0/current_clocksource; "" where unreadable.
-        settings: Those that matter to a database server, see `host.system_settings`.
+        settings: Settings that matter to a database server, see `host.system_settings`.
     """
 
     at_s: float
@@ -83,18 +83,18 @@ class MachineSetup(Struct, frozen=True, gc=False):
     mounts: Annotated[tuple[MountSetup, ...], KeyedBy("role")]
 
 
-# What a server and its machine were measured to do at most.
+# Measured limits of a server and its machine.
 
 
 class MeasuredLimit(Struct, frozen=True, gc=False):
-    """Something measured that a load cannot go beyond.
+    """A measured limit of every load.
 
     Attributes:
         id: Stable: "wal-flushes".
         says: "the WAL device flushes 1940 times a second".
         value: The number.
         unit: "1/s", "ns", "ms", "bytes/s".
-        source: How it was measured.
+        source: Method of the measurement.
     """
 
     id: str
@@ -105,12 +105,12 @@ class MeasuredLimit(Struct, frozen=True, gc=False):
 
 
 class Measured(Struct, frozen=True, gc=False):
-    """One measurement of everything.
+    """Results of one measurement.
 
     Attributes:
-        ceilings: What could be measured.
-        missing: (what, why not) of the rest. Foreign text.
-        at_ms: When, milliseconds since the epoch; 0 where it is not known.
+        ceilings: The measured limits.
+        missing: (limit, reason) for limits that could not be measured. Foreign text.
+        at_ms: Time of the measurement, milliseconds since the epoch; 0 where it is not known.
     """
 
     ceilings: Annotated[tuple[MeasuredLimit, ...], KeyedBy("id")]
@@ -118,5 +118,5 @@ class Measured(Struct, frozen=True, gc=False):
     at_ms: int = 0
 
     def value(self, id_: str) -> float | None:
-        """One number; None where it was not measured."""
-        return next((each.value for each in self.ceilings if each.id == id_), None)
+        """Return one number; None where it was not measured."""
+        return next((limit.value for limit in self.ceilings if limit.id == id_), None)

@@ -13,14 +13,14 @@ from msgspec import Struct
 from pgtop_tune.model.recorded_as import WIDE, KeyedBy
 
 OWN_MARK: Final = "/* pgtop-tune */"
-"""Stands in the texts of this program's own statements, on the server as in its statistics."""
+"""Comment in the texts of this program's own statements, on the server and in its statistics."""
 
 
 class StatementCounters(Struct, frozen=True, gc=False):
-    """One entry of pg_stat_statements. What an older version of the extension does not count is None."""
+    """One entry of pg_stat_statements. Counters that an older version of the extension lacks are None."""
 
     id: str
-    """"queryid/userid/dbid/toplevel": what an entry is about."""
+    """"queryid/userid/dbid/toplevel": identity of the entry."""
     queryid: Annotated[int, WIDE]
     usename: str | None
     datname: str | None
@@ -28,7 +28,7 @@ class StatementCounters(Struct, frozen=True, gc=False):
     toplevel: bool
     """False for a statement run inside a function."""
     plans: int
-    """0 throughout while pg_stat_statements.track_planning is off."""
+    """Always 0 while pg_stat_statements.track_planning is off."""
     plan_us: int
     calls: int
     exec_us: int
@@ -44,10 +44,10 @@ class StatementCounters(Struct, frozen=True, gc=False):
     temp_blks_read: int
     temp_blks_written: int
     blk_read_us: int
-    """Of shared blocks, from 1.11 (PostgreSQL 17) on of local ones too; 0 while track_io_timing is off."""
+    """Time for shared blocks, from 1.11 (PostgreSQL 17) on also for local ones; 0 while track_io_timing is off."""
     blk_write_us: int
     temp_blk_us: int | None
-    """Reading and writing temporary files; from 1.10 (PostgreSQL 15) on."""
+    """Time for temporary files; from 1.10 (PostgreSQL 15) on."""
     wal_records: int
     wal_fpi: int
     wal_bytes: int
@@ -55,52 +55,52 @@ class StatementCounters(Struct, frozen=True, gc=False):
     """From 1.12 (PostgreSQL 18) on."""
     jit_functions: int | None
     jit_us: int | None
-    """Generation, inlining, optimization, emission; from 1.10 (PostgreSQL 15) on."""
+    """Time of generation, inlining, optimization and emission; from 1.10 (PostgreSQL 15) on."""
     stats_since_ms: int | None
-    """When the entry was made; from 1.11 (PostgreSQL 17) on."""
+    """Time when the entry was made; from 1.11 (PostgreSQL 17) on."""
     generic_plan_calls: int | None = None
     """Executions of prepared statements with a generic plan; from 1.13 (PostgreSQL 19) on."""
     custom_plan_calls: int | None = None
-    """With a plan made for their parameters; a statement that is not prepared counts in neither."""
+    """Executions with a plan for their parameters; a statement that is not prepared counts in neither."""
 
 
 class StatementSample(Struct, frozen=True, gc=False):
-    """The entries that matter: those that changed most since the look before, and those with most time of all.
+    """The most important entries: those that changed most since the reading before, and those with the most total time.
 
-    A rate needs two readings of an entry. An entry that stands in this sample and not in the one before has its older
-    reading in `before`; one that is in neither was not on the server then, and all it counts happened since.
+    A rate needs two readings of an entry. An entry in this sample that is not in the one before has its older reading
+    in `before`. If it is in neither, it is new on the server, and all of its counts are new.
     """
 
     at_s: float
     before_s: float | None
-    """Moment of the look before; None in the first."""
+    """Time of the reading before; None in the first."""
     statements: Annotated[tuple[StatementCounters, ...], KeyedBy("id")]
     before: Annotated[tuple[StatementCounters, ...], KeyedBy("id")] = ()
     unknown_before: tuple[str, ...] = ()
-    """Ids of entries that were on the server and whose older reading we do not have."""
+    """Ids of entries that were on the server before, without an older reading."""
     changed: int = 0
-    """Entries, kept or not, that were planned or executed since the look before."""
+    """Number of all entries that were planned or executed since the reading before."""
     left_out: int = 0
-    """Of them, entries that are not in `statements`."""
+    """Number of changed entries that are not in `statements`."""
     hidden: int = 0
-    """Entries of other users this role may not see (pg_read_all_stats)."""
+    """Number of entries of other users that this role may not see (pg_read_all_stats)."""
     own: int = 0
-    """Entries of this program's own statements, left out."""
+    """Number of entries of this program's own statements, which are left out."""
 
 
 class StatementText(Struct, frozen=True, gc=False):
-    """The text of a query id as pg_stat_statements keeps it: of the first such statement, constants replaced."""
+    """The text of a query id in pg_stat_statements: that of the first such statement, with constants replaced."""
 
     queryid: Annotated[int, WIDE]
     query: str
     """The first 4,000 characters; "" where the server has lost it. Foreign text."""
     characters: int
-    """Length of the whole text."""
+    """Length of the full text."""
 
 
 class StatementTexts(Struct, frozen=True, gc=False):
     """Texts of the entries in the StatementSample, each fetched once; some may come later than their entry."""
 
     at_s: float
-    """When the last of them was fetched."""
+    """Time when the last of them was fetched."""
     texts: Annotated[tuple[StatementText, ...], KeyedBy("queryid")]

@@ -1,4 +1,4 @@
-"""Looks at one admin console, again and again, over one connection that speaks the simple query protocol only."""
+"""Reader of one admin console, over one connection that uses only the simple query protocol."""
 
 from __future__ import annotations
 
@@ -13,33 +13,39 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
-from pgtop_tune.model.pooler import PGCAT, ConsoleSample, Pool, PooledDatabase, PoolerCounters, PoolerSettings
-from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.model.pooler import (
+    PGCAT,
+    ConsoleSample,
+    Pool,
+    PooledDatabase,
+    PoolerAddress,
+    PoolerCounters,
+    PoolerSettings,
+)
 
-# From the rows of an admin console to the model: by the names of columns, never by their places.
+# Conversion of rows of an admin console to the model, by names of columns and never by position.
 #
-# A column we do not know is left alone, one that is missing is None: PgBouncer 1.18 and 1.25, and PgCat, differ in
-# both.
+# Unknown columns are ignored, missing ones are None: PgBouncer 1.18 and 1.25, and PgCat, differ in both.
 # Source: PgBouncer's usage page, its src/admin.c and stats.c; PgCat's src/admin.rs and src/stats/.
 
 Row = Mapping[str, str | None]
 
 _DIGITS: Final = 18
-"""No honest counter of 64 bits has more; a longer one is none."""
+"""Most digits of a counter of 64 bits; a longer number is not accepted."""
 _LONGEST_WAIT_S: Final = 10**12
-"""In microseconds it still has 64 bits and room to add."""
+"""Longest accepted wait; in microseconds it fits into 64 bits."""
 _CONSOLE: Final = frozenset({"pgbouncer", "pgcat"})
-"""The console counts itself as a database."""
+"""Databases of the console itself."""
 
 
 def version_of(rows: Sequence[Row]) -> tuple[str, str]:
-    """Kind and version of SHOW VERSION: ("PgBouncer", "1.18.0"); ("", "") when it does not say."""
+    """Return kind and version from SHOW VERSION: ("PgBouncer", "1.18.0"); ("", "") without them."""
     kind, _, version = _cell(rows[0], "version").strip().partition(" ") if rows else ("", "", "")
     return kind, version.strip()
 
 
 def pools_of(rows: Iterable[Row]) -> tuple[Pool, ...]:
-    """SHOW POOLS without the console's own."""
+    """Convert SHOW POOLS, without the console's own pool."""
     names = _Unique()
     return tuple(
         Pool(
@@ -63,14 +69,14 @@ def pools_of(rows: Iterable[Row]) -> tuple[Pool, ...]:
 
 
 def counters_of(rows: Iterable[Row]) -> tuple[PoolerCounters, ...]:
-    """SHOW STATS without the console's own."""
+    """Convert SHOW STATS, without the console's own row."""
     names = _Unique()
-    found = []
+    counters = []
     for row in rows:
         database, user, instance = _cell(row, "database"), _cell(row, "user"), _cell(row, "instance")
         if database in _CONSOLE:
             continue
-        found.append(
+        counters.append(
             PoolerCounters(
                 id=names(" ".join(filter(None, (instance, f"{user}@{database}" if user else database)))),
                 database=database,
@@ -88,11 +94,11 @@ def counters_of(rows: Iterable[Row]) -> tuple[PoolerCounters, ...]:
                 errors=_number(row, "total_errors"),
             )
         )
-    return tuple(found)
+    return tuple(counters)
 
 
 def databases_of(rows: Iterable[Row]) -> tuple[PooledDatabase, ...]:
-    """SHOW DATABASES without the console's own."""
+    """Convert SHOW DATABASES, without the console's own row."""
     names = _Unique()
     return tuple(
         PooledDatabase(
@@ -118,17 +124,17 @@ def databases_of(rows: Iterable[Row]) -> tuple[PooledDatabase, ...]:
 
 
 def lists_of(rows: Iterable[Row]) -> Mapping[str, int | None]:
-    """SHOW LISTS: what is counted → how many."""
+    """Convert SHOW LISTS to numbers by name."""
     return {_cell(row, "list"): _number(row, "items") for row in rows}
 
 
 def settings_of(config: Iterable[Row], servers: Iterable[Row], kind: str) -> PoolerSettings:
-    """What SHOW CONFIG says of connections.
+    """Convert the limits of connections in SHOW CONFIG.
 
     Args:
-        config: Its rows.
-        servers: SHOW SERVERS of PgCat, for what it keeps prepared; of others none.
-        kind: Of the pooler.
+        config: Rows of SHOW CONFIG.
+        servers: Rows of SHOW SERVERS of PgCat, for its prepared statements; empty for other poolers.
+        kind: Kind of the pooler.
     """
     values = {_cell(row, "key"): row for row in config}
 
@@ -149,7 +155,7 @@ def settings_of(config: Iterable[Row], servers: Iterable[Row], kind: str) -> Poo
 
 
 class _Unique:
-    """Makes names unique: rows are kept in tables by them, and a console may say the same twice."""
+    """Makes names unique: they are keys of tables, and a console may return a row twice."""
 
     def __init__(self) -> None:
         self._seen: Counter[str] = Counter()
@@ -170,7 +176,7 @@ def _cell(row: Row, column: str) -> str:
 
 
 def _number(row: Row, *columns: str) -> int | None:
-    """The first of these columns that is there, when it holds a whole number that is not negative."""
+    """Return the first existing column of some, if it has a whole number that is not negative."""
     for column in columns:
         value = row.get(column)
         if value is not None:
@@ -179,18 +185,17 @@ def _number(row: Row, *columns: str) -> int | None:
 
 
 def _waited_us(row: Row) -> int | None:
-    """maxwait holds whole seconds and maxwait_us the rest; None when they are more than any wait."""
-    seconds, rest = _number(row, "maxwait"), _number(row, "maxwait_us")
+    """Return the wait of maxwait, whole seconds, and maxwait_us, their fraction; None for an impossible wait."""
+    seconds, microseconds = _number(row, "maxwait"), _number(row, "maxwait_us")
     if seconds is None or seconds > _LONGEST_WAIT_S:
         return None
-    return seconds * 1_000_000 + (rest or 0)
+    return seconds * 1_000_000 + (microseconds or 0)
 
 
-# A connection that speaks the simple query protocol only: an admin console knows no other.
+# A connection that uses only the simple query protocol, because an admin console knows no other.
 #
-# Built on libpq's asynchronous calls, so that a pooler that hangs costs a timeout and nothing more: there is no
-# cancel
-# request to wait for, the connection is just closed. Values come as text, whatever types the console declares.
+# It uses libpq's asynchronous calls, so that a pooler that hangs costs a time-out and nothing more: the connection is
+# just closed, without a cancel request. Values are text, whatever types the console declares.
 #
 # Source: libpq, "Asynchronous Command Processing"; PgBouncer, "Admin console".
 
@@ -198,7 +203,7 @@ CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 3.0
 
 _OURS: Final[Mapping[str, str]] = {"options": "", "client_encoding": "", "target_session_attrs": "any"}
-"""In place of PGOPTIONS and its like: consoles refuse the first, and the others need a server behind them."""
+"""Values in place of PGOPTIONS and similar variables: consoles refuse the first, and the others need a server."""
 _PLACE: Final = re.compile(r'^connection to server (at|on) .*?" ?(\([^)]*\))?(, port \d+)? failed: ')
 _ROWS: Final = pq.ExecStatus.TUPLES_OK
 _FAILED: Final = frozenset({pq.ExecStatus.FATAL_ERROR, pq.ExecStatus.BAD_RESPONSE, pq.ExecStatus.NONFATAL_ERROR})
@@ -206,18 +211,18 @@ _MOST_ROWS: Final = 5_000
 
 
 class SimpleConnection:
-    """A session on a console; made by `open_console`."""
+    """A session on a console, made by `open_console`."""
 
     def __init__(self, raw: pq.abc.PGconn, address: PoolerAddress) -> None:
         self._raw = raw
         self._address = address
 
     async def rows(self, command: str) -> list[Row]:
-        """The rows of one command by the names of their columns; at most 5,000 of them.
+        """Return the rows of one command by names of columns, at most 5,000.
 
         Raises:
-            ServerProblem: The console refused it, in its words.
-            ConnectionProblem: It is gone, or did not answer in 3 s; the connection is of no more use.
+            ServerProblem: The console refused the command.
+            ConnectionProblem: The connection is lost, or there was no answer in 3 s; the connection is closed.
         """
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -229,7 +234,7 @@ class SimpleConnection:
             ) from None
 
     def close(self) -> None:
-        """Lets go of the connection, at once."""
+        """Close the connection at once."""
         self._raw.finish()
 
     async def _answer(self, command: str) -> list[Row]:
@@ -239,7 +244,7 @@ class SimpleConnection:
             raw.send_query(command.encode())
             while raw.flush():
                 await _ready(raw.socket, writing=True)
-            found: list[Row] = []
+            answer_rows: list[Row] = []
             refused = ""
             while True:
                 while raw.is_busy():
@@ -249,43 +254,43 @@ class SimpleConnection:
                 if result is None:
                     break
                 refused = refused or self._refusal(result)
-                found += _rows(result)
+                answer_rows += _rows(result)
         except psycopg.Error as error:
             raise self._gone(_one_line(str(error).encode())) from None
         self._worked(raw.status == pq.ConnStatus.OK)
         if refused:
             raise ServerProblem(refused)
-        return found
+        return answer_rows
 
     def _refusal(self, result: pq.abc.PGresult) -> str:
         if result.status not in _FAILED:
             return ""
-        words = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
-        return _one_line(words) or "refused"
+        message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+        return _one_line(message) or "refused"
 
     def _worked(self, so: bool) -> None:
         if not so:
             raise self._gone(_one_line(self._raw.error_message))
 
-    def _gone(self, words: str) -> ConnectionProblem:
-        return ConnectionProblem(f"{self._address.described}: {words or 'the connection was cut'}")
+    def _gone(self, message: str) -> ConnectionProblem:
+        return ConnectionProblem(f"{self._address.described}: {message or 'the connection was cut'}")
 
 
 async def open_console(address: PoolerAddress, application_name: str) -> SimpleConnection:
-    """Connects.
+    """Open a session.
 
     Raises:
-        ConnectionProblem: Not there, or no answer in 5 s.
-        NotLetIn: It says no: user, password, pg_hba.conf of its own, or the user may not see the console.
-        PasswordNeeded: It wants a password and there was none where libpq looks for it.
+        ConnectionProblem: The console is not there, or there was no answer in 5 s.
+        NotLetIn: The console refuses the user or the password, or its pg_hba.conf does.
+        PasswordNeeded: The console asks for a password, and libpq found none.
     """
-    words = {key: value for key, value in address.keywords.items() if value}
+    keywords = {key: value for key, value in address.keywords.items() if value}
     secrets = {key: secret.reveal() for key, secret in address.secrets.items()}
-    ours = {**_OURS, "application_name": application_name}
-    conninfo = make_conninfo("", **{**words, **secrets, **ours}).encode()
+    own_settings = {**_OURS, "application_name": application_name}
+    conninfo = make_conninfo("", **{**keywords, **secrets, **own_settings}).encode()
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            # libpq looks host names up before it returns.
+            # libpq resolves host names before it returns.
             raw = await asyncio.to_thread(pq.PGconn.connect_start, conninfo)
             try:
                 await _connected(raw)
@@ -312,29 +317,29 @@ def _check(raw: pq.abc.PGconn, address: PoolerAddress) -> None:
     if raw.status == pq.ConnStatus.OK:
         raw.nonblocking = 1
         return
-    # Where it was tried is said already, and libpq's questions are on further lines.
+    # The message already has the address, and further lines are only libpq's questions.
     first, *_ = _text(raw.error_message).splitlines() or [""]
-    words = f"{address.described}: {_PLACE.sub('', first)}"
+    message = f"{address.described}: {_PLACE.sub('', first)}"
     if raw.needs_password:
-        raise PasswordNeeded(words, "add a line to .pgpass, or a password to the URI of --pooler")
-    if "FATAL" in words:
-        raise NotLetIn(words, "use a member of stats_users or admin_users of PgBouncer, or admin_username of PgCat")
-    raise ConnectionProblem(words, "check that the pooler runs, and the port")
+        raise PasswordNeeded(message, "add a line to .pgpass, or a password to the URI of --pooler")
+    if "FATAL" in message:
+        raise NotLetIn(message, "use a member of stats_users or admin_users of PgBouncer, or admin_username of PgCat")
+    raise ConnectionProblem(message, "check that the pooler runs, and the port")
 
 
 async def _ready(descriptor: int, *, writing: bool) -> None:
-    """Waits until a socket can be read, or written."""
+    """Wait until a socket can be read, or written."""
     loop = asyncio.get_running_loop()
-    came: asyncio.Future[None] = loop.create_future()
+    is_ready: asyncio.Future[None] = loop.create_future()
 
     def ready() -> None:
-        if not came.done():
-            came.set_result(None)
+        if not is_ready.done():
+            is_ready.set_result(None)
 
     add, remove = (loop.add_writer, loop.remove_writer) if writing else (loop.add_reader, loop.remove_reader)
     add(descriptor, ready)
     try:
-        await came
+        await is_ready
     finally:
         remove(descriptor)
 
@@ -357,21 +362,21 @@ def _maybe_text(value: bytes | None) -> str | None:
     return None if value is None else _text(value)
 
 
-def _one_line(words: bytes) -> str:
-    return " ".join(_text(words).split())
+def _one_line(message: bytes) -> str:
+    return " ".join(_text(message).split())
 
 
 _SETTINGS_EVERY_S: Final = 30.0
-"""RELOAD may change them; nothing else does."""
+"""Interval for reading the settings, which only RELOAD changes."""
 
 
 class PoolerConsole:
-    """Reads and never changes: SHOW commands only.
+    """Reader of a console, with SHOW commands only.
 
     Args:
-        address: Where it is.
+        address: Address of the console.
         clock: Seconds on the session's monotonic clock.
-        application_name: What we call ourselves.
+        application_name: application_name of our session.
     """
 
     def __init__(self, address: PoolerAddress, clock: Callable[[], float], application_name: str) -> None:
@@ -385,7 +390,7 @@ class PoolerConsole:
 
     @property
     def name(self) -> str:
-        """As the operator calls it."""
+        """The operator's name for it."""
         return self._address.name
 
     @property
@@ -399,11 +404,11 @@ class PoolerConsole:
         return self._address.host, self._address.port
 
     async def look(self) -> ConsoleSample:
-        """What it says now.
+        """Read the console.
 
         Raises:
-            ConnectionProblem: It is not there or does not let us in; the next look connects anew.
-            ServerProblem: This is no console of a pooler, or we may not see pools.
+            ConnectionProblem: The console is not there or refuses us; the next reading connects anew.
+            ServerProblem: This is no console of a pooler, or the user may not see pools.
         """
         try:
             return await self._look()
@@ -412,7 +417,7 @@ class PoolerConsole:
             raise
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -450,12 +455,12 @@ class PoolerConsole:
 
     async def _read_settings(self, connection: SimpleConnection) -> PoolerSettings:
         config = await self._maybe(connection, "SHOW CONFIG")
-        # One row per server connection: worth it only where it says something that CONFIG does not.
+        # One row for each server connection: read only where CONFIG lacks the figure.
         servers = await self._maybe(connection, "SHOW SERVERS") if self._kind == PGCAT else []
         return settings_of(config, servers, self._kind)
 
     async def _maybe(self, connection: SimpleConnection, command: str) -> list[Row]:
-        """Rows of a command that this pooler, or our user's rights on it, may not have."""
+        """Return the rows of a command; empty where this pooler or our user does not have it."""
         try:
             return await connection.rows(command)
         except ServerProblem:

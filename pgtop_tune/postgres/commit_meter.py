@@ -1,4 +1,4 @@
-"""How many commits a second a server makes durable, and how long a round trip to it takes.
+"""Measurement of the durable commits per second of a server, and of the round trip to it.
 
 Each commit writes a logical message of a few bytes and nothing else: no table, no row, no bloat. It uses up a
 transaction id and a flush. Source: PostgreSQL documentation, pg_logical_emit_message().
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from itertools import chain
 from statistics import median
 from typing import Final
 
@@ -27,13 +28,13 @@ _NOTHING: Final = marked("SELECT 1")
 
 
 class Repeated(Struct, frozen=True):
-    """A statement again and again.
+    """Result of a statement that was repeated.
 
     Attributes:
-        sessions: At the same time.
-        count: All together.
-        median_ms: Of one, as the client sees it.
-        rates: All sessions together, a second, of each pass.
+        sessions: Number of concurrent sessions.
+        count: Number of executions.
+        median_ms: Median time of an execution, as the client sees it.
+        rates: Executions per second of all sessions together, for each pass.
     """
 
     sessions: int
@@ -43,66 +44,64 @@ class Repeated(Struct, frozen=True):
 
     @property
     def per_s(self) -> float:
-        """The median of the passes."""
+        """Median rate of the passes."""
         return median(self.rates)
 
 
 async def measure_commits(
-    conninfo: ConnInfo, own: OwnSessions, sessions: int, seconds: float, synchronous_commit: str
+    conninfo: ConnInfo, our_sessions: OwnSessions, sessions: int, seconds: float, synchronous_commit: str
 ) -> Repeated:
-    """Commits of so many sessions at the same time.
+    """Measure the commits of several concurrent sessions.
 
     Args:
         conninfo: The server.
-        own: Our sessions.
-        sessions: How many.
-        seconds: How long.
-        synchronous_commit: Of each commit, whatever our role or database has for its own.
+        our_sessions: Our sessions.
+        sessions: Number of sessions.
+        seconds: Duration.
+        synchronous_commit: Value for each commit, in place of that of our role or database.
 
     Raises:
-        ConnectionProblem: The server does not let as many in.
+        ConnectionProblem: The server does not accept that many sessions.
         ServerProblem: It refuses: a standby, a read-only transaction, a role without the right.
     """
-    return await _measured(conninfo, own, marked(_COMMIT.format(literal(synchronous_commit))), sessions, seconds)
+    return await _measured(
+        conninfo, our_sessions, marked(_COMMIT.format(literal(synchronous_commit))), sessions, seconds
+    )
 
 
-async def measure_round_trips(conninfo: ConnInfo, own: OwnSessions, seconds: float) -> Repeated:
-    """Statements that do nothing. Raises as `measure_commits`."""
-    return await _measured(conninfo, own, _NOTHING, 1, seconds)
+async def measure_round_trips(conninfo: ConnInfo, our_sessions: OwnSessions, seconds: float) -> Repeated:
+    """Measure statements that do nothing. Raises as `measure_commits`."""
+    return await _measured(conninfo, our_sessions, _NOTHING, 1, seconds)
 
 
-async def _measured(conninfo: ConnInfo, own: OwnSessions, statement: str, sessions: int, seconds: float) -> Repeated:
+async def _measured(
+    conninfo: ConnInfo, our_sessions: OwnSessions, statement: str, sessions: int, seconds: float
+) -> Repeated:
     sql_sessions: list[PsycopgSession] = []
     try:
         for _ in range(sessions):
-            sql_sessions.append(await open_sql_session(conninfo, own))
-        taken: list[float] = []
+            sql_sessions.append(await open_sql_session(conninfo, our_sessions))
+        durations_s: list[float] = []
         rates: list[float] = []
         for _ in range(PASSES):
             began = time.perf_counter()
             until = began + seconds / PASSES
-            each_s = [
-                one
-                for some in await asyncio.gather(
-                    *(_again(sql_session, statement, until) for sql_session in sql_sessions)
-                )
-                for one in some
-            ]
-            rates.append(len(each_s) / (time.perf_counter() - began))
-            taken += each_s
+            repeated = await asyncio.gather(*(_repeat(sql_session, statement, until) for sql_session in sql_sessions))
+            rates.append(sum(map(len, repeated)) / (time.perf_counter() - began))
+            durations_s += chain.from_iterable(repeated)
     finally:
         for sql_session in sql_sessions:
             await sql_session.aclose()
-    return Repeated(sessions=sessions, count=len(taken), median_ms=1000 * median(taken), rates=tuple(rates))
+    return Repeated(sessions=sessions, count=len(durations_s), median_ms=1000 * median(durations_s), rates=tuple(rates))
 
 
-async def _again(sql_session: PsycopgSession, statement: str, until: float) -> list[float]:
-    """Seconds of each; at least one."""
-    taken: list[float] = []
+async def _repeat(sql_session: PsycopgSession, statement: str, until: float) -> list[float]:
+    """Repeat a statement, at least once; return the seconds of each execution."""
+    durations_s: list[float] = []
     before = time.perf_counter()
-    while not taken or before < until:
+    while not durations_s or before < until:
         await sql_session.execute(statement)
         now = time.perf_counter()
-        taken.append(now - before)
+        durations_s.append(now - before)
         before = now
-    return taken
+    return durations_s

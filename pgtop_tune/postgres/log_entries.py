@@ -1,8 +1,9 @@
-"""Entries of the server's log, of any of its three formats: stderr, csvlog, jsonlog. Pure.
+"""Entries of the server's log, in any of its three formats: stderr, csvlog, jsonlog. Pure.
 
-The log is full of strangers' words, and of secrets in statements that failed. So nothing that quotes a statement
-leaves here: of plain LOG entries only those that speak of the server itself, and never STATEMENT, QUERY or CONTEXT.
-Of what is left, what looks like a secret is masked: an error quotes words of its statement, a reload a new value.
+The log is full of foreign text, and of secrets in statements that failed. So this module drops everything that quotes a
+statement: it returns only those plain LOG entries that are about the server itself, and never STATEMENT, QUERY or
+CONTEXT. In the remaining entries, text that looks like a secret is masked: an error quotes words of its statement, a
+reload quotes a new value.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _PREFIX_CHARACTERS: Final = 120
 _ALARMS: Final = frozenset({"WARNING", "ERROR", "FATAL", "PANIC"})
 _ADDENDA: Final = frozenset({"DETAIL", "HINT"})
 _NOT_KNOWN: Final = ""
-"""Severity of an addendum in words that nobody knows: it may quote a statement."""
+"""Severity of an addendum in an unknown language: it may quote a statement."""
 _WITHOUT_CODE: Final = "?"
-"""Severity of a line in such words without a code: it may be an entry."""
+"""Severity of a line in an unknown language without a code: it may be an entry."""
 _QUOTING: Final = frozenset({_NOT_KNOWN, _WITHOUT_CODE, "STATEMENT", "QUERY", "CONTEXT", "LOCATION", "BACKTRACE"})
 _CSV_BEGIN: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _QUOTED_WORD: Final = re.compile(r'at or near "(.{1,300}?)"(?= at character|\Z)')
@@ -36,13 +37,13 @@ _PARAMETERS: Final = re.compile(r"(?i)parameters:|.*\$1 = ")
 
 
 class LogEntry(Struct, frozen=True):
-    """An entry worth showing.
+    """An entry for display.
 
     Attributes:
-        offset: Bytes from the beginning of the content to where it begins.
+        offset: Its position in the content, in bytes.
         severity: LOG, WARNING, ERROR, FATAL or PANIC.
         prefix: log_line_prefix, or time, user and database; "" without.
-        message: With DETAIL and HINT behind it.
+        message: The message, followed by DETAIL and HINT.
     """
 
     offset: int
@@ -52,13 +53,13 @@ class LogEntry(Struct, frozen=True):
 
 
 class LogEntries(Struct, frozen=True):
-    """What was found in a piece of the log.
+    """Entries in a piece of the log.
 
     Attributes:
-        entries: Oldest first.
-        left_out: Entries not shown.
-        consumed: Bytes that need not be read again: up to the end of the last complete entry.
-        is_foreign: It has lines that begin as entries do, but not one word, nor a code, tells what they are.
+        entries: Entries, oldest first.
+        left_out: Number of entries that are not for display.
+        consumed: Bytes up to the end of the last complete line, which need not be read again.
+        is_foreign: Whether lines that begin like entries have no known severity and no code.
     """
 
     entries: tuple[LogEntry, ...]
@@ -68,16 +69,16 @@ class LogEntries(Struct, frozen=True):
 
 
 def log_entries(file: str, content: bytes, language: LogLanguage = ENGLISH) -> LogEntries:
-    """Reads a piece of a log file that begins at the beginning of a line.
+    """Read a piece of a log file that begins at the beginning of a line.
 
     Args:
-        file: Its name: "….csv" and "….json" tell the format, everything else is stderr's.
+        file: Name of the file: "….csv" and "….json" have these formats, all others that of stderr.
         content: Any bytes.
-        language: Of the server's messages.
+        language: Language of the server's messages.
     """
-    whole = content.rfind(b"\n") + 1
+    complete_bytes = content.rfind(b"\n") + 1
     suffix = file.rpartition(".")[2]
-    raw = list(_FORMATS.get(suffix, _from_stderr)(content[:whole], language))
+    raw = list(_FORMATS.get(suffix, _from_stderr)(content[:complete_bytes], language))
     entries: list[LogEntry] = []
     left_out = 0
     is_open = False
@@ -97,8 +98,8 @@ def log_entries(file: str, content: bytes, language: LogLanguage = ENGLISH) -> L
             else:
                 left_out += 1
     severities = {entry.severity for entry in raw}
-    is_foreign = _WITHOUT_CODE in severities or (severities <= {_NOT_KNOWN} and bool(content[:whole].strip()))
-    return LogEntries(tuple(map(_masked, entries)), left_out, whole, is_foreign)
+    is_foreign = _WITHOUT_CODE in severities or (severities <= {_NOT_KNOWN} and bool(content[:complete_bytes].strip()))
+    return LogEntries(tuple(map(_masked, entries)), left_out, complete_bytes, is_foreign)
 
 
 def _masked(entry: LogEntry) -> LogEntry:
@@ -106,15 +107,15 @@ def _masked(entry: LogEntry) -> LogEntry:
 
 
 def _without_word_of(entry: LogEntry, statement: str) -> LogEntry:
-    """A password without quotes is a syntax error, whose message quotes it: masked where its statement's is."""
-    found = _QUOTED_WORD.search(entry.message)
-    if found is None or found[1] not in statement or found[1] in without_secrets(statement):
+    """Mask a word that a syntax error quotes, if it is masked in the statement: a password without quotes."""
+    quoted_word = _QUOTED_WORD.search(entry.message)
+    if quoted_word is None or quoted_word[1] not in statement or quoted_word[1] in without_secrets(statement):
         return entry
-    return replace(entry, message=entry.message.replace(found[0], f'at or near "{MASK}"'))
+    return replace(entry, message=entry.message.replace(quoted_word[0], f'at or near "{MASK}"'))
 
 
-def _longer(entry: LogEntry, words: str) -> LogEntry:
-    return replace(entry, message=f"{entry.message} {words}"[:MESSAGE_CHARACTERS])
+def _longer(entry: LogEntry, addition: str) -> LogEntry:
+    return replace(entry, message=f"{entry.message} {addition}"[:MESSAGE_CHARACTERS])
 
 
 def _lines(content: bytes, language: LogLanguage) -> Iterator[tuple[int, str]]:
@@ -126,7 +127,7 @@ def _lines(content: bytes, language: LogLanguage) -> Iterator[tuple[int, str]]:
 
 
 def _from_stderr(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
-    """A line that begins with a tab goes on with the entry before."""
+    """Yield entries of stderr; a line that begins with a tab continues the entry before it."""
     pending: LogEntry | None = None
     begin = _Begin("", "")
     for offset, line in _lines(content, language):
@@ -140,7 +141,7 @@ def _from_stderr(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
         prefixed = language.prefixed.match(line) if language.prefixed else None
         marked = language.marked.match(line)
         if prefixed and marked and marked.start("mark") >= prefixed.start("message"):
-            # A statement in other words than ours quotes one of ours.
+            # A statement in an unknown language quotes a known word.
             marked = None
         if marked:
             prefix = marked["prefix"].strip()[:_PREFIX_CHARACTERS]
@@ -162,8 +163,8 @@ class _Begin(Struct, frozen=True):
     """The first line of an entry.
 
     Attributes:
-        prefix: Without the number of the line, which alone changes from line to line.
-        word: Its severity.
+        prefix: Its prefix without the number of the line, the only part that differs between lines.
+        word: Its severity, as written.
     """
 
     prefix: str
@@ -171,14 +172,14 @@ class _Begin(Struct, frozen=True):
 
 
 def _by_code(offset: int, prefixed: re.Match[str], begin: _Begin) -> LogEntry:
-    """Return an entry in unknown words; addenda have the prefix of their entry, code included, and other words."""
+    """Return an entry in an unknown language; an addendum has the prefix of its entry, and another word."""
     code = prefixed.groupdict().get("code") or ""
     severity = severity_of(code)
     if "code" not in prefixed.re.groupindex:
         severity = _WITHOUT_CODE
     elif not code or (_without_number(prefixed) == begin.prefix and prefixed["word"] != begin.word):
         severity = _NOT_KNOWN
-    # Of what class 00 says nobody knows whether it quotes a statement.
+    # A message of class 00 may quote a statement.
     message = "" if severity in ("LOG", _NOT_KNOWN, _WITHOUT_CODE) else prefixed["message"]
     return LogEntry(
         offset=offset, severity=severity, prefix=prefixed["prefix"].strip()[:_PREFIX_CHARACTERS], message=message
@@ -193,12 +194,12 @@ def _without_number(prefixed: re.Match[str]) -> str:
 
 
 def severity_of(code: str) -> str:
-    """Return the severity that an error code has as a rule: LOG for class 00, WARNING for 01, else ERROR."""
+    """Return the usual severity of an error code: LOG for class 00, WARNING for 01, else ERROR."""
     return {"00": "LOG", "01": "WARNING"}.get(code[:2], "ERROR" if code else "LOG")
 
 
 def _from_csv(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
-    """Columns as in the manual, "Using CSV-Format Log Output"; an entry may have several lines."""
+    """Yield entries of csvlog; an entry may have several lines. Columns: manual, "Using CSV-Format Log Output"."""
     pending, began = "", 0
     for offset, line in _lines(content, language):
         if not pending:
@@ -211,8 +212,8 @@ def _from_csv(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
         row = next(csv.reader([pending.replace("\n", " ")]), [])
         pending = ""
         if len(row) > 15:
-            who = "@".join(part for part in (row[1], row[2]) if part)
-            prefix = " ".join(part for part in (row[0], f"[{row[3]}]", who) if part)
+            session = "@".join(part for part in (row[1], row[2]) if part)
+            prefix = " ".join(part for part in (row[0], f"[{row[3]}]", session) if part)
             severity = _severity(row[11], row[12], language)
             yield from _parts(began, severity, prefix, row[13], row[14], row[15], row[19] if len(row) > 19 else "")
 
@@ -222,29 +223,29 @@ def _severity(word: str, code: str, language: LogLanguage) -> str:
 
 
 def _from_json(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
-    """One object a line; keys as in the manual, "Using JSON-Format Log Output"."""
+    """Yield entries of jsonlog, an object in each line. Keys: manual, "Using JSON-Format Log Output"."""
     for offset, line in _lines(content, language):
         try:
-            found: Any = json.loads(line)
+            document: Any = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(found, dict):
-            words = {name: str(value) for name, value in found.items() if isinstance(value, str | int)}
-            yield from _of_object(offset, words, language)
+        if isinstance(document, dict):
+            fields = {name: str(value) for name, value in document.items() if isinstance(value, str | int)}
+            yield from _of_object(offset, fields, language)
 
 
-def _of_object(offset: int, words: Mapping[str, str], language: LogLanguage) -> Iterator[LogEntry]:
-    who = "@".join(words[name] for name in ("user", "dbname") if name in words)
-    prefix = " ".join(part for part in (words.get("timestamp", ""), f"[{words.get('pid', '')}]", who) if part)
-    texts = (words.get(name, "") for name in ("message", "detail", "hint", "statement"))
-    severity = _severity(words.get("error_severity", ""), words.get("state_code", ""), language)
+def _of_object(offset: int, fields: Mapping[str, str], language: LogLanguage) -> Iterator[LogEntry]:
+    session = "@".join(fields[name] for name in ("user", "dbname") if name in fields)
+    prefix = " ".join(part for part in (fields.get("timestamp", ""), f"[{fields.get('pid', '')}]", session) if part)
+    texts = (fields.get(name, "") for name in ("message", "detail", "hint", "statement"))
+    severity = _severity(fields.get("error_severity", ""), fields.get("state_code", ""), language)
     yield from _parts(offset, severity, prefix, *texts)
 
 
 def _parts(
     offset: int, severity: str, prefix: str, message: str, detail: str, hint: str, query: str
 ) -> Iterator[LogEntry]:
-    """An entry and its addenda, as stderr has them one after the other."""
+    """Yield an entry and its addenda, in the order of stderr."""
     for kind, text in ((severity, message), ("DETAIL", detail), ("HINT", hint), ("STATEMENT", query)):
         if text or kind == severity:
             yield LogEntry(offset=offset, severity=kind, prefix=prefix[:_PREFIX_CHARACTERS], message=text)

@@ -1,7 +1,7 @@
-"""The languages in which a server writes its log: the words of its own message catalogue, and error codes. Pure.
+"""Languages of the server's log: the server's own message catalogue, and error codes. Pure.
 
-Source: chapter "Localization"; elog.c (send_message_to_server_log) for what a line consists of; manual of GNU gettext,
-"The Format of GNU MO Files".
+Source: chapter "Localization"; elog.c (send_message_to_server_log) for the parts of a line; manual of GNU gettext, "The
+Format of GNU MO Files".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 from pgtop_tune.postgres.server.encodings import decoder
 
 SEVERITIES: Final = ("DEBUG", "INFO", "NOTICE", "LOG", "WARNING", "ERROR", "FATAL", "PANIC")
-"""Graver ones last: Georgian has one word for NOTICE and WARNING."""
+"""Severities, the most severe last: Georgian has one word for NOTICE and WARNING."""
 _ADDENDA: Final = ("DETAIL", "HINT", "STATEMENT", "QUERY", "CONTEXT", "LOCATION", "BACKTRACE")
 _ABOUT_THE_SERVER: Final = re.compile(
     r"checkpoint|restartpoint|automatic |autovacuum|database system|starting|listening|received|shutting down|aborting"
@@ -26,9 +26,9 @@ _ABOUT_THE_SERVER: Final = re.compile(
     r"|archiv|restored|parameter |configuration|temporary file|process \d+ |server process|terminating|all server"
     r"|background worker|invalid|unexpected|out of|could not|oldest|multixact|transaction ID|skipping|invalidating"
 )
-"""How LOG entries begin that are about the server and not about one client's statement or connection."""
+"""Beginnings of LOG entries that are about the server and not about one client's statement or connection."""
 _ABOUT_A_CLIENT: Final = re.compile(r"statement: |duration: |execute |parse |bind |fastpath |connection |disconnection")
-"""How LOG entries begin that quote a statement or speak of a client."""
+"""Beginnings of LOG entries that quote a statement or are about a client."""
 _NO_LANGUAGE: Final = frozenset({"", "C", "POSIX"})
 _LETTERS: Final = (
     *("а=a", "б=b", "в=v", "г=g", "д=d", "е=e", "ё=yo", "ж=zh", "з=z", "и=i", "й=j", "к=k", "л=l", "м=m", "н=n", "о=o"),
@@ -39,7 +39,7 @@ _CYRILLIC: Final = str.maketrans(
     {letter: latin for pair in _LETTERS for letter, latin in (pair.split("="), pair.upper().split("="))}
     | {"«": "<<", "»": ">>"}
 )
-"""How the C library writes letters that ASCII lacks (GOST 7.79); others are "?"."""
+"""Transliteration by the C library of letters that ASCII lacks (GOST 7.79); others become "?"."""
 _LITTLE, _BIG = b"\xde\x12\x04\x95", b"\x95\x04\x12\xde"
 _HEADER: Final = 20
 _SHORTEST_HEAD: Final = 4
@@ -56,7 +56,7 @@ _PREFIX_ESCAPES: Final[Mapping[str, str]] = {
     "v": r"[\d/]*",
     "%": "%",
 }
-"""Escapes of log_line_prefix whose form is known; what stands for others is foreign text."""
+"""Patterns of those escapes of log_line_prefix that have a known form; the others are foreign text."""
 _ESCAPE: Final = re.compile(r"%(?P<width>-?\d+)?(?P<kind>[A-Za-z%])|(?P<literal>[^%]+)|%")
 _CONVERSION: Final = re.compile(r"%(?:(?P<number>\d+)\$)?[-+ #0]*[\d*]*(?:\.[\d*]+)?(?:hh|h|ll|l|z)?[a-zA-Z%]")
 _PER_CENT: Final = "\x01"
@@ -65,14 +65,14 @@ _FOREIGN_WORD: Final = r"(?P<word>[^\s:][^:]{0,40}?)\s?:  "
 
 
 class LogLanguage:
-    """Tells what a line of the log is.
+    """Language of a log, which tells the kind of each line.
 
     Attributes:
-        severities: PostgreSQL's own words by those of the log, as columns of csvlog have them.
-        marked: A line of stderr with known words: groups prefix, mark and message.
-        kinds: PostgreSQL's own words by what stands before the message, colon and blanks included.
-        prefixed: A line of stderr by its prefix, whatever its words are: groups prefix, word and message, and code and
-            number where log_line_prefix has them; None where that is not known.
+        severities: PostgreSQL's English words by the words of the log, in the form of csvlog.
+        marked: Pattern of a line of stderr with known words: groups prefix, mark and message.
+        kinds: PostgreSQL's English words by the text before the message, including colon and blanks.
+        prefixed: Pattern of a line of stderr by its prefix, in any language: groups prefix, word and message, and code
+            and number where log_line_prefix has them; None without log_line_prefix.
     """
 
     def __init__(
@@ -81,21 +81,21 @@ class LogLanguage:
         encodings: Sequence[str] = (),
         line_prefix: str | None = None,
     ) -> None:
-        """Take the words of catalogues besides English.
+        """Know English and the languages of some catalogues.
 
         Args:
-            catalogues: From `read_catalogue`.
-            encodings: Of the server's databases; sessions write their lines in them.
+            catalogues: Results of `read_catalogue`.
+            encodings: Encodings of the server's databases, in which sessions write their lines.
             line_prefix: log_line_prefix.
         """
         self.kinds: Final = {f"DEBUG{level}:  ": "DEBUG" for level in range(1, 6)}
         self.severities: Final = {name: name for name in SEVERITIES}
         for catalogue in catalogues:
-            own = {text: name for name in SEVERITIES if (text := catalogue.get(name, ""))}
+            severities = {text: name for name in SEVERITIES if (text := catalogue.get(name, ""))}
             marks = {
                 text.partition("%")[0]: name for name in _ADDENDA for text in _marks(catalogue, name) if text.strip()
             }
-            self.severities.update({_in_ascii(text): name for text, name in own.items()} | own)
+            self.severities.update({_in_ascii(text): name for text, name in severities.items()} | severities)
             self.kinds.update({_in_ascii(text): name for text, name in marks.items()} | marks)
         self.severities.pop("", None)
         self.kinds.pop("", None)
@@ -112,14 +112,15 @@ class LogLanguage:
         self._decoders: Final = tuple(decoder(name) for name in dict.fromkeys(encodings) if name != "UTF8")
 
     def is_about_the_server(self, message: str) -> bool:
-        """Return whether a LOG entry speaks of the server itself and not of one client's statement or connection."""
+        """Return whether a LOG entry is about the server itself and not about one client's statement or connection."""
         return _ABOUT_THE_SERVER.match(message) is not None or message.startswith(self._heads)
 
     def saying(self, english: re.Pattern[str]) -> re.Pattern[str]:
-        """Return what finds messages in any of the languages, without groups.
+        """Return the pattern of messages in any of the languages, without groups.
 
         Args:
-            english: Finds those messages in English, and their formats ("configuration file \"%s\" contains errors").
+            english: Pattern of the messages in English, and of their formats ("configuration file \"%s\" contains
+                errors").
         """
         texts = [text for catalogue in self._catalogues for msgid, text in catalogue.items() if english.search(msgid)]
         forms = dict.fromkeys(form for text in texts for form in (text, _in_ascii(text)) if form)
@@ -127,9 +128,9 @@ class LogLanguage:
         return re.compile("|".join((english.pattern, *map(_form, forms), *masked)))
 
     def in_english(self, message: str) -> str:
-        """Return a message in English whose letters beyond ASCII are "?"; "" where it may be several messages or none.
+        """Translate a message whose letters beyond ASCII are "?"; "" where several messages fit, or none.
 
-        A process outside of a database writes "?" for each of them where its locale is C.
+        A process without a database and with locale C writes "?" for each such letter.
         """
         if "?" not in message or not message.isascii():
             return ""
@@ -144,11 +145,11 @@ class LogLanguage:
         return tuple(MessageForm.of(msgid, text) for msgid, text in texts if not text.isascii())
 
     def severity_of(self, word: str, english: str) -> str:
-        """Return the severity that such a process writes as so many "?"; "" where it may be several.
+        """Return the severity that such a process writes as some "?"; "" where several fit.
 
         Args:
-            word: Before the message.
-            english: From `in_english`.
+            word: The word before the message.
+            english: Result of `in_english`.
         """
         marks = ((mark.rstrip(" :"), name) for mark, name in self.kinds.items() if not mark.isascii())
         names = {name for mark, name in marks if "?" * len(mark) == word}
@@ -160,7 +161,7 @@ class LogLanguage:
         return names.pop() if len(names) == 1 else ""
 
     def text(self, line: bytes) -> str:
-        """Return a line in the encoding in which it was written; bytes that nobody can place are U+FFFD."""
+        """Decode a line in the encoding in which it was written; unreadable bytes become U+FFFD."""
         try:
             return line.decode()
         except UnicodeDecodeError:
@@ -172,13 +173,13 @@ class LogLanguage:
 
 
 class MessageForm(Struct, frozen=True):
-    """The form in which a process whose locale is C writes a message.
+    """Form of a translated message as a process with locale C writes it.
 
     Attributes:
-        msgid: Its format in English.
-        parts: What stands between the arguments.
-        places: Of each argument in the English one, from 0 on.
-        letters: In all parts.
+        msgid: The format in English.
+        parts: Texts between the arguments.
+        places: Index of each argument in the English format.
+        letters: Number of letters in all parts.
     """
 
     msgid: str
@@ -188,7 +189,7 @@ class MessageForm(Struct, frozen=True):
 
     @classmethod
     def of(cls, msgid: str, text: str) -> MessageForm:
-        """Return that of a translation."""
+        """Return the form of a translation."""
         text = _masked(text.replace("%%", _PER_CENT))
         parts = tuple(part.replace(_PER_CENT, "%") for part in _parts(text))
         numbers = [conversion["number"] for conversion in _CONVERSION.finditer(text)]
@@ -220,13 +221,13 @@ class MessageForm(Struct, frozen=True):
 
 
 def _in_ascii(text: str) -> str:
-    """Return what a process outside of a database writes where its locale is C; "" where nothing is left of it."""
+    """Return the text that a process without a database and with locale C writes; "" where too little of it is left."""
     plain = text.translate(_CYRILLIC).encode("ascii", "replace").decode()
     return plain if re.search(r"[A-Za-z]{3}", plain) else ""
 
 
 def _marks(catalogue: Mapping[str, str], addendum: str) -> Iterator[str]:
-    """Translations of "DETAIL:  ", "LOCATION:  %s, %s:%d" and the like; some end without the blanks."""
+    """Yield translations of "DETAIL:  ", "LOCATION:  %s, %s:%d" and the like; some end without the blanks."""
     for msgid, text in catalogue.items():
         if msgid.startswith(f"{addendum}:  "):
             yield text
@@ -241,10 +242,10 @@ def _prefixed(line_prefix: str) -> re.Pattern[str]:
             open_groups += 1
         elif escape["kind"]:
             repeated = f"(?P<{'code' if escape['kind'] == 'e' else 'number'}>"
-            known = _PREFIX_ESCAPES.get(escape["kind"], ".{0,200}?")
+            pattern = _PREFIX_ESCAPES.get(escape["kind"], ".{0,200}?")
             if any(repeated in part for part in parts):
-                known = known.replace(repeated, "(?:")
-            parts.append(rf" *{known} *" if escape["width"] else known)
+                pattern = pattern.replace(repeated, "(?:")
+            parts.append(rf" *{pattern} *" if escape["width"] else pattern)
         else:
             parts.append(re.escape(escape["literal"] or ""))
     return re.compile(rf"(?P<prefix>{''.join(parts)}{')?' * open_groups}){_FOREIGN_WORD}(?P<message>.*)")
@@ -255,17 +256,17 @@ def _masked(text: str) -> str:
 
 
 def _parts(text: str) -> list[str]:
-    """Return what stands between the arguments of a format."""
+    """Return the texts between the arguments of a format."""
     return _CONVERSION.sub("\0", text).split("\0")
 
 
 def _form(text: str) -> str:
-    """Return the pattern of a message by its format (printf(3))."""
+    """Return the pattern of messages with a format (printf(3))."""
     return ".*?".join(map(re.escape, _parts(text)))
 
 
 def _heads(catalogue: Mapping[str, str]) -> Iterator[str]:
-    """Beginnings of messages about the server that no message about a client begins with."""
+    """Yield beginnings of messages about the server with which no message about a client begins."""
     heads = {msgid: head for msgid, text in catalogue.items() if len(head := text.partition("%")[0]) >= _SHORTEST_HEAD}
     of_clients = tuple(head for msgid, head in heads.items() if _ABOUT_A_CLIENT.match(msgid))
     for msgid, head in heads.items():
@@ -275,33 +276,33 @@ def _heads(catalogue: Mapping[str, str]) -> Iterator[str]:
 
 
 def is_english(language: str) -> bool:
-    """Return whether messages of this lc_messages are not translated; one without a catalogue is not, either."""
+    """Return whether lc_messages names no translation; one without a catalogue is English, too."""
     return language.partition(".")[0] in _NO_LANGUAGE
 
 
 def catalogue_paths(locale_directory: str, language: str, major: int) -> tuple[str, ...]:
-    """Return where the server's message catalogue may be, the most special first.
+    """Return paths at which the server's message catalogue may be, the most specific first.
 
     Args:
         locale_directory: LOCALEDIR of pg_config.
         language: lc_messages: "ru_RU.UTF-8", "de_DE@euro".
-        major: The server's.
+        major: Major version of the server.
     """
     name, _, modifier = language.partition("@")
     territory = name.partition(".")[0]
     if is_english(language) or not re.fullmatch(r"[\w-]{1,40}", territory) or not locale_directory:
         return ()
     plain = (territory, territory.partition("_")[0])
-    special = tuple(f"{each}@{modifier}" for each in plain) if re.fullmatch(r"[\w-]{1,40}", modifier) else ()
+    special = tuple(f"{name}@{modifier}" for name in plain) if re.fullmatch(r"[\w-]{1,40}", modifier) else ()
     names = dict.fromkeys((*special, *plain))
-    return tuple(f"{locale_directory}/{each}/LC_MESSAGES/postgres-{major}.mo" for each in names)
+    return tuple(f"{locale_directory}/{name}/LC_MESSAGES/postgres-{major}.mo" for name in names)
 
 
 def read_catalogue(content: bytes) -> dict[str, str]:
-    """Return translations by what is translated; of plurals the first form.
+    """Return translations by their English text; of plurals the first form.
 
     Raises:
-        ValueError: It is no catalogue.
+        ValueError: The content is no catalogue.
     """
     order = {_LITTLE: "<", _BIG: ">"}.get(content[:4])
     if order is None or len(content) < _HEADER:
@@ -309,8 +310,8 @@ def read_catalogue(content: bytes) -> dict[str, str]:
     _, number, originals, translations = struct.unpack_from(f"{order}4I", content, 4)
     try:
         places = struct.iter_unpack(f"{order}2I", content[originals : originals + 8 * number])
-        others = struct.iter_unpack(f"{order}2I", content[translations : translations + 8 * number])
-        pairs = list(zip(places, others, strict=True))
+        translation_places = struct.iter_unpack(f"{order}2I", content[translations : translations + 8 * number])
+        pairs = list(zip(places, translation_places, strict=True))
     except struct.error:
         raise ValueError("its message catalogue is cut") from None
 
@@ -319,7 +320,9 @@ def read_catalogue(content: bytes) -> dict[str, str]:
 
     if len(pairs) != number:
         raise ValueError("its message catalogue is cut")
-    return {msgid: translated for one, other in pairs if (msgid := text(*one)) and (translated := text(*other))}
+    return {
+        msgid: translated for one, translation in pairs if (msgid := text(*one)) and (translated := text(*translation))
+    }
 
 
 ENGLISH: Final = LogLanguage()

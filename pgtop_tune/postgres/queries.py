@@ -21,21 +21,21 @@ OLDEST_MAJOR: Final = 14
 
 @cache
 def inventory() -> dict[str, tuple[int, ...]]:
-    """Names of all queries, each with the first majors of its variants, ascending."""
-    found: dict[str, list[int]] = {}
+    """Return the names of all queries, each with the first majors of its variants, ascending."""
+    majors_by_name: dict[str, list[int]] = {}
     for entry in _DIRECTORY.iterdir():
         match = _NAME.fullmatch(entry.name)
         if match:
-            found.setdefault(match["name"], []).append(int(match["major"]))
-    return {name: tuple(sorted(majors)) for name, majors in sorted(found.items())}
+            majors_by_name.setdefault(match["name"], []).append(int(match["major"]))
+    return {name: tuple(sorted(majors)) for name, majors in sorted(majors_by_name.items())}
 
 
 @cache
 def sql(name: str, major: int) -> str:
-    """The text of a query for a server of this major, without comment lines.
+    """Return the text of a query for a server of this major, without comment lines.
 
     Raises:
-        LookupError: No such query, or none for so old a server.
+        LookupError: There is no such query, or none for so old a server.
     """
     fitting = [first for first in inventory()[name] if first <= major]
     if not fitting:

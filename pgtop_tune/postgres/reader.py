@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -16,8 +16,7 @@ from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.machine import ServerPlaces
 from pgtop_tune.model.postgres import Activity, DatabaseCounters, ParameterSample, ServerFacts
-from pgtop_tune.model.tail import Blocker
-from pgtop_tune.model.waits import WaitLook
+from pgtop_tune.model.waits import Blocker, WaitLook
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.readers import relations, server
 from pgtop_tune.postgres.readers.section_readers import ReadContext, SectionReaders
@@ -26,7 +25,7 @@ from pgtop_tune.postgres.readers.server_log import LogReader, log_closed
 from pgtop_tune.postgres.readers.sessions import ActivityRows, LockReader
 from pgtop_tune.postgres.readers.statements import StatementReader
 from pgtop_tune.postgres.readers.waits import WaitReader
-from pgtop_tune.postgres.server.capabilities import Capabilities, too_old
+from pgtop_tune.postgres.server.capabilities import PREDEFINED, Capabilities, too_old
 from pgtop_tune.postgres.server.closed_rights import fetch_open, with_grants
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
@@ -34,7 +33,6 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.failures import absence, server_words
 from pgtop_tune.postgres.server.file_looks import FilesHang, new_hangs
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.server.powerful import PREDEFINED
 from pgtop_tune.postgres.server.rows import RowForm
 
 _FIRST_PAUSE_S: Final = 5.0
@@ -44,26 +42,6 @@ _IDENTIFIER: Final = "(SELECT system_identifier::text FROM pg_control_system())"
 
 _FLUSH: Final = "SELECT pg_stat_force_next_flush()"
 
-
-def _own_query(name: str) -> Callable[[int], tuple[str, ...]]:
-    return lambda major: (sql(name, major),)
-
-
-_AHEAD: Final[Mapping[str, Callable[[int], tuple[str, ...]]]] = {
-    sections.database.name: lambda major: (
-        *((_FLUSH,) if major >= _FORCED_FLUSH_SINCE else ()), sql("database", major)
-    ),
-    sections.horizon.name: lambda major: (sql("horizon", major), sql("prepared", major)),
-    **{
-        section.name: _own_query(section.name)
-        for section in (
-            sections.wal, sections.checkpoints, sections.progress, sections.replication, sections.databases,
-            sections.io, sections.slru, sections.archiver, sections.slots, sections.subscriptions,
-            sections.lock_counters,
-        )
-    },
-}  # fmt: skip
-"""Statements of sections, in the order of the reading: those without arguments, which are always asked."""
 
 _T = TypeVar("_T")
 R = TypeVar("R", bound=Reading)
@@ -214,33 +192,9 @@ class PostgresReader:
 
         return connection.ask(sql("waits", self._major), (floor_ms, one_in), looked)
 
-    def ask_ahead(self, due: Sequence[Section[Reading]]) -> tuple[Section[Reading], ...]:
-        """Sends the statements of sections together, of those that have no more to ask than is known beforehand.
-
-        What is read until `forget_ahead` shares one reading of pg_stat_statements.
-
-        Returns:
-            These sections, to be read next and in this order; then `forget_ahead` is due.
-        """
-        context = self._context()
-        self._statements.share(True)
-        asked = tuple(
-            section
-            for section in due
-            if section.name in _AHEAD and section.name not in self._refusals
-            and self._readers[section].unasked(context) is None
-        )  # fmt: skip
-        texts = [text for section in asked for text in _AHEAD[section.name](self._major)]
-        # What has been counted is reported when that transaction ends.
-        alone = [text for text in texts if text == _FLUSH]
-        context.connection.ask_ahead((alone, [text for text in texts if text != _FLUSH]))
-        return asked
-
-    def forget_ahead(self) -> None:
-        """Nothing that was asked ahead is wanted any more."""
-        self._statements.share(False)
-        if self._connection is not None:
-            self._connection.forget_ahead()
+    def share_statements(self, shared: bool) -> None:
+        """Let the sections that follow share one reading of pg_stat_statements, or end that."""
+        self._statements.share(shared)
 
     async def blockers(self, pids: Sequence[int]) -> dict[int, Blocker] | Unavailable:
         """A session that blocks each of these, and each of those that wait themselves."""

@@ -1,6 +1,6 @@
-"""Asks databases a few questions of their own, each once: every database in parallel, bounded, those that refuse told.
+"""Survey of all databases of a server: each query runs once in each database, a few databases at a time.
 
-Sessions are those of the sampler: read-only, no waiting for locks, limited in time.
+Sessions are like those of the sampler: read-only, without waiting for locks, limited in time.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 
 AT_ONCE: Final = 4
-"""Databases asked at the same time."""
+"""Databases read at the same time."""
 _STATEMENT_S: Final = 10
 _ANSWER_S: Final = _STATEMENT_S + 3.0
 _DATABASES: Final = (
     "SELECT datname::text, datallowconn, datname = current_database() FROM pg_database WHERE NOT datistemplate"
     " ORDER BY pg_stat_get_db_xact_commit(oid) DESC, datname"
 )
-"""The busiest first: of thousands not all may be asked in time."""
+"""Query for the databases, the busiest first: of thousands not all may be read in time."""
 _STILL_THERE: Final = "SELECT datname::text FROM pg_database"
 _GONE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError, asyncpg.InternalServerError)
-"""What a query meets whose snapshot still has a relation that was dropped by now: asked once more."""
+"""Errors of a query whose snapshot has a relation that was dropped since: it is sent once more."""
 _HIDDEN: Final = "other databases"
 _CLOSED: Final = "takes no connections (datallowconn)"
 
@@ -47,12 +47,12 @@ Row = Mapping[str, Any]
 
 
 class DatabaseAnswer(Struct, frozen=True):
-    """What one database said.
+    """Answers of one database.
 
     Attributes:
         database: Its name.
-        answers: By the name of the query: rows, or why there are none.
-        refused: Why it could not be asked at all; "" when it could. Foreign text.
+        answers: Rows by the name of the query, or the reason why there are none.
+        refused: Reason why the database could not be read; "" when it could. Foreign text.
     """
 
     database: str
@@ -61,12 +61,12 @@ class DatabaseAnswer(Struct, frozen=True):
 
 
 class Survey(Struct, frozen=True):
-    """What a server said.
+    """Answers of a server.
 
     Attributes:
-        here: The database that is connected to, by what was asked once.
-        everywhere: All databases but templates, in the order of their names, by what was asked in each; without those
-            that were dropped meanwhile.
+        here: Answers of the connected database to the queries that are sent once.
+        everywhere: Answers of all databases but templates, in the order of their names, to the queries that are sent to
+            each; without databases that were dropped in between.
     """
 
     here: DatabaseAnswer
@@ -75,61 +75,70 @@ class Survey(Struct, frozen=True):
 
 @decodes
 async def survey(
-    conninfo: ConnInfo, own: OwnSessions, major: int, here: Sequence[str], everywhere: Sequence[str], limit_s: float
+    conninfo: ConnInfo,
+    our_sessions: OwnSessions,
+    major: int,
+    here: Sequence[str],
+    everywhere: Sequence[str],
+    limit_s: float,
 ) -> Survey:
-    """The answers of the database that is connected to, and of all others at the same time.
+    """Read the answers of the connected database, and of all others at the same time.
 
     Args:
         conninfo: The server.
-        own: Our sessions.
-        major: Of the server.
-        here: Queries (`queries.sql`) that are asked once.
-        everywhere: Those that are asked in every database.
-        limit_s: For how long questions are asked in the other databases; what was not asked by then has that reason.
+        our_sessions: Our sessions.
+        major: Major version of the server.
+        here: Queries (`queries.sql`) that are sent once.
+        everywhere: Queries that are sent to every database.
+        limit_s: Time within which queries are sent to the other databases; later ones are Unavailable.
 
     Raises:
-        ConnectionProblem: The server is not there, or gone.
+        ConnectionProblem: The server is not there, or the connection is lost.
     """
-    session = _Session(conninfo, own, major)
+    session = _Session(conninfo, our_sessions, major)
     await session.open()
-    others: asyncio.Future[list[DatabaseAnswer]] | None = None
+    other_answers: asyncio.Future[list[DatabaseAnswer]] | None = None
     try:
         within, hidden = await _databases(session.connection) if everywhere else ({}, ())
-        rest = _Rest(conninfo, own, major, everywhere, limit_s)
-        others = asyncio.gather(*(rest.ask(name, allows) for name, (allows, mine) in within.items() if not mine))
+        other_databases = _OtherDatabases(conninfo, our_sessions, major, everywhere, limit_s)
+        other_answers = asyncio.gather(
+            *(other_databases.ask(name, allows) for name, (allows, is_here) in within.items() if not is_here)
+        )
         once = {name: await session.answer(name) for name in here}
-        mine = {name: await session.answer(name) for name in everywhere}
-        asked = {each.database: each for each in await others}
-        if any(each.refused for each in asked.values()):
+        own_answers = {name: await session.answer(name) for name in everywhere}
+        answers = {answer.database: answer for answer in await other_answers}
+        if any(answer.refused for answer in answers.values()):
             there = {str(name) for (name,) in await session.connection.fetch(_STILL_THERE)}
-            asked = {name: each for name, each in asked.items() if name in there or not each.refused}
+            answers = {name: answer for name, answer in answers.items() if name in there or not answer.refused}
     finally:
-        if others is not None:
-            others.cancel()
-            # One that is cancelled and not waited for is told of on stderr when it is collected.
-            await asyncio.gather(others, return_exceptions=True)
+        if other_answers is not None:
+            other_answers.cancel()
+            # A cancelled future that is not awaited is reported on stderr.
+            await asyncio.gather(other_answers, return_exceptions=True)
         await session.connection.aclose()
-    asked |= {each.database: each for each in hidden}
-    asked |= {name: DatabaseAnswer(name, mine) for name, (_, connected) in within.items() if connected}
-    return Survey(DatabaseAnswer(conninfo.dbname, once), tuple(asked[name] for name in sorted(asked)))
+    answers |= {answer.database: answer for answer in hidden}
+    answers |= {name: DatabaseAnswer(name, own_answers) for name, (_, connected) in within.items() if connected}
+    return Survey(DatabaseAnswer(conninfo.dbname, once), tuple(answers[name] for name in sorted(answers)))
 
 
 async def _databases(connection: ReadConnection) -> tuple[dict[str, tuple[bool, bool]], tuple[DatabaseAnswer, ...]]:
-    """Databases by name, whether each takes connections and whether it is ours; and a row for those that are hidden."""
+    """Return databases by name, each with whether it accepts connections and is ours; and an answer for hidden ones."""
     try:
-        found = await connection.fetch(_DATABASES)
+        rows = await connection.fetch(_DATABASES)
     except asyncpg.PostgresError as error:
-        why = await with_grants(connection, absence(error), [_DATABASES])
-        return {connection.conninfo.dbname: (True, True)}, (DatabaseAnswer(_HIDDEN, refused=str(why)),)
-    return {str(name): (bool(allows), bool(connected)) for name, allows, connected in found}, ()
+        refusal = await with_grants(connection, absence(error), [_DATABASES])
+        return {connection.conninfo.dbname: (True, True)}, (DatabaseAnswer(_HIDDEN, refused=str(refusal)),)
+    return {str(name): (bool(allows), bool(connected)) for name, allows, connected in rows}, ()
 
 
-class _Rest:
-    """Databases besides the one that is connected to, some at a time; arguments as those of `survey`."""
+class _OtherDatabases:
+    """The databases that are not connected, some at a time; arguments as those of `survey`."""
 
-    def __init__(self, conninfo: ConnInfo, own: OwnSessions, major: int, names: Sequence[str], limit_s: float) -> None:
+    def __init__(
+        self, conninfo: ConnInfo, our_sessions: OwnSessions, major: int, names: Sequence[str], limit_s: float
+    ) -> None:
         self._conninfo = conninfo
-        self._own = own
+        self._own = our_sessions
         self._major = major
         self._names = names
         self._limit_s = limit_s
@@ -138,7 +147,7 @@ class _Rest:
         self._until_s = self._clock() + limit_s
 
     async def ask(self, database: str, allows: bool) -> DatabaseAnswer:
-        """One of them."""
+        """Read one database."""
         if not allows:
             return DatabaseAnswer(database, refused=_CLOSED)
         conninfo = replace(self._conninfo, dbname=database)
@@ -166,15 +175,15 @@ class _Rest:
         return f"not asked: {self._limit_s:.0f} s have passed"
 
     async def _answer(self, session: _Session, name: str) -> Sequence[Row] | Unavailable:
-        """None of the questions begins after the limit, so a slow database cannot hold up all of them for long."""
+        """Send a query, unless the limit is over: a slow database cannot delay all of them for long."""
         return Unavailable(Reason.NO_ANSWER, self._late) if self._over else await session.answer(name)
 
 
-async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
-    connection = await open_connection(conninfo, own, _ANSWER_S)
+async def _opened(conninfo: ConnInfo, our_sessions: OwnSessions) -> ReadConnection:
+    connection = await open_connection(conninfo, our_sessions, _ANSWER_S)
     try:
         if not connection.pooled:
-            # What is set behind a pooler is found by whoever is lent the same session; there the usual limit stands.
+            # Behind a pooler, the next client of the session would find this setting; the usual limit applies there.
             await connection.execute(f"SET {OWN_MARK} statement_timeout = '{_STATEMENT_S}s'")
     except BaseException:
         connection.terminate()
@@ -183,17 +192,17 @@ async def _opened(conninfo: ConnInfo, own: OwnSessions) -> ReadConnection:
 
 
 class _Session:
-    """A session in one database, and the next one where files of the server hold up the first for ever.
+    """A session in one database, which is replaced when files of the server block it for ever.
 
     Attributes:
-        connection: Its own, from `open` on.
+        connection: Its connection, from `open` on.
     """
 
     connection: ReadConnection
 
-    def __init__(self, conninfo: ConnInfo, own: OwnSessions, major: int) -> None:
+    def __init__(self, conninfo: ConnInfo, our_sessions: OwnSessions, major: int) -> None:
         self._conninfo = conninfo
-        self._own = own
+        self._own = our_sessions
         self._major = major
 
     async def open(self) -> None:
@@ -201,10 +210,10 @@ class _Session:
         self.connection = await _opened(self._conninfo, self._own)
 
     async def answer(self, name: str) -> Sequence[Row] | Unavailable:
-        """Return rows of a question, or why there are none.
+        """Return the rows of a query, or the reason why there are none.
 
         Raises:
-            ConnectionProblem: The server is gone.
+            ConnectionProblem: The connection is lost.
         """
         stuck = dict(self._own.stuck)
         try:
@@ -232,19 +241,19 @@ async def _answer(connection: ReadConnection, major: int, name: str) -> Sequence
 
 async def _rows(connection: ReadConnection, text: str) -> Sequence[Row]:
     try:
-        found = await connection.fetch(text)
+        records = await connection.fetch(text)
     except _GONE:
-        found = await connection.fetch(text)
-    return [{name: _masked(value) for name, value in row.items()} for row in found]
+        records = await connection.fetch(text)
+    return [{name: _masked(value) for name, value in row.items()} for row in records]
 
 
 def _masked(value: Any) -> Any:
     if isinstance(value, list):
-        return [_masked(each) for each in value]
+        return [_masked(element) for element in value]
     return without_secrets(value) if isinstance(value, str) else value
 
 
-# How much data a server holds: asked once, within a few seconds.
+# The size of a server's data, read once, within a few seconds.
 
 _LONGEST: Final = "5s"
 _CANCELED: Final = "57014"
@@ -257,14 +266,14 @@ SELECT sum(CASE WHEN permitted THEN pg_database_size(oid) END)::bigint, count(*)
 
 
 async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
-    """The size of all databases that take connections: pg_database_size() of each, added up.
+    """Return the size of all databases that accept connections: the sum of pg_database_size().
 
     Returns:
-        NO_PERMISSION where some are closed to this role, TOO_SLOW where the server needs more than 5 s: it looks at
-        every file.
+        NO_PERMISSION where some are closed to this role, TOO_SLOW where the server needs more than 5 s, because it
+        reads the size of every file.
 
     Raises:
-        ConnectionProblem: The server is not there or does not let us in.
+        ConnectionProblem: The server is not there or refuses us.
     """
     sql_session = await open_sql_session(conninfo)
     try:

@@ -37,7 +37,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class GuardOrder(NamedTuple):
-    """What the command line asks for; numbers are signal numbers, file descriptors and seconds."""
+    """The command line; numbers are signal numbers, file descriptors and seconds."""
 
     argv: tuple[str, ...]
     first: int = signal.SIGINT
@@ -50,7 +50,7 @@ class GuardOrder(NamedTuple):
 
 
 def signal_number(name: str) -> int:
-    """The number of a signal given as `INT` or `SIGINT`.
+    """Return the number of a signal given as `INT` or `SIGINT`.
 
     Raises:
         ValueError: No such signal.
@@ -83,16 +83,16 @@ OPTIONS: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
 """Options with a value: the field of Order and how its text is read. `--remove` may be given again."""
 
 
-def parse(words: list[str]) -> GuardOrder:
-    """The order that the words of the command line give.
+def parse(arguments: list[str]) -> GuardOrder:
+    """Return the order that the words of the command line give.
 
     Raises:
         ValueError: An unknown option, a value out of place, no command after `--`.
     """
     fields: dict[str, object] = {}
     remove: list[str] = []
-    rest = iter(words)
-    for word in rest:
+    remaining_words = iter(arguments)
+    for word in remaining_words:
         if word == "--":
             break
         if word == "--remove-on-exit":
@@ -101,14 +101,14 @@ def parse(words: list[str]) -> GuardOrder:
         if word not in OPTIONS:
             raise ValueError(f"unknown option {word!r}")
         field, read = OPTIONS[word]
-        value = next(rest, None)
+        value = next(remaining_words, None)
         if value is None:
             raise ValueError(f"{word} needs a value")
         if field == "remove":
             remove.append(_absolute(value))
         else:
             fields[field] = read(value)
-    argv = tuple(rest)
+    argv = tuple(remaining_words)
     if not argv:
         raise ValueError("no command after --")
     return GuardOrder(argv, remove=tuple(remove), **fields)  # type: ignore[arg-type]
@@ -124,7 +124,7 @@ def _prctl() -> Callable[[int, int], object]:
 
 
 def _execute(argv: tuple[str, ...]) -> NoReturn:
-    """Replaces this process as `os.execvp` does, but imports nothing: the account may be unable to read the
+    """Replace this process as `os.execvp` does, but imports nothing: the account may be unable to read the
     interpreter's library.
 
     Raises:
@@ -181,7 +181,7 @@ def _start(order: GuardOrder, prctl: Callable[[int, int], object]) -> tuple[int,
     return pid, int(word or 0)
 
 
-class _Watch:
+class _ChildWatch:
     """One child: passes signals on, and knows when it has ended."""
 
     def __init__(self, pid: int, wake_fd: int) -> None:
@@ -192,7 +192,7 @@ class _Watch:
         self._words = b""
 
     def send(self, number: int) -> None:
-        """Passes a signal on to the child's process group; a stopped child is woken so that it can act on it."""
+        """Pass a signal on to the child's process group; a stopped child is woken so that it can act on it."""
         if self.status is not None:
             return
         try:
@@ -203,14 +203,14 @@ class _Watch:
             pass
 
     def wait(self, timeout_s: float | None, listen: bool) -> None:
-        """Returns when the child has ended, an end is asked for (only if listening), or time is over."""
+        """Return when the child has ended, an end is asked for (only if listening), or time is over."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not (self._reap() or (listen and self.told_to_end)):
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
+            remaining_s = None if deadline is None else deadline - time.monotonic()
+            if remaining_s is not None and remaining_s <= 0:
                 return
             sources = [self._wake_fd, 0] if listen else [self._wake_fd]
-            ready, _, _ = select.select(sources, [], [], left)
+            ready, _, _ = select.select(sources, [], [], remaining_s)
             if self._wake_fd in ready and signal.SIGTERM in os.read(self._wake_fd, 512):
                 self.told_to_end = True
             if 0 in ready:
@@ -229,7 +229,7 @@ class _Watch:
                 continue
 
     def _reap(self) -> bool:
-        """Collects everything that has ended; True when the child is among it, now or before."""
+        """Collect everything that has ended; True when the child is among it, now or before."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -251,7 +251,7 @@ def _children() -> list[int]:
 
 
 def _end_orphans(grace_s: float) -> None:
-    """Waits for processes the child has left behind, and kills those that stay."""
+    """Wait for processes the child has left behind, and kills those that stay."""
     deadline = time.monotonic() + grace_s
     while True:
         try:
@@ -271,7 +271,7 @@ def _end_orphans(grace_s: float) -> None:
 
 
 def remove_ours(path: str) -> bool:
-    """Removes a directory that holds MARKER and is not a link; whether it is gone."""
+    """Remove a directory that holds MARKER and is not a link; whether it is gone."""
     if not os.path.isabs(path) or os.path.islink(path):
         return False
     if not os.path.lexists(os.path.join(path, MARKER)):
@@ -299,7 +299,7 @@ def remove_directory(path: str) -> bool:
 
 
 def _empty_below(holding: int | None, name: str) -> None:
-    """Remove what is in a directory, as far as it can be.
+    """Empty a directory as far as possible.
 
     Raises:
         OSError: It is no directory.
@@ -307,14 +307,14 @@ def _empty_below(holding: int | None, name: str) -> None:
     """
     directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=holding)
     try:
-        for each in os.listdir(directory):
+        for entry in os.listdir(directory):
             try:
-                os.unlink(each, dir_fd=directory)
+                os.unlink(entry, dir_fd=directory)
             except OSError:
                 # A directory, or a name that is gone.
                 try:
-                    _empty_below(directory, each)
-                    os.rmdir(each, dir_fd=directory)
+                    _empty_below(directory, entry)
+                    os.rmdir(entry, dir_fd=directory)
                 except OSError:
                     continue
     finally:
@@ -331,8 +331,8 @@ def _tell(fd: int | None, line: str) -> None:
     os.close(fd)
 
 
-def run(order: GuardOrder) -> int:
-    """Runs the child to its end; its status, 128 + n where signal n ended it."""
+def supervise(order: GuardOrder) -> int:
+    """Run the child to its end; its status, 128 + n where signal n ended it."""
     wake_out, wake_in = os.pipe()
     os.set_blocking(wake_in, False)
     signal.set_wakeup_fd(wake_in, warn_on_full_buffer=False)
@@ -346,7 +346,7 @@ def run(order: GuardOrder) -> int:
     prctl(_PR_SET_CHILD_SUBREAPER, 1)
     pid, failed = _start(order, prctl)
     _tell(order.pid_fd, f"error {failed}" if failed else str(pid))
-    watch = _Watch(pid, wake_out)
+    watch = _ChildWatch(pid, wake_out)
     watch.wait(None, listen=True)
     steps = ((order.first, order.grace_s), (order.then, LAST_GRACE_S), (int(signal.SIGKILL), None))
     for step, patience_s in steps:
@@ -362,13 +362,13 @@ def run(order: GuardOrder) -> int:
 
 
 def main() -> NoReturn:
-    """The command line; see the module's text."""
+    """Return the command line; see the module's text."""
     try:
         order = parse(sys.argv[1:])
     except ValueError as problem:
         sys.stderr.write(f"guard: {problem}\n")
         sys.exit(WRONG_USAGE)
-    os._exit(run(order))
+    os._exit(supervise(order))
 
 
 if __name__ == "__main__":

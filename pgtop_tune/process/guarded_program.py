@@ -22,7 +22,7 @@ Output = int | IO[bytes] | None
 """Where a stream of the program goes: subprocess.PIPE, DEVNULL, STDOUT, an open file, or None to share ours."""
 
 _MARGIN_S: Final = 2 * guard.LAST_GRACE_S + 1.0
-"""What the guard may need beyond the grace: its last grace, orphans, removing directories."""
+"""Seconds that the guard may need beyond the grace: for its last grace, orphans, and removing directories."""
 
 
 class Guarded:
@@ -45,7 +45,7 @@ class Guarded:
         return self.process.poll()
 
     def send_signal(self, name: str) -> None:
-        """Passes a signal such as "INT" on to the program; nothing happens when it has ended.
+        """Pass a signal such as "INT" on to the program; nothing happens when it has ended.
 
         Raises:
             ValueError: No such signal.
@@ -60,7 +60,7 @@ class Guarded:
             pass
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Waits for the program to end by itself; its status.
+        """Wait for the program to end by itself; its status.
 
         Raises:
             TimeoutError: It still runs.
@@ -72,7 +72,7 @@ class Guarded:
             raise TimeoutError(f"process {self.pid} still runs after {timeout_s} s") from None
 
     def stop(self, timeout_s: float | None = None) -> int:
-        """Ends the program in order and waits for it to be gone; its status.
+        """End the program in order and waits for it to be gone; its status.
 
         Args:
             timeout_s: When this is over the guard is killed, and the program with it. None: what the guard's own
@@ -120,7 +120,7 @@ class GuardedAsync:
         return self.process.returncode
 
     def send_signal(self, name: str) -> None:
-        """Passes a signal such as "INT" on to the program; nothing happens when it has ended.
+        """Pass a signal such as "INT" on to the program; nothing happens when it has ended.
 
         Raises:
             ValueError: No such signal.
@@ -130,20 +130,22 @@ class GuardedAsync:
             pipe.write(_word(name))
 
     async def wait(self) -> int:
-        """Waits for the program to end by itself; its status, 128 + n where signal n ended it.
+        """Wait for the program to end by itself; its status, 128 + n where signal n ended it.
 
         Its streams must be read meanwhile, or it may wait for us as well.
         """
         return await self.process.wait()
 
     async def stop(self, timeout_s: float | None = None) -> int:
-        """Ends the program in order and waits for it to be gone; its status. See Guarded.stop.
+        """End the program in order and waits for it to be gone; its status. See Guarded.stop.
 
-        Output that nobody is reading is thrown away: asyncio would not see the end behind a full pipe.
+        Unread output is thrown away: asyncio would not see the end behind a full pipe.
         """
         if self.process.stdin is not None:
             self.process.stdin.close()
-        drains = [asyncio.ensure_future(_drain(each)) for each in (self.process.stdout, self.process.stderr) if each]
+        drains = [
+            asyncio.ensure_future(_drain(stream)) for stream in (self.process.stdout, self.process.stderr) if stream
+        ]
         try:
             async with asyncio.timeout(self._grace_s + _MARGIN_S if timeout_s is None else timeout_s):
                 return await self.process.wait()
@@ -174,7 +176,7 @@ def start_guarded(
     cwd: Path | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Guarded:
-    """Starts a program under the guard; returns when it runs.
+    """Start a program under the guard; returns when it runs.
 
     Args:
         argv: Program and arguments; the program is looked for in PATH when it has no slash.
@@ -232,7 +234,7 @@ async def start_guarded_async(
     pass_fds: Sequence[int] = (),
     limit: int = 2**16,
 ) -> GuardedAsync:
-    """Starts a program under the guard; as start_guarded, with streams for the event loop.
+    """Start a program under the guard; as start_guarded, with streams for the event loop.
 
     Args:
         limit: Longest line in bytes the stream readers take.
@@ -283,16 +285,16 @@ def _guard_argv(
     guard.signal_number(then)
     if (uid is None) != (gid is None):
         raise ValueError("uid and gid go together")
-    words = ["--signal", first, "--then", then, "--grace", str(grace_s), "--pid-fd", str(pid_fd)]
+    options = ["--signal", first, "--then", then, "--grace", str(grace_s), "--pid-fd", str(pid_fd)]
     for directory in remove:
         if not directory.is_absolute():
             raise ValueError(f"not an absolute path: {directory}")
-        words += ["--remove", str(directory)]
+        options += ["--remove", str(directory)]
     if remove_on_exit:
-        words.append("--remove-on-exit")
+        options.append("--remove-on-exit")
     if uid is not None:
-        words += ["--user", f"{uid}:{gid}"]
-    return [*file_argv(guard.__file__), *words, "--", *argv]
+        options += ["--user", f"{uid}:{gid}"]
+    return [*file_argv(guard.__file__), *options, "--", *argv]
 
 
 def _word(name: str) -> bytes:
@@ -326,14 +328,14 @@ async def _drain(stream: asyncio.StreamReader) -> None:
         while await stream.read(2**16):
             pass
     except (RuntimeError, OSError):
-        # Somebody else reads it, and will to its end.
+        # Another task reads it to its end.
         return
 
 
 def _pid(line: str, program: str) -> int:
-    kind, _, rest = line.strip().partition(" ")
+    kind, _, detail = line.strip().partition(" ")
     if kind == "error":
-        raise OSError(int(rest), os.strerror(int(rest)), program)
+        raise OSError(int(detail), os.strerror(int(detail)), program)
     if not kind:
         raise OSError(errno.ECHILD, "the guard ended before it could start", program)
     return int(kind)

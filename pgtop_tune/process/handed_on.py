@@ -24,8 +24,8 @@ _CHUNK_BYTES: Final = 65_536
 _PRIVATE: Final = 0o600
 
 
-class _Kept:
-    """What the process was given at its start.
+class _GivenSecrets:
+    """The secrets that the process was given at its start.
 
     Attributes:
         command_line: Where the argument list does not hold it.
@@ -38,11 +38,11 @@ class _Kept:
     password: Secret | None = None
 
 
-_kept: Final = _Kept()
+_given: Final = _GivenSecrets()
 
 
 def take_over() -> None:
-    """Takes the secrets that this process was started with; programs that it starts do not inherit them.
+    """Take the secrets that this process was started with; programs that it starts do not inherit them.
 
     Raises:
         UsageProblem: The variable names no descriptor of ours.
@@ -50,25 +50,25 @@ def take_over() -> None:
     password, number = os.environ.pop(PASSWORD, ""), os.environ.pop(VARIABLE, "")
     handed: Mapping[str, Any] = _read(number) if number else {}
     password = handed.get("password") or password
-    _kept.password = Secret(password) if password else None
-    _kept.command_line = handed.get("command_line")
-    _kept.connection = handed.get("connection")
+    _given.password = Secret(password) if password else None
+    _given.command_line = handed.get("command_line")
+    _given.connection = handed.get("connection")
 
 
 def command_line(arguments: Sequence[str]) -> list[str]:
     """Return the words of the command line, where they are not those of the argument list."""
-    return list(arguments) if _kept.command_line is None else _kept.command_line
+    return list(arguments) if _given.command_line is None else _given.command_line
 
 
 def connection() -> Mapping[str, Any] | None:
-    """The server that this process was started for."""
-    return _kept.connection
+    """Return the server that this process was started for."""
+    return _given.connection
 
 
 def inherited_password() -> Secret | None:
     """PGPASSWORD, as this process was started with it."""
     variable = os.environ.get(PASSWORD)
-    return _kept.password or (Secret(variable) if variable else None)
+    return _given.password or (Secret(variable) if variable else None)
 
 
 def environment() -> dict[str, str]:

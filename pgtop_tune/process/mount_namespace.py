@@ -35,7 +35,7 @@ class Mount(Struct, frozen=True):
     Attributes:
         point: Mount point.
         kind: Type of file system: ext4, xfs, btrfs, overlay, nfs4, …
-        source: What is mounted, as the file system tells it: "/dev/sda1", "tank/pgdata", "server:/export".
+        source: Device or export, as the file system reports it: "/dev/sda1", "tank/pgdata", "server:/export".
         options: Options of the file system ("upperdir=/…"), not those of the mount.
         device: Its device number, "254:0"; "0:…" for file systems without a device of their own.
         flags: Options of the mount: "rw", "noatime".
@@ -52,11 +52,11 @@ class Mount(Struct, frozen=True):
 
 
 def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
-    """Every mount, in the order they were made; lines that are not of this form are passed over."""
+    """Return every mount, in the order they were made; lines that are not of this form are passed over."""
     mounts = []
     for line in mountinfo.split(b"\n"):
-        left, separator, right = line.partition(b" - ")
-        here, there = left.split(), right.split(b" ")
+        mount_fields, separator, right = line.partition(b" - ")
+        here, there = mount_fields.split(), right.split(b" ")
         if separator and len(here) >= 6 and len(there) >= 3:
             mounts.append(
                 Mount(
@@ -73,7 +73,7 @@ def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
 
 
 def mount_of(path: str, mounts: Sequence[Mount]) -> Mount | None:
-    """The mount that holds an absolute path, by its name alone: nothing is looked up on the disk."""
+    """Return the mount that holds an absolute path, by its name alone: nothing is looked up on the disk."""
     best: Mount | None = None
     for mount in mounts:
         inside = path == mount.point or path.startswith(mount.point.rstrip("/") + "/")
@@ -200,12 +200,12 @@ def check_answers(path: str | Path) -> None:
         except TimeoutError:
             raise
         except OSError:
-            # Whoever opens it is told why.
+            # The caller that opens it gets the reason.
             pass
 
 
 def _key(mount: Mount | None, path: str) -> str:
-    """Return what is the same for the same file system, wherever it is mounted."""
+    """Return a key that is the same for the same file system, wherever it is mounted."""
     return path if mount is None else mount.device or mount.point
 
 
@@ -232,6 +232,6 @@ def _mounts_of(process: str, root: Path) -> tuple[Mount, ...]:
 
 
 def _unescape(word: bytes) -> str:
-    """Blanks, tabs, line breaks and backslashes stand as three octal digits."""
-    plain = _ESCAPED.sub(lambda found: bytes([int(found.group(1), 8) & 0xFF]), word)
+    """Return a field without its escapes: blanks, tabs, line breaks and backslashes stand as three octal digits."""
+    plain = _ESCAPED.sub(lambda escape: bytes([int(escape.group(1), 8) & 0xFF]), word)
     return plain.decode("utf-8", "surrogateescape")

@@ -27,7 +27,7 @@ class _Start:
     """The way this process was started.
 
     Attributes:
-        file: start.py, where it is what has started us.
+        file: start.py, where that has started us.
         archive: The one file that has unpacked the tree of start.py; "" where none has.
         lock: A descriptor that keeps the tree of start.py from being removed.
     """
@@ -71,7 +71,7 @@ def file_argv(file: str) -> list[str]:
     """Return the interpreter and the words that run a file of this package that needs nothing but Python's own library.
 
     Raises:
-        OSError: It is no file, but part of an archive; or nobody knows where the interpreter is.
+        OSError: It is no file, but part of an archive; or the path of the interpreter is unknown.
     """
     if not os.path.isfile(file):
         reason = f"{file} is inside an archive, and a child cannot run it"
@@ -87,8 +87,12 @@ def held_descriptors() -> Sequence[int]:
 def _words(module: str) -> list[str]:
     if not _start.file:
         return [_interpreter(), "-P", "-m", module]
-    words = [] if module == _PACKAGE else [f"--module={module}"]
-    return [*file_argv(_start.file), *([f"--archive={_start.archive}"] if _start.archive and words else []), *words]
+    module_words = [] if module == _PACKAGE else [f"--module={module}"]
+    return [
+        *file_argv(_start.file),
+        *([f"--archive={_start.archive}"] if _start.archive and module_words else []),
+        *module_words,
+    ]
 
 
 def _interpreter() -> str:

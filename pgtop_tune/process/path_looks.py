@@ -107,7 +107,7 @@ class PathLooks:
 
 
 def _started() -> subprocess.Popen[bytes]:
-    """Return a process that is ready to look. It holds nothing of ours that somebody may wait for."""
+    """Return a process that is ready to look. It holds nothing of ours that another process may wait for."""
     process = subprocess.Popen(
         file_argv(path_server.__file__),
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Answers questions about paths, one after the other, for as long as somebody asks.
+"""Answers questions about paths, one after the other, until the pipe is closed.
 
 Run as a file, not imported: `python -I -S path_server.py`; see process/path_looks.py. It imports nothing that takes
 time. A question is one letter and a path; questions and answers end with a zero byte.
@@ -11,7 +11,7 @@ import os
 _CHUNK_BYTES = 65_536
 
 
-def main() -> None:
+def answer_questions() -> None:
     """Say that we are there, then answer until the other end closes the pipe."""
     received = b""
     os.write(1, b"\0")
@@ -32,6 +32,6 @@ def _answer(kind: bytes, path: bytes) -> bytes:
 
 if __name__ == "__main__":
     try:
-        main()
+        answer_questions()
     except BrokenPipeError:
         pass

@@ -28,7 +28,7 @@ WELL: Final = b"well\n"
 STANDS: Final = b"stands\n"
 """The first word of the process, on its standard output; it says nothing after it."""
 PATIENCE_S: Final = 3000.0
-"""A server that is being restarted is back within it; after it the journal has what is left to do."""
+"""A server that is being restarted is back within it; after it the journal has the remaining changes."""
 _PAUSES_S: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
 """Between attempts; the last one again and again."""
 _ATTEMPT_S: Final = 600.0
@@ -61,11 +61,11 @@ class RevertWatchdog:
         pass_fds: Sequence[int] = (),
     ) -> None:
         """Args:
-        argv: What is to be run; no secrets.
+        argv: The command; no secrets.
         env: Its whole environment.
         within_s: Seconds from now at which it is run also while we live; never by default.
         outlives_us: Waits for its moment alone, not for our end.
-        last_word: Added to the command when it is run for the last time, so that it says that nobody tries again.
+        last_word: Added to the command when it is run for the last time, so that it says that it is not tried again.
         patience_s: How long it is tried again.
         pass_fds: Open files that the command inherits.
 
@@ -117,7 +117,7 @@ class RevertWatchdog:
                 pass
 
     def dismiss(self) -> None:
-        """All is well: nothing is run, unless it already has been."""
+        """Dismiss the watchdog: nothing is run, unless it already has been."""
         pipe = self.process.stdin
         if pipe is None:
             self.process.terminate()
@@ -137,7 +137,7 @@ class RevertWatchdog:
 
 
 def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv: Sequence[str]) -> int:
-    """Waits on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
+    """Wait on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
     os.write(1, STANDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -157,8 +157,8 @@ def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv:
             return _run(argv, archive, patience_s, last_word, copy)
         begun += chunk
         while b"\n" in begun:
-            line, _, rest = bytes(begun).partition(b"\n")
-            begun = bytearray(rest)
+            line, _, remainder = bytes(begun).partition(b"\n")
+            begun = bytearray(remainder)
             if line + b"\n" == WELL:
                 return 0
             if line.startswith(_COPY):

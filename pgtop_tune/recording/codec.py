@@ -20,6 +20,7 @@ ignored and missing ones take the struct's default, so that older and newer reco
 
 from __future__ import annotations
 
+import json
 import types
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -32,6 +33,7 @@ from msgspec import Struct
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model import recorded_as
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.columns import Habit, NearColumn, column_length, depends, gaps, packed, places, unpacked
 from pgtop_tune.recording.values import (
     SAME,
@@ -39,7 +41,7 @@ from pgtop_tune.recording.values import (
     Json,
     List,
     Optional,
-    Pair,
+    PairCodec,
     Scalar,
     WideInt,
     as_array,
@@ -47,6 +49,8 @@ from pgtop_tune.recording.values import (
     refuse,
 )
 
+ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
+"""Encoder of all lines; codecs give trees, so circular references are not searched for."""
 WHOLE: Final = "="
 GONE: Final = "gone"
 NEW: Final = "new"
@@ -54,14 +58,15 @@ ORDER: Final = "order"
 COLUMNS: Final = "columns"
 PACKED: Final = "packed"
 MANY: Final = 4
-"""So many rows are packed column by column; fewer are written one by one, for whoever reads a recording by eye."""
+"""Number of rows from which on they are packed column by column; fewer are written one by one, which people can
+read."""
 ABSENT: Final = "unavailable"
 
 
-class _Table(Codec):
-    """A tuple of structs with a key field, compared column by column: what did not change costs nothing."""
+class _TableCodec(Codec):
+    """A tuple of structs with a key field, compared column by column: unchanged columns cost nothing."""
 
-    def __init__(self, row: _Struct, key: str) -> None:
+    def __init__(self, row: _StructCodec, key: str) -> None:
         self._row = row
         self._name = key
         self._key = attrgetter(key)
@@ -87,15 +92,15 @@ class _Table(Codec):
             return self._row.columns_delta(names, before, after) or SAME
         staying, coming = dict(zip(later, after, strict=True)), set(later).difference(names)
         changed: dict[str, Json] = {}
-        if gone := [str(name) for name in names if name not in staying]:
-            changed[GONE] = gone
+        if gone_names := [str(name) for name in names if name not in staying]:
+            changed[GONE] = gone_names
         if coming:
             changed[NEW] = self.full([row for name, row in zip(later, new, strict=True) if name in coming])
         stayed = [name for name in names if name in staying]
         if stayed + [name for name in later if name in coming] != later:
             changed[ORDER] = [str(name) for name in later]
-        known = [row for name, row in zip(names, before, strict=True) if name in staying]
-        changed |= self._row.columns_delta(stayed, known, [staying[name] for name in stayed])
+        rows_before = [row for name, row in zip(names, before, strict=True) if name in staying]
+        changed |= self._row.columns_delta(stayed, rows_before, [staying[name] for name in stayed])
         return changed or SAME
 
     def read(self, json: Json) -> Any:
@@ -128,7 +133,7 @@ class _Table(Codec):
         return tuple(rows.values())
 
 
-class _Struct(Codec):
+class _StructCodec(Codec):
     """An object with the fields of a struct."""
 
     def __init__(self, kind: type[Struct]) -> None:
@@ -138,7 +143,7 @@ class _Struct(Codec):
         self._codecs: dict[str, Codec] = {name: _codec_of_field(hints[name]) for name in self._names}
         self._items = tuple(self._codecs.items())
         self._near = {
-            name: (mark.other, self._names.index(mark.other))
+            name: (mark.field, self._names.index(mark.field))
             for name in self._names
             for mark in _marks(hints[name])
             if isinstance(mark, recorded_as.Near)
@@ -172,11 +177,11 @@ class _Struct(Codec):
         return changed or SAME
 
     def has(self, name: str) -> bool:
-        """Whether the struct has a field of this name."""
+        """Return whether the struct has a field of this name."""
         return name in self._codecs
 
     def columns_full(self, rows: Sequence[Any]) -> dict[str, Json]:
-        """Whole rows, by field."""
+        """Return whole rows, by field."""
         columns = list(zip(*map(self._values, rows), strict=True))
         return {
             name: packed(codec, column, None, self._near_of(name, columns), self._habits_of_new[name])
@@ -186,35 +191,31 @@ class _Struct(Codec):
     def _near_of(self, name: str, columns: Sequence[Sequence[Any]]) -> NearColumn | None:
         if name not in self._near:
             return None
-        other, place = self._near[name]
-        return NearColumn(other, columns[place])
+        near_name, number = self._near[name]
+        return NearColumn(near_name, columns[number])
 
     def columns_read(self, columns: dict[str, Json]) -> tuple[Any, ...]:
-        """The rows that `columns_full` was given."""
-        known = [(name, codec) for name, codec in self._items if name in columns]
+        """Return the rows of `columns_full`."""
+        codecs = [(name, codec) for name, codec in self._items if name in columns]
         missing = self._required - columns.keys()
-        if missing or not known:
+        if missing or not codecs:
             raise RecordingProblem(f"{self._kind.__name__} without {', '.join(sorted(missing)) or 'fields'}")
-        count = column_length(columns[known[0][0]])
+        count = column_length(columns[codecs[0][0]])
         values: dict[str, list[Any]] = {}
-        for name, codec in sorted(known, key=lambda item: depends(columns[item[0]])):
+        for name, codec in sorted(codecs, key=lambda item: depends(columns[item[0]])):
             values[name] = unpacked(codec, columns[name], count, None, values)
         if values.keys() == self._codecs.keys():
-            return tuple(self._rows([values[name] for name in self._names]))
+            return tuple(map(self._kind, *(values[name] for name in self._names)))
         return tuple(self._kind(**dict(zip(values, row, strict=True))) for row in zip(*values.values(), strict=True))
 
-    def _rows(self, columns: Sequence[Sequence[Any]]) -> Sequence[Any]:
-        """Rows of columns of all fields."""
-        return list(map(self._kind, *columns))
-
     def values(self, rows: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """The fields of each row."""
+        """Return the fields of each row."""
         return list(map(self._values, rows))
 
     def columns_delta(
         self, names: list[Any], old: Sequence[tuple[Any, ...]], new: Sequence[tuple[Any, ...]]
     ) -> dict[str, Json]:
-        """What changed in rows that stand in both lists at the same place: `COLUMNS`, `PACKED` or nothing.
+        """Return the changes of rows that stand in both lists at the same index: `COLUMNS`, `PACKED` or nothing.
 
         Args:
             names: Keys of the rows.
@@ -233,9 +234,9 @@ class _Struct(Codec):
                 continue
             if count < MANY:
                 changed[field] = {
-                    str(names[place]): codec.delta(one, other)
-                    for place, one, other in zip(places, was, now, strict=True)
-                    if one != other
+                    str(names[index]): codec.delta(one, value)
+                    for index, one, value in zip(places, was, now, strict=True)
+                    if one != value
                 }
             else:
                 near = self._near_of(field, after_columns)
@@ -243,11 +244,11 @@ class _Struct(Codec):
         return {COLUMNS: changed} if count < MANY else {PACKED: [gaps(places), changed]}
 
     def packed_applied(self, rows: Sequence[Any], change: list[Json]) -> list[Any]:
-        """The rows after what stands in `PACKED`."""
+        """Return the rows after the changes of `PACKED`."""
         if len(change) != 2:
             raise refuse("distances and columns", change)
         at = places(change[0], len(rows))
-        before = list(zip(*map(self._values, [rows[place] for place in at]), strict=True)) or [()] * len(self._items)
+        before = list(zip(*map(self._values, [rows[index] for index in at]), strict=True)) or [()] * len(self._items)
         columns = as_object(change[1])
         values: dict[str, Sequence[Any]] = {
             name: before[index] for index, name in enumerate(self._names) if name not in columns
@@ -255,32 +256,30 @@ class _Struct(Codec):
         changed = [(index, *item) for index, item in enumerate(self._items) if item[0] in columns]
         for index, name, codec in sorted(changed, key=lambda item: depends(columns[item[1]])):
             values[name] = unpacked(codec, columns[name], len(at), before[index], values)
-        found = list(rows)
-        for place, row in zip(at, self._rows([values[name] for name in self._names]), strict=True):
-            found[place] = row
-        return found
+        changed_rows = list(rows)
+        for number, row in zip(at, map(self._kind, *(values[name] for name in self._names)), strict=True):
+            changed_rows[number] = row
+        return changed_rows
 
     def columns_applied(self, rows: dict[str, Any], columns: dict[str, Json]) -> dict[str, Any]:
-        """The rows after what `columns_delta` said."""
+        """Return the rows after the changes of `columns_delta`."""
         values = {name: list(self._values(row)) for name, row in rows.items()}
-        for place, (field, codec) in enumerate(self._items):
+        for index, (field, codec) in enumerate(self._items):
             differences = columns.get(field)
             if type(differences) is list:
                 if len(differences) != len(values):
                     raise RecordingProblem(f"{len(differences)} values for {len(values)} rows")
                 for row, difference in zip(values.values(), differences, strict=True):
-                    row[place] = codec.apply(row[place], difference)
+                    row[index] = codec.apply(row[index], difference)
             elif differences is not None:
                 for name, difference in as_object(differences).items():
                     if name not in values:
                         raise RecordingProblem(f"change of row {name[:40]!r}, which was not there")
-                    values[name][place] = codec.apply(values[name][place], difference)
+                    values[name][index] = codec.apply(values[name][index], difference)
         return {name: self._kind(*row) for name, row in values.items()} if columns else rows
 
     def read(self, json: Json) -> Any:
-        if type(json) is not dict:
-            raise refuse("object", json)
-        missing = self._required - json.keys()
+        missing = self._required - as_object(json).keys()
         if missing:
             raise RecordingProblem(f"{self._kind.__name__} without {', '.join(sorted(missing))}")
         values = {}
@@ -298,12 +297,10 @@ class _Struct(Codec):
         except KeyError:
             return super().read_many(values)
         codecs = self._codecs.values()
-        return tuple(self._rows([codec.read_many(column) for codec, column in zip(codecs, columns, strict=True)]))
+        return tuple(map(self._kind, *(codec.read_many(column) for codec, column in zip(codecs, columns, strict=True))))
 
     def apply(self, old: Any, json: Json) -> Any:
-        if type(json) is not dict:
-            raise refuse("object", json)
-        if WHOLE in json:
+        if WHOLE in as_object(json):
             return self.read(json[WHOLE])
         values = dict(zip(self._names, self._values(old), strict=True))
         for name, difference in json.items():
@@ -313,10 +310,10 @@ class _Struct(Codec):
         return self._kind(**values)
 
 
-class _Section(Codec):
-    """A struct, or why it is unavailable."""
+class _SectionCodec(Codec):
+    """A struct, or the reason why it is unavailable."""
 
-    def __init__(self, present: _Struct) -> None:
+    def __init__(self, present: _StructCodec) -> None:
         self._present = present
 
     def full(self, value: Any) -> Json:
@@ -349,36 +346,36 @@ _REASONS: Final = frozenset(Reason)
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:
-    """What `model.recorded_as` says of a field."""
+    """Return the marks of a field, of `model.recorded_as`."""
     return getattr(hint, "__metadata__", ())
 
 
 def _codec_of_field(hint: Any) -> Codec:
     for mark in _marks(hint):
         if isinstance(mark, recorded_as.KeyedBy):
-            return _Table(_struct_codec(get_args(get_args(hint)[0])[0]), mark.by)
+            return _TableCodec(_struct_codec(get_args(get_args(hint)[0])[0]), mark.by)
         if isinstance(mark, recorded_as.Wide):
             return Optional(WideInt())
     return _codec(get_args(hint)[0] if _marks(hint) else hint)
 
 
 @cache
-def _struct_codec(kind: type[Struct]) -> _Struct:
-    return _Struct(kind)
+def _struct_codec(kind: type[Struct]) -> _StructCodec:
+    return _StructCodec(kind)
 
 
 def _codec(hint: Any) -> Codec:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        rest = [argument for argument in arguments if argument not in (type(None), Unavailable)]
-        if len(rest) == 1 and Unavailable in arguments:
-            return _Section(_struct_codec(rest[0]))
-        if len(rest) == 1:
-            return Optional(_codec(rest[0]))
+        present = [argument for argument in arguments if argument not in (type(None), Unavailable)]
+        if len(present) == 1 and Unavailable in arguments:
+            return _SectionCodec(_struct_codec(present[0]))
+        if len(present) == 1:
+            return Optional(_codec(present[0]))
     elif origin is tuple:
         if len(arguments) == 2 and arguments[1] is Ellipsis:
             return List(_codec(arguments[0]))
-        return Pair(tuple(_codec(argument) for argument in arguments))
+        return PairCodec(tuple(_codec(argument) for argument in arguments))
     elif isinstance(hint, type):
         if issubclass(hint, Struct):
             return _struct_codec(hint)
@@ -387,8 +384,27 @@ def _codec(hint: Any) -> Codec:
     raise TypeError(f"no way to record {hint!r}")
 
 
+def change_between(before: Frame | None, frame: Frame) -> Json:
+    """Return a frame as JSON: whole where there is none before, else the fields that have changed."""
+    if before is None:
+        return codec_for(Frame).full(frame)
+    changed = codec_for(Frame).delta(before, frame)
+    return {} if changed is SAME else changed
+
+
+def changed_frame(before: Frame | None, change: Json) -> Frame:
+    """Return the frame of `change_between`.
+
+    Raises:
+        RecordingProblem: The JSON is no frame, or no change of that one.
+    """
+    codec = codec_for(Frame)
+    frame: Frame = codec.read(change) if before is None else codec.apply(before, change)
+    return frame
+
+
 def codec_for(kind: type[Struct]) -> Codec:
-    """The codec of a struct.
+    """Return the codec of a struct.
 
     Raises:
         TypeError: A field has a type that cannot be recorded (found when the program starts, not on a user's night).

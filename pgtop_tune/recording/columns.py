@@ -54,23 +54,24 @@ _LESS: Final = frozenset((int, type(None), str))
 
 
 _OFTEN: Final = 3
-"""Where more than every third row of a column changed, words are those of before, too."""
+"""Share of a column, one in so many rows, above which a change repeats the earlier words."""
 _HABIT: Final = 30
-"""Frames until all forms of a column of numbers are made again to see which is shortest; one is, else."""
+"""Frames between two searches for the shortest form of a column of numbers; between them one form is made."""
 
 
 class NearColumn(Struct, frozen=True):
-    """A column of the same rows that another one stays close to."""
+    """A column of the same rows whose values are close to those of another one."""
 
     name: str
     values: Sequence[Any]
 
 
 class Habit(Struct):
-    """Which form of a column was the shortest when all were made, and how often it may still be taken for granted."""
+    """The form of a column that was the shortest when all were made, and for how many frames it is still used
+    untested."""
 
     form: str = ""
-    left: int = 0
+    frames_left: int = 0
 
 
 def packed(
@@ -80,7 +81,7 @@ def packed(
     near: NearColumn | None = None,
     habit: Habit | None = None,
 ) -> Json:
-    """The shortest form of a column.
+    """Return the shortest form of a column.
 
     Args:
         codec: Of its values.
@@ -98,23 +99,23 @@ def packed(
     changed = list(map(ne, new, old))
     if _OFTEN * sum(changed) > len(new):
         return _words(codec, ALSO, dict.fromkeys(old), new)
-    words = dict.fromkeys(compress(new, changed))
-    places = {word: place for place, word in enumerate(words, 1)}
+    new_words = dict.fromkeys(compress(new, changed))
+    places = {word: number for number, word in enumerate(new_words, 1)}
     at = list(map(mul, map(places.get, new, repeat(0)), changed))
-    return {WORDS: [codec.full(word) for word in words], AT: _at(at, len(words))}
+    return {WORDS: [codec.full(word) for word in new_words], AT: _at(at, len(new_words))}
 
 
-def _words(codec: Codec, name: str, known: Iterable[Any], new: Sequence[Any]) -> Json:
-    """Every row by the number of its word, of those that are known already and of new ones."""
-    places = {word: place for place, word in enumerate(known, 1)}
+def _words(codec: Codec, name: str, known_words: Iterable[Any], new: Sequence[Any]) -> Json:
+    """Return every row as the number of its word, of the known words and of new ones."""
+    places = {word: number for number, word in enumerate(known_words, 1)}
     fresh = [word for word in dict.fromkeys(new) if word not in places]
-    places |= {word: place for place, word in enumerate(fresh, len(places) + 1)}
+    places |= {word: number for number, word in enumerate(fresh, len(places) + 1)}
     at = list(map(places.__getitem__, new))
     return {name: [codec.full(word) for word in fresh], AT: _at(at, len(places))}
 
 
 def _at(places: Sequence[int], most: int) -> Json:
-    """Numbers of which none is larger than `most`."""
+    """Return numbers of which none is larger than `most`, as text or array."""
     return digits_of(places) if most < BASE and len(places) >= MANY_NUMBERS else shortened(places)[0]
 
 
@@ -123,16 +124,16 @@ def unpacked(
     column: Json,
     rows: int,
     old: Sequence[Any] | None = None,
-    others: Mapping[str, Sequence[Any]] | None = None,
+    other_columns: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[Any]:
-    """The values of a column.
+    """Return the values of a column.
 
     Args:
         codec: Of its values.
         column: As `packed` gives it.
         rows: How many there are.
         old: What they had before.
-        others: Columns of the same rows that are known already.
+        other_columns: Columns of the same rows that are known already.
 
     Raises:
         RecordingProblem: It is of another form, or for another number of rows.
@@ -142,61 +143,63 @@ def unpacked(
         if codec.counts and _all_integers(changes) and _all_integers(was):
             return list(map(add, was, changes))
         if type(codec) is Optional and codec.counts and _integers_or_null(changes) and _integers_or_null(was):
-            return [_sum(one, change) for one, change in zip(was, changes, strict=True)]
+            # As `apply` of the codec, without asking each value for its type.
+            return [
+                change if change is None or one is None else one + change
+                for one, change in zip(was, changes, strict=True)
+            ]
         return [codec.apply(one, change) for one, change in zip(was, changes, strict=True)]
     form = as_object(column)
     if MORE in form:
         return _added(codec, form, rows, old)
     if LESS in form:
-        return _subtracted(codec, form, rows, old, others or {})
-    if WORDS in form:
+        return _subtracted(codec, form, rows, old, other_columns or {})
+    if WORDS in form or ALSO in form:
         return _spoken(codec, form, rows, old)
-    if ALSO in form:
-        return _spoken_again(codec, form, rows, _before(old))
     return [codec.read(value) for value in _as_many(as_array(form.get(VALUES)), rows)]
 
 
 def depends(column: Json) -> bool:
-    """Whether another column must be known first."""
+    """Return whether another column must be read first."""
     return type(column) is dict and BESIDE in column
 
 
 def column_length(column: Json) -> int:
-    """How many rows a column is for."""
+    """Return the number of rows of a column."""
     form = as_object(column)
     return len(lengthened(next((form[name] for name in (LESS, AT, VALUES) if name in form), None)))
 
 
 def gaps(places: Sequence[int]) -> Json:
-    """Ascending places as the distances from one to the next; the first from -1."""
+    """Return ascending row numbers as the distances from one to the next; the first from -1."""
     distances = list(map(sub, places, (-1, *places)))
     return _at(distances, max(distances, default=0))
 
 
 def places(distances: Json, rows: int) -> list[int]:
-    """The other way round.
+    """Return the row numbers of `gaps`.
 
     Raises:
         RecordingProblem: No distances, or one that leads out of the rows.
     """
-    found = lengthened(distances)
-    if not all(type(distance) is int and distance > 0 for distance in found):
+    distances_read = lengthened(distances)
+    if not all(type(distance) is int and distance > 0 for distance in distances_read):
         raise refuse("distances", distances)
-    at = [place - 1 for place in accumulate(found)]
+    at = [end - 1 for end in accumulate(distances_read)]
     if at and at[-1] >= rows:
         raise RecordingProblem(f"change of row {at[-1] + 1} of {rows}")
     return at
 
 
 def _numbers(new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, habit: Habit) -> Json:
-    if habit.left > 0:
-        habit.left -= 1
+    if habit.frames_left > 0:
+        habit.frames_left -= 1
         usual = _FORMS[habit.form](new, old, near, weighed=False)
         if usual is not None:
             return usual[0]
-    forms = {name: made for name, make in _FORMS.items() if (made := make(new, old, near)) is not None}
+    forms = {name: form for name, make in _FORMS.items() if (form := make(new, old, near)) is not None}
     habit.form = min(forms, key=lambda name: forms[name][1])
-    habit.left = _HABIT
+    habit.frames_left = _HABIT
     return forms[habit.form][0]
 
 
@@ -210,7 +213,7 @@ def _from_highest(
 def _beside(
     new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
-    """The form, if every value has one beside it."""
+    """Return the form, if every value has one beside it."""
     if near is None:
         return None
     tops = near.values
@@ -241,7 +244,7 @@ def _less(
 def _differences(
     new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
-    """The form, if there is something to differ from."""
+    """Return the form, if there are earlier values."""
     if old is None:
         return None
     if None not in old and None not in new:
@@ -284,13 +287,13 @@ def _subtracted(
     form: dict[str, Json],
     rows: int,
     old: Sequence[Any] | None,
-    others: Mapping[str, Sequence[Any]],
+    other_columns: Mapping[str, Sequence[Any]],
 ) -> list[Any]:
     step = form.get(BY, 1)
-    tops = others.get(str(form[BESIDE])) if BESIDE in form else [form.get(FROM)] * rows
+    tops = other_columns.get(str(form[BESIDE])) if BESIDE in form else [form.get(FROM)] * rows
     if tops is None or type(step) is not int:
         raise refuse("numbers to subtract from", form)
-    values, found = _as_many(lengthened(form[LESS]), rows), []
+    values, results = _as_many(lengthened(form[LESS]), rows), []
     if codec.counts and _all_integers(values) and _all_integers(tops):
         return [top - step * less for less, top in zip(values, tops, strict=True)]
     if type(codec) is Optional and codec.counts and _LESS.issuperset(map(type, values)):
@@ -301,34 +304,29 @@ def _subtracted(
             ]
         except TypeError:
             raise refuse("numbers to subtract", form) from None
-    for place, (less, top) in enumerate(zip(values, tops, strict=True)):
+    for index, (less, top) in enumerate(zip(values, tops, strict=True)):
         if less == BEFORE:
-            found.append(_before(old)[place])
+            results.append(_before(old)[index])
         elif less is None:
-            found.append(codec.read(None))
+            results.append(codec.read(None))
         elif type(less) is int and type(top) is int:
-            found.append(codec.read(top - step * less))
+            results.append(codec.read(top - step * less))
         else:
             raise refuse("number", less)
-    return found
+    return results
 
 
 def _spoken(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any] | None) -> list[Any]:
-    words = [None, *(codec.read(word) for word in as_array(form[WORDS]))]
+    if WORDS in form:
+        least, spoken = 0, [None, *map(codec.read, as_array(form[WORDS]))]
+    else:
+        least, spoken = 1, [None, *dict.fromkeys(_before(old)), *map(codec.read, as_array(form[ALSO]))]
     at = _as_many(lengthened(form.get(AT)), rows)
-    if at and not (_all_integers(at) and min(at) >= 0 and max(at) < len(words)):
+    if at and not (_all_integers(at) and min(at) >= least and max(at) < len(spoken)):
         raise refuse("numbers of words", at)
     if 0 not in at:
-        return [words[number] for number in at]
-    return [words[number] if number else was for number, was in zip(at, _before(old), strict=True)]
-
-
-def _spoken_again(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any]) -> list[Any]:
-    words = [*dict.fromkeys(old), *(codec.read(word) for word in as_array(form[ALSO]))]
-    at = _as_many(lengthened(form.get(AT)), rows)
-    if at and not (_all_integers(at) and min(at) >= 1 and max(at) <= len(words)):
-        raise refuse("numbers of words", at)
-    return [words[number - 1] for number in at]
+        return [spoken[number] for number in at]
+    return [spoken[number] if number else was for number, was in zip(at, _before(old), strict=True)]
 
 
 def _all_integers(values: Sequence[Any]) -> bool:
@@ -337,11 +335,6 @@ def _all_integers(values: Sequence[Any]) -> bool:
 
 def _integers_or_null(values: Sequence[Any]) -> bool:
     return _INTEGERS_OR_NULL.issuperset(map(type, values))
-
-
-def _sum(was: int | None, change: int | None) -> int | None:
-    """As the codec of an integer or null applies it, without asking each value what it is."""
-    return change if change is None or was is None else was + change
 
 
 def _before(old: Sequence[Any] | None) -> Sequence[Any]:

@@ -12,13 +12,12 @@ from msgspec import Struct
 
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.recording.blocks import is_recording
-from pgtop_tune.recording.index import index_path
+from pgtop_tune.recording.blocks import index_path, is_recording
 from pgtop_tune.recording.packing import PACKINGS
 from pgtop_tune.recording.writer import NameLock, is_locked
 from pgtop_tune.runtime.window import seconds
 
-# When a recording continues in a new file, and which of the older files are kept: as people say it.
+# Options for when a recording continues in a new file, and which of the older files are kept.
 #
 # --rotate 1h, --rotate 500MB             a new file every hour, or when one has 500 MB
 # --keep 24, --keep 20GB, --keep 7d       so many files, so much room, files of the last seven days
@@ -30,11 +29,11 @@ _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
 _Way = Callable[[str], float | int | None]
 _LEAST_S: Final = 60.0
 _LEAST_BYTES: Final = 1e6
-"""Both of a file and of all files: a key frame of a busy server has 100 kB, and a file begins with one."""
+"""Least size of a file and of all files: a key frame of a busy server has 100 kB, and a file begins with one."""
 
 
 class Rotation(Struct, frozen=True):
-    """What was said; None where nothing was. Where several things were said, each counts.
+    """The values of `--rotate` and `--keep`; None where one was not given. Where several were given, each counts.
 
     Attributes:
         every_s: A file holds so many seconds.
@@ -52,7 +51,7 @@ class Rotation(Struct, frozen=True):
 
 
 def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | None:
-    """What `--rotate` and `--keep` say; None where neither was given.
+    """Return the values of `--rotate` and `--keep`; None where neither was given.
 
     Raises:
         UsageProblem: Not understood, or something to keep and nothing to rotate.
@@ -61,48 +60,48 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
         if keep:
             raise UsageProblem("--keep removes files of a rotated recording", "add --rotate, as --rotate 1h")
         return None
-    said: dict[str, float | int] = {}
-    for words in rotate:
-        _put(said, "--rotate", words, {"every_s": _time, "every_bytes": _size}, "1h, 30m or 500MB")
-    for words in keep:
-        _put(said, "--keep", words, {"keep_files": _count, "keep_s": _time, "keep_bytes": _size}, "24, 7d or 20GB")
-    found = Rotation(**said)  # type: ignore[arg-type]
-    for words, size in (("--rotate", found.every_bytes), ("--keep", found.keep_bytes)):
+    limits: dict[str, float | int] = {}
+    for text in rotate:
+        _put(limits, "--rotate", text, {"every_s": _time, "every_bytes": _size}, "1h, 30m or 500MB")
+    for text in keep:
+        _put(limits, "--keep", text, {"keep_files": _count, "keep_s": _time, "keep_bytes": _size}, "24, 7d or 20GB")
+    rotation = Rotation(**limits)  # type: ignore[arg-type]
+    for option, size in (("--rotate", rotation.every_bytes), ("--keep", rotation.keep_bytes)):
         if size is not None and size < _LEAST_BYTES:
-            raise UsageProblem(f"{words} takes at least 1 MB: one frame of a busy server has 100 kB", "as in 100MB")
-    for words, length_s in (("--rotate", found.every_s), ("--keep", found.keep_s)):
+            raise UsageProblem(f"{option} takes at least 1 MB: one frame of a busy server has 100 kB", "as in 100MB")
+    for option, length_s in (("--rotate", rotation.every_s), ("--keep", rotation.keep_s)):
         if length_s is not None and length_s < _LEAST_S:
-            raise UsageProblem(f"{words} takes at least 1m: each file begins with a whole frame, 100 kB", "as in 1h")
-    if found.every_bytes and found.keep_bytes and found.keep_bytes < 2 * found.every_bytes:
+            raise UsageProblem(f"{option} takes at least 1m: each file begins with a whole frame, 100 kB", "as in 1h")
+    if rotation.every_bytes and rotation.keep_bytes and rotation.keep_bytes < 2 * rotation.every_bytes:
         raise UsageProblem("--keep is too small for two files of --rotate", "allow several times the size of a file")
-    return found
+    return rotation
 
 
-def _put(said: dict[str, float | int], option: str, words: str, ways: dict[str, _Way], examples: str) -> None:
-    for name, way in ways.items():
-        value = way(words.strip())
+def _put(limits: dict[str, float | int], option: str, text: str, ways: dict[str, _Way], examples: str) -> None:
+    for name, parse in ways.items():
+        value = parse(text.strip())
         if value is None:
             continue
-        if name in said:
+        if name in limits:
             raise UsageProblem(f"{option} has two values of one kind", f"one of each kind: {examples}")
-        said[name] = value
+        limits[name] = value
         return
-    raise UsageProblem(f"{option} {words!r} is invalid", f"use {examples}; m is minutes, MB are megabytes")
+    raise UsageProblem(f"{option} {text!r} is invalid", f"use {examples}; m is minutes, MB are megabytes")
 
 
-def _time(words: str) -> float | None:
-    length_s = seconds(words) if _TIME.fullmatch(words) else 0.0
+def _time(text: str) -> float | None:
+    length_s = seconds(text) if _TIME.fullmatch(text) else 0.0
     return length_s or None
 
 
-def _size(words: str) -> float | None:
-    found = _SIZE.fullmatch(words)
-    size = float(found[1]) * (1024 if "i" in found[2] else 1000) ** _SCALE[found[2][0].lower()] if found else 0.0
+def _size(text: str) -> float | None:
+    match = _SIZE.fullmatch(text)
+    size = float(match[1]) * (1024 if "i" in match[2] else 1000) ** _SCALE[match[2][0].lower()] if match else 0.0
     return size or None
 
 
-def _count(words: str) -> int | None:
-    return (int(words) or None) if _COUNT.fullmatch(words) else None
+def _count(text: str) -> int | None:
+    return (int(text) or None) if _COUNT.fullmatch(text) else None
 
 
 _LINES: Final = ".jsonl"
@@ -111,54 +110,52 @@ _STAMPED: Final = r"-(\d{8}T\d{6}Z)(?:-(\d{1,6}))?"
 
 
 class Files(Protocol):
-    """Where frames go. It touches the disk, so `OSError` and `RecordingProblem` can come from all but `due`."""
+    """Destination of frames. It touches the disk, so all methods but `due` may raise `OSError` and
+    `RecordingProblem`."""
 
     def next_path(self, now_ms: int) -> Path:
-        """A name for the next file, of which there is none yet."""
+        """Return a name for the next file, of which there is none yet."""
         ...
 
     def due(self, age_s: float, size_bytes: int) -> bool:
-        """Whether a file of that age and size is followed by another one."""
+        """Return whether a file of that age and size is followed by another one."""
         ...
 
     def tidy(self, current: Path, now_ms: int) -> int:
-        """Removes what is not kept; how many files that were."""
+        """Remove the files that are not kept; return how many there were."""
         ...
 
     def close(self) -> None:
-        """Nothing more is written."""
+        """End: nothing more is written."""
         ...
 
 
 class OneFile(Struct, frozen=True):
-    """A single file; where it was removed, another of the same name. Implements `Files`."""
+    """A single file; where it was removed, another of the same name."""
 
     path: Path
 
     def next_path(self, now_ms: int) -> Path:
-        """See `Files.next_path`."""
         if self.path.parent == paths.recordings_dir():
             paths.private(self.path.parent)
         return self.path
 
     def due(self, age_s: float, size_bytes: int) -> bool:
-        """Never."""
         return False
 
     def tidy(self, current: Path, now_ms: int) -> int:
-        """Everything is kept."""
         return 0
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: no lock is held."""
 
 
 class RotatedFiles:
-    """A file after the other: run.jsonl.gz becomes run-20261122T124007Z.jsonl.gz, the moment in UTC. See `Files`.
+    """A file after the other: run.jsonl.gz becomes run-20261122T124007Z.jsonl.gz, the moment in UTC.
 
     Args:
-        path: What the names are made of. Its directory must be there.
-        rotation: When, and what is kept.
+        path: Pattern of the names. Its directory must exist.
+        rotation: When a new file begins, and which are kept.
 
     Raises:
         RecordingProblem: Another process records into files of this name, or its lock cannot be made.
@@ -173,7 +170,6 @@ class RotatedFiles:
         self._lock: NameLock | None = NameLock(self._lock_path)
 
     def next_path(self, now_ms: int) -> Path:
-        """See `Files.next_path`."""
         if self._directory == paths.recordings_dir():
             paths.private(self._directory)
         self._lock_again()
@@ -184,7 +180,7 @@ class RotatedFiles:
         return path
 
     def _lock_again(self) -> None:
-        """A directory that was removed and made again has no lock of ours."""
+        """Lock again: a directory that was removed and made again has no lock of ours."""
         if self._lock is not None and not self._lock_path.exists():
             self._lock.forget()
             self._lock = None
@@ -192,23 +188,22 @@ class RotatedFiles:
             self._lock = NameLock(self._lock_path)
 
     def due(self, age_s: float, size_bytes: int) -> bool:
-        """See `Files.due`."""
-        said = self._rotation
-        return (said.every_s is not None and age_s >= said.every_s) or (
-            said.every_bytes is not None and size_bytes >= said.every_bytes
+        rotation = self._rotation
+        return (rotation.every_s is not None and age_s >= rotation.every_s) or (
+            rotation.every_bytes is not None and size_bytes >= rotation.every_bytes
         )
 
     def tidy(self, current: Path, now_ms: int) -> int:
-        """See `Files.tidy`; the oldest go first."""
+        """Remove the oldest files first."""
         removed = 0
-        said = self._rotation
+        rotation = self._rotation
         older = self._older_than(current)
         files, room = len(older) + 1, sum(file.size_bytes for file in older) + current.stat().st_size
         for file in older:
             if not (
-                (said.keep_files is not None and files > said.keep_files)
-                or (said.keep_bytes is not None and room > said.keep_bytes)
-                or (said.keep_s is not None and now_ms / 1000 - file.written_s > said.keep_s)
+                (rotation.keep_files is not None and files > rotation.keep_files)
+                or (rotation.keep_bytes is not None and room > rotation.keep_bytes)
+                or (rotation.keep_s is not None and now_ms / 1000 - file.written_s > rotation.keep_s)
             ):
                 break
             if is_recording(file.path) and not is_locked(file.path):
@@ -219,26 +214,25 @@ class RotatedFiles:
         return removed
 
     def _older_than(self, current: Path) -> list[_Older]:
-        """All files named as ours are, the oldest first."""
-        found = []
+        """Return all files named as ours are, the oldest first."""
+        older = []
         for path in self._directory.iterdir():
             named = self._ours.fullmatch(path.name)
             if named is None or path == current or not path.is_file() or path.is_symlink():
                 continue
-            seen = path.stat()
-            found.append(
+            status = path.stat()
+            older.append(
                 _Older(
                     stamp=named[1],
                     serial=int(named[2] or 1),
                     path=path,
-                    size_bytes=seen.st_size,
-                    written_s=seen.st_mtime,
+                    size_bytes=status.st_size,
+                    written_s=status.st_mtime,
                 )
             )
-        return sorted(found, key=lambda file: (file.stamp, file.serial))
+        return sorted(older, key=lambda file: (file.stamp, file.serial))
 
     def close(self) -> None:
-        """See `Files.close`."""
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -253,7 +247,7 @@ class _Older(Struct, frozen=True):
 
 
 def _parted(name: str) -> tuple[str, str]:
-    """run.jsonl.gz as run and .jsonl.gz."""
+    """Return run.jsonl.gz as run and .jsonl.gz."""
     stem, suffixes = name, ""
     for packing in PACKINGS:
         if stem.endswith(packing.suffix):

@@ -27,19 +27,19 @@ MAJOR: Final = 1
 KEY: Final = "key"
 DELTA: Final = "delta"
 KEY_EVERY: Final = 60
-"""Frames from one key frame to the next: what a seek must read, and what one torn line can cost."""
+"""Frames from one key frame to the next: the cost of a seek, and of one torn line."""
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 """A longer line was not written by us, and is not read."""
 MAX_BLOCK_BYTES: Final = 4 * MAX_LINE_BYTES
-"""Of the lines of a packed key frame and those up to the next: they are unpacked at once."""
+"""Longest packed block: a key frame and the lines up to the next are unpacked at once."""
 YEAR_9999_MS: Final = 253_000_000_000_000
-"""A moment from there on, or a session that long, was not seen by a clock."""
+"""First impossible moment, and the first impossible length of a session."""
 _MOST_DIGITS: Final = 24
 _LARGE: Final = re.compile(rb"[:\[,]\s*-?(?:\d{20}|[\d.]+[eE]\+?\d{3})")
-"""Looks like a number that is larger than any counter; may be text, too."""
+"""Pattern of a number larger than any counter; it may match a text, too."""
 _ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 _PARTS_OF_LARGE: Final = (b"0" * 20, b"0e000", b"0E000", b"0e+000", b"0E+000")
-"""One of these stands in such a number once each of its digits is a 0: they are found twenty times faster."""
+"""Parts of such a number once each of its digits is a 0: they are found twenty times faster."""
 
 
 class Header(Struct, frozen=True):
@@ -51,7 +51,7 @@ class Header(Struct, frozen=True):
         created_ms: Wall clock when the recording began, milliseconds since the epoch.
         timezone: UTC offset of the machine that recorded, "+02:00", for reading times as its operator knew them.
         interval_s: Interval the session was set to when it began.
-        target: Whom it watches, "bench@/run/postgresql:5432/bench"; no password in it.
+        target: The server, "bench@/run/postgresql:5432/bench"; no password in it.
     """
 
     format: str
@@ -64,14 +64,14 @@ class Header(Struct, frozen=True):
 
 
 def header_line(header: Header) -> str:
-    """The header as a line without its line break."""
+    """Return the header as a line without its line break."""
     fields = to_builtins(header)
     extra = fields.pop("extra")
     return json.dumps({**fields, **extra}, separators=(",", ":"))
 
 
 def parse_line(line: bytes) -> Any:
-    """JSON of one line.
+    """Return the JSON of one line.
 
     Raises:
         RecordingProblem: Not JSON, or JSON no recorder writes (NaN, endless numbers, endless nesting).
@@ -95,14 +95,14 @@ def parse_line(line: bytes) -> Any:
 
 def _counter(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
-        raise RecordingProblem("a number that nothing counts to")
+        raise RecordingProblem("a number larger than any counter")
     return int(digits)
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise RecordingProblem("a number that nothing counts to")
+        raise RecordingProblem("a number larger than any counter")
     return number
 
 
@@ -115,7 +115,7 @@ _CAREFUL: Final = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_c
 
 
 def read_header(line: bytes) -> Header:
-    """The header of a recording.
+    """Return the header of a recording.
 
     Raises:
         RecordingProblem: The line is from another program, or from a newer major version of the format.
@@ -135,9 +135,9 @@ def read_header(line: bytes) -> Header:
         raise RecordingProblem(
             f"the recording has format {name[:40]}, this version reads up to {FORMAT}", "use a newer pgtop-tune"
         )
-    known = {"tool": "", "created_ms": 0, "timezone": "+00:00", "interval_s": 1.0, "target": ""}
+    defaults = {"tool": "", "created_ms": 0, "timezone": "+00:00", "interval_s": 1.0, "target": ""}
     values: dict[str, Any] = {"format": name}
-    for key, default in known.items():
+    for key, default in defaults.items():
         value = parsed.get(key, default)
         if isinstance(default, float) and type(value) is int:
             value = float(value)
@@ -146,11 +146,10 @@ def read_header(line: bytes) -> Header:
     return Header(**values, extra=extra)
 
 
-# Checksums at the end of lines: a line that was changed, is missing or stands twice is noticed, in plain files,
-# too.
+# Checksums at the end of lines: a line that was changed, is missing or stands twice is noticed, in plain files, too.
 #
-# The one of a delta goes on from the line before. A key frame can be entered by itself: its own starts over, and it
-# says beside it (`after`) which one the line before has, of the first one the header.
+# The checksum of a delta continues that of the line before. A key frame can be entered by itself: its checksum starts
+# over, and `after` beside it is that of the line before, of the header for the first one.
 
 _KEY_START: Final = f'{{"{KEY}":'
 _SEAL: Final = re.compile(rb'(?:,"after":(\d{1,10}))?,"crc":(\d{1,10})\}\s*\Z')
@@ -158,23 +157,23 @@ _LONGEST: Final = 48
 
 
 class Seal(Struct, frozen=True):
-    """What the end of a line says.
+    """A line, with the checksums at its end.
 
     Attributes:
         line: The line without it, as earlier versions wrote it.
         crc: Its checksum; None where it has none.
-        after: That of the line before; only of key frames.
-        whole: Whether the checksum is that of the line.
+        after: Checksum of the line before; only of key frames.
+        is_sound: True when the checksum is that of the line.
     """
 
     line: bytes
     crc: int | None = None
     after: int | None = None
-    whole: bool = True
+    is_sound: bool = True
 
 
 def sealed(line: str, before: int) -> tuple[str, int]:
-    """A line with its checksum, and the checksum.
+    """Return a line with its checksum, and the checksum.
 
     Args:
         line: JSON of an object, ASCII, without line break.
@@ -188,22 +187,26 @@ def sealed(line: str, before: int) -> tuple[str, int]:
 
 
 def checksum(header: bytes) -> int:
-    """Of the header's line."""
+    """Return the checksum of the header's line."""
     return zlib.crc32(header.rstrip(b"\r\n"))
 
 
 def seal_of(line: bytes, before: int | None) -> Seal:
-    """What the end of a line says; of a delta behind an unknown line, whose checksum says nothing, it is whole.
+    """Return the checksums at the end of a line; a delta behind an unknown line, whose checksum proves nothing, is
+    sound.
 
     Args:
         before: Checksum of the line before; None where it is not known.
     """
-    found = _SEAL.search(line, max(len(line) - _LONGEST, 0))
-    if found is None:
+    match = _SEAL.search(line, max(len(line) - _LONGEST, 0))
+    if match is None:
         return Seal(line)
-    crc, is_key = int(found[2]), line.startswith(_KEY_START.encode())
+    crc, is_key = int(match[2]), line.startswith(_KEY_START.encode())
     seed = 0 if is_key else before
-    whole = seed is None or zlib.crc32(memoryview(line)[: found.start(2) - len(b',"crc":')], seed) == crc
+    is_sound = seed is None or zlib.crc32(memoryview(line)[: match.start(2) - len(b',"crc":')], seed) == crc
     return Seal(
-        line=line[: found.start()] + b"}\n", crc=crc, after=None if found[1] is None else int(found[1]), whole=whole
+        line=line[: match.start()] + b"}\n",
+        crc=crc,
+        after=None if match[1] is None else int(match[1]),
+        is_sound=is_sound,
     )

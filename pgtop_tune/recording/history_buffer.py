@@ -8,6 +8,7 @@ the disk may be the one that the server is busy with, and frames are made in the
 
 from __future__ import annotations
 
+import json
 import marshal
 import os
 import tempfile
@@ -25,9 +26,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import private
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.frames import Score
-from pgtop_tune.recording.landmarks import score_of_frame
-from pgtop_tune.recording.memory_form import MemoryForm
+from pgtop_tune.recording.frames import LandmarkKind, score_of_frame
 
 if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import Step
@@ -36,29 +35,30 @@ if TYPE_CHECKING:
 # Bytes that are seldom looked at, put away in files without a name: gone with the process, whatever ends it.
 
 _PIECES_A_FILE: Final = 20
-"""A file's room is given back when its last piece is forgotten; more would keep too much, fewer take descriptors."""
+"""Pieces of a file. Its room is given back when its last piece is forgotten; more would keep too much, fewer take
+descriptors."""
 
 
 class PutAway(Struct, frozen=True):
-    """A piece of a file; the file lives as long as one of its pieces."""
+    """A piece of a spill file; the file lives as long as one of its pieces."""
 
     file: IO[bytes]
     begin: int
     length: int
 
     def read(self) -> bytes:
-        """The bytes.
+        """Return the bytes of the piece.
 
         Raises:
             RecordingProblem: The disk does not give them back.
         """
         try:
-            found = os.pread(self.file.fileno(), self.length, self.begin)
+            content = os.pread(self.file.fileno(), self.length, self.begin)
         except OSError as problem:
             raise RecordingProblem(f"the past cannot be read: {problem.strerror}") from None
-        if len(found) < self.length:
+        if len(content) < self.length:
             raise RecordingProblem("the past cannot be read: the file is shorter than it was")
-        return found
+        return content
 
 
 class SpillFiles:
@@ -75,7 +75,7 @@ class SpillFiles:
         self._end = 0
 
     def put(self, data: bytes) -> PutAway | None:
-        """Puts some bytes away; None when that cannot be done now: no directory, a full disk."""
+        """Spill some bytes; None when that cannot be done now: no directory, a full disk."""
         try:
             if self._file is None or self._pieces >= _PIECES_A_FILE:
                 self._file = tempfile.TemporaryFile(dir=private(self._directory()), buffering=0)  # noqa: SIM115
@@ -94,14 +94,15 @@ class SpillFiles:
 
 LONGEST_S: Final = 3600.0
 MOST_BYTES: Final = 20 << 20
-"""Packed, put away or not: an hour of 300 sessions that work now and then is less. Else the past is shorter."""
+"""Most packed bytes, in memory or in spill files: an hour of 300 sessions that work now and then is less. Else the past
+is shorter."""
 _BLOCK_FRAMES: Final = 30
-"""Frames from one whole frame to the next: what one step back may have to read."""
+"""Frames from one whole frame to the next: the cost of one step back."""
 _LEVEL: Final = 1
-"""More takes a fifth off what is kept, and adds a third to the time that a frame costs."""
+"""Level of compression. More takes a fifth off the size, and adds a third to the time that a frame costs."""
 _TOGETHER: Final = 10
-"""Frames that are turned into bytes together, which takes less time than one by one: each alone finds the CPU's caches
-full of the server's. A session keeps as many frames whole."""
+"""Frames that become lines together, which takes less time than one by one: each alone finds the CPU's caches full of
+the server's data. A session keeps as many frames whole."""
 
 
 class _Block(Struct):
@@ -111,30 +112,32 @@ class _Block(Struct):
         first: Number of its first frame.
         moments: Elapsed seconds of each.
         scores: What each is worth to whoever searches.
-        forms: As long as frames are added, packed some together: raw, those of 1000 sessions are 2.5 MB.
-        waiting: The newest of these frames, which have no form yet.
+        lines: As long as frames are added: of some frames together, packed: raw, those of 1000 sessions are 2.5 MB.
+        waiting: The newest of these frames, which are no lines yet.
         packed: Afterwards, or where it is.
         packed_bytes: Its length.
     """
 
     first: int
     moments: array[float] = field(default_factory=lambda: array("d"))
-    scores: dict[Score, array[float]] = field(default_factory=lambda: {score: array("d") for score in Score})
-    forms: list[bytes] = field(default_factory=list)
+    scores: dict[LandmarkKind, array[float]] = field(
+        default_factory=lambda: {score: array("d") for score in LandmarkKind}
+    )
+    lines: list[bytes] = field(default_factory=list)
     waiting: list[Frame] = field(default_factory=list)
     packed: bytes | PutAway = b""
     packed_bytes: int = 0
 
     def unpacked(self) -> list[bytes]:
-        """Its forms. Raises as `PutAway.read` does."""
-        together = self.forms
+        """Return a line of JSON for each frame. Raises as `PutAway.read` does."""
+        packed_lines = self.lines
         if self.packed_bytes:
-            together = marshal.loads(self.packed if isinstance(self.packed, bytes) else self.packed.read())
-        return [form for packed in together for form in marshal.loads(zlib.decompress(packed))]
+            packed_lines = marshal.loads(self.packed if isinstance(self.packed, bytes) else self.packed.read())
+        return b"\n".join(map(zlib.decompress, packed_lines)).split(b"\n")
 
 
 class HistoryBuffer:
-    """Implements `FrameSink` and `Frames`. Filled in the engine's thread, read in any.
+    """A `FrameSink` and `Frames` of the last hour. Filled in the engine's thread, read in any.
 
     Frames are numbered from the first one it was given; `first` moves on as old ones go.
 
@@ -154,13 +157,12 @@ class HistoryBuffer:
         self._spill = spill_files
         self._putting = False
         self._lock = threading.Lock()
-        self._form = MemoryForm()
+        self._newest: Frame | None = None
         self._blocks: list[_Block] = []
         self._bytes = 0
         self._count = 0
 
     def accept(self, step: Step) -> None:
-        """See `FrameSink.accept`."""
         for frame in step.frames:
             self._add(frame)
 
@@ -169,11 +171,11 @@ class HistoryBuffer:
         packed = b""
         if block is not None and len(block.moments) >= _BLOCK_FRAMES:
             with self._lock:
-                self._form_waiting(block)
-            packed = marshal.dumps(block.forms)
+                self._pack_waiting(block)
+            packed = marshal.dumps(block.lines)
         with self._lock:
             if block is not None and packed:
-                block.packed, block.packed_bytes, block.forms = packed, len(packed), []
+                block.packed, block.packed_bytes, block.lines = packed, len(packed), []
                 self._bytes += len(packed)
             if block is None or packed:
                 block = _Block(self._count)
@@ -184,18 +186,21 @@ class HistoryBuffer:
                 values.append(score_of_frame(score, frame))
             self._count += 1
             if len(block.waiting) >= _TOGETHER:
-                self._form_waiting(block)
+                self._pack_waiting(block)
             self._forget(frame.elapsed_s)
         if packed:
             self._begin_to_put_away()
 
-    def _form_waiting(self, block: _Block) -> None:
-        """Within the lock: frames are read in other threads."""
+    def _pack_waiting(self, block: _Block) -> None:
+        """Pack the waiting frames. Call it within the lock: frames are read in other threads."""
+        from pgtop_tune.recording.codec import ENCODER, change_between
+
         if not block.waiting:
             return
-        make = self._form.changed if block.forms else self._form.whole
-        forms = [make(block.waiting[0]), *map(self._form.changed, block.waiting[1:])]
-        block.forms.append(zlib.compress(marshal.dumps(forms), _LEVEL))
+        before = [self._newest if block.lines else None, *block.waiting[:-1]]
+        lines = "\n".join(map(ENCODER.encode, map(change_between, before, block.waiting)))
+        block.lines.append(zlib.compress(lines.encode("ascii"), _LEVEL))
+        self._newest = block.waiting[-1]
         block.waiting.clear()
 
     def _forget(self, now_s: float) -> None:
@@ -225,7 +230,8 @@ class HistoryBuffer:
                 block.packed = piece
 
     def _next_to_put_away(self) -> _Block | None:
-        """The oldest packed block in memory. None ends the thread, in the same moment for whoever packs the next."""
+        """Return the oldest packed block in memory. None ends the thread, at once for the caller that packs the next
+        block."""
         with self._lock:
             for block in self._blocks:
                 if isinstance(block.packed, bytes) and block.packed:
@@ -235,55 +241,52 @@ class HistoryBuffer:
 
     @property
     def packed_bytes(self) -> int:
-        """Bytes that are kept, put away or not, without the newest block."""
+        """Bytes that are kept, in memory or in spill files, without the newest block."""
         return self._bytes
 
     @property
     def first(self) -> int:
-        """See `Frames.first`."""
         with self._lock:
             return self._blocks[0].first if self._blocks else 0
 
     @property
     def frame_count(self) -> int:
-        """See `Frames.frame_count`."""
         return self._count
 
     @property
     def length_s(self) -> float:
-        """See `Frames.length_s`."""
         return self.elapsed_s(self._count - 1) if self._count else 0.0
 
     def elapsed_s(self, index: int) -> float:
-        """See `Frames.elapsed_s`."""
         with self._lock:
             block = self._blocks[self._place(index)]
             return block.moments[min(max(index - block.first, 0), len(block.moments) - 1)]
 
     def index_at(self, elapsed_s: float) -> int:
-        """See `Frames.index_at`."""
         with self._lock:
             if not self._blocks:
                 return 0
-            place = bisect_right(self._blocks, elapsed_s, key=lambda block: block.moments[0]) - 1
-            block = self._blocks[max(place, 0)]
+            number = bisect_right(self._blocks, elapsed_s, key=lambda block: block.moments[0]) - 1
+            block = self._blocks[max(number, 0)]
             return max(block.first + bisect_right(block.moments, elapsed_s) - 1, block.first)
 
     def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
-        """See `Frames.frames`. What has gone by the time it is read is left out."""
+        """Yield frames from a number on. Frames that are gone by the time they are read are left out."""
+        from pgtop_tune.recording.codec import changed_frame
+
         index = self.block_begin(first)
         while (block := self._block_at(index)) is not None:
-            index, before = block.first, None
-            for form in block.unpacked():
-                before = self._form.read(form, before)
+            before: Frame | None = None
+            index = block.first
+            for line in block.unpacked():
+                before = changed_frame(before, json.loads(line))
                 if index >= first:
                     yield index, before
                 index += 1
             # More may have come into this block by now.
             first = index
 
-    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
-        """See `Frames.scores`."""
+    def scores(self, score: LandmarkKind, first: int = 0) -> Iterator[tuple[int, float]]:
         index = first
         while (block := self._block_at(index)) is not None:
             index = max(index, block.first)
@@ -292,16 +295,15 @@ class HistoryBuffer:
                 index += 1
 
     def _block_at(self, index: int) -> _Block | None:
-        """The block of a frame, as far as it has come."""
+        """Return the block of a frame, as far as it has come."""
         with self._lock:
             if not self._blocks or index >= self._count:
                 return None
-            found = self._blocks[self._place(index)]
-            self._form_waiting(found)
-            return replace(found, forms=list(found.forms))
+            block = self._blocks[self._place(index)]
+            self._pack_waiting(block)
+            return replace(block, lines=list(block.lines))
 
     def block_begin(self, index: int) -> int:
-        """See `Frames.block_begin`."""
         with self._lock:
             return self._blocks[self._place(index)].first if self._blocks else 0
 
@@ -309,8 +311,8 @@ class HistoryBuffer:
         return max(bisect_right(self._blocks, index, key=lambda block: block.first) - 1, 0)
 
     def extend(self) -> bool:
-        """See `Frames.extend`: frames come by themselves."""
+        """Return False: frames come by themselves."""
         return False
 
     def close(self) -> None:
-        """See `FrameSink.close` and `Frames.close`: what is held is held by who still looks at it."""
+        """Do nothing: readers keep the frames that they hold."""

@@ -1,4 +1,4 @@
-"""Parts of a long recording: minute by minute, or the frames that are asked for with those before them.
+"""Parts of a long recording: minute by minute, or requested frames with those before them.
 
 Counters stand whole in a key frame: what was counted in a minute is the difference of two of them. So of the lines
 between only that is read which is told once: progress and latencies of pgbench, and events. They stand at the end of
@@ -25,24 +25,24 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, parse_line
 from pgtop_tune.recording.frames import Frames
-from pgtop_tune.recording.reader import RecordingReader, checked
+from pgtop_tune.recording.reader import RecordingReader, with_possible_moments
 
 WHOLE_UP_TO: Final = 3600
-"""Frames of a run, or of a recording without one, that are read one by one."""
+"""Frames of a run, or of a recording without one, up to which all are read."""
 _FIRST: Final = 3
-"""Key frames at the begin from which on is read one by one: what is read seldom comes within them."""
+"""Key frames at the begin that are read frame by frame: a section that is read seldom comes within them."""
 _WITH_ROWS: Final = 60
-"""About so many pairs of neighbouring key frames are read with what has a row for each session."""
+"""Pairs of neighbouring key frames, about, that are read with the sections that have a row for each session."""
 _OURS: Final = (b'{"delta":{"sequence":', b'{"key":{"sequence":')
 _LAST_FIELDS: Final = (b',"bench":', b',"footprint":', b',"events":', b',"pooler":')
 _ADDED: Final = frozenset({"at_s", "progress", "latencies", "silences"})
 _AFTER_HOLE: Final = re.compile(f'"kind":"(?:{"|".join(NOTHING_BEFORE)})"'.encode())
-"""An event that says that frames are missing; in another text the worst of it is a minute that is read whole."""
+"""An event of missing frames; found in another text, it costs no more than a minute that is read whole."""
 _OVER: Final = frozenset({RunState.STOPPED, RunState.FINISHED, RunState.FAILED})
 
 
 class ToldOnce(Struct, frozen=True):
-    """What is told once, of several frames, oldest first."""
+    """Facts that are recorded once, of several frames, oldest first."""
 
     progress: tuple[BenchProgress, ...] = ()
     latencies: tuple[LatencySecond, ...] = ()
@@ -50,11 +50,11 @@ class ToldOnce(Struct, frozen=True):
 
 
 class MinuteLook(Struct, frozen=True):
-    """A frame to be looked at.
+    """A frame to be examined.
 
     Attributes:
-        frame: Of a minute with what was told in the minute before it; sections nobody asked for are not recorded.
-        folded: How many frames that were not read as a whole came before it.
+        frame: A frame with the facts recorded once in the minute before it; other sections than requested are absent.
+        folded: Number of frames before it that were not read as a whole.
     """
 
     frame: Frame
@@ -78,15 +78,15 @@ _TOLD: Final = codec_for(ToldOnce)
 
 
 def looks(
-    reader: RecordingReader, wanted: WantedSections, longest: int = WHOLE_UP_TO, blocks: range | None = None
+    reader: RecordingReader, sections: WantedSections, longest: int = WHOLE_UP_TO, blocks: range | None = None
 ) -> Iterator[MinuteLook]:
-    """All frames of a short recording; of what lasts longer its key frames, but whole minutes at begins and ends.
+    """Yield all frames of a short recording; of a longer one its key frames, but whole minutes at begins and ends.
 
     A minute that cannot be read this way (damage, a run that begins or ends in it, frames that are missing) is read
     frame by frame.
 
     Args:
-        wanted: What key frames are read with.
+        sections: Sections that key frames are read with.
         longest: Frames of a run, or of a recording without one, up to which all are read.
         blocks: Key frames to begin and to end at; None for all.
     """
@@ -94,43 +94,43 @@ def looks(
     keys = [(_load_at(line), bool(_AFTER_HOLE.search(line))) for line in map(reader.key_line, places)]
     in_minutes = _in_minutes([load for load, _ in keys], longest)
     for index, (_, after_hole) in enumerate(keys[1:]):
-        # What is missing right before a key frame concerns the minute before it.
+        # Frames missing right before a key frame concern the minute before it.
         in_minutes[index] = in_minutes[index] and not after_hole
     every = max(sum(in_minutes) // _WITH_ROWS, 1)
-    told, folded = ToldOnce(), 0
-    for place, short in zip(places, in_minutes, strict=True):
+    before, folded = ToldOnce(), 0
+    for block, short in zip(places, in_minutes, strict=True):
         minute = None
-        if short and not reader.after_hole(place):
-            minute = _minute(reader, place, wanted, rows=place % every < 2)
+        if short and not reader.after_hole(block):
+            minute = _minute(reader, block, sections, rows=block % every < 2)
         if minute is not None:
-            yield MinuteLook(_with(minute[0], told), folded)
-            told, folded = minute[1], reader.frames_in(place) - 1
+            yield MinuteLook(_with(minute[0], before), folded)
+            before, folded = minute[1], reader.frames_in(block) - 1
             continue
-        for _, frame in reader.frames_of(place):
-            yield MinuteLook(_with(frame, told), folded)
-            told, folded = ToldOnce(), 0
+        for _, frame in reader.frames_of(block):
+            yield MinuteLook(_with(frame, before), folded)
+            before, folded = ToldOnce(), 0
 
 
 def _in_minutes(loads: Sequence[object], longest: int) -> list[bool]:
-    """Which blocks are read by their key frame: inside of a long run, or where no run is and one is elsewhere."""
-    same = [one == other for one, other in pairwise(loads)]
+    """Return for each block whether its key frame stands for it: inside of a long run, or outside of any run."""
+    same = [one == following for one, following in pairwise(loads)]
     some_run = any(type(load) is int for load in loads)
-    found = [False] * len(loads)
+    in_minutes = [False] * len(loads)
     begin = 0
-    for place in range(len(loads)):
-        if place < len(same) and same[place]:
+    for block in range(len(loads)):
+        if block < len(same) and same[block]:
             continue
-        inside = range(max(begin, _FIRST), place)
-        long = (place - begin) * KEY_EVERY > longest
-        if long or (some_run and type(loads[place]) is not int):
-            for each in inside:
-                found[each] = True
-        begin = place + 1
-    return found
+        inside = range(max(begin, _FIRST), block)
+        long = (block - begin) * KEY_EVERY > longest
+        if long or (some_run and type(loads[block]) is not int):
+            for inner in inside:
+                in_minutes[inner] = True
+        begin = block + 1
+    return in_minutes
 
 
 def _load_at(line: bytes) -> object:
-    """What pgbench was doing at a key frame: the number of the run under way, or what is no number."""
+    """Return the number of the run under way at a key frame, or anything that is no number."""
     try:
         bench = _last_fields(line).get("bench")
         run = bench.get("run") if type(bench) is dict else None
@@ -142,50 +142,54 @@ def _load_at(line: bytes) -> object:
 
 
 def _minute(
-    reader: RecordingReader, place: int, wanted: WantedSections, *, rows: bool
+    reader: RecordingReader, block: int, sections: WantedSections, *, rows: bool
 ) -> tuple[Frame, ToldOnce] | None:
-    lines = reader.lines_of(place)
-    if len(lines) != reader.frames_in(place) or any(map(_AFTER_HOLE.search, lines[1:])):
+    lines = reader.lines_of(block)
+    if len(lines) != reader.frames_in(block) or any(map(_AFTER_HOLE.search, lines[1:])):
         return None
     try:
         frame = parse_line(lines[0])[KEY]
-        told = _told(lines[1:], frame.get("bench", {}), frame.get("events", []))
-        return None if told is None else (checked(_FRAME.read(_only(frame, wanted, rows=rows))), told)
+        told_once = _told(lines[1:], frame.get("bench", {}), frame.get("events", []))
+        return (
+            None
+            if told_once is None
+            else (with_possible_moments(_FRAME.read(_only(frame, sections, rows=rows))), told_once)
+        )
     except (RecordingProblem, KeyError, TypeError, AttributeError):
         return None
 
 
-def _only(frame: dict[str, Any], wanted: WantedSections, *, rows: bool) -> dict[str, Any]:
-    for field, always in wanted.always.items():
+def _only(frame: dict[str, Any], sections: WantedSections, *, rows: bool) -> dict[str, Any]:
+    for field, always in sections.always.items():
         section = frame.get(field)
         if type(section) is dict and "unavailable" not in section:
-            names = always | wanted.sometimes.get(field, frozenset()) if rows else always
+            names = always | sections.sometimes.get(field, frozenset()) if rows else always
             frame[field] = {name: value for name, value in section.items() if name in names}
     return frame
 
 
 def _told(lines: Sequence[bytes], bench: dict[str, Any], events: list[Any]) -> ToldOnce | None:
-    """Of the lines behind a key frame; None where a run begins, ends or changes in one of them."""
+    """Return the facts of the lines behind a key frame; None where a run begins, ends or changes in one of them."""
     loaded = "run" in bench
     progress, latencies = bench.get("progress", []), bench.get("latencies", [])
-    found: dict[str, list[Any]] = {"progress": [], "latencies": [], "events": []}
+    rows: dict[str, list[Any]] = {"progress": [], "latencies": [], "events": []}
     for fields in _last_fields_of(lines):
         change = fields.get("bench", {})
         if change and not (loaded and change.keys() <= _ADDED):
             return None
-        # What is not there is as it was in the frame before.
+        # A missing field is as in the frame before.
         progress = change.get("progress", progress)
         latencies = change.get("latencies", latencies)
         events = fields.get("events", events)
-        found["progress"] += progress
-        found["latencies"] += latencies
-        found["events"] += events
-    told: ToldOnce = _TOLD.read(found)
-    return told
+        rows["progress"] += progress
+        rows["latencies"] += latencies
+        rows["events"] += events
+    told_once: ToldOnce = _TOLD.read(rows)
+    return told_once
 
 
 def _last_fields_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
-    """What `_last_fields` says of each line, parsed at once where that can be done.
+    """Return `_last_fields` of each line, parsed at once where that can be done.
 
     Raises:
         RecordingProblem: A line is none of a frame.
@@ -193,22 +197,22 @@ def _last_fields_of(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     ends = [_end_of(line) for line in lines]
     if None not in ends:
         with contextlib.suppress(RecordingProblem):
-            found = parse_line(b"[" + b",".join(filter(None, ends)) + b"]")
-            if set(map(type, found)) == {dict} and len(found) == len(lines):
-                return list(found)
+            fields = parse_line(b"[" + b",".join(filter(None, ends)) + b"]")
+            if set(map(type, fields)) == {dict} and len(fields) == len(lines):
+                return list(fields)
     return list(map(_last_fields, lines))
 
 
 def _end_of(line: bytes) -> bytes | None:
-    """The object of the last fields as text; None of a line that we did not write."""
+    """Return the object of the last fields as text; None of a line that we did not write."""
     if not line.startswith(_OURS):
         return None
-    found = next((at for name in _LAST_FIELDS if (at := line.rfind(name)) >= 0), -1)
-    return b"{}" if found < 0 else b"{" + line[found + 1 :].rstrip()[:-1]
+    begin = next((at for name in _LAST_FIELDS if (at := line.rfind(name)) >= 0), -1)
+    return b"{}" if begin < 0 else b"{" + line[begin + 1 :].rstrip()[:-1]
 
 
 def _last_fields(line: bytes) -> dict[str, Any]:
-    """Fields of a frame from `bench` on, as far as the line has them.
+    """Return the fields of a frame from `bench` on, as far as the line has them.
 
     A key of another object can have the same name. Then the rest of the line closes more braces than it opens, and is
     no JSON: the whole line is read.
@@ -218,31 +222,31 @@ def _last_fields(line: bytes) -> dict[str, Any]:
     """
     if end := _end_of(line):
         with contextlib.suppress(RecordingProblem):
-            rest = parse_line(end)
-            if type(rest) is dict:
-                return rest
-    whole = parse_line(line)
-    fields = whole.get(DELTA, whole.get(KEY)) if type(whole) is dict else None
+            last_fields = parse_line(end)
+            if type(last_fields) is dict:
+                return last_fields
+    parsed = parse_line(line)
+    fields = parsed.get(DELTA, parsed.get(KEY)) if type(parsed) is dict else None
     if type(fields) is not dict:
         raise RecordingProblem("a line that is not a frame")
     return fields
 
 
-def _with(frame: Frame, told: ToldOnce) -> Frame:
-    """The frame, and before what it tells what was told already."""
+def _with(frame: Frame, before: ToldOnce) -> Frame:
+    """Return the frame, with the facts of earlier frames before its own."""
     bench = frame.bench
-    if not isinstance(bench, Unavailable) and (told.progress or told.latencies):
-        bench = replace(bench, progress=told.progress + bench.progress, latencies=told.latencies + bench.latencies)
-    elif not told.events:
+    if not isinstance(bench, Unavailable) and (before.progress or before.latencies):
+        bench = replace(bench, progress=before.progress + bench.progress, latencies=before.latencies + bench.latencies)
+    elif not before.events:
         return frame
-    return replace(frame, bench=bench, events=told.events + frame.events)
+    return replace(frame, bench=bench, events=before.events + frame.events)
 
 
-# Frames of a recording with those before them, of which only those are read that are asked for.
+# Requested frames of a recording with those before them.
 
 
 class PastReader:
-    """Gives a frame with its past, again and again, forwards.
+    """Reader of frames with their past, again and again, forwards.
 
     A block is read from its key frame up to the last frame asked for, once: most numbers of a moment cost half a block.
 
@@ -257,7 +261,7 @@ class PastReader:
         self._blocks: Final[dict[int, tuple[Iterator[tuple[int, Frame]], dict[int, Frame]]]] = {}
 
     def until(self, newest: int) -> Sequence[Frame]:
-        """Frames up to one, oldest first; valid until the next call.
+        """Return the frames up to one, oldest first; valid until the next call.
 
         In place of frames that cannot be read stands the one before them.
         """
@@ -268,31 +272,31 @@ class PastReader:
         return _Past(self, first, newest + 1 - first)
 
     def frame(self, index: int) -> Frame:
-        """The frame of an index, or the last one before it that can be read, or the first one after it.
+        """Return the frame of an index, or the last one before it that can be read, or the first one after it.
 
         Raises:
             IndexError: None can be read.
         """
-        wanted = index
-        while wanted >= 0:
-            begin, known = self._read_up_to(wanted)
-            for each in range(wanted, begin - 1, -1):
-                if each in known:
-                    return known[each]
-            wanted = begin - 1
+        candidate = index
+        while candidate >= 0:
+            begin, frames = self._read_up_to(candidate)
+            for number in range(candidate, begin - 1, -1):
+                if number in frames:
+                    return frames[number]
+            candidate = begin - 1
         for _, frame in self._frames.frames(index):
             return self._read_up_to(index)[1].setdefault(index, frame)
         raise IndexError(index)
 
     def _read_up_to(self, index: int) -> tuple[int, dict[int, Frame]]:
-        """Where the block of an index begins, and the frames of it that were read."""
+        """Return the begin of the block of an index, and the frames of it that were read."""
         begin = self._frames.block_begin(index)
         if begin not in self._blocks:
             self._blocks[begin] = self._frames.frames(begin), {}
-        ahead, known = self._blocks[begin]
-        while max(known, default=-1) < index and (following := next(ahead, None)) is not None:
-            known[following[0]] = following[1]
-        return begin, known
+        ahead, frames = self._blocks[begin]
+        while max(frames, default=-1) < index and (following := next(ahead, None)) is not None:
+            frames[following[0]] = following[1]
+        return begin, frames
 
 
 class _Past(Sequence[Frame]):
@@ -310,5 +314,5 @@ class _Past(Sequence[Frame]):
     def __getitem__(self, index: slice) -> Sequence[Frame]: ...
     def __getitem__(self, index: int | slice) -> Frame | Sequence[Frame]:
         if isinstance(index, slice):
-            return [self[each] for each in range(self._count)[index]]
+            return [self[number] for number in range(self._count)[index]]
         return self._reader.frame(self._first + range(self._count)[index])

@@ -1,4 +1,4 @@
-"""Recordings that go where no file is made: standard output, a pipe, a device."""
+"""Recordings into streams: standard output, a pipe, a device."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ STDOUT: Final = Path("/dev/stdout")
 _OF_STDOUT: Final = frozenset({"-", str(STDOUT), "/dev/fd/1", "/proc/self/fd/1"})
 _PIPE_BYTES: Final = 1 << 20
 _PATIENCE_S: Final = 2.0
-"""So long nothing may be read of a pipe until what did not go into it is given up."""
+"""Time without a reader of the pipe after which the rest is given up."""
 
 
 def is_stdout(path: Path) -> bool:
-    """Whether this names what our standard output leads to."""
+    """Return whether this path names our standard output."""
     return str(path) in _OF_STDOUT
 
 
 def is_stream(path: Path) -> bool:
-    """Whether it is no file: written as it is, never made, locked, cut or removed."""
+    """Return whether the path is no file: written as it is, never made, locked, cut or removed."""
     if is_stdout(path):
         return True
     try:
@@ -34,7 +34,7 @@ def is_stream(path: Path) -> bool:
 
 
 def open_stream(path: Path) -> int:
-    """A descriptor of our own.
+    """Open a descriptor of our own.
 
     Raises:
         OSError: It cannot be opened; of a named pipe, nobody reads it.
@@ -49,7 +49,7 @@ def open_stream(path: Path) -> int:
 
 
 def write_stream(stream: int, data: bytes) -> int:
-    """Writes until all of it is taken, or nothing is read for a while.
+    """Write until all of it is taken, or nothing is read for a while.
 
     Returns:
         Bytes written.
@@ -62,7 +62,7 @@ def write_stream(stream: int, data: bytes) -> int:
     poll.register(stream, select.POLLOUT)
     while written < len(data) and poll.poll(_PATIENCE_S * 1000):
         try:
-            # So much a pipe takes without blocking once it takes something.
+            # A pipe takes so many bytes without blocking once it takes any.
             written += os.write(stream, data[written : written + select.PIPE_BUF])
         except BlockingIOError:
             continue

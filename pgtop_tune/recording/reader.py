@@ -1,4 +1,4 @@
-"""Reads a recording frame by frame, from any moment, whatever state its end is in."""
+"""Reader of a recording, frame by frame, from any moment, whatever state its end is in."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.blocks import Block, moment, open_blocks
-from pgtop_tune.recording.codec import codec_for
+from pgtop_tune.recording.blocks import FrameBlock, moment_of_line, open_blocks
+from pgtop_tune.recording.codec import changed_frame
 from pgtop_tune.recording.format import (
     DELTA,
     KEY,
@@ -31,18 +31,16 @@ from pgtop_tune.recording.format import (
     read_header,
     seal_of,
 )
-from pgtop_tune.recording.frames import Score
-from pgtop_tune.recording.landmarks import score_of_line
+from pgtop_tune.recording.frames import LandmarkKind, score_of_line
 
-_FRAME: Final = codec_for(Frame)
 _MOST_PROBLEMS: Final = 100
 _MORE: Final = "and more of the same kind"
 _STILL_WRITTEN_S: Final = 10.0
-"""A file that was written to within this time, or within three of its intervals, may grow."""
+"""Time since the last write for which a file may still grow, or three of its intervals."""
 _DAMAGED: Final = -1
-"""In place of a checksum, of a block with frames that cannot be read."""
+"""Value in place of a checksum, for a block with frames that cannot be read."""
 _MOST_MOMENTS: Final = 10_000
-"""Of one key frame and its changes: a file that has more of them was not written by us."""
+"""Most frames of one block: a file that has more of them was not written by us."""
 
 
 class RecordingReader:
@@ -50,12 +48,12 @@ class RecordingReader:
 
     Args:
         path: Plain or packed, complete or torn.
-        growing: Whether more may be written; None looks when it was written to last.
-        name: What messages call it; "" for the path.
+        growing: Tells whether more may be written; None takes the time of the last write.
+        name: Name in messages; "" for the path.
 
     Attributes:
         header: Its first line.
-        problems: What could not be read, one sentence each; grows while frames are read.
+        problems: Unreadable parts, one sentence each; grows while frames are read.
         frame_count: Lines with frames.
 
     Raises:
@@ -84,7 +82,7 @@ class RecordingReader:
         self._look()
 
     def _look(self) -> None:
-        """Takes over what was found in the file."""
+        """Take over the blocks of the file."""
         self._blocks = self._store.blocks
         self._firsts = [block.first for block in self._blocks]
         last = self._blocks[-1] if self._blocks else None
@@ -93,12 +91,11 @@ class RecordingReader:
 
     @property
     def first(self) -> int:
-        """See `Frames.first`."""
         return 0
 
     @property
     def frame_count(self) -> int:
-        """Lines that hold frames."""
+        """Number of lines that hold frames."""
         return self._count
 
     @property
@@ -110,7 +107,6 @@ class RecordingReader:
 
     @property
     def growing(self) -> bool:
-        """See `Frames.growing`."""
         return self._growing()
 
     def _written_lately(self) -> bool:
@@ -120,7 +116,6 @@ class RecordingReader:
             return False
 
     def extend(self) -> bool:
-        """See `Frames.extend`."""
         count, last = self._count, self._firsts[-1] if self._firsts else 0
         if self._blocks:
             if not self._store.grow():
@@ -135,7 +130,7 @@ class RecordingReader:
         return self._count > count
 
     def _begun(self) -> bool:
-        """Opens a file anew that had no frame yet; whether it has now."""
+        """Open a file anew that had no frame yet; return whether it has now."""
         try:
             store = open_blocks(self.path)
         except (OSError, RecordingProblem):
@@ -148,29 +143,27 @@ class RecordingReader:
         return True
 
     def elapsed_s(self, index: int) -> float:
-        """Moment of a frame."""
         block = self._blocks[self._block_of(index)]
         moments = self._moments_of(block)
         # A damaged block has fewer lines than frames.
         return moments[min(index - block.first, len(moments) - 1)] if moments else block.elapsed_s
 
     def index_at(self, elapsed_s: float) -> int:
-        """The last frame at or before a moment; the first when there is none."""
-        place = bisect_right(self._blocks, elapsed_s, key=lambda block: block.elapsed_s) - 1
-        if place < 0:
+        number = bisect_right(self._blocks, elapsed_s, key=lambda block: block.elapsed_s) - 1
+        if number < 0:
             return 0
-        block = self._blocks[place]
+        block = self._blocks[number]
         return max(block.first + bisect_right(self._moments_of(block), elapsed_s) - 1, 0)
 
     def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
-        """Frames from an index on, each with its index.
+        """Yield frames from an index on, each with its index.
 
         Reading starts at the key frame before. A line that cannot be read costs the frames up to the next key frame;
         `problems` says so, and an event of that key frame.
         """
         begin = self._block_of(first)
-        for place in range(begin, len(self._blocks)):
-            for index, frame in self.frames_of(place):
+        for number in range(begin, len(self._blocks)):
+            for index, frame in self.frames_of(number):
                 if index >= first:
                     yield index, frame
 
@@ -180,53 +173,54 @@ class RecordingReader:
         return len(self._blocks)
 
     def blocks_of(self, since_s: float, until_s: float) -> range:
-        """Those that hold the frames from one moment to another."""
+        """Return the blocks that hold the frames from one moment to another."""
         first, last = self._block_of(self.index_at(since_s)), self._block_of(self.index_at(until_s))
         return range(first, min(last + 1, self.block_count))
 
-    def key_line(self, place: int) -> bytes:
-        """The first line of a block, as it is; b"" of a damaged one."""
-        return seal_of(self._store.first_line(self._blocks[place]), None).line
+    def key_line(self, number: int) -> bytes:
+        """Return the first line of a block, as it is; b"" of a damaged one."""
+        return seal_of(self._store.first_line(self._blocks[number]), None).line
 
-    def lines_of(self, place: int) -> list[bytes]:
-        """The lines of a block without checksums; fewer than `frames_in` where it is damaged or does not fit memory."""
-        block = self._blocks[place]
-        if self.frames_in(place) > KEY_EVERY or block.end - block.offset > MAX_BLOCK_BYTES:
+    def lines_of(self, number: int) -> list[bytes]:
+        """Return the lines of a block without checksums; fewer than `frames_in` where it is damaged or does not fit
+        memory."""
+        block = self._blocks[number]
+        if self.frames_in(number) > KEY_EVERY or block.end - block.offset > MAX_BLOCK_BYTES:
             return []
-        found: list[bytes] = []
+        lines: list[bytes] = []
         before: int | None = None
         for line in self._store.lines(block):
             seal = seal_of(line, before)
-            if not seal.whole:
-                self._ends[place] = _DAMAGED
+            if not seal.is_sound:
+                self._ends[number] = _DAMAGED
                 return []
             before = seal.crc
-            found.append(seal.line)
-        if len(found) == self.frames_in(place):
-            self._ends[place] = before
-        return found
+            lines.append(seal.line)
+        if len(lines) == self.frames_in(number):
+            self._ends[number] = before
+        return lines
 
-    def frames_in(self, place: int) -> int:
-        """Frames of a block."""
-        following = self._firsts[place + 1] if place + 1 < len(self._blocks) else self._count
-        return following - self._firsts[place]
+    def frames_in(self, number: int) -> int:
+        """Return the number of frames of a block."""
+        following = self._firsts[number + 1] if number + 1 < len(self._blocks) else self._count
+        return following - self._firsts[number]
 
-    def frames_of(self, place: int) -> Iterator[tuple[int, Frame]]:
-        """Frames of a block, each with its index; see `frames`."""
-        block = self._blocks[place]
-        following = block.first + self.frames_in(place)
+    def frames_of(self, number: int) -> Iterator[tuple[int, Frame]]:
+        """Yield the frames of a block, each with its index; see `frames`."""
+        block = self._blocks[number]
+        following = block.first + self.frames_in(number)
         before: Frame | None = None
         crc: int | None = None
         broken, index = False, block.first - 1
-        after_hole = place > 0 and self.after_hole(place)
+        after_hole = number > 0 and self.after_hole(number)
         for index, line in enumerate(self._store.lines(block), block.first):
             try:
                 seal = seal_of(line, crc)
                 crc = seal.crc
-                if not seal.whole:
+                if not seal.is_sound:
                     raise RecordingProblem("it was changed, or the line before it is missing or duplicated")
                 frame = frame_of(seal.line, before)
-                self._check_order(place, index, frame, before, seal)
+                self._check_order(number, index, frame, before, seal)
                 before = frame
             except RecordingProblem as problem:
                 before = None
@@ -239,93 +233,90 @@ class RecordingReader:
                 yield index, before
             elif index - block.first > _MOST_MOMENTS:
                 return
-        if following == block.first + self.frames_in(place):
-            # Else it has grown meanwhile, and what was its end is none.
-            self._ends[place] = crc if before is not None and index == following - 1 else _DAMAGED
+        if following == block.first + self.frames_in(number):
+            # Else it has grown meanwhile, and its end is another line.
+            self._ends[number] = crc if before is not None and index == following - 1 else _DAMAGED
         if before is not None:
-            self._read_to = (place, crc, before.elapsed_s)
+            self._read_to = (number, crc, before.elapsed_s)
         if index < following - 1 and not broken:
             self._skipped(index + 1, "the compressed data are damaged")
 
-    def after_hole(self, place: int) -> bool:
-        """Whether frames right before a block cannot be read, or are missing."""
-        if place == 0:
+    def after_hole(self, number: int) -> bool:
+        """Return whether frames right before a block cannot be read, or are missing."""
+        if number == 0:
             return False
-        if place - 1 not in self._ends:
-            self._ends[place - 1] = self._end_of(place - 1)
-        end = self._ends[place - 1]
-        after = seal_of(self._store.first_line(self._blocks[place]), None).after
+        if number - 1 not in self._ends:
+            self._ends[number - 1] = self._end_of(number - 1)
+        end = self._ends[number - 1]
+        after = seal_of(self._store.first_line(self._blocks[number]), None).after
         return end == _DAMAGED or (None not in (end, after) and end != after)
 
-    def _end_of(self, place: int) -> int | None:
+    def _end_of(self, number: int) -> int | None:
         crc, count = None, 0
-        for line in islice(self._store.lines(self._blocks[place]), _MOST_MOMENTS):
+        for line in islice(self._store.lines(self._blocks[number]), _MOST_MOMENTS):
             seal = seal_of(line, crc)
-            if not seal.whole or (count and (crc is None) != (seal.crc is None)):
+            if not seal.is_sound or (count and (crc is None) != (seal.crc is None)):
                 return _DAMAGED
             crc, count = seal.crc, count + 1
-        return crc if count == self.frames_in(place) else _DAMAGED
+        return crc if count == self.frames_in(number) else _DAMAGED
 
-    def _check_order(self, place: int, index: int, frame: Frame, before: Frame | None, seal: Seal) -> None:
-        """Whether a frame comes after the one before: by checksum, or by its clock, as earlier versions had none.
+    def _check_order(self, number: int, index: int, frame: Frame, before: Frame | None, seal: Seal) -> None:
+        """Check that a frame comes after the one before: by checksum, or by its clock, as earlier versions had none.
 
         Raises:
             RecordingProblem: A delta that does not go on in time.
         """
         if before is not None:
-            if seal.crc is None and moment(seal.line, math.inf) <= before.elapsed_s:
+            if seal.crc is None and moment_of_line(seal.line, math.inf) <= before.elapsed_s:
                 raise RecordingProblem("its time goes back: a line is duplicated, or out of order")
             return
         read, crc, elapsed_s = self._read_to
-        if read != place - 1:
+        if read != number - 1:
             return
         if frame.elapsed_s <= elapsed_s if seal.after is None else crc is not None and crc != seal.after:
             self._tell(f"line {index + 2}: the lines before it are incomplete or duplicated")
 
-    def scores(self, score: Score, first: int = 0) -> Iterator[tuple[int, float]]:
-        """See `Frames.scores`."""
+    def scores(self, kind: LandmarkKind, first: int = 0) -> Iterator[tuple[int, float]]:
         for block in self._blocks[self._block_of(first) :]:
             for index, line in enumerate(self._store.lines(block), block.first):
                 if index >= first:
-                    yield index, score_of_line(score, line)
+                    yield index, score_of_line(kind, line)
 
     def block_begin(self, index: int) -> int:
-        """See `Frames.block_begin`."""
         return self._firsts[self._block_of(index)] if self._firsts else 0
 
-    def _skipped(self, index: int, why: str) -> None:
-        self._tell(f"line {index + 2}: {why}; skipped up to the next key frame")
+    def _skipped(self, index: int, reason: str) -> None:
+        self._tell(f"line {index + 2}: {reason}; skipped up to the next key frame")
 
-    def _tell(self, words: str) -> None:
+    def _tell(self, problem: str) -> None:
         if len(self.problems) < _MOST_PROBLEMS:
-            self.problems.append(words)
+            self.problems.append(problem)
         elif self.problems[-1] != _MORE:
             self.problems.append(_MORE)
 
     def _block_of(self, index: int) -> int:
         return max(bisect_right(self._firsts, index) - 1, 0)
 
-    def _moments_of(self, block: Block) -> list[float]:
-        """Moments of its frames; numbers are kept, lines are not."""
-        known = self._moments.get(block.first)
-        if known is None:
-            known, elapsed_s = [], block.elapsed_s
+    def _moments_of(self, block: FrameBlock) -> list[float]:
+        """Return the moments of its frames; numbers are kept, lines are not."""
+        moments = self._moments.get(block.first)
+        if moments is None:
+            moments, elapsed_s = [], block.elapsed_s
             for line in islice(self._store.lines(block), _MOST_MOMENTS):
-                elapsed_s = moment(line, elapsed_s)
-                known.append(elapsed_s)
-            self._moments[block.first] = known
-        return known
+                elapsed_s = moment_of_line(line, elapsed_s)
+                moments.append(elapsed_s)
+            self._moments[block.first] = moments
+        return moments
 
     def close(self) -> None:
-        """Lets go of the file."""
         self._store.close()
 
 
 def frame_of(line: bytes, before: Frame | None) -> Frame:
-    """The frame of a line.
+    """Return the frame of a line.
 
     Args:
-        before: That of the line before it; only a key frame can do without.
+        before: Frame of the line before it; only a key frame needs none.
 
     Raises:
         RecordingProblem: It cannot be read.
@@ -336,14 +327,14 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
     if type(parsed) is not dict:
         raise RecordingProblem("a line that is not an object")
     if KEY in parsed:
-        frame: Frame = _FRAME.read(parsed[KEY])
+        frame = changed_frame(None, parsed[KEY])
     elif DELTA not in parsed:
         raise RecordingProblem("neither a key nor a delta")
     elif before is None:
         raise RecordingProblem("a delta without the frame before it")
     else:
-        frame = _FRAME.apply(before, parsed[DELTA])
-    return checked(frame)
+        frame = changed_frame(before, parsed[DELTA])
+    return with_possible_moments(frame)
 
 
 def _hole(frame: Frame) -> Event:
@@ -352,16 +343,16 @@ def _hole(frame: Frame) -> Event:
 
 
 def without_frames(name: str) -> RecordingProblem:
-    """A header alone, or nothing behind it that can be read."""
+    """Return the problem of a recording that is a header alone, or has nothing behind it that can be read."""
     return RecordingProblem(f"{name} holds no frames", "record for longer than a second")
 
 
-def checked(frame: Frame) -> Frame:
-    """The frame, where its moments are possible.
+def with_possible_moments(frame: Frame) -> Frame:
+    """Return the frame, where its moments are possible.
 
     Raises:
         RecordingProblem: They are not.
     """
     if not (0 <= frame.taken_at_ms < YEAR_9999_MS and abs(frame.elapsed_s) < YEAR_9999_MS):
-        raise RecordingProblem("a moment that no clock shows")
+        raise RecordingProblem("a time that no clock shows")
     return frame

@@ -1,4 +1,4 @@
-"""The record key: a sink that is always attached and writes when it is switched on.
+"""The recorder: a sink that is always attached and writes when it is switched on.
 
 Frames without the words of statements: for recordings that are handed to somebody who must not see data.
 Literals stand in statements, in messages about them and in lines of the server's log, keys of other programs in the
@@ -37,15 +37,16 @@ if TYPE_CHECKING:
 LEFT_OUT: Final = Unavailable(Reason.NOT_RECORDED, "recorded with --no-query-text")
 _SAID: Final = "left out: recorded with --no-query-text"
 _COMMAND: Final = "_command"
-"""How names of parameters end that hold a command of a shell: archive_command, restore_command."""
+"""End of the names of parameters that hold a shell command: archive_command, restore_command."""
 _PLAIN: Final = frozenset(
     {EventKind.CHECKPOINT, EventKind.RESET, EventKind.RESTART, EventKind.ROLE, EventKind.GAP, EventKind.RECORDING}
 )
-"""Events whose details are our own words; those of others may quote a statement."""
+"""Events whose details are our own text; those of others may quote a statement."""
 
 
 def without_texts(frame: Frame) -> Frame:
-    """The frame without texts of statements, the server's log, commands, messages of pgbench and details of events."""
+    """Return the frame without texts of statements, the server's log, commands, messages of pgbench and details of
+    events."""
     return replace(
         frame,
         postgres=frame.postgres if isinstance(frame.postgres, Unavailable) else _server(frame.postgres),
@@ -57,7 +58,9 @@ def without_texts(frame: Frame) -> Frame:
 def _server(sample: PostgresSample) -> PostgresSample:
     activity = sample.activity
     if isinstance(activity, Activity):
-        backends = tuple(each if each.query is None else replace(each, query=None) for each in activity.backends)
+        backends = tuple(
+            backend if backend.query is None else replace(backend, query=None) for backend in activity.backends
+        )
         activity = replace(activity, backends=backends)
     parameters = sample.parameters
     if isinstance(parameters, ParameterSample):
@@ -66,7 +69,8 @@ def _server(sample: PostgresSample) -> PostgresSample:
 
 
 def _parameter(parameter: Parameter) -> Parameter:
-    """Where it is empty or switched off, that stays: checks look whether there is a command."""
+    """Return a parameter without its command. Empty or switched off, it stays: checks look whether there is a
+    command."""
     if not parameter.name.endswith(_COMMAND):
         return parameter
     values = {name: _command(getattr(parameter, name)) for name in ("setting", "shown", "reset_val", "boot_val")}
@@ -101,9 +105,9 @@ class _Gap(Struct):
         problem: Why.
         first: The first of them.
         newest: The last of them.
-        frames: How many.
+        frames: Number of them.
         wait_s: From one try to the next.
-        again_s: When it is tried again, on the session's clock.
+        again_s: Moment of the next try, on the session's clock.
     """
 
     problem: str
@@ -115,24 +119,24 @@ class _Gap(Struct):
 
 
 class Recorder:
-    """Implements `FrameSink` and `RecordingControl`.
+    """A `FrameSink` and `RecordingControl` that writes the frames of a session.
 
     A full disk or a removed directory stops the recording and says so, never the session. It is tried again, more and
     more seldom, and goes on where it can, with an event that tells what is missing.
 
     Args:
-        target: Whom the session watches, for header and file name; no password in it.
+        target: The server, for header and file name; no password in it.
         interval_s: Interval for the header.
-        query_text: Whether texts of statements are recorded; see `texts`.
+        query_text: True records the texts of statements; see `without_texts`.
         rotation: When a new file is begun, and which ones are kept; None for one file that grows.
 
     Attributes:
         last_path: The last file that was begun.
-        files_begun: How many there were in this session.
+        files_begun: Number of files in this session.
         files_removed: Older files that were not to be kept.
         frames_written: Frames in all of them.
         frames_missing: Frames that came while they could not be written.
-        server_seen: Whether a server stood in any frame that came, recorded or not.
+        server_seen: True once a frame had a server, recorded or not.
     """
 
     def __init__(
@@ -150,7 +154,7 @@ class Recorder:
         self._frames = 0
         self._gap: _Gap | None = None
         self._problem = ""
-        """With which the last recording ended."""
+        """The problem that ended the last recording."""
         self.last_path: Path | None = None
         self.files_begun = 0
         self.files_removed = 0
@@ -160,7 +164,6 @@ class Recorder:
         self._own_file: Path | None = None
 
     def start(self, path: str | None = None) -> RecordingState:
-        """See `RecordingControl.start`."""
         with self._lock:
             if self._files is None:
                 try:
@@ -173,8 +176,8 @@ class Recorder:
                 except BrokenPipeError:
                     raise
                 except OSError as problem:
-                    words = f"{problem.strerror}: cannot record into {problem.filename}"
-                    raise RecordingProblem(words, "choose another place") from None
+                    message = f"{problem.strerror}: cannot record into {problem.filename}"
+                    raise RecordingProblem(message, "choose another place") from None
                 self._files = files
                 self._since_s = self._gap = None
                 self._frames = 0
@@ -182,13 +185,13 @@ class Recorder:
         return self.state()
 
     def _files_for(self, path: str | None) -> Files:
-        # A screen that does not record need not wait for what only files need.
+        # A screen that does not record need not wait for these imports.
         from pgtop_tune.recording.files import OneFile, RotatedFiles
 
         name = _UNSAFE.sub("-", self._target).strip("-.")[:60] or "server"
         if self._rotation is not None:
-            whole = Path(path).expanduser() if path else paths.private(paths.recordings_dir()) / f"{name}.jsonl.gz"
-            return RotatedFiles(whole.absolute(), self._rotation)
+            pattern = Path(path).expanduser() if path else paths.private(paths.recordings_dir()) / f"{name}.jsonl.gz"
+            return RotatedFiles(pattern.absolute(), self._rotation)
         return OneFile(Path(path).expanduser().absolute() if path else _made_up(name))
 
     def _begin_file(self, files: Files) -> RecordingWriter:
@@ -212,7 +215,6 @@ class Recorder:
         return writer
 
     def stop(self) -> RecordingState:
-        """See `RecordingControl.stop`."""
         with self._lock:
             if self._files is not None:
                 if self._gap is not None:
@@ -231,7 +233,7 @@ class Recorder:
         return f"nothing is recorded: {self.last_path} holds no frames; choose a place with free space"
 
     def discard_without_server(self) -> bool:
-        """Removes the recording where no server ever stood in it, so that the next try may have its name.
+        """Remove the recording where no server ever stood in it, so that the next try may have its name.
 
         After `stop`. Files that follow each other have names of their own and stay.
 
@@ -245,14 +247,14 @@ class Recorder:
         return True
 
     def _try_once_more(self, files: Files, gap: _Gap) -> None:
-        """Writes the newest of the missing frames, and with it that the others are missing."""
+        """Write the newest of the missing frames, with the event that the others are missing."""
         gap.frames -= 1
         self.frames_missing -= 1
         gap.again_s = gap.newest.elapsed_s
         self._take(files, gap.newest)
 
     def _end_file(self) -> str:
-        """Why its last bytes could not be written; "" when they were."""
+        """Return the reason why its last bytes could not be written; "" when they were."""
         writer, self._writer = self._writer, None
         try:
             if writer is not None:
@@ -262,7 +264,6 @@ class Recorder:
         return ""
 
     def state(self) -> RecordingState:
-        """See `RecordingControl.state`."""
         if self._files is None:
             return RecordingState(problem=self._problem)
         gap = self._gap
@@ -273,7 +274,7 @@ class Recorder:
         )
 
     def accept(self, step: Step) -> None:
-        """Writes the frames when recording is on."""
+        """Write the frames when recording is on."""
         with self._lock:
             for frame in step.frames:
                 self.server_seen = self.server_seen or not isinstance(frame.postgres, Unavailable)
@@ -287,11 +288,11 @@ class Recorder:
             gap.newest = frame
             self.frames_missing += 1
             return
-        seen = frame if self._query_text else without_texts(frame)
+        recorded = frame if self._query_text else without_texts(frame)
         if gap is not None and gap.frames:
-            seen = replace(seen, events=(_missing(gap, frame), *seen.events))
+            recorded = replace(recorded, events=(_missing(gap, frame), *recorded.events))
         try:
-            self._write(files, seen)
+            self._write(files, recorded)
         except BrokenPipeError:
             raise
         except (RecordingProblem, OSError) as problem:
@@ -322,14 +323,14 @@ class Recorder:
 
     def _miss(self, frame: Frame, problem: RecordingProblem | OSError) -> None:
         if isinstance(problem, RecordingProblem):
-            words = problem.message
+            message = problem.message
         else:
-            words = f"{problem.strerror}: cannot record into {problem.filename}"
+            message = f"{problem.strerror}: cannot record into {problem.filename}"
         before = self._gap
         wait_s = _FIRST_WAIT_S if before is None else min(before.wait_s * 2, _LONGEST_WAIT_S)
         first, frames = (frame, 0) if before is None else (before.first, before.frames)
         self._gap = _Gap(
-            problem=words,
+            problem=message,
             first=first,
             newest=frame,
             frames=frames + 1,
@@ -339,7 +340,7 @@ class Recorder:
         self.frames_missing += 1
 
     def close(self) -> None:
-        """Ends the recording with the session."""
+        """End the recording with the session."""
         self.stop()
 
 

@@ -12,65 +12,64 @@ from typing import Final
 from pgtop_tune.metrics.catalogue import WHOLE_S
 from pgtop_tune.model.events import Event
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording import landmarks
-from pgtop_tune.recording.frames import Frames
+from pgtop_tune.recording.frames import Frames, find_landmark
 from pgtop_tune.runtime.frame_window import KEEP_FRAMES, FrameWindow
 from pgtop_tune.runtime.ports import Landmark, Step, TransportState
 
 SLOWEST: Final = 0.25
 FASTEST: Final = 60.0
 CONTEXT_S: Final = 600.0
-"""Seconds before the moment jumped to that are handed over after it, for the charts."""
+"""Seconds before a jump's target that are delivered after it, for the charts."""
 _BATCH_S: Final = 0.05
-"""At high speed frames are handed over in batches, at most so often."""
+"""Least time between two batches of frames at high speed."""
 _LOOK_S: Final = 0.5
-"""At the end of a file that grows, so often it is looked at."""
+"""Time between two looks at the end of a file that grows."""
 _ENOUGH: Final = KEEP_FRAMES // 2
 """Frames a session needs behind the newest one; with fewer, those before them are read again."""
 _HELD_S: Final = 2 * WHOLE_S
-"""How long whole frames are held for steps back; a session keeps them for half of it."""
+"""Seconds for which whole frames are held for steps back; a session keeps them for half of it."""
 
 
 class ReplaySource:
-    """Implements `FrameSource` and `Transport`.
+    """A `FrameSource` and `Transport` over kept frames.
 
     Args:
         frames: An open recording, or the last hour; closed with the source.
         speed: Multiple of the recorded pace.
-        shown: What a session shows already: the source begins there, paused, and hands over only what comes after.
-            What leads up to a moment is then known to the session, but for the whole frames it keeps.
+        shown_frames: Frames that a session shows already: the source begins there, paused, and yields only later ones.
+            The session knows the frames before a moment then, but for the whole frames it keeps.
     """
 
-    def __init__(self, frames: Frames, speed: float = 1.0, shown: Sequence[Frame] = ()) -> None:
+    def __init__(self, frames: Frames, speed: float = 1.0, shown_frames: Sequence[Frame] = ()) -> None:
         self._frames = frames
         self._lock = threading.Lock()
         self._speed = min(max(speed, SLOWEST), FASTEST)
-        self._paused = bool(shown)
-        self._context_s: Final = None if shown else CONTEXT_S
+        self._paused = bool(shown_frames)
+        self._context_s: Final = None if shown_frames else CONTEXT_S
         self._known: deque[tuple[int, Frame]] = deque(
             (frames.index_at(frame.elapsed_s), frame)
-            for frame in shown
-            if frame.elapsed_s > shown[-1].elapsed_s - WHOLE_S
+            for frame in shown_frames
+            if frame.elapsed_s > shown_frames[-1].elapsed_s - WHOLE_S
         )
-        self._behind = len(shown)
+        self._behind = len(shown_frames)
         self._index = self._known[-1][0] if self._known else frames.first
-        self._wanted: tuple[float | None, int] | None = None if shown else (None, 0)
-        self._position_s = shown[-1].elapsed_s if shown else 0.0
+        self._wanted: tuple[float | None, int] | None = None if shown_frames else (None, 0)
+        self._position_s = shown_frames[-1].elapsed_s if shown_frames else 0.0
         self._length_s = frames.length_s
         self._ahead: Iterator[tuple[int, Frame]] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._wake: asyncio.Event | None = None
 
     async def steps(self) -> AsyncIterator[Step]:
-        """See `FrameSource.steps`. Stays at the last frame until it is closed: an operator wants to look at it."""
+        """Yield steps. Stays at the last frame until it is closed: an operator wants to look at it."""
         self._loop, self._wake = asyncio.get_running_loop(), asyncio.Event()
-        clock = _Clock(self._position_s)
+        clock = _PlaybackClock(self._position_s)
         while True:
             with self._lock:
-                wanted, self._wanted = self._wanted, None
+                move, self._wanted = self._wanted, None
                 paused, speed = self._paused, self._speed
-            if wanted is not None:
-                for step in self._moved(*wanted):
+            if move is not None:
+                for step in self._moved(*move):
                     clock.start(self._arrived_s())
                     yield step
                 continue
@@ -85,7 +84,7 @@ class ReplaySource:
                 await self._woken(_LOOK_S if growing else None)
                 clock.start(self._position_s)
                 if growing and not self._frames.growing:
-                    # Nothing moves, but the end is one now.
+                    # No frame, but the end of the recording is known now.
                     yield Step(())
                 continue
             due_s = clock.position(speed)
@@ -111,7 +110,7 @@ class ReplaySource:
         return self._index >= self._last
 
     async def _woken(self, timeout_s: float | None) -> bool:
-        """Waits until an operator wants something; False when nobody did in time."""
+        """Wait until an operator requests something; False when nobody did in time."""
         assert self._wake is not None
         try:
             async with asyncio.timeout(timeout_s):
@@ -122,8 +121,8 @@ class ReplaySource:
         return True
 
     def _read(self, last: int) -> tuple[Frame, ...]:
-        """The frames after the one shown, up to a number."""
-        found: list[Frame] = []
+        """Return the frames after the one shown, up to a number."""
+        frames: list[Frame] = []
         anew = self._ahead is None
         while self._index < last:
             if self._ahead is None:
@@ -139,11 +138,11 @@ class ReplaySource:
             self._index, anew = following[0], False
             _hold(self._known, *following)
             self._behind = min(self._behind + 1, KEEP_FRAMES)
-            found.append(following[1])
-        return tuple(found)
+            frames.append(following[1])
+        return tuple(frames)
 
     def _moved(self, from_s: float | None, by: int) -> Iterator[Step]:
-        """What brings a session to another frame: the moment itself first, then what leads up to it.
+        """Yield the steps that bring a session to another frame: the moment itself first, then the frames before it.
 
         Args:
             from_s: A moment; None for the one shown.
@@ -151,12 +150,12 @@ class ReplaySource:
         """
         self._frames.extend()
         base = self._index if from_s is None else self._frames.index_at(from_s)
-        wanted = min(max(base + by, self._frames.first), self._last)
-        if wanted == self._index + 1 and self._known:
-            yield Step(self._read(wanted))
+        target = min(max(base + by, self._frames.first), self._last)
+        if target == self._index + 1 and self._known:
+            yield Step(self._read(target))
             return
-        if self._known and self._known[0][0] < wanted < self._index:
-            while self._known[-1][0] > wanted:
+        if self._known and self._known[0][0] < target < self._index:
+            while self._known[-1][0] > target:
                 self._known.pop()
                 self._behind -= 1
             self._index, self._ahead = self._known[-1][0], None
@@ -166,21 +165,21 @@ class ReplaySource:
                     yield self._set_back()
                 return
         else:
-            # Reading all that leads up to a moment takes a hundred times as long as the moment.
-            begun = self._arrive(wanted, wanted - 1) or self._arrive(wanted, self._begin_of_past(wanted))
+            # Reading the frames before a moment takes a hundred times as long as the moment.
+            begun = self._arrive(target, target - 1) or self._arrive(target, self._begin_of_past(target))
             yield Step(begun, restart=True, more=self._has_past(self._index))
         past = self._past_of(self._index)
         if past is not None:
             yield Step(past, restart=True)
 
     def _set_back(self) -> Step:
-        """The frame shown, and whole ones before it as far as a session keeps them."""
+        """Return the frame shown, and whole ones before it as far as a session keeps them."""
         at_s = self._known[-1][1].elapsed_s
-        whole = tuple(frame for _, frame in self._known if frame.elapsed_s >= at_s - WHOLE_S)
-        return Step(whole, back_to_s=at_s)
+        whole_frames = tuple(frame for _, frame in self._known if frame.elapsed_s >= at_s - WHOLE_S)
+        return Step(whole_frames, back_to_s=at_s)
 
     def _know_more(self) -> bool:
-        """Reads whole frames before those held, where they do not reach far enough back; False when that is no use."""
+        """Read whole frames before those held, where they do not reach far enough back; False when that is no use."""
         begin, (_, newest) = self._known[0], self._known[-1]
         if begin[1].elapsed_s <= newest.elapsed_s - WHOLE_S or begin[0] <= self._frames.first:
             return False
@@ -193,13 +192,13 @@ class ReplaySource:
             self._known.extendleft(reversed(earlier))
         return self._wanted is None
 
-    def _arrive(self, wanted: int, first: int) -> tuple[Frame, ...]:
+    def _arrive(self, target: int, first: int) -> tuple[Frame, ...]:
         self._known.clear()
         self._ahead = self._frames.frames(max(first, self._frames.first))
         for index, frame in self._ahead:
             _hold(self._known, index, frame)
             self._index = index
-            if index >= wanted:
+            if index >= target:
                 break
         self._behind = len(self._known)
         return tuple(frame for _, frame in self._known)
@@ -213,21 +212,21 @@ class ReplaySource:
         return self._begin_of_past(index) < index - 1
 
     def _past_of(self, last: int) -> tuple[Frame, ...] | None:
-        """The frames that lead up to one; None when there are no more, or another is wanted by now."""
+        """Return the frames before one; None when there are no more, or another is requested by now."""
         if not self._has_past(last):
             return None
         first = self._begin_of_past(last)
-        # Where only what a session keeps is read, the older frames are thinned as they come: they are large.
+        # Without context, a session keeps all of these frames; the older ones, which are large, are thinned.
         past: FrameWindow | list[Frame] = FrameWindow() if self._context_s is None else []
-        known: deque[tuple[int, Frame]] = deque()
+        held_frames: deque[tuple[int, Frame]] = deque()
         for index, frame in self._frames.frames(first):
             if index > last or self._wanted is not None:
                 break
             past.append(frame)
-            _hold(known, index, frame)
+            _hold(held_frames, index, frame)
         if self._wanted is not None:
             return None
-        self._known, self._behind = known, min(len(past), KEEP_FRAMES)
+        self._known, self._behind = held_frames, min(len(past), KEEP_FRAMES)
         return tuple(past)
 
     def _arrived_s(self) -> float:
@@ -236,19 +235,16 @@ class ReplaySource:
         return self._position_s
 
     def note(self, event: Event) -> None:
-        """A recording takes no notes: what happened has happened."""
+        """Do nothing: a recording takes no notes."""
 
     async def aclose(self) -> None:
-        """Closes the recording."""
         self._frames.close()
 
     async def find(self, landmark: Landmark) -> float | None:
-        """See `Transport.find`."""
-        found = await landmarks.find(self._frames, landmark, self._index)
-        return None if found is None else self._frames.elapsed_s(found)
+        number = await find_landmark(self._frames, landmark, self._index)
+        return None if number is None else self._frames.elapsed_s(number)
 
     def state(self) -> TransportState:
-        """See `Transport.state`."""
         return TransportState(
             paused=self._paused,
             speed=self._speed,
@@ -259,19 +255,16 @@ class ReplaySource:
         )
 
     def pause(self, paused: bool) -> None:
-        """See `Transport.pause`."""
         with self._lock:
             self._paused = paused
         self._poke()
 
     def set_speed(self, speed: float) -> None:
-        """See `Transport.set_speed`."""
         with self._lock:
             self._speed = min(max(speed, SLOWEST), FASTEST)
         self._poke()
 
     def step(self, frames: int) -> None:
-        """See `Transport.step`."""
         with self._lock:
             self._paused = True
             from_s, by = self._wanted or (None, 0)
@@ -279,7 +272,6 @@ class ReplaySource:
         self._poke()
 
     def jump(self, elapsed_s: float) -> None:
-        """See `Transport.jump`."""
         with self._lock:
             self._wanted = (elapsed_s, 0)
         self._poke()
@@ -289,15 +281,15 @@ class ReplaySource:
             self._loop.call_soon_threadsafe(self._wake.set)
 
 
-def _hold(known: deque[tuple[int, Frame]], index: int, frame: Frame) -> None:
-    """Adds the newest frame, and lets go of those that are not needed for steps back any more."""
-    known.append((index, frame))
-    while known[0][1].elapsed_s < frame.elapsed_s - _HELD_S:
-        known.popleft()
+def _hold(held_frames: deque[tuple[int, Frame]], index: int, frame: Frame) -> None:
+    """Add the newest frame, and drop those that steps back do not need any more."""
+    held_frames.append((index, frame))
+    while held_frames[0][1].elapsed_s < frame.elapsed_s - _HELD_S:
+        held_frames.popleft()
 
 
-class _Clock:
-    """Where playing stands between two frames."""
+class _PlaybackClock:
+    """Position of the playback between two frames."""
 
     def __init__(self, base_s: float) -> None:
         self._base_s = base_s

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.base.errors import RecordingProblem
+from pgtop_tune.recording.blocks import SpoolFile
 from pgtop_tune.recording.format import read_header
 from pgtop_tune.recording.packing import packing_of
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.recording.spool_file import SpoolFile
 
 _CHUNK: Final = 1 << 20
 _BEGIN_BYTES: Final = 1 << 20
-"""A recording has said by then that it is one."""
+"""Bytes within which a recording shows that it is one."""
 _LOOK_S: Final = 0.2
 
 
 class Spool:
-    """Copies a pipe to the disk, in a thread, until it ends.
+    """A copy of a pipe on the disk, made in a thread until the pipe ends.
 
     Args:
         pipe: File descriptor to read from; the spool's own from now on.
@@ -41,46 +41,46 @@ class Spool:
             while chunk := os.read(self._pipe, _CHUNK):
                 self._spooled.write(chunk)
         except (OSError, RecordingProblem) as problem:
-            why = problem.message if isinstance(problem, RecordingProblem) else problem.strerror
-            self.problem = f"not all of standard input is shown: {why}"
+            reason = problem.message if isinstance(problem, RecordingProblem) else problem.strerror
+            self.problem = f"not all of standard input is shown: {reason}"
         finally:
             os.close(self._pipe)
             self._ended.set()
 
     @property
     def growing(self) -> bool:
-        """Whether more may come."""
+        """True while more bytes may come."""
         return not self._ended.is_set()
 
     def wait(self) -> None:
-        """Waits a moment, or until nothing more will come."""
+        """Wait a moment, or until nothing more will come."""
         self._ended.wait(_LOOK_S)
 
     @property
     def path(self) -> Path:
-        """A way to open it as often as one likes, within this process."""
+        """Path that opens it as often as needed, within this process."""
         return Path(f"/dev/fd/{self._spooled.file.fileno()}")
 
     def reader(self) -> RecordingReader:
-        """Waits for the first frame.
+        """Wait for the first frame, and return the open recording.
 
         Raises:
-            RecordingProblem: What comes is no recording.
+            RecordingProblem: The bytes are no recording.
         """
         while True:
-            over = not self.growing
+            ended = not self.growing
             try:
                 opened = RecordingReader(self.path, lambda: self.growing, "standard input")
-                if opened.frame_count or over:
+                if opened.frame_count or ended:
                     return opened
                 opened.close()
             except RecordingProblem:
-                if over or self._begins_wrong():
+                if ended or self._begins_wrong():
                     raise
             self.wait()
 
     def _begins_wrong(self) -> bool:
-        """Whether more bytes would not make it a recording."""
+        """Return whether more bytes would not make it a recording."""
         with self.path.open("rb") as file:
             begin = file.read(_BEGIN_BYTES)
         if len(begin) == _BEGIN_BYTES or packing_of(begin) is not None or b"\n" not in begin:

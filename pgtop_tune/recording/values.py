@@ -1,7 +1,5 @@
-"""Codecs of single values: numbers, words, what may be null, tuples without a key; and of many numbers as text. The
-rules
-stand in `codec`.
-"""
+"""Codecs of single values: numbers, words, null, tuples without a key; and texts for many numbers. The rules stand in
+`codec`."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ SAME: Final = object()
 
 
 class Codec(Protocol):
-    """Writes and reads one type.
+    """Writer and reader of one type.
 
     Attributes:
         kind: The type, where it is a simple one.
@@ -38,12 +36,12 @@ class Codec(Protocol):
     def apply(self, old: Any, json: Json) -> Any: ...
 
     def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
-        """What `read` says of each, sooner where all are of one kind."""
+        """Return `read` of each value; faster where all are of one kind."""
         return tuple(map(self.read, values))
 
 
-def refuse(wanted: str, json: Json) -> RecordingProblem:
-    return RecordingProblem(f"{wanted} expected, found {type(json).__name__}")
+def refuse(expected: str, json: Json) -> RecordingProblem:
+    return RecordingProblem(f"{expected} expected, found {type(json).__name__}")
 
 
 def as_object(json: Json) -> dict[str, Json]:
@@ -146,26 +144,27 @@ class Optional(Codec):
         return tuple(values if plain else map(self.read, values))
 
 
-class List(Codec):
-    """A tuple without a key: always whole."""
+class _WholeTuple(Codec):
+    """A tuple whose delta is its whole value."""
+
+    def delta(self, old: Any, new: Any) -> Json:
+        return SAME if old == new else self.full(new)
+
+    def apply(self, old: Any, json: Json) -> Any:
+        return self.read(json)
+
+
+class List(_WholeTuple):
+    """A tuple without a key."""
 
     def __init__(self, item: Codec) -> None:
         self._item = item
 
     def full(self, value: Any) -> Json:
-        full = self._item.full
-        return [full(item) for item in value]
-
-    def delta(self, old: Any, new: Any) -> Json:
-        return SAME if old == new else self.full(new)
+        return list(map(self._item.full, value))
 
     def read(self, json: Json) -> Any:
-        if type(json) is not list:
-            raise refuse("array", json)
-        return self._item.read_many(json)
-
-    def apply(self, old: Any, json: Json) -> Any:
-        return self.read(json)
+        return self._item.read_many(as_array(json))
 
     def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
         if set(map(type, values)) != {list}:
@@ -174,7 +173,7 @@ class List(Codec):
         return tuple([tuple(islice(items, len(value))) for value in values])
 
 
-class Pair(Codec):
+class PairCodec(_WholeTuple):
     """A tuple of fixed length, such as (bucket, count)."""
 
     def __init__(self, items: tuple[Codec, ...]) -> None:
@@ -184,16 +183,10 @@ class Pair(Codec):
     def full(self, value: Any) -> Json:
         return [codec.full(item) for codec, item in zip(self._items, value, strict=True)]
 
-    def delta(self, old: Any, new: Any) -> Json:
-        return SAME if old == new else self.full(new)
-
     def read(self, json: Json) -> Any:
         if type(json) is not list or len(json) != len(self._items):
             raise refuse(f"array of {len(self._items)}", json)
         return tuple(codec.read(item) for codec, item in zip(self._items, json, strict=True))
-
-    def apply(self, old: Any, json: Json) -> Any:
-        return self.read(json)
 
     def read_many(self, values: Sequence[Json]) -> tuple[Any, ...]:
         # Histograms: all are integers.
@@ -223,11 +216,11 @@ _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 _BITS: Final = 6
 BASE: Final = 1 << _BITS
 MANY_NUMBERS: Final = 16
-"""Fewer numbers stand as they are: hardly anything would be gained, and people can read them."""
+"""Numbers from which on a text is written: fewer gain hardly anything, and people can read them."""
 _MOST: Final = BASE**3
-"""From here on a number is written as it is."""
+"""First number that is written as it is."""
 _MARKS: Final[dict[Any, int]] = {None: BASE, BEFORE: BASE + 1}
-_MARKED: Final = {place: mark for mark, place in _MARKS.items()}
+_MARKED: Final = {number: mark for mark, number in _MARKS.items()}
 _CHARACTERS: Final = _DIGITS + b".="
 _WRITTEN: Final = bytes.maketrans(bytes(range(len(_CHARACTERS))), _CHARACTERS)
 _READ: Final = bytes.maketrans(_CHARACTERS, bytes(range(len(_CHARACTERS))))
@@ -238,7 +231,7 @@ _ALLOWED: Final = frozenset(_CHARACTERS.decode() + _BETWEEN)
 
 
 def shortened(values: Sequence[Any], *, weighed: bool = True) -> tuple[Json, int]:
-    """The shortest form, and about how many bits it takes compressed.
+    """Return the shortest form of numbers, and about how many bits it takes compressed.
 
     Args:
         values: Integers, None and `BEFORE`.
@@ -246,32 +239,34 @@ def shortened(values: Sequence[Any], *, weighed: bool = True) -> tuple[Json, int
     """
     if len(values) < MANY_NUMBERS:
         return list(values), 5 * len(repr(values)) if weighed else 0
-    known = set(values)
-    marked = not known.isdisjoint(_MARKS)
-    known -= _MARKS.keys()
-    low, high = min(known, default=0), max(known, default=0)
+    distinct = set(values)
+    marked = not distinct.isdisjoint(_MARKS)
+    distinct -= _MARKS.keys()
+    low, high = min(distinct, default=0), max(distinct, default=0)
     least = min(low, 0)
-    if high - least >= BASE and len(known) <= min(BASE, len(values) // 4):
-        numbers = sorted(known)
-        at = {number: place for place, number in enumerate(numbers)} | _MARKS
+    if high - least >= BASE and len(distinct) <= min(BASE, len(values) // 4):
+        numbers = sorted(distinct)
+        at = {number: index for index, number in enumerate(numbers)} | _MARKS
         text = _written(values, at)
         bits = len(values) * len(numbers).bit_length() + 8 * len(repr(numbers)) if weighed else 0
         return {NUMBERS: numbers, ROWS: text}, bits
     if high - least >= _MOST:
         return list(values), 4 * len(repr(values)) if weighed else 0
     if high - least < BASE:
-        text = _written(values, {value: value - least for value in known} | _MARKS)
+        text = _written(values, {value: value - least for value in distinct} | _MARKS)
     else:
-        marks = [place for place, value in enumerate(values) if value in _MARKS] if marked else []
+        marks = [index for index, value in enumerate(values) if value in _MARKS] if marked else []
         text = _text(values, marks, least, high - least)
     form = {LEAST: least, ROWS: text} if least else text
     if not weighed:
         return form, 0
-    return form, len(values) + sum([(value - least).bit_length() for value in known]) * len(values) // len(known or "-")
+    return form, len(values) + sum([(value - least).bit_length() for value in distinct]) * len(values) // len(
+        distinct or "-"
+    )
 
 
 def digits_of(values: Iterable[int]) -> str:
-    """The text of numbers of which each is less than 64."""
+    """Return the text of numbers of which each is less than 64."""
     return bytes(values).translate(_WRITTEN).decode()
 
 
@@ -280,7 +275,7 @@ def _written(values: Sequence[Any], at: dict[Any, int]) -> str:
 
 
 def _text(values: Sequence[Any], marks: Sequence[int], least: int, highest: int) -> str:
-    """Digits of base 64 of what the values are above the least one, the lowest of all rows first.
+    """Return the digits in base 64 of the differences to the least value, the lowest digits of all rows first.
 
     The rows stand in one integer, 32 bits each: a digit of all of them is one mask, not a step of a loop for each.
 
@@ -289,16 +284,16 @@ def _text(values: Sequence[Any], marks: Sequence[int], least: int, highest: int)
         highest: The largest number of them; three digits at most.
     """
     numbers = list(values)
-    for place in marks:
-        numbers[place] = least
+    for index in marks:
+        numbers[index] = least
     if least:
         numbers = [value - least for value in numbers]
     room = _ROW_BYTES * len(numbers)
     rows = int.from_bytes(struct.pack(f"<{len(numbers)}I", *numbers), "little")
     mask = int.from_bytes(_LOWEST * len(numbers), "little")
     lowest = bytearray((rows & mask).to_bytes(room, "little")[::_ROW_BYTES])
-    for place in marks:
-        lowest[place] = _MARKS[values[place]]
+    for index in marks:
+        lowest[index] = _MARKS[values[index]]
     digits = [lowest.translate(_WRITTEN).decode()]
     while highest := highest >> _BITS:
         rows >>= _BITS
@@ -307,7 +302,7 @@ def _text(values: Sequence[Any], marks: Sequence[int], least: int, highest: int)
 
 
 def lengthened(json: Json) -> list[Any]:
-    """The values again.
+    """Return the numbers of a form.
 
     Raises:
         RecordingProblem: It is none of the forms.
@@ -322,9 +317,9 @@ def lengthened(json: Json) -> list[Any]:
     if NUMBERS in json:
         numbers = as_array(json[NUMBERS])
         places = _values(text)
-        if not all(type(place) is not int or place < len(numbers) for place in places):
+        if not all(type(index) is not int or index < len(numbers) for index in places):
             raise RecordingProblem("a row with a number that is not there")
-        return [numbers[place] if type(place) is int else place for place in places]
+        return [numbers[index] if type(index) is int else index for index in places]
     least = json.get(LEAST)
     if type(least) is not int:
         raise refuse("a least number", json)
@@ -336,10 +331,10 @@ def _values(text: str) -> list[Any]:
         raise RecordingProblem("rows with characters that are no digits")
     lowest, *higher = (one.encode().translate(_READ) for one in text.split(_BETWEEN))
     values: list[Any] = list(lowest)
-    for place, digits in enumerate(higher, 1):
-        if len(digits) != len(lowest) or place >= _MOST.bit_length() // _BITS or max(digits, default=0) >= BASE:
+    for index, digits in enumerate(higher, 1):
+        if len(digits) != len(lowest) or index >= _MOST.bit_length() // _BITS or max(digits, default=0) >= BASE:
             raise RecordingProblem("rows with fewer digits than others")
-        values = [value + (digit << _BITS * place) for value, digit in zip(values, digits, strict=True)]
+        values = [value + (digit << _BITS * index) for value, digit in zip(values, digits, strict=True)]
     if max(lowest, default=0) >= BASE:
         return [_MARKED[low] if low >= BASE else value for low, value in zip(lowest, values, strict=True)]
     return values

@@ -1,13 +1,11 @@
-"""Writes frames to a file that it holds a lock on: a line and a flush each, never an fsync on the machine under
-test.
-"""
+"""Writer of frames to a file that it holds a lock on: a line and a flush each, never an fsync on the machine under
+test."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import json
 import os
 from pathlib import Path
 from typing import Final
@@ -15,19 +13,18 @@ from typing import Final
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import directory_of, new_descriptor, remove
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.recording.codec import codec_for
+from pgtop_tune.recording.codec import ENCODER, change_between
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, checksum, header_line, sealed
 from pgtop_tune.recording.outlet import is_stream, open_stream, write_stream
 from pgtop_tune.recording.packing import Member, mark, packing_for
-from pgtop_tune.recording.values import SAME
 
-# Who writes a recording holds a lock on it, so that two processes never write one.
+# The writer of a recording holds a lock on it, so that two processes never write one.
 #
 # flock(2): the lock belongs to the open file, and is gone with the process that holds it, however that ends.
 
 
 def lock(file: int) -> bool:
-    """Locks an open file; False when somebody else has."""
+    """Lock an open file; False when another process has."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -39,7 +36,7 @@ def lock(file: int) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether a process writes this recording now."""
+    """Return whether a process writes this recording now."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -51,7 +48,7 @@ def is_locked(path: Path) -> bool:
 
 
 class NameLock:
-    """Holds a name: one process at a time records into the files of a set.
+    """Lock of a name: one process at a time records into the files of a set.
 
     Args:
         path: A file that is made, and removed when the lock is let go.
@@ -80,26 +77,21 @@ class NameLock:
                     f"another process records into these files ({self._path} is locked)", "choose another name"
                 )
             with contextlib.suppress(OSError):
-                # Whoever held it before may have removed it between our two calls.
+                # The process that held it before may have removed it between our two calls.
                 if os.stat(self._path).st_ino == os.fstat(file).st_ino:
                     return file
             os.close(file)
 
     def forget(self) -> None:
-        """Lets go of a name whose file was removed: one that stands there now is somebody else's."""
+        """Close the lock of a name whose file was removed: a file that stands there now is another process's."""
         os.close(self._file)
 
     def close(self) -> None:
-        """Lets go of the name."""
+        """Release the name."""
         with contextlib.suppress(OSError):
             if os.stat(self._path).st_ino == os.fstat(self._file).st_ino:
                 remove(self._path)
         os.close(self._file)
-
-
-_FRAME: Final = codec_for(Frame)
-_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), check_circular=False)
-"""Made once; codecs give trees, so nothing is looked for that holds itself."""
 
 
 class RecordingWriter:
@@ -114,9 +106,9 @@ class RecordingWriter:
         header: Its first line.
 
     Attributes:
-        is_stream: Whether it is no file of ours.
+        is_stream: True when it is no file of ours.
         frames: Frames written.
-        size_bytes: Of the file, as far as its lines are whole.
+        size_bytes: Size of the file, as far as its lines are whole.
 
     Raises:
         RecordingProblem: The file exists or cannot be made.
@@ -155,19 +147,19 @@ class RecordingWriter:
 
     @property
     def newest_is_key(self) -> bool:
-        """Whether the last frame that was written is a key frame."""
+        """True when the last frame that was written is a key frame."""
         return self.frames % KEY_EVERY == 1
 
     @property
     def is_gone(self) -> bool:
-        """Whether the file was removed, alone or with its directory: what is written goes nowhere."""
+        """True when the file was removed, alone or with its directory: what is written goes nowhere."""
         try:
             return self._file is None or (not self.is_stream and os.fstat(self._file).st_nlink == 0)
         except OSError:
             return True
 
     def write(self, frame: Frame) -> None:
-        """Appends a frame.
+        """Append a frame.
 
         Raises:
             RecordingProblem: The disk is full, the file is gone. What was written before is readable.
@@ -178,13 +170,12 @@ class RecordingWriter:
             self._settle(self._owed)
         before = self._before
         if before is None or self.frames % KEY_EVERY == 0:
-            line = {KEY: _FRAME.full(frame)}
+            line = {KEY: change_between(None, frame)}
             self._next_member(frame)
         else:
-            difference = _FRAME.delta(before, frame)
-            line = {DELTA: {} if difference is SAME else difference}
-        words, sum_of_line = sealed(_ENCODER.encode(line), self._sum)
-        self._put(words)
+            line = {DELTA: change_between(before, frame)}
+        sealed_line, sum_of_line = sealed(ENCODER.encode(line), self._sum)
+        self._put(sealed_line)
         self._sum = sum_of_line
         self._before = frame
         self.frames += 1
@@ -209,12 +200,12 @@ class RecordingWriter:
             self._append(last, last)
 
     def _settle(self, owed: bytes) -> None:
-        """Puts the file in order after a write that failed; a key frame has to come next."""
+        """Put the file in order after a write that failed; a key frame has to come next."""
         self._append(owed, owed)
         self._owed = self._member = self._before = None
 
     def _append(self, data: bytes, owed: bytes) -> None:
-        """Appends all of it or nothing, and remembers what must stand there before anything else where it failed."""
+        """Append all of it or nothing, and remembers what must stand there before anything else where it failed."""
         if self._file is None:
             raise RecordingProblem(f"{self.path} is closed")
         try:
@@ -254,7 +245,7 @@ class RecordingWriter:
         self._torn = self._torn and not data
 
     def close(self) -> None:
-        """Ends the recording; a second call does nothing.
+        """End the recording; a second call does nothing.
 
         Raises:
             RecordingProblem: The last bytes could not be written.

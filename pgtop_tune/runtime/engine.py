@@ -1,8 +1,10 @@
-"""The engine: takes steps from a source and hands them to sinks, in a thread of its own beside a screen; and the
-screen's wishes on their way to that thread.
+"""The engine: it takes steps from a source and hands them to sinks, in a thread of its own beside a screen; and the
+requests of the screen to that thread.
 
 A terminal may stall for a minute (SSH, Ctrl-S) and block Textual's loop; the recording must not notice. Headless
 commands run the same engine without a thread.
+
+A lazy part: made once, when it is first needed, for all callers.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.model.events import Event, EventKind
@@ -26,11 +28,11 @@ T = TypeVar("T")
 
 
 class Engine:
-    """Runs a source and feeds sinks until the source ends or `stop` is called.
+    """The loop that runs a source and feeds sinks until the source ends or `stop` is called.
 
     Args:
-        source: Where the frames come from. Closed when the engine ends.
-        sinks: Who gets them. Closed when the engine ends.
+        source: Source of the frames. Closed when the engine ends.
+        sinks: Receivers of the steps. Closed when the engine ends.
     """
 
     def __init__(self, source: FrameSource, sinks: Iterable[FrameSink] = ()) -> None:
@@ -45,25 +47,25 @@ class Engine:
         self.failure: BaseException | None = None
 
     def attach(self, sink: FrameSink, *, first: bool = False) -> None:
-        """Adds a sink; before `start` or `run`. After `prepare` it still gets every step.
+        """Add a sink; before `start` or `run`. After `prepare` it still gets every step.
 
         Args:
-            sink: Who gets the steps.
-            first: Before those that are there: somebody waits for it.
+            sink: Receiver of the steps.
+            first: Puts it before the sinks that are there: an operator waits for it.
         """
         self._sinks.insert(0 if first else len(self._sinks), sink)
 
     def note(self, event: Event) -> None:
-        """Puts an event into the next frame. Thread-safe."""
+        """Put an event into the next frame. Thread-safe."""
         self._source.note(event)
 
     async def run(self) -> None:
-        """Runs in the caller's loop until the source ends or the task is cancelled."""
+        """Run in the caller's loop until the source ends or the task is cancelled."""
         self._wanted.set()
         await self._run()
 
     def prepare(self) -> None:
-        """Starts the engine in a thread, but holds its first step back until `start`. Returns at once.
+        """Start the engine in a thread, but hold its first step back until `start`. Returns at once.
 
         The source connects and takes its first look while its reader gets ready.
         """
@@ -71,12 +73,12 @@ class Engine:
         self._thread.start()
 
     def start(self) -> None:
-        """Starts the engine in a thread, or lets go what `prepare` holds back; returns at once."""
+        """Start the engine in a thread, or release what `prepare` holds back; returns at once."""
         self._wanted.set()
         if self._thread is None:
             self.prepare()
         elif self._loop is not None:
-            # It is closed where the source could not even begin.
+            # The loop is closed where the source could not begin.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._released.set)
 
@@ -89,9 +91,9 @@ class Engine:
         try:
             await self._feed()
         except Exception as failure:
-            # Known before the sinks are closed: who hears of the end asks at once whether it was one.
+            # Set before the sinks are closed: they ask at once whether the end was a failure.
             self.failure = failure
-            # A sink that is attached while the start is awaited is to hear of the end as well.
+            # A sink that is attached while the start is awaited must learn of the end, too.
             await self._released.wait()
             raise
         finally:
@@ -132,7 +134,7 @@ class Engine:
             self._started.set()
 
     def call(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Runs a coroutine (of a control) in the engine's loop; the answer comes as a future for the calling thread.
+        """Run a coroutine (of a control) in the engine's loop; the answer comes as a future for the calling thread.
 
         Raises:
             RuntimeError: The engine is not running any more.
@@ -144,7 +146,7 @@ class Engine:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self, timeout_s: float = 15.0) -> bool:
-        """Ends the engine and waits until source and sinks are closed.
+        """End the engine and wait until source and sinks are closed.
 
         Returns:
             Whether everything was closed in time.
@@ -161,11 +163,11 @@ class Engine:
         return not thread.is_alive()
 
 
-# The operator's wishes on their way to the engine's thread, and what comes back: an answer or one sentence.
+# Requests of the operator to the engine's thread, and the reply: an answer or one sentence.
 
 
 class EngineClient:
-    """Asks controls something without stopping the screen.
+    """Caller of controls that does not stop the screen.
 
     Args:
         engine: Whose loop the controls live in.
@@ -175,7 +177,7 @@ class EngineClient:
         self._engine = engine
 
     async def ask(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs a control's coroutine in the engine's loop.
+        """Run a control's coroutine in the engine's loop.
 
         Raises:
             PgtopError: The control refused, the engine has ended, or anything unexpected, told as one sentence.
@@ -194,5 +196,65 @@ class EngineClient:
             raise PgtopError(message, "this should not happen: please report it") from None
 
     def note(self, kind: EventKind, text: str, detail: str = "") -> None:
-        """Puts a tick on the tape, now."""
+        """Put a tick on the tape, now."""
         self._engine.note(Event(at_ms=time.time_ns() // 1_000_000, kind=kind, text=text, detail=detail))
+
+
+class Lazy(Generic[T]):
+    """A part that is made in one event loop, once, when it is first needed; coroutines run there.
+
+    Args:
+        make: Makes it. What it raises is raised in all who wait.
+    """
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._make = make
+        self._making: asyncio.Task[T] | None = None
+        self._made: T | None = None
+        self._uses: list[Callable[[T], None]] = []
+
+    @staticmethod
+    def ready(part: T) -> Lazy[T]:
+        """Return a part that exists already."""
+
+        async def give() -> T:
+            return part
+
+        lazy = Lazy(give)
+        lazy._made = part
+        return lazy
+
+    @property
+    def made(self) -> T | None:
+        """The part; None before it is made. Thread-safe."""
+        return self._made
+
+    def when_made(self, use: Callable[[T], None]) -> None:
+        """Call this as soon as the part is made, before all who wait for it; at once when it exists.
+
+        To be called before the loop runs, or within it.
+        """
+        if self._made is None:
+            self._uses.append(use)
+        else:
+            use(self._made)
+
+    async def get(self) -> T:
+        """Wait for the part; the first call begins to make it. A caller that is cancelled stops nothing."""
+        if self._made is not None:
+            return self._made
+        if self._making is None:
+            self._making = asyncio.create_task(self._finish())
+        return await asyncio.shield(self._making)
+
+    async def _finish(self) -> T:
+        part = self._made = await self._make()
+        for use in self._uses:
+            use(part)
+        return part
+
+    async def settled(self) -> T | None:
+        """Return the part, once a making that has begun is over; None when none has begun, or it failed."""
+        if self._making is not None:
+            await asyncio.wait((self._making,))
+        return self._made

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 KILLED: Final = "killed"
-"""The ending of an experiment whose program is gone without a last word: nobody knows yet what is put back."""
+"""The ending of an experiment whose program was killed: it is not known yet whether its changes are reverted."""
 
 
 class ArmValues(Struct, frozen=True):
@@ -36,13 +36,13 @@ class ArmValues(Struct, frozen=True):
 
 
 class ExperimentPreview(Struct, frozen=True):
-    """What an experiment would be about.
+    """Changes and noise of an experiment before it starts.
 
     Attributes:
-        values: Of each parameter asked about that would change.
+        values: Values of each requested parameter that would change.
         pair_sd: Standard deviation of the logarithm of a pair's ratio on this machine and load; None where unknown.
         seen_after_s: (difference, seconds until it is seen) over that noise, smallest difference first.
-        score: How earlier predictions on this server did, in words; "" without any.
+        score: Quality of earlier predictions on this server, in words; "" without any.
     """
 
     values: tuple[ArmValues, ...]
@@ -52,7 +52,7 @@ class ExperimentPreview(Struct, frozen=True):
 
 
 class ExperimentRequest(Struct, frozen=True):
-    """What is to be compared.
+    """An experiment to be started.
 
     Attributes:
         values: (name, B) of each parameter; A is what is in force.
@@ -68,15 +68,15 @@ class ExperimentRequest(Struct, frozen=True):
 
 
 class ExperimentState(Struct, frozen=True):
-    """Where the newest experiment stands.
+    """State of the newest experiment.
 
     Attributes:
-        number: Of the experiment in this session, from 1; 0 before the first.
+        number: Number of the experiment in this session, from 1; 0 before the first.
         kind: "A/B", "tuning" or "plan"; older programs have "twin".
-        where: Which other program runs it: "detached", "process 4711"; "" for this one.
-        under_way: Whether it goes on, or puts values back.
+        where: The other program that runs it: "detached", "process 4711"; "" for this one.
+        under_way: True while it goes on or reverts values.
         arm: "A" or "B"; "" between blocks.
-        arm_since_ms: When the arm of the last block was put into force, milliseconds since the epoch; 0 before.
+        arm_since_ms: Begin of the arm of the last block, milliseconds since the epoch; 0 before.
         pair: From 1; 0 before the first. Of a plan: cells that are done.
         of: Cells of a plan; 0 for pairs, whose number nobody knows.
         figure: The figure that decides, as "TPS".
@@ -85,7 +85,7 @@ class ExperimentState(Struct, frozen=True):
         ending: In a word or two; "" while it goes on.
         better: B is better, and is no trade: it may be kept.
         details: The result so far with all figures, as text.
-        problem: What could not be put back; "" where everything was.
+        problem: Values that could not be reverted; "" where all were.
     """
 
     number: int = 0
@@ -115,7 +115,7 @@ class ExperimentState(Struct, frozen=True):
         """The arm in force with its values: "B: work_mem=64MB"; "" between blocks."""
         if not self.arm:
             return ""
-        values = ((each.name, each.b if self.arm == "B" else each.a) for each in self.values)
+        values = ((parameter.name, parameter.b if self.arm == "B" else parameter.a) for parameter in self.values)
         return f"{self.arm}: {', '.join(f'{name}={value}' for name, value in values)}"
 
 
@@ -123,11 +123,11 @@ class ExperimentView(FrameSink, Protocol):
     """An experiment that can be looked at and stopped. A sink of the engine."""
 
     def state(self) -> ExperimentState:
-        """The newest. Thread-safe."""
+        """Return the newest state. Thread-safe."""
         ...
 
     async def stop(self) -> None:
-        """Ends it, and waits until everything is put back.
+        """End the experiment, and wait until every value is reverted.
 
         Raises:
             PgtopError: It could not be ended.
@@ -138,16 +138,16 @@ class ExperimentView(FrameSink, Protocol):
 class ExperimentControl(ExperimentView, Protocol):
     """One experiment of ours at a time."""
 
-    async def look(self, wanted: Sequence[tuple[str, str]], run: BenchRun | None) -> ExperimentPreview:
-        """What an experiment with these values of B would be about; changes nothing.
+    async def look(self, values: Sequence[tuple[str, str]], run: BenchRun | None) -> ExperimentPreview:
+        """Return the changes and the noise of an experiment with these values of B; changes nothing.
 
         Raises:
             ConnectionProblem: The server is not there.
         """
         ...
 
-    async def start(self, wanted: ExperimentRequest) -> None:
-        """Begins; where it is shows in `state`.
+    async def start(self, request: ExperimentRequest) -> None:
+        """Begin an experiment; `state` shows its progress.
 
         Raises:
             PgtopError: A value cannot be judged, or an experiment is under way.

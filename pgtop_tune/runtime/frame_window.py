@@ -1,4 +1,4 @@
-"""The newest frames of a session, the older of them with fewer readings of what is bulky.
+"""The newest frames of a session; the older ones of them have fewer readings of bulky sections.
 
 Three hundred backends and their processes are a quarter of a megabyte in each frame, and what little of a frame stays
 for long keeps the memory around it from being used again. No metric looks at these sections further back than some
@@ -25,8 +25,8 @@ from pgtop_tune.model.postgres import PostgresSample
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back."""
 APART_S: Final = 14.0
-"""Spans of an older past keep their first reading. A section that is read less often (relations) keeps each one, since
-a rate is between the newest two."""
+"""Length of the spans of an older past of which only the first reading is kept. A section that is read less often
+(relations) keeps each one, since a rate is between the newest two."""
 _THINNED: Final = tuple(section for section in sections.DATED if not section.kept_whole)
 _HOST: Final = tuple(section for section in _THINNED if section.holder is HostSample)
 _SERVER: Final = tuple(section for section in _THINNED if section.holder is PostgresSample)
@@ -34,7 +34,7 @@ _Sample = TypeVar("_Sample", HostSample, PostgresSample)
 
 
 class FrameWindow(Sequence[Frame]):
-    """At most `KEEP_FRAMES` frames, oldest first. What a frame does not have stays absent.
+    """At most `KEEP_FRAMES` frames, oldest first. A section that a frame lacks stays absent.
 
     Args:
         frames: A window to begin with the frames of.
@@ -61,24 +61,24 @@ class FrameWindow(Sequence[Frame]):
         return reversed(self._frames)
 
     def append(self, frame: Frame) -> None:
-        """Takes the newest frame, lets go of the oldest beyond the limit."""
+        """Take the newest frame, drop the oldest beyond the limit."""
         frames = self._frames
         if len(frames) == KEEP_FRAMES:
             self._thinned = max(self._thinned - 1, 0)
         frames.append(frame)
-        # The newest two stay whole, however far apart: between them is what the screen calls now.
+        # The newest two stay whole, however far apart: the screen shows the interval between them as now.
         while self._thinned < len(frames) - 2 and frames[self._thinned].elapsed_s < frame.elapsed_s - WHOLE_S:
             if self._thinned:
                 frames[self._thinned] = _repeating(frames[self._thinned - 1], frames[self._thinned])
             self._thinned += 1
 
     def extend(self, frames: Iterable[Frame]) -> None:
-        """Takes several, oldest first."""
+        """Take several frames, oldest first."""
         for frame in frames:
             self.append(frame)
 
     def pop(self) -> Frame:
-        """Lets go of the newest, and gives it.
+        """Remove the newest frame, and return it.
 
         Raises:
             IndexError: There is none.
@@ -88,13 +88,13 @@ class FrameWindow(Sequence[Frame]):
         return frame
 
     def clear(self) -> None:
-        """Forgets all of them."""
+        """Forget all frames."""
         self._frames.clear()
         self._thinned = 0
 
 
 def _repeating(before: Frame, frame: Frame) -> Frame:
-    """The frame with the readings of the one before, where those are of the same seconds."""
+    """Return the frame with the readings of the one before, where those are of the same seconds."""
     return replace(
         frame,
         host=_sample(before.host, frame.host, _HOST),

@@ -1,6 +1,8 @@
 """Series for charts: metric values kept per frame, so that an hour is drawn without keeping an hour of frames.
 
 A cache, nothing more: every value was computed by a metric from the frames when they arrived.
+
+Means of a series in the columns of a chart, weighted by time; a point more changes the columns it speaks for.
 """
 
 from __future__ import annotations
@@ -8,14 +10,106 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from math import isfinite
+from statistics import median_low
 from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
 from pgtop_tune.metrics.load import P99, PER_SECOND, Quantile, quantiles_ms
 from pgtop_tune.metrics.percentiles import Merged, enough, merge
-from pgtop_tune.runtime.column_means import ColumnMeans, usual_s
+
+PAUSE: Final = 4.0
+"""Usual distances for which a point counts at most: it stands for the time since the one before it."""
+_ENOUGH: Final = 0.5
+"""Share of a column that must be known for its mean to be drawn."""
+_EQUAL: Final = 1e-9
+_DONE: Final = 0.95
+"""The same share for the newest column, where it has several seconds: a part is not shown for the whole."""
+
+
+def usual_s(moments: Sequence[float]) -> float:
+    """Return the usual distance of points, to two digits: it stays the same while they jitter; 0 of a single one."""
+    distances = [after - before for before, after in pairwise(moments)]
+    return float(f"{median_low(distances):.1e}") if distances else 0.0
+
+
+class ColumnMeans:
+    """Means of the columns of a chart, from points that come oldest first.
+
+    Args:
+        since_s: Begin of the first column.
+        until_s: End of the last one.
+        columns: At least 1.
+        usual_s: As the function of this name says of the points.
+
+    Attributes:
+        last_s: The newest point taken; None before the first.
+    """
+
+    def __init__(self, since_s: float, until_s: float, columns: int, usual_s: float) -> None:
+        self.window = since_s, until_s, columns, usual_s
+        self.last_s: float | None = None
+        self._since_s = since_s
+        self._each_s = (until_s - since_s) / columns
+        self._usual_s = usual_s or self._each_s
+        self._columns = columns
+        self._sums = array("d", bytes(8 * columns))
+        self._known_s = array("d", bytes(8 * columns))
+        self._means: list[float | None] = [None] * columns
+        self._newest = columns
+
+    def moved(self, window: tuple[float, float, int, float]) -> bool:
+        """Advance by whole columns to another window and keep the points taken; return whether that is possible."""
+        since_s, until_s, columns, usual = window
+        by = (since_s - self._since_s) / self._each_s
+        wide = abs((until_s - since_s) / columns - self._each_s) < _EQUAL * self._each_s
+        if columns != self._columns or usual != self.window[3] or not wide or not 0 <= by < columns or by != int(by):
+            return False
+        if by:
+            for column in (self._sums, self._known_s):
+                del column[: int(by)]
+                column.frombytes(bytes(8 * int(by)))
+            self._means = [*self._means[int(by) :], *[None] * int(by)]
+            self._newest = max(self._newest - int(by), 0)
+            self._since_s, self.window = since_s, window
+        return True
+
+    def take(self, points: Iterable[tuple[float, float | None]]) -> None:
+        """Take more points: moment and value, which may be unknown or no number."""
+        since_s, each_s, usual = self._since_s, self._each_s, self._usual_s
+        sums, known_s, before_s = self._sums, self._known_s, self.last_s
+        first = self._columns
+        for at_s, value in points:
+            begin_s = at_s - usual if before_s is None or at_s - before_s > PAUSE * usual else before_s
+            before_s = at_s
+            if value is None or not isfinite(value) or at_s <= since_s:
+                continue
+            begin_s = max(begin_s, since_s)
+            begin_column = int((begin_s - since_s) / each_s)
+            first = min(first, begin_column)
+            for column in range(begin_column, min(int((at_s - since_s) / each_s) + 1, self._columns)):
+                left_s = since_s + column * each_s
+                overlap_s = min(at_s, left_s + each_s) - max(begin_s, left_s)
+                if overlap_s > 0:
+                    sums[column] += overlap_s * value
+                    known_s[column] += overlap_s
+        self.last_s = before_s
+        unfinished = before_s is not None and each_s > 1.5 * usual
+        newest = int((before_s - since_s) / each_s) if unfinished and before_s is not None else self._columns
+        changed = range(max(min(first, self._newest, newest), 0), self._columns)
+        self._newest = newest
+        for column in changed:
+            enough_s = each_s * (_DONE if column == newest else _ENOUGH)
+            self._means[column] = sums[column] / known_s[column] if known_s[column] >= enough_s else None
+
+    @property
+    def means(self) -> list[float | None]:
+        """The mean of each column; None where less than half of it is known."""
+        return self._means.copy()
+
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.catalogue import Interval
@@ -24,7 +118,7 @@ if TYPE_CHECKING:
 CAPACITY: Final = 18_000
 """Points kept per series: five hours at 1 Hz, one at 5 Hz; 144 kB each."""
 _HISTOGRAMS: Final = 200
-"""Seconds whose histograms are kept for those that come late, or whose followers need them."""
+"""Seconds whose histograms are kept, for late transactions and for the percentiles of the next seconds."""
 
 
 class Charted(Protocol):
@@ -47,7 +141,7 @@ class History:
     """Values of some metrics over the session's time.
 
     Args:
-        metrics: Which ones are kept.
+        metrics: Metrics whose values are kept.
     """
 
     def __init__(self, metrics: Sequence[Charted]) -> None:
@@ -58,7 +152,7 @@ class History:
         self._usual: tuple[tuple[int, float], float] = ((0, 0.0), 0.0)
 
     def append(self, interval: Interval) -> None:
-        """Computes every metric for the newest frame and keeps the values."""
+        """Compute every metric for the newest frame and keep the values."""
         if len(self._at_s) >= CAPACITY + CAPACITY // 8:
             surplus = len(self._at_s) - CAPACITY
             for column in (self._at_s, *self._values.values()):
@@ -68,32 +162,32 @@ class History:
             value = metric(interval)
             self._values[metric.id].append(math.nan if value is None else value)
 
-    def adopt(self, other: History, until_s: float = math.inf) -> None:
-        """Takes over the values of another history of the same metrics, up to and with that moment."""
-        end = bisect_right(other._at_s, until_s)
+    def adopt(self, history: History, until_s: float = math.inf) -> None:
+        """Take over the values of another history of the same metrics, up to and with that moment."""
+        end = bisect_right(history._at_s, until_s)
         self._means.clear()
-        self._at_s = other._at_s[:end]
-        self._values = {name: column[:end] for name, column in other._values.items()}
+        self._at_s = history._at_s[:end]
+        self._values = {name: column[:end] for name, column in history._values.items()}
 
     def cut(self, until_s: float) -> None:
-        """Forgets what came after that moment."""
+        """Forget the values after that moment."""
         end = bisect_right(self._at_s, until_s)
         self._means.clear()
         for column in (self._at_s, *self._values.values()):
             del column[end:]
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forget everything."""
         self._means.clear()
         for column in (self._at_s, *self._values.values()):
             del column[:]
 
     def count(self, since_s: float, until_s: float) -> int:
-        """How many values there are from that moment on and before the other."""
+        """Return how many values there are from that moment on and before the other."""
         return bisect_left(self._at_s, until_s) - bisect_left(self._at_s, since_s)
 
     def series(self, metric: Charted, since_s: float = 0.0, until_s: float = math.inf) -> list[SeriesPoint]:
-        """Values from that moment of the session on and before the other, oldest first.
+        """Return the values from that moment of the session on and before the other, oldest first.
 
         Raises:
             KeyError: The metric is not kept.
@@ -106,19 +200,21 @@ class History:
         ]
 
     def told_by(self, at_s: float) -> float:
-        """The moment of the frame whose values speak for that one: the first from it on, or itself after the last."""
+        """Return the moment of the frame whose values stand for that moment: the first from it on, or itself after the
+        last."""
         index = bisect_left(self._at_s, at_s)
         return self._at_s[index] if index < len(self._at_s) else at_s
 
     def is_known(self, metric: Charted, since_s: float, until_s: float) -> bool:
-        """Whether there is a value from that moment of the session on and before the other."""
+        """Return whether there is a value from that moment of the session on and before the other."""
         column = self._values[metric.id]
         return any(
             value == value for value in column[bisect_left(self._at_s, since_s) : bisect_left(self._at_s, until_s)]
         )
 
     def means(self, metric: Charted, since_s: float, until_s: float, columns: int) -> list[float | None]:
-        """Means in the columns of a chart; `ColumnMeans` of a column before them on. What was drawn is added to."""
+        """Return the means in the columns of a chart, from a column before them on. Columns drawn before are added
+        to."""
         first, end = bisect_left(self._at_s, since_s - (until_s - since_s) / columns), bisect_left(self._at_s, until_s)
         window = since_s, until_s, columns, self._usual_s(first, end)
         drawn = self._means.get((metric.id, columns))
@@ -130,10 +226,10 @@ class History:
         return drawn.means
 
     def _usual_s(self, first: int, end: int) -> float:
-        """Of the same points it is asked for many series."""
-        asked = end - first, self._at_s[end - 1] if end > first else 0.0
-        if self._usual[0] != asked:
-            self._usual = asked, usual_s(self._at_s[first:end])
+        """Return the usual distance of these points, which is asked for many series."""
+        points = end - first, self._at_s[end - 1] if end > first else 0.0
+        if self._usual[0] != points:
+            self._usual = points, usual_s(self._at_s[first:end])
         return self._usual[1]
 
 
@@ -144,13 +240,13 @@ class LatencyPoint(Struct, frozen=True):
         at_s: The end of that second on the session's clock.
         logged: Transactions in it.
         max_ms: The slowest of them.
-        rough_p99_ms: Of them, however few there are: for the scale of a chart, not to be shown.
+        rough_p99_ms: Their p99, however few they are: for the scale of a chart, not to be shown.
         quantiles_ms: `metrics.latency.PER_SECOND` of `span_s` seconds up to this one; None where they, too, have too
             few transactions.
         span_s: So many seconds a p99 needs, ten at most.
         span_mean_ms, span_max_ms: Mean and slowest of the same seconds.
         span_counted_below_ms: Below it some of them were only counted, see `model.bench.estimate_mark`.
-        known_s: When the frame was made that brought it.
+        known_s: Moment of the frame that brought it.
     """
 
     at_s: float
@@ -166,7 +262,7 @@ class LatencyPoint(Struct, frozen=True):
     known_s: float = 0.0
 
     def at(self, quantile: Quantile) -> float | None:
-        """One of `metrics.latency.PER_SECOND`."""
+        """Return one of `metrics.latency.PER_SECOND`."""
         return self.quantiles_ms[PER_SECOND.index(quantile)]
 
 
@@ -181,13 +277,13 @@ class LatencyHistory:
     def add(
         self, latencies: Sequence[LatencySecond], wall_minus_elapsed_s: float, known_s: float = 0.0, run: int = 0
     ) -> None:
-        """Takes the seconds that a frame brought; one that came before is told anew with what came late.
+        """Take the seconds of a frame; a second that came before is computed anew with the transactions that came late.
 
         Args:
             latencies: As in `BenchSample.latencies`.
             wall_minus_elapsed_s: Offset between the wall clock and the session's clock when the frame was made.
             known_s: The frame's moment.
-            run: Of pgbench: seconds of another one do not mix with them.
+            run: Number of the pgbench run: seconds of another one do not mix with them.
         """
         if run != self._run:
             self._run = run
@@ -196,15 +292,15 @@ class LatencyHistory:
             if not latency.logged:
                 continue
             second = latency.second
-            whole = merge([self._newest[second], latency] if second in self._newest else [latency])
-            self._newest[second] = whole
+            histogram = merge([self._newest[second], latency] if second in self._newest else [latency])
+            self._newest[second] = histogram
             span_s, span = enough(self._newest, second)
             point = LatencyPoint(
                 at_s=second + 1 - wall_minus_elapsed_s,
                 second=second,
-                logged=whole.logged,
-                max_ms=whole.max_us / 1000.0,
-                rough_p99_ms=P99.estimate(whole) or 0.0,
+                logged=histogram.logged,
+                max_ms=histogram.max_us / 1000.0,
+                rough_p99_ms=P99.estimate(histogram) or 0.0,
                 quantiles_ms=quantiles_ms(span, PER_SECOND),
                 span_s=span_s,
                 span_mean_ms=span.sum_us / span.logged / 1000.0,
@@ -218,36 +314,37 @@ class LatencyHistory:
         if len(self._points) > CAPACITY:
             del self._points[: len(self._points) - CAPACITY]
 
-    def adopt(self, other: LatencyHistory, until_s: float = math.inf) -> None:
-        """Takes over the seconds of another that were known by that moment."""
-        self._points = [point for point in other._points if point.known_s <= until_s]
-        self._run = other._run
-        known = {point.second for point in self._points[-2 * _HISTOGRAMS :]}
-        self._newest = {second: whole for second, whole in other._newest.items() if second in known}
+    def adopt(self, history: LatencyHistory, until_s: float = math.inf) -> None:
+        """Take over the seconds of another history that were known by that moment."""
+        self._points = [point for point in history._points if point.known_s <= until_s]
+        self._run = history._run
+        known_seconds = {point.second for point in self._points[-2 * _HISTOGRAMS :]}
+        self._newest = {second: histogram for second, histogram in history._newest.items() if second in known_seconds}
 
     def cut(self, until_s: float) -> None:
-        """Forgets what was not known by that moment."""
+        """Forget the seconds that were not known by that moment."""
         self.adopt(self, until_s)
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forget everything."""
         self._points.clear()
         self._newest.clear()
 
     def histograms(self, since_s: float = 0.0) -> list[tuple[float, Merged]]:
-        """Histograms of the newest seconds, some minutes of them, each with the end of its second; oldest first."""
+        """Return the histograms of the newest seconds, some minutes of them, each with the end of its second; oldest
+        first."""
         return [
             (point.at_s, self._newest[point.second]) for point in self.series(since_s) if point.second in self._newest
         ]
 
     def newest(self) -> LatencyPoint | None:
-        """The last complete second."""
+        """Return the last complete second."""
         return self._points[-1] if self._points else None
 
     def series(self, since_s: float = 0.0) -> list[LatencyPoint]:
-        """Seconds from that moment of the session on, oldest first."""
+        """Return the seconds from that moment of the session on, oldest first."""
         first = bisect_left(self._points, since_s, key=lambda point: point.at_s)
-        found = self._points[first:]
-        # Of a second that came again the last, which has all of it.
-        after = (*(point.second for point in found[1:]), None)
-        return [point for point, second in zip(found, after, strict=False) if point.second != second]
+        points = self._points[first:]
+        # A second that came again stands there several times; its last point has all of it.
+        after = (*(point.second for point in points[1:]), None)
+        return [point for point, second in zip(points, after, strict=False) if point.second != second]

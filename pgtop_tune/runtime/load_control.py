@@ -20,7 +20,7 @@ class DatasetFound(Struct, frozen=True):
 
     Attributes:
         name: pgbench or bus.
-        found: What is there, in a few words: "scale 100"; "" when nothing is. May hold foreign text.
+        found: The present data set in a few words: "scale 100"; "" without one. May hold foreign text.
         problem: Why it cannot be used; "" when it can.
     """
 
@@ -42,15 +42,15 @@ class MakingPlan(Struct, frozen=True):
 
 
 class MakingPreview(Struct, frozen=True):
-    """What making it would mean.
+    """Consequences of making a data set.
 
     Attributes:
-        title: What would be made: "scale 5".
-        needed_bytes: Of disk, an estimate.
-        available_bytes: None when it cannot be said; `why` says why.
-        dropped: What is there and would go; "" when nothing is lost.
-        note: What else is to be known: that it goes on with what is there, or is there already.
-        database: Where.
+        title: The data set to be made: "scale 5".
+        needed_bytes: Needed disk space, an estimate.
+        available_bytes: None when it is not known, for the reason `why`.
+        dropped: Present data that would be dropped; "" when nothing is lost.
+        note: A further remark: that an unfinished data set is continued, or exists already.
+        database: Name of the database.
     """
 
     title: str
@@ -63,11 +63,11 @@ class MakingPreview(Struct, frozen=True):
 
 
 class MakingProgress(Struct, frozen=True):
-    """How far the making is.
+    """Progress of making a data set.
 
     Attributes:
         step: In pgbench's words, or ours.
-        done, total: Of `unit`; 0 where nothing is counted.
+        done, total: Amounts of `unit`; 0 where nothing is counted.
         estimated: `done` is read off the size of the database.
         per_s, remaining_s: None before they can be said.
     """
@@ -97,12 +97,12 @@ class LoadSeries(Struct, frozen=True):
     """Runs that were started together: one, or the steps of a load.
 
     Attributes:
-        number: Of the series in this session, from 1.
+        number: Number of the series in this session, from 1.
         axis: "clients" or "rate"; "" for a single run.
         asked: Runs there will be.
         results: Records so far, in order.
-        points, knee: Of the steps so far.
-        over: Whether no more will come.
+        points, knee: Results of the steps so far.
+        over: True when no more will come.
     """
 
     number: int
@@ -115,14 +115,14 @@ class LoadSeries(Struct, frozen=True):
 
 
 class LoadState(Struct, frozen=True):
-    """Where everything stands.
+    """State of runs and data sets.
 
     Attributes:
         doing: "run", "steps" or "making"; "" when nothing is under way.
-        title: What is under way: "step 2 of 7: 4 clients".
-        detail: What is going on within it: "housekeeping: vacuum".
+        title: The current step: "step 2 of 7: 4 clients".
+        detail: The current part of the step: "housekeeping: vacuum".
         problem: Why the last one ended before its time, one sentence; "" otherwise. May hold foreign text.
-        making: How far a data set is.
+        making: Progress of a data set.
         made: The last data set that was made.
         series: The last runs, also while they last.
     """
@@ -137,18 +137,18 @@ class LoadState(Struct, frozen=True):
 
 
 class LoadControl(Protocol):
-    """pgbench in the operator's hand; one thing at a time."""
+    """The operator's control of pgbench; one thing at a time."""
 
     def state(self) -> LoadState:
-        """Now. Thread-safe."""
+        """Return the state now. Thread-safe."""
         ...
 
     async def profiles(self) -> tuple[ProfileSummary, ...]:
-        """Profiles that can be run."""
+        """Return the profiles that can be run."""
         ...
 
     async def datasets(self) -> tuple[DatasetFound, ...]:
-        """Every data set there is a profile for, found or not.
+        """Return every data set that a profile needs, present or not.
 
         Raises:
             ConnectionProblem: The server is not there.
@@ -156,7 +156,7 @@ class LoadControl(Protocol):
         ...
 
     async def preview(self, spec: LoadSpec) -> str:
-        """The exact command line `start` would run, shell-quoted.
+        """Return the exact command line `start` would run, shell-quoted.
 
         Raises:
             LoadProblem: No pgbench, or a spec it would refuse.
@@ -164,7 +164,7 @@ class LoadControl(Protocol):
         ...
 
     async def start(self, spec: LoadSpec) -> None:
-        """Starts pgbench; its life shows in the frames, its record in `state` once it has ended.
+        """Start pgbench; frames show its life, `state` its record once it has ended.
 
         Raises:
             LoadProblem: It cannot be started, would surely die of a limit, or something else is under way.
@@ -172,10 +172,10 @@ class LoadControl(Protocol):
         ...
 
     async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
-        """Begins a series of runs, one after the other.
+        """Begin a series of runs, one after the other.
 
         Args:
-            spec: What they have in common.
+            spec: Settings common to all runs.
             steps: clients=1,2,4 or rate=100,200.
             tidy: Housekeeping before each, and waiting for quiet.
 
@@ -186,11 +186,11 @@ class LoadControl(Protocol):
         ...
 
     async def stop(self) -> None:
-        """Ends what is under way, and waits until pgbench is gone. What was measured is kept."""
+        """End the current run or making, and wait until pgbench is gone. What was measured is kept."""
         ...
 
     async def look(self, plan: MakingPlan) -> MakingPreview:
-        """What making a data set would mean; changes nothing.
+        """Return the consequences of making a data set; changes nothing.
 
         Raises:
             LoadProblem: A size that cannot be made, tables that are something else, a disk that is too small.
@@ -199,7 +199,7 @@ class LoadControl(Protocol):
         ...
 
     async def make(self, plan: MakingPlan, *, replace: bool) -> None:
-        """Begins to make a data set; where it is shows in `state`.
+        """Begin to make a data set; `state` shows its progress.
 
         Args:
             replace: The operator has agreed that what is there goes.

@@ -13,14 +13,20 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
+    from pgtop_tune.model.backend_action import (
+        BackendAct,
+        BackendKey,
+        BackendResult,
+        PlanRisk,
+        QueryPlan,
+        StatementToPlan,
+    )
     from pgtop_tune.model.events import Event
-    from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.model.frame import Frame
 
 
 class Step(Struct, frozen=True):
-    """What a source hands over at once.
+    """Frames that a source delivers at once.
 
     Attributes:
         frames: One frame when live; after a jump the frames that lead up to the moment, oldest first.
@@ -37,43 +43,44 @@ class Step(Struct, frozen=True):
 
 
 class FrameSource(Protocol):
-    """Live sampling, a replayed file, or a script in a test."""
+    """A live server, a replayed file, or a script in a test."""
 
     def steps(self) -> AsyncIterator[Step]:
-        """Passes on steps until the source ends or is cancelled."""
+        """Yield steps until the source ends or is cancelled."""
         ...
 
     def note(self, event: Event) -> None:
-        """Puts an event into the next frame. Thread-safe."""
+        """Put an event into the next frame. Thread-safe."""
         ...
 
     async def aclose(self) -> None:
-        """Lets go of connections, files and child processes."""
+        """Release connections, files and child processes."""
         ...
 
 
 class FrameSink(Protocol):
-    """Shows, stores or judges frames."""
+    """A receiver that shows, stores or judges frames."""
 
     def accept(self, step: Step) -> None:
-        """Takes a step; must not block. A PgtopError detaches the sink and becomes an event."""
+        """Take a step; must not block. A PgtopError detaches the sink and becomes an event."""
         ...
 
     def close(self) -> None:
-        """No more steps will come."""
+        """End the sink: no more steps will come."""
         ...
 
 
 class FramesFrom(Protocol):
-    """What has been, read again: frames of a recording, or of what is kept of a live session."""
+    """Reader of earlier frames: those of a recording, or those kept of a live session."""
 
     def __call__(self, since_s: float) -> Iterator[Frame]:
-        """Frames from that moment of the session on, or from the oldest there is; oldest first. From any thread."""
+        """Yield frames from that moment of the session on, or from the oldest there is; oldest first. From any
+        thread."""
         ...
 
 
 class RecordingState(Struct, frozen=True):
-    """Whether frames are being written.
+    """State of the recording.
 
     Attributes:
         path: The file, the newest where it is rotated; None when not recording.
@@ -91,10 +98,10 @@ class RecordingState(Struct, frozen=True):
 
 
 class RecordingControl(Protocol):
-    """The record key."""
+    """The operator's control of the recording."""
 
     def start(self, path: str | None = None) -> RecordingState:
-        """Opens a recording; without a path one is made up from server and time.
+        """Open a recording; without a path one is made up from server and time.
 
         Raises:
             RecordingProblem: The file cannot be made.
@@ -102,16 +109,16 @@ class RecordingControl(Protocol):
         ...
 
     def stop(self) -> RecordingState:
-        """Closes the recording, if there is one."""
+        """Close the recording, if there is one."""
         ...
 
     def state(self) -> RecordingState:
-        """Now. Thread-safe."""
+        """Return the state now. Thread-safe."""
         ...
 
 
 class TransportState(Struct, frozen=True):
-    """Where a replay stands."""
+    """State of a replay."""
 
     paused: bool
     speed: float
@@ -125,7 +132,7 @@ class TransportState(Struct, frozen=True):
 
 
 class Landmark(StrEnum):
-    """Moments worth jumping to, in words for whoever asks in vain."""
+    """Moments worth jumping to, in the words of the message that there is none."""
 
     NEXT_EVENT = "event after this moment"
     PREVIOUS_EVENT = "event before this moment"
@@ -135,65 +142,68 @@ class Landmark(StrEnum):
 
 
 class Transport(Protocol):
-    """Play, pause, step and jump through frames that were kept. Thread-safe, but for `find`."""
+    """Control that plays, pauses, steps and jumps through kept frames. Thread-safe, but for `find`."""
 
     def state(self) -> TransportState:
-        """Now."""
+        """Return the state now."""
         ...
 
     def pause(self, paused: bool) -> None:
-        """Stops or goes on."""
+        """Pause or continue."""
         ...
 
     def set_speed(self, speed: float) -> None:
-        """Plays at this multiple of the recorded pace, 0.25 to 60."""
+        """Play at this multiple of the recorded pace, 0.25 to 60."""
         ...
 
     def step(self, frames: int) -> None:
-        """Moves by so many frames, back when negative, and pauses."""
+        """Move by so many frames, back when negative, and pauses."""
         ...
 
     def jump(self, elapsed_s: float) -> None:
-        """Moves to the last frame at or before this moment of the recording."""
+        """Move to the last frame at or before this moment of the recording."""
         ...
 
     async def find(self, landmark: Landmark) -> float | None:
-        """Elapsed seconds of the frame that a landmark is at; None where there is none. In the engine's loop."""
+        """Return the elapsed seconds of the frame that a landmark is at; None where there is none. In the engine's
+        loop."""
         ...
 
 
 class BackendControl(Protocol):
-    """The server's sessions in the operator's hand."""
+    """The operator's control of the server's sessions."""
 
     async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
-        """The plan of a statement of pg_stat_statements; roles, risk and errors as of `explain`.
+        """Return the plan of a statement of pg_stat_statements; roles, risk and errors as of `explain`.
 
         A statement with placeholders has its generic plan, from PostgreSQL 16 on.
         """
         ...
 
     def statement(self, act: BackendAct, backend: BackendKey) -> str:
-        """The exact SQL `signal` would run for one session, for the screen."""
+        """Return the exact SQL `signal` would run for one session, for the screen."""
         ...
 
     async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
-        """Cancels statements or terminates sessions, each bound to pid and start; never one of our own.
+        """Cancel statements or terminate sessions, each bound to pid and start; never one of our own.
 
         Raises:
             ConnectionProblem: The server is not there, or went away in between.
         """
         ...
 
-    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
-        """The plan of a session's statement, or what has to be agreed to before it is made.
+    async def explain(
+        self, backend: BackendKey, shown_query: str, agreed: PlanRisk | None = None
+    ) -> QueryPlan | PlanRisk:
+        """Return the plan of a session's statement, or the risk that must be agreed to before it is made.
 
         The statement is not executed, but planning executes functions in it. So it is planned by the session's own
         role, logged in as such, where that role is an ordinary one and lets us in without a password of the operator;
         else by the operator's role where that is an ordinary one; else only once the risk is agreed to.
 
         Args:
-            backend: Which session.
-            seen: Its statement as the operator saw it, perhaps only the beginning.
+            backend: The session.
+            shown_query: Its statement as the operator saw it, perhaps only the beginning.
             agreed: The risk that the operator has agreed to; None before the question.
 
         Returns:

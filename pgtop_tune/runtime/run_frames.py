@@ -1,4 +1,4 @@
-"""A sink that keeps the frames of a run, without what no rule looks at, and lets a task wait for one.
+"""A sink that keeps the frames of a run, without sections that no rule reads, and lets a task wait for one.
 
 Before and between runs it keeps the newest frames only.
 """
@@ -26,13 +26,13 @@ _BEFORE: Final = 2
 """Frames kept from before a run: rates need two."""
 
 _RESTING: Final = 12
-"""Frames kept between runs: a section that is read seldom is looked for among them."""
+"""Frames kept between runs, among which a section that is read seldom is found."""
 
 OnProgress = Callable[[BenchRun, BenchProgress], None]
 
 
 class FrameKeeper:
-    """Implements `FrameSink`. All calls come from the engine's loop.
+    """A `FrameSink` that keeps frames. All calls come from the engine's loop.
 
     Args:
         on_progress: Takes each progress line.
@@ -49,27 +49,26 @@ class FrameKeeper:
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """Everything since `begin`, and the two frames before; without a run, the newest."""
+        """All frames since `begin`, and the two frames before; without a run, the newest."""
         return tuple(self._frames)
 
     @property
     def interval(self) -> Interval | None:
-        """What metrics are computed from; None before the first frame."""
+        """The interval of these frames, for metrics; None before the first frame."""
         return Interval(self._frames) if self._frames else None
 
     def begin(self) -> None:
-        """Forgets all but the newest frames, and keeps all that come."""
+        """Forget all but the newest frames, and keep all that come."""
         self._resting = False
         before, self._frames = self._frames[-_BEFORE:], []
         for frame in before:
             append_thin(self._frames, frame)
 
     def rest(self) -> None:
-        """Until `begin` only the newest frames are kept: there is no run to be judged by them."""
+        """Keep only the newest frames until `begin`: there is no run to be judged by them."""
         self._resting = True
 
     def accept(self, step: Step) -> None:
-        """See `FrameSink.accept`."""
         keep = self._frames.append if self._resting else partial(append_thin, self._frames)
         for frame in step.frames:
             keep(frame)
@@ -82,12 +81,13 @@ class FrameKeeper:
         self._wake()
 
     def close(self) -> None:
-        """See `FrameSink.close`. Whoever waits is told that nothing will come."""
+        """Take the end of the source: waiting tasks learn that no frame will come."""
         self._closed = True
         self._wake()
 
     async def until(self, condition: Callable[[Interval], bool], timeout_s: float) -> bool:
-        """Waits for the condition to hold for the newest frames; False when it did not in time, or no more come."""
+        """Wait for the condition to hold for the newest frames; False when it did not in time, or no more frames
+        come."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not (self._frames and condition(Interval(self._frames))):
@@ -99,9 +99,9 @@ class FrameKeeper:
         return True
 
     async def fresh(self, timeout_s: float) -> bool:
-        """Waits for a frame that is made from now on."""
+        """Wait for a frame that is made from now on."""
         newest = self._frames[-1].sequence if self._frames else -1
-        # The one that is under way may hold readings from before.
+        # The frame under way may hold older readings.
         return await self.until(lambda interval: interval.newest.sequence > newest + 1, timeout_s)
 
     def _wake(self) -> None:
@@ -110,14 +110,18 @@ class FrameKeeper:
 
 
 def append_thin(frames: list[Frame], frame: Frame) -> None:
-    """Appends a frame, thin, to those of a run.
+    """Append a frame, thin, to those of a run.
 
     Of the load's own sessions the first look and the newest keep the processes: what ran and what queued over the run
     is the difference of the two.
     """
     pids = load_pids(frame)
     frames.append(thin(frame, pids))
-    if pids and len(frames) > 1 and not (_has(frames[-2], pids) and not any(_has(each, pids) for each in frames[:-2])):
+    if (
+        pids
+        and len(frames) > 1
+        and not (_has(frames[-2], pids) and not any(_has(frame_between, pids) for frame_between in frames[:-2]))
+    ):
         frames[-2] = thin(frames[-2])
 
 
@@ -126,7 +130,7 @@ def _has(frame: Frame, pids: Set[int]) -> bool:
 
 
 def thin(frame: Frame, pids: Set[int] = frozenset()) -> Frame:
-    """The frame with what the validity of a run is read from: an hour under a thousand clients fits in memory.
+    """Return the frame with the sections by which a run is judged: an hour under a thousand clients fits in memory.
 
     Left out: the load's own sessions and their processes, and sections that no rule looks at.
 

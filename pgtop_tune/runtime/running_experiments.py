@@ -33,25 +33,26 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.ports import Step
 
 DETACHED: Final = "PGTOP_TUNE_DETACHED"
-"""Variable of a run that --detach has started: its name."""
+"""Environment variable with the name of a detached run."""
 _EVERY_S: Final = 2.0
 _LOOK_S: Final = 0.5
 _LARGEST_BYTES: Final = 128 * 1024
 _MOST_FILES: Final = 32
 _MOST_VALUES: Final = 16
 _ENDED_S: Final = 600.0
-"""So long the file of an ended experiment stays, for screens that watch it."""
+"""Seconds for which the file of an ended experiment stays, for screens that watch it."""
 _WORD: Final = 80
 _DETAILS: Final = 20_000
 _LONGEST_S: Final = 1e7
+_MOST_PAIRS: Final = 100_000
 _REFUSED: Final = "did not begin"
-"""The ending of an experiment that was refused once it looked closely."""
+"""The ending of an experiment that was refused before it began."""
 _CLOCK_MS: Final = 2
-"""The sampler rounds the start of the server, the operator's session cuts it off."""
+"""Tolerance: the sampler rounds the start of the server, the operator's session truncates it."""
 
 
 class ServerKey(Struct, frozen=True):
-    """A running server, told from all others.
+    """Identity of a running server.
 
     Attributes:
         system_identifier: "" where the role may not see it.
@@ -61,20 +62,20 @@ class ServerKey(Struct, frozen=True):
     system_identifier: str
     started_ms: int
 
-    def is_same(self, other: ServerKey) -> bool:
-        """Whether both are one postmaster."""
-        known = {self.system_identifier, other.system_identifier} - {""}
-        return len(known) < 2 and abs(self.started_ms - other.started_ms) <= _CLOCK_MS
+    def is_same(self, server: ServerKey) -> bool:
+        """Return whether both are one postmaster."""
+        identifiers = {self.system_identifier, server.system_identifier} - {""}
+        return len(identifiers) < 2 and abs(self.started_ms - server.started_ms) <= _CLOCK_MS
 
 
 def server_of(frame: Frame) -> ServerKey | None:
-    """The server that a frame is of; None where the frame does not say."""
+    """Return the server of a frame; None where the frame does not say."""
     facts = sections.server(frame)
     return None if isinstance(facts, Unavailable) else ServerKey(facts.system_identifier, facts.started_ms)
 
 
 def server_of_instance(instance: Instance) -> ServerKey:
-    """The server as the operator's session knows it."""
+    """Return the server of the operator's session."""
     return ServerKey(instance.system_identifier, instance.started_us // 1000)
 
 
@@ -85,10 +86,10 @@ class RunningExperiment(Struct, frozen=True, kw_only=True):
         program: As typed: "ab", "tune", "experiment run"; "screen" for one of a screen.
         detached: Name of the detached run; "" where a terminal holds it.
         key: The process.
-        server: Where it runs.
+        server: The server that it runs on.
         parameters: Names that it switches on this server.
-        began_ms: When it was announced, milliseconds since the epoch: a screen makes one after the other.
-        written_ms: When `state` was, milliseconds since the epoch.
+        began_ms: Time of the announcement, milliseconds since the epoch: a screen makes one after the other.
+        written_ms: Time of `state`, milliseconds since the epoch.
     """
 
     program: str
@@ -102,52 +103,55 @@ class RunningExperiment(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """Which it is: "ab, process 4711"."""
+        """The experiment's program: "ab, process 4711"."""
         return f"{self.program}, process {self.key.pid}"
 
     @property
     def hint(self) -> str:
-        """How it is stopped."""
+        """The command or key that stops the experiment."""
         if self.detached:
             return f"`pgtop-tune experiment stop {self.detached}`, or x on a screen, stops it"
         return "x on that screen stops it" if self.program == "screen" else "Ctrl-C in its terminal stops it"
 
 
 def running_experiments() -> tuple[RunningExperiment, ...]:
-    """All that programs of this user have announced, oldest first; a file that cannot be read is none. Blocking."""
+    """Return the experiments that programs of this user have announced, oldest first; a file that cannot be read is
+    none. Blocking."""
     try:
         with os.scandir(running_experiments_dir()) as entries:
-            names = sorted(each.name for each in entries if each.name.endswith(".json"))
+            names = sorted(entry.name for entry in entries if entry.name.endswith(".json"))
     except OSError:
         return ()
     return tuple(
-        found for name in names[-_MOST_FILES:] if (found := _read(running_experiments_dir() / name)) is not None
+        experiment
+        for name in names[-_MOST_FILES:]
+        if (experiment := _read(running_experiments_dir() / name)) is not None
     )
 
 
 def running_on(server: ServerKey) -> tuple[RunningExperiment, ...]:
-    """Those that go on on a server. Blocking."""
+    """Return the experiments under way on a server. Blocking."""
     return tuple(
-        each
-        for each in running_experiments()
-        if each.state.under_way and each.server.is_same(server) and each.key.lives
+        experiment
+        for experiment in running_experiments()
+        if experiment.state.under_way and experiment.server.is_same(server) and experiment.key.lives
     )
 
 
 def check_alone(server: ServerKey) -> None:
-    """Makes sure that no experiment of another program runs on a server: two would measure each other.
+    """Make sure that no experiment of another program runs on a server: two would measure each other.
 
     Raises:
         UsageProblem: One runs.
     """
-    ours = own_key()
-    other = next((each for each in running_on(server) if each.key != ours), None)
-    if other is not None:
-        raise UsageProblem(f"another experiment runs on this server ({other.words})", other.hint)
+    own_process = own_key()
+    running = next((experiment for experiment in running_on(server) if experiment.key != own_process), None)
+    if running is not None:
+        raise UsageProblem(f"another experiment runs on this server ({running.words})", running.hint)
 
 
 async def until_alone(server: ServerKey, within_s: float) -> None:
-    """Waits for an experiment that may just be ending, as one of a worker that was killed. Raises as `check_alone`."""
+    """Wait for an experiment that may just be ending, as one of a worker that was killed. Raises as `check_alone`."""
     deadline_s = time.monotonic() + within_s
     while True:
         try:
@@ -160,13 +164,13 @@ async def until_alone(server: ServerKey, within_s: float) -> None:
 
 
 class Announcement:
-    """The file of an experiment of ours. A sink of the engine; written in a thread, at most every other second.
+    """The file of an experiment of this program. A sink of the engine; written in a thread, at most every other second.
 
     Args:
         program: See `RunningExperiment`.
         parameters: See `RunningExperiment`.
         state: The newest. Thread-safe.
-        server: Where it runs; None takes it from frames.
+        server: The server that it runs on; None takes it from frames.
     """
 
     def __init__(
@@ -187,7 +191,7 @@ class Announcement:
         self._begun = self._ended = False
 
     def begin(self) -> None:
-        """The file is there from now on, or from the first frame that says which server it is. Blocking.
+        """Write the file now, or with the first frame that says which server it is. Blocking.
 
         Raises:
             UsageProblem: Another experiment runs on this server.
@@ -198,30 +202,29 @@ class Announcement:
         self._write()
 
     def switches(self, parameters: Sequence[str]) -> None:
-        """Names that it switches, known only now. In the engine's loop."""
+        """Set the names that it switches, known only now. In the engine's loop."""
         self._parameters = tuple(parameters)
         self._due_s = 0.0
         self.tick()
 
     def accept(self, step: Step) -> None:
-        """See `FrameSink.accept`."""
         if step.frames and (server := server_of(step.frames[-1])) is not None:
             # The experiment may have restarted it.
             self._server = server
         self.tick()
 
     def close(self) -> None:
-        """See `FrameSink.close`."""
+        """Do nothing: `end` writes the last state."""
 
     def tick(self) -> None:
-        """Writes the newest state where that is due. In the engine's loop."""
+        """Write the newest state where that is due. In the engine's loop."""
         now_s = time.monotonic()
         if self._begun and not self._ended and now_s >= self._due_s:
             self._due_s = now_s + _EVERY_S
             asyncio.get_running_loop().run_in_executor(None, self._write)
 
     def end(self) -> None:
-        """Writes the last state: it is over. Blocking."""
+        """Write the last state. Blocking."""
         if self._begun and not self._ended:
             self._ended = True
             self._write(last=True)
@@ -250,15 +253,15 @@ class Announcement:
                 with replacing(self._path) as file:
                     file.write(msgspec.json.encode(announced))
             except OSError:
-                # The experiment goes on where nobody sees it.
+                # The experiment goes on without being shown.
                 return
 
 
 def _sweep(directory: Path) -> None:
-    """Removes files of experiments that have ended, and those that nobody can read."""
+    """Remove files of experiments that have ended, and those that nobody can read."""
     for path in directory.glob("*.json"):
-        found = _read(path)
-        lives = found is not None and found.state.under_way and found.key.lives
+        experiment = _read(path)
+        lives = experiment is not None and experiment.state.under_way and experiment.key.lives
         if not lives and time.time() - path.lstat().st_mtime > _ENDED_S:
             path.unlink(missing_ok=True)
 
@@ -267,41 +270,33 @@ def _read(path: Path) -> RunningExperiment | None:
     try:
         if path.lstat().st_size > _LARGEST_BYTES:
             return None
-        found = msgspec.json.decode(read_own(path), type=RunningExperiment)
+        experiment = msgspec.json.decode(read_own(path), type=RunningExperiment)
     except (OSError, NotOurs, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return replace(
-        found,
-        program=one_line(found.program, _WORD),
-        detached=one_line(found.detached, _WORD),
-        state=_sound(found.state),
+        experiment,
+        program=one_line(experiment.program, _WORD),
+        detached=one_line(experiment.detached, _WORD),
+        state=_sound(experiment.state),
     )
 
 
 def _sound(state: ExperimentState) -> ExperimentState:
-    """What can be drawn, whatever the file holds."""
+    """Return a state that can be drawn, whatever the file holds."""
     values = tuple(
-        ArmValues(one_line(each.name, _WORD), one_line(each.a, _WORD), one_line(each.b, _WORD))
-        for each in state.values[:_MOST_VALUES]
+        ArmValues(one_line(parameter.name, _WORD), one_line(parameter.a, _WORD), one_line(parameter.b, _WORD))
+        for parameter in state.values[:_MOST_VALUES]
     )
     return replace(
         state,
+        **{field: one_line(getattr(state, field), _WORD) for field in ("kind", "phase", "figure", "ending")},
+        **{field: _within(getattr(state, field), 0, _MOST_PAIRS) for field in ("pair", "of", "counted")},
+        **{field: float(_within(getattr(state, field), 0, _LONGEST_S)) for field in ("elapsed_s", "remaining_s")},
+        **{field: _share(getattr(state, field)) for field in ("effect", "low", "high")},
         values=values,
-        kind=one_line(state.kind, _WORD),
-        phase=one_line(state.phase, _WORD),
         arm=state.arm if state.arm in ("A", "B") else "",
-        figure=one_line(state.figure, _WORD),
-        ending=one_line(state.ending, _WORD),
         problem=one_line(state.problem, _DETAILS),
         details="\n".join(printable_lines(state.details, _DETAILS)),
-        pair=_within(state.pair, 0, 100_000),
-        of=_within(state.of, 0, 100_000),
-        counted=_within(state.counted, 0, 100_000),
-        elapsed_s=float(_within(state.elapsed_s, 0, _LONGEST_S)),
-        remaining_s=float(_within(state.remaining_s, 0, _LONGEST_S)),
-        effect=_share(state.effect),
-        low=_share(state.low),
-        high=_share(state.high),
     )
 
 

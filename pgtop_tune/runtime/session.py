@@ -15,8 +15,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
-from pgtop_tune.metrics.load import running
-from pgtop_tune.metrics.stall import stalled_s
+from pgtop_tune.metrics.load import running, stalled_s
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.frame_window import FrameWindow
 from pgtop_tune.runtime.history import Charted, History, LatencyHistory, LatencyPoint
@@ -32,11 +31,11 @@ KEEP_EVENTS: Final = 2_000
 
 
 class Session:
-    """The newest frames and what was derived from all of them.
+    """The newest frames and the values derived from all of them.
 
     Args:
         charted: Metrics whose series are kept.
-        whole: The session that goes on while this one looks at its past; None for one that stands by itself. After a
+        live_session: The session that goes on while this one shows its past; None without one. After a
             restart the series and events that lead up to the new frames are taken from there.
 
     Attributes:
@@ -45,12 +44,12 @@ class Session:
         events: Newest last, bounded.
         watch: Called with each interval on the way to the newest frame, of a step with many frames with the last
             `STEADY_FRAMES`; and whether it is the first after a restart.
-        incomplete: Whether the frames that lead up to the moment are still to come.
+        incomplete: True while the frames before the moment are still to come.
     """
 
-    def __init__(self, charted: Sequence[Charted] = (), whole: Session | None = None) -> None:
+    def __init__(self, charted: Sequence[Charted] = (), live_session: Session | None = None) -> None:
         self._charted: Final = tuple(charted)
-        self._whole: Final = whole
+        self._live_session: Final = live_session
         self._frames = FrameWindow()
         self.history: Final = History(charted)
         self.latency: Final = LatencyHistory()
@@ -63,11 +62,11 @@ class Session:
         self._known: dict[Callable[[Session], object], object] = {}
 
     def apply(self, step: Step) -> None:
-        """Takes a step; one with `restart` replaces everything known."""
+        """Take a step; one with `restart` replaces everything known."""
         self._known.clear()
         self.incomplete = step.more
-        if step.restart and self._whole is not None and step.frames:
-            self._recall(self._whole, step.frames)
+        if step.restart and self._live_session is not None and step.frames:
+            self._recall(self._live_session, step.frames)
             return
         if step.restart:
             self._frames.clear()
@@ -84,16 +83,16 @@ class Session:
             if self.watch is not None and self._interval is not None and number >= watched_from:
                 self.watch(self._interval, step.restart and number in (0, watched_from))
 
-    def _recall(self, whole: Session, frames: Sequence[Frame]) -> None:
-        """What the other session knew at the last of these frames."""
+    def _recall(self, live_session: Session, frames: Sequence[Frame]) -> None:
+        """Take the live session's knowledge at the last of these frames."""
         until_s = frames[-1].elapsed_s
         self._frames.clear()
         self._frames.extend(frames)
-        self.history.adopt(whole.history, until_s)
-        self.latency.adopt(whole.latency, until_s)
+        self.history.adopt(live_session.history, until_s)
+        self.latency.adopt(live_session.latency, until_s)
         self._forget_events(0)
-        self.events.extend(whole.events)
-        self._known_s.extend(whole._known_s)
+        self.events.extend(live_session.events)
+        self._known_s.extend(live_session._known_s)
         self._forget_events(bisect_right(self._known_s, until_s))
         self._interval = Interval(self._frames)
         self._sessions_seen = _with_sessions(self._frames)
@@ -127,13 +126,14 @@ class Session:
             self.latency.add(frame.bench.latencies, offset_s, frame.elapsed_s, frame.bench.run.run)
 
     def once(self, compute: Callable[[Session], T]) -> T:
-        """What a function makes of this session, computed once a step: the screen is drawn more often than that."""
+        """Return the result of a function of this session, computed once a step: the screen is drawn more often than
+        that."""
         if compute not in self._known:
             self._known[compute] = compute(self)
         return cast(T, self._known[compute])
 
     def copy(self) -> Session:
-        """A session that knows the same and goes its own way from here on: what a frozen screen shows.
+        """Return a session with the same knowledge that goes its own way from here on, for a frozen screen.
 
         Where it is sent into the past, it takes from this one what it does not know.
         """
@@ -149,7 +149,7 @@ class Session:
 
     @property
     def interval(self) -> Interval | None:
-        """What metrics are computed from; None before the first frame."""
+        """The interval of the newest frames, for metrics; None before the first frame."""
         return self._interval
 
     @property
@@ -159,7 +159,7 @@ class Session:
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """Those of `FrameWindow`, oldest first."""
+        """The frames of `FrameWindow`, oldest first."""
         return tuple(self._frames)
 
     @property
@@ -172,7 +172,7 @@ def _with_sessions(frames: Sequence[Frame]) -> Frame | None:
     return next((frame for frame in reversed(frames) if not isinstance(sections.activity(frame), Unavailable)), None)
 
 
-# The second of the transaction log that percentiles on a screen are of.
+# The second of the transaction log that a screen shows percentiles of.
 
 
 class NewestLatency(Struct, frozen=True):
@@ -180,8 +180,8 @@ class NewestLatency(Struct, frozen=True):
 
     Attributes:
         second: None before the first is complete, and without a load of ours.
-        age_s: How long ago it ended. pgbench buffers its log: some seconds are usual, more with few transactions.
-        stalled_s: How long no transaction has ended where that is a stall, else None: the second tells nothing of now.
+        age_s: Seconds since its end. pgbench buffers its log: some seconds are usual, more with few transactions.
+        stalled_s: Seconds without an ended transaction in a stall, else None: then the second says nothing of now.
     """
 
     second: LatencyPoint | None
@@ -190,13 +190,13 @@ class NewestLatency(Struct, frozen=True):
 
 
 def newest_latency(session: Session) -> NewestLatency:
-    """What is known of the latency of the load under way. Computed once a step through `Session.once`."""
+    """Return the latency of the load under way. Computed once a step through `Session.once`."""
     frame, interval = session.now, session.interval
     run = None if interval is None else running(interval)
     if frame is None or interval is None or run is None:
         return NewestLatency(None)
     second = session.latency.newest()
     if second is None or (second.second + 1) * 1000 <= run.started_ms:
-        # What there is, is of the run before.
+        # The newest second is of the run before.
         return NewestLatency(None, 0.0, stalled_s(interval))
     return NewestLatency(second, max(frame.elapsed_s - second.at_s, 0.0), stalled_s(interval))

@@ -26,46 +26,46 @@ class Window(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Length of the window."""
         return self.until_s - self.since_s
 
-    def overlaps(self, other: Window) -> bool:
-        """Whether they have a moment in common; one may end where the other begins."""
-        return self.since_s < other.until_s and other.since_s < self.until_s
+    def overlaps(self, window: Window) -> bool:
+        """Return whether both have a moment in common; one may end where the other begins."""
+        return self.since_s < window.until_s and window.since_s < self.until_s
 
 
 class Marks(Struct, frozen=True):
-    """What the operator has marked so far.
+    """Marks that the operator has set so far.
 
     Attributes:
         windows: Complete ones, at most two, in the order in which they were marked.
-        begun_s: Where the next one begins; None when no begin is set.
+        begun_s: Begin of the next one; None when no begin is set.
     """
 
     windows: tuple[Window, ...] = ()
     begun_s: float | None = None
 
     def begin(self, at_s: float) -> Marks:
-        """A begin; set again before its end, it moves. After two windows everything starts over."""
+        """Set a begin; set again before its end, it moves. After two windows everything starts over."""
         return Marks(() if len(self.windows) == 2 else self.windows, at_s)
 
     def end(self, at_s: float) -> Marks:
-        """The end of what was begun, either way round in time; without a begin the end of the newest window moves.
+        """Set the end of a begun window, either way round in time; without a begin the end of the newest window moves.
 
         The same marks come back where there is nothing to end, or no time between begin and end.
         """
         if self.begun_s is None:
             if not self.windows or at_s <= self.windows[-1].since_s:
                 return self
-            *others, last = self.windows
-            return replace(self, windows=(*others, replace(last, until_s=at_s)))
+            *earlier, last = self.windows
+            return replace(self, windows=(*earlier, replace(last, until_s=at_s)))
         if at_s == self.begun_s:
             return self
         return Marks((*self.windows, Window(min(self.begun_s, at_s), max(self.begun_s, at_s))))
 
     @property
     def pair(self) -> tuple[Window, Window] | None:
-        """A and B: the two windows; of one alone, as long a time before it and it. None without one."""
+        """Windows A and B: the two windows; of one alone, as long a time before it and it. None without one."""
         if not self.windows:
             return None
         if len(self.windows) == 2:
@@ -76,8 +76,8 @@ class Marks(Struct, frozen=True):
     @property
     def moments(self) -> tuple[tuple[float, bool], ...]:
         """(moment, whether it is an end) of every mark."""
-        found = [each for window in self.windows for each in ((window.since_s, False), (window.until_s, True))]
-        return tuple(found) if self.begun_s is None else (*found, (self.begun_s, False))
+        marks = [mark for window in self.windows for mark in ((window.since_s, False), (window.until_s, True))]
+        return tuple(marks) if self.begun_s is None else (*marks, (self.begun_s, False))
 
     def __bool__(self) -> bool:
         return bool(self.windows) or self.begun_s is not None
@@ -101,13 +101,13 @@ _TIME: Final = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?", re.ASCII)
 
 
 class Timeline(Struct, frozen=True):
-    """What a moment is told against.
+    """The session's time, against which a moment is read.
 
     Attributes:
         shown_s: Elapsed seconds of the moment on screen.
         length_s: Elapsed seconds of the end.
         started_ms: Wall clock at elapsed 0, milliseconds since the epoch.
-        zone: Of the times of day; None is the local one.
+        zone: Time zone of the times of day; None is the local one.
     """
 
     shown_s: float
@@ -116,72 +116,68 @@ class Timeline(Struct, frozen=True):
     zone: tzinfo | None = None
 
 
-def seconds(words: str) -> float:
-    """A length of time: "90", "30s", "1h30m", "1.5m".
+def seconds(text: str) -> float:
+    """Return the seconds of a length of time: "90", "30s", "1h30m", "1.5m".
 
     Raises:
         UsageProblem: It is none.
     """
-    words = words.strip().lower()
-    if not _LENGTH.fullmatch(words):
-        raise UsageProblem(f'"{words}" is not a length of time', "pass 30s, 5m or 1h30m")
-    return sum(float(number) * _UNIT_S[unit] for number, unit in _LENGTH_PART.findall(words))
+    text = text.strip().lower()
+    if not _LENGTH.fullmatch(text):
+        raise UsageProblem(f'"{text}" is not a length of time', "pass 30s, 5m or 1h30m")
+    return sum(float(number) * _UNIT_S[unit] for number, unit in _LENGTH_PART.findall(text))
 
 
-def moment(words: str, line: Timeline) -> float:
-    """The moment somebody means, as elapsed seconds between 0 and the length.
+def moment(text: str, line: Timeline) -> float:
+    """Return the moment of a text, as elapsed seconds between 0 and the length.
 
     Lengths that lead beyond an end stop there; a time of day outside the session is refused.
 
     Raises:
         UsageProblem: Not understood, or a time of day at which there was no session.
     """
-    words = " ".join(words.strip().lower().replace("−", "-").split())
-    if words in ("start", "begin", "beginning"):
+    text = " ".join(text.strip().lower().replace("−", "-").split())
+    if text in ("start", "begin", "beginning"):
         return 0.0
-    if words in ("end", "now", "live"):
+    if text in ("end", "now", "live"):
         return line.length_s
-    if words.startswith("at "):
-        return _time_of_day(words[3:], line)
-    if ":" in words:
-        return _clock_words(words, line)
-    if words.endswith("ago"):
-        wanted = line.length_s - seconds(words[:-3])
-    elif words[:1] in ("+", "-"):
-        wanted = line.shown_s + seconds(words[1:]) * (-1.0 if words[0] == "-" else 1.0)
+    if text.startswith("at "):
+        return _time_of_day(text[3:], line)
+    if ":" in text:
+        return _clock_words(text, line)
+    if text.endswith("ago"):
+        position_s = line.length_s - seconds(text[:-3])
+    elif text[:1] in ("+", "-"):
+        position_s = line.shown_s + seconds(text[1:]) * (-1.0 if text[0] == "-" else 1.0)
     else:
-        wanted = _seconds_or_refuse(words)
-    return min(max(wanted, 0.0), line.length_s)
+        try:
+            position_s = seconds(text)
+        except UsageProblem:
+            raise UsageProblem(f'"{text}" is not a point in time', HINT) from None
+    return min(max(position_s, 0.0), line.length_s)
 
 
-def _seconds_or_refuse(words: str) -> float:
-    try:
-        return seconds(words)
-    except UsageProblem:
-        raise UsageProblem(f'"{words}" is not a point in time', HINT) from None
+def _parts(text: str) -> tuple[int, int, int | None]:
+    match = _TIME.fullmatch(text.strip())
+    if match is None or int(match[2]) > 59 or int(match[3] or 0) > 59:
+        raise UsageProblem(f'"{text}" is not a time', HINT)
+    return int(match[1]), int(match[2]), None if match[3] is None else int(match[3])
 
 
-def _parts(words: str) -> tuple[int, int, int | None]:
-    found = _TIME.fullmatch(words.strip())
-    if found is None or int(found[2]) > 59 or int(found[3] or 0) > 59:
-        raise UsageProblem(f'"{words}" is not a time', HINT)
-    return int(found[1]), int(found[2]), None if found[3] is None else int(found[3])
-
-
-def _clock_words(words: str, line: Timeline) -> float:
-    hours, minutes, second = _parts(words)
+def _clock_words(text: str, line: Timeline) -> float:
+    hours, minutes, second = _parts(text)
     if second is not None:
         position_s = hours * 3600.0 + minutes * 60.0 + second
         if position_s <= line.length_s:
             return position_s
-    return _time_of_day(words, line)
+    return _time_of_day(text, line)
 
 
-def _time_of_day(words: str, line: Timeline) -> float:
-    """Of the days the session lasted, the one whose moment is nearest to the one shown."""
-    hours, minutes, second = _parts(words)
+def _time_of_day(text: str, line: Timeline) -> float:
+    """Return the moment nearest to the one shown, of the days that the session lasted."""
+    hours, minutes, second = _parts(text)
     if hours > 23:
-        raise UsageProblem(f'"{words}" is not a time of day', HINT)
+        raise UsageProblem(f'"{text}" is not a time of day', HINT)
     began = datetime.fromtimestamp(line.started_ms / 1000.0, tz=UTC)
     day = began.astimezone(line.zone).date() - timedelta(days=1)
     candidates: list[float] = []
@@ -194,8 +190,8 @@ def _time_of_day(words: str, line: Timeline) -> float:
             candidates.append(max(elapsed_s, 0.0))
     if not candidates:
         ends = began + timedelta(seconds=line.length_s)
-        first, last = (each.astimezone(line.zone).strftime("%H:%M:%S") for each in (began, ends))
+        first, last = (end.astimezone(line.zone).strftime("%H:%M:%S") for end in (began, ends))
         raise UsageProblem(
-            f"nothing was recorded at {words}: the session lasts from {first} to {last} ({clock(line.length_s)})", HINT
+            f"nothing was recorded at {text}: the session lasts from {first} to {last} ({clock(line.length_s)})", HINT
         )
     return min(candidates, key=lambda elapsed_s: abs(elapsed_s - line.shown_s))

@@ -1,4 +1,5 @@
-"""Events read off two frames, or two looks at pg_settings: what the server, the host and others did. Pure."""
+"""Events computed from two frames, or two looks at pg_settings: acts of the server, the host and other programs.
+Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +10,8 @@ from typing import Any, Final
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.durability import risks
-from pgtop_tune.metrics.parameter_changes import parameter_pairs, short_value
-from pgtop_tune.metrics.server import checkpoints_between
-from pgtop_tune.metrics.stall import stalls
+from pgtop_tune.metrics.load import stalls
+from pgtop_tune.metrics.server import checkpoints_between, parameter_pairs, short_value
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState, Silence
 from pgtop_tune.model.events import Event, EventKind
@@ -22,7 +22,7 @@ _AUTOVACUUM: Final = "autovacuum worker"
 
 
 def events_between(older: Frame, newer: Frame, switched: Set[str] = frozenset()) -> tuple[Event, ...]:
-    """What happened between two frames, in the order of the rules.
+    """Return the events between two frames, in the order of the rules.
 
     Args:
         older: The frame before.
@@ -30,11 +30,11 @@ def events_between(older: Frame, newer: Frame, switched: Set[str] = frozenset())
         switched: Parameters that an experiment switches, each switch with an event of its own.
     """
     interval = Interval((older, newer))
-    found = [(kind, text, detail) for rule in RULES for kind, text, detail in rule(older, newer, interval)]
-    found += _durability(interval, switched)
+    happenings = [(kind, text, detail) for rule in RULES for kind, text, detail in rule(older, newer, interval)]
+    happenings += _durability(interval, switched)
     return (
         *_stalls(older, newer),
-        *(Event(at_ms=newer.taken_at_ms, kind=kind, text=text, detail=detail) for kind, text, detail in found),
+        *(Event(at_ms=newer.taken_at_ms, kind=kind, text=text, detail=detail) for kind, text, detail in happenings),
     )
 
 
@@ -49,7 +49,7 @@ _RESETTABLE: Final[tuple[tuple[Callable[[Frame], Any], str], ...]] = (
     (sections.archiver, "pg_stat_archiver"),
     (sections.statements, "pg_stat_statements"),
 )
-"""Sections with a moment of their last reset, and what the operator calls them."""
+"""Sections with a moment of their last reset, and their names for the operator."""
 
 
 def _reset(older: Frame, newer: Frame, interval: Interval) -> Found:
@@ -97,12 +97,16 @@ def _autovacuum(older: Frame, newer: Frame, interval: Interval) -> Found:
     pair = interval.pair(sections.activity)
     if pair is None:
         return
-    known = {_identity(worker) for worker in _workers(pair[0])}
+    known_workers = {_identity(worker) for worker in _workers(pair[0])}
     for worker in _workers(pair[1]):
-        if _identity(worker) not in known:
-            words = (worker.query or "").removeprefix("autovacuum: ").split()
-            table = words[-1].rsplit(".", 1)[-1] if len(words) > 1 else ""
-            yield EventKind.AUTOVACUUM, f"{words[0].lower()} {table}" if table else "autovacuum", worker.query or ""
+        if _identity(worker) not in known_workers:
+            query_words = (worker.query or "").removeprefix("autovacuum: ").split()
+            table = query_words[-1].rsplit(".", 1)[-1] if len(query_words) > 1 else ""
+            yield (
+                EventKind.AUTOVACUUM,
+                f"{query_words[0].lower()} {table}" if table else "autovacuum",
+                worker.query or "",
+            )
 
 
 def _workers(activity: Activity) -> list[Backend]:
@@ -126,10 +130,10 @@ def _load(older: Frame, newer: Frame, interval: Interval) -> Found:
 
 
 def _stalls(older: Frame, newer: Frame) -> Iterator[Event]:
-    """Begins and ends of stalls, at the moments at which they were: they are known only some seconds later."""
-    known = {silence.since_ms for silence in _stalls_of(older)}
+    """Yield begins and ends of stalls, with their own moments: they are known only some seconds later."""
+    known_since_ms = {silence.since_ms for silence in _stalls_of(older)}
     for silence in _stalls_of(newer):
-        if silence.since_ms not in known:
+        if silence.since_ms not in known_since_ms:
             yield Event(
                 at_ms=silence.since_ms, kind=EventKind.WARNING, text="stall", detail="no transaction of the load ends"
             )
@@ -164,11 +168,11 @@ RULES: Final[tuple[Callable[[Frame, Frame, Interval], Found], ...]] = (
 # Changes of the server's parameters, by any program: ticks read off two looks at pg_settings.
 
 _AT_MOST: Final = 12
-"""Ticks for one look; another server behind the same name differs in more, and one tick says so."""
+"""Most ticks for one look; another server behind the same name differs in more, and gets one tick."""
 
 
 class ParameterWatch:
-    """Remembers the last look, also while the server is away: what a restart brought is told after it."""
+    """Comparison of each look at pg_settings with the last one, also across a time without the server."""
 
     def __init__(self) -> None:
         self._known: ParameterSample | None = None
@@ -176,22 +180,22 @@ class ParameterWatch:
         self._switched_until_s = inf
 
     def switching(self, names: frozenset[str]) -> None:
-        """An experiment switches these from now on, and notes each switch itself: they are no events here."""
+        """Ignore these parameters from now on: an experiment switches them and notes each switch itself."""
         self._switched, self._switched_until_s = names, inf
 
     def switched(self, now_s: float) -> None:
-        """The experiment has put everything back; a look from before may still hold one of its values."""
+        """End that: the experiment has reverted everything; a look from before may still hold one of its values."""
         self._switched_until_s = now_s
 
     def switched_since(self, older: Frame) -> frozenset[str]:
-        """What an experiment may have switched since an older frame's look."""
+        """Return the parameters that an experiment may have switched since an older frame's look."""
         before = sections.parameters(older)
         if isinstance(before, Unavailable) or before.at_s > self._switched_until_s:
             return frozenset()
         return self._switched
 
     def events(self, frame: Frame) -> tuple[Event, ...]:
-        """What differs from the look before, when the frame brings a new one."""
+        """Return the differences from the look before, when the frame brings a new one."""
         sample = sections.parameters(frame)
         before = self._known
         if isinstance(sample, Unavailable) or sample is before:
@@ -206,23 +210,24 @@ class ParameterWatch:
 def parameter_events(
     before: ParameterSample, now: ParameterSample, at_ms: int, left_out: Set[str] = frozenset()
 ) -> tuple[Event, ...]:
-    """One tick per parameter whose value is another, or that waits for a restart since: "max_wal_size 1GB→16GB".
+    """Return one tick per parameter whose value has changed, or that waits for a restart since: "max_wal_size
+    1GB→16GB".
 
     Args:
         before: The look before.
         now: The newest look.
-        at_ms: When it was noticed.
+        at_ms: Time of the newest look.
         left_out: Names of parameters that make no tick.
     """
-    found = [
+    ticks = [
         _tick(old, new, at_ms)
         for old, new in parameter_pairs(before, now)
         if new.name not in left_out and (old.shown != new.shown or (new.pending_restart and not old.pending_restart))
     ]
-    if len(found) <= _AT_MOST:
-        return tuple(found)
-    detail = "; ".join(event.text for event in found)
-    return (Event(at_ms=at_ms, kind=EventKind.PARAMETER, text=f"{len(found)} parameters changed", detail=detail),)
+    if len(ticks) <= _AT_MOST:
+        return tuple(ticks)
+    detail = "; ".join(event.text for event in ticks)
+    return (Event(at_ms=at_ms, kind=EventKind.PARAMETER, text=f"{len(ticks)} parameters changed", detail=detail),)
 
 
 def _tick(before: Parameter, now: Parameter, at_ms: int) -> Event:

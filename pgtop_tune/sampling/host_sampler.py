@@ -1,4 +1,4 @@
-"""Looks at the machine the server runs on, and at no other: here, or through the server's own /proc over SQL."""
+"""Sampler of the machine that the server runs on, and of no other: here, or through the server's own /proc over SQL."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 _ALL_IO_BELOW: Final = 100
-"""Up to so many processes everybody's I/O is read each tick; above, only of those that are not idle."""
+"""Number of processes up to which the I/O of all is read each tick; above, only that of the busy ones."""
 _PLACES_EVERY_S: Final = 60.0
 _PGBENCH_EVERY_S: Final = 5.0
-"""All processes of the machine have to be looked through for those of a pgbench that others started."""
+"""Least time between two searches for the pgbench of another program, which reads all processes of the machine."""
 _PGBENCH_AGAIN_S: Final = 30.0
-"""So often also with the same sessions: behind a pooler they outlive a pgbench."""
+"""Time after which a search is repeated for the same sessions: behind a pooler they outlive a pgbench."""
 _SQL_COST: Final = 20.0
-"""Over SQL the machine is looked at no more than a twentieth of the time, like every section of the server."""
+"""Over SQL a look takes no more than a twentieth of the time, like every section of the server."""
 _STALE_S: Final = 5.0
 
 
@@ -44,13 +44,13 @@ _READ_PER_S: Final = 100
 _LONGEST_S: Final = 4.0
 """The windows of `budget` and `client_bound` are 10 s."""
 _AFTER_FIRST_PICTURE_S: Final = 0.2
-"""The first look at a crowd would hold up the first picture, and there are no rates before the second."""
+"""Delay of the first look at a crowd, which would hold up the first picture; there are no rates before the second."""
 _EARLY: Final = 0.9
-"""A frame that comes a little early is not passed over."""
+"""Share of the time after which a look is due: a frame may come a little early."""
 
 
 class ServerEye(Protocol):
-    """What the machine's side asks the server; fits `postgres.reader.PostgresReader`."""
+    """The server, as far as the sampler of its machine asks it; fits `postgres.reader.PostgresReader`."""
 
     async def places(self) -> ServerPlaces | Unavailable: ...
 
@@ -58,12 +58,12 @@ class ServerEye(Protocol):
 
 
 def _good_for_s(processes: int) -> float:
-    """How long a look at so many processes is good for; none at all as long as they are few."""
+    """Return how long a look at so many processes is used; 0 as long as they are few."""
     return 0.0 if processes <= _FEW else _EARLY * min(processes / _READ_PER_S, _LONGEST_S)
 
 
 class HostSampler:
-    """Decides where the server's machine can be seen, and which processes belong to the server.
+    """Decisions where the server's machine can be seen, and which processes belong to the server.
 
     Args:
         host: This machine.
@@ -71,8 +71,8 @@ class HostSampler:
         backend: Gives pid and start (epoch ms) of the backend that serves our connection.
         server: For directories, and for the files of a server that is not here.
         clock: Seconds on the session's monotonic clock.
-        caps: What the operator says of disks.
-        wished: What the operator says of the source. A server that is surely here is not asked for its /proc when that
+        caps: Limits of disks that the operator states.
+        wished: The operator's choice of the source. A server that is surely here is not asked for its /proc when that
             is psutil, nor where the server does not hand it out.
     """
 
@@ -117,7 +117,7 @@ class HostSampler:
         self._storage_io: StorageIoMeter | None = None
 
     def watch_storage_io(self, on: bool) -> None:
-        """Whether looks tell what other programs read and write; it opens a file of each. In the engine's loop."""
+        """Switch the storage I/O of other programs on or off; it opens a file of each. In the engine's loop."""
         if on != (self._storage_io is not None):
             from pgtop_tune.host.storage_io import StorageIoMeter
 
@@ -125,19 +125,20 @@ class HostSampler:
 
     @cached_property
     def _over_sql(self) -> SqlHost:
-        """Made for a server that is not here."""
+        """The source for a server that is not here."""
         from pgtop_tune.host.over_sql import SqlHost
 
         return SqlHost(self._clock, self._server.server_files, self._caps)
 
     def directories(self) -> tuple[str, ...] | Unavailable:
-        """Where a server of this machine keeps data and WAL; NOT_LOCAL or NOT_YET for another. Thread-safe."""
+        """Return the directories of data and WAL of a server of this machine; NOT_LOCAL or NOT_YET for another. Thread-
+        safe."""
         if self._elsewhere is not None:
             return self._elsewhere
         return tuple(server_directories(self._directory).values()) if self._directory else ()
 
     async def localise(self, facts: ServerFacts) -> ServerFacts:
-        """The facts with `local` and `postmaster_pid` filled in; remembers the answer for the next samples."""
+        """Return the facts with `local` and `postmaster_pid` filled in; the next samples use the same answer."""
         pid, start_ms = self._backend()
         places = await self._server.places()
         self._places = NOWHERE_ELSE if isinstance(places, Unavailable) else places
@@ -149,44 +150,46 @@ class HostSampler:
                 await self._go_over_sql(facts, postmaster)
             if not unseen or self._remote:
                 return replace(facts, local=False, postmaster_pid=None)
-        found = None if isinstance(postmaster, Unavailable) else postmaster
-        self._remote, self._absent, self._postmaster_pid, self._elsewhere = False, None, found, None
-        self._directory = facts.data_directory or (None if found is None else self._host.working_directory(found))
-        if found is not None:
-            self._host.set_server(found)
+        postmaster_pid = None if isinstance(postmaster, Unavailable) else postmaster
+        self._remote, self._absent, self._postmaster_pid, self._elsewhere = False, None, postmaster_pid, None
+        self._directory = facts.data_directory or (
+            None if postmaster_pid is None else self._host.working_directory(postmaster_pid)
+        )
+        if postmaster_pid is not None:
+            self._host.set_server(postmaster_pid)
         await asyncio.to_thread(self._host.set_directories, self._directory, self._places)
         self._processes, self._processes_due_s = NOT_YET, self._clock() + _AFTER_FIRST_PICTURE_S
         self._pgbench_due_s = self._pgbench_again_s = self._processes_due_s
-        return replace(facts, local=True, postmaster_pid=found)
+        return replace(facts, local=True, postmaster_pid=postmaster_pid)
 
     async def _go_over_sql(self, facts: ServerFacts, elsewhere: Unavailable) -> None:
         from pgtop_tune.host.over_sql import grants
 
         self._postmaster_pid, self._sql_seen, self._elsewhere = None, NOT_YET, elsewhere
-        found = await self._over_sql.open(facts.data_directory, self._places)
-        self._remote = not isinstance(found, Unavailable)
+        facts_over_sql = await self._over_sql.open(facts.data_directory, self._places)
+        self._remote = not isinstance(facts_over_sql, Unavailable)
         self._absent = None
-        if isinstance(found, Unavailable):
-            way = grants(facts.user) if found.reason is Reason.NO_PERMISSION else str(found)
-            self._absent = Unavailable(elsewhere.reason, f"{way}. {elsewhere}")
+        if isinstance(facts_over_sql, Unavailable):
+            remedy = grants(facts.user) if facts_over_sql.reason is Reason.NO_PERMISSION else str(facts_over_sql)
+            self._absent = Unavailable(elsewhere.reason, f"{remedy}. {elsewhere}")
 
     async def look(
         self, postgres: PostgresSample | Unavailable, pgbench: Iterable[int], patience_s: float
     ) -> HostSample | Unavailable:
-        """The machine now.
+        """Return a sample of the machine.
 
         Args:
             postgres: The server of the same tick, for the pids of its processes.
             pgbench: Pids of pgbench, which runs here wherever the server does.
-            patience_s: How long a look over SQL is waited for.
+            patience_s: Seconds to wait for a look over SQL.
         """
         if self._absent is not None:
             return self._absent
         self._keep_places()
         loads = tuple(pgbench)
-        backends, told = self._known_backends(postgres)
+        backends, answered = self._known_backends(postgres)
         everybody = len(backends) <= _ALL_IO_BELOW
-        io_pids = {backend.pid for backend in backends if everybody or _may_do_io(backend)}
+        io_pids = {backend.pid for backend in backends if everybody or backend.state != "idle"}
         if self._remote:
             if isinstance(postgres, Unavailable):
                 return postgres
@@ -196,19 +199,19 @@ class HostSampler:
         pids = [os.getpid(), *loads, *(backend.pid for backend in backends)]
         if self._postmaster_pid is not None:
             pids.append(self._postmaster_pid)
-        if told and len(pids) > _FEW and self._clock() < self._processes_due_s:
-            return self._finished(self._host.sample(pids, seen=self._processes), pids)
-        resting = self._resting(backends) if told else ()
-        # Once more of one that is idle by now: what it did last is over.
-        wanted, self._io_pids = io_pids | self._io_pids, io_pids
-        sample = self._host.sample(pids, {*wanted, *loads, os.getpid()}, loads, resting)
-        if not told:
+        if answered and len(pids) > _FEW and self._clock() < self._processes_due_s:
+            return self._finished(self._host.sample(pids, processes=self._processes), pids)
+        resting = self._resting(backends) if answered else ()
+        # A process that is idle by now is read once more, for its last I/O.
+        with_io, self._io_pids = io_pids | self._io_pids, io_pids
+        sample = self._host.sample(pids, {*with_io, *loads, os.getpid()}, loads, resting)
+        if not answered:
             sample = replace(sample, processes=self._without_strangers(sample.processes, backends))
         self._processes, self._processes_due_s = sample.processes, self._clock() + _good_for_s(len(pids))
         return self._finished(sample, pids)
 
     def _known_backends(self, postgres: PostgresSample | Unavailable) -> tuple[tuple[Backend, ...], bool]:
-        """Those of the tick, and whether the server told them; while it does not answer, those it told last.
+        """Return the backends of the tick and True; while the server does not answer, the last known ones and False.
 
         Backends work meanwhile. A sample without them would count their CPU time as that of other programs.
         """
@@ -221,47 +224,53 @@ class HostSampler:
     def _without_strangers(
         self, processes: ProcessSample | Unavailable, backends: Iterable[Backend]
     ) -> ProcessSample | Unavailable:
-        """Of backends that may have ended meanwhile no process that has got the pid of one."""
+        """Return the processes without those that have got the pid of a backend that has ended meanwhile."""
         if isinstance(processes, Unavailable):
             return processes
         before = () if isinstance(self._processes, Unavailable) else self._processes.processes
-        known, asked = {(each.pid, each.start_ticks) for each in before}, {each.pid for each in backends}
+        known_processes, backend_pids = (
+            {(process.pid, process.start_ticks) for process in before},
+            {process.pid for process in backends},
+        )
         same = tuple(
-            each for each in processes.processes if each.pid not in asked or (each.pid, each.start_ticks) in known
+            process
+            for process in processes.processes
+            if process.pid not in backend_pids or (process.pid, process.start_ticks) in known_processes
         )
         return replace(processes, processes=same)
 
-    def _finished(self, sample: HostSample, own: Collection[int]) -> HostSample:
+    def _finished(self, sample: HostSample, own_pids: Collection[int]) -> HostSample:
         mounts = sample.file_systems
         silent = frozenset() if isinstance(mounts, Unavailable) else frozenset(mounts.unanswered)
         if self._silent - silent:
-            # What stands on a mount could not be found as long as it did not answer.
+            # Directories on a mount could not be found as long as it did not answer.
             self._places_due_s, self._answers_again = self._clock(), True
         self._silent = silent
         if self._storage_io is None:
             return sample
-        return replace(sample, storage_io=self._storage_io.latest(own, self._postmaster_pid))
+        return replace(sample, storage_io=self._storage_io.latest(own_pids, self._postmaster_pid))
 
     def _pgbench_of_others(self, backends: tuple[Backend, ...]) -> tuple[int, ...]:
-        """The pgbench that somebody started by hand; searched for when the sessions that call themselves so change."""
+        """Return the pgbench that an operator started by hand; searched for when the sessions of that name change."""
         if not any(backend.application_name == LOAD_APPLICATION for backend in backends):
             return ()
         now_s = self._clock()
         if now_s >= self._pgbench_due_s:
             self._pgbench_due_s = now_s + _PGBENCH_EVERY_S
-            sessions = frozenset(each.pid for each in backends if each.application_name == LOAD_APPLICATION)
+            sessions = frozenset(backend.pid for backend in backends if backend.application_name == LOAD_APPLICATION)
             if sessions != self._pgbench_sessions or now_s >= self._pgbench_again_s:
                 self._pgbench_sessions, self._pgbench_again_s = sessions, now_s + _PGBENCH_AGAIN_S
                 self._pgbench = self._host.pgbench_processes({backend.pid for backend in backends})
         return self._pgbench
 
     def _resting(self, backends: tuple[Backend, ...]) -> set[int]:
-        """Sessions that were idle at the look before and have been since: the reader hands over the same object."""
+        """Return the sessions that were idle at the look before and have been since: the reader returns the same
+        object."""
         idle, self._idle = self._idle, {id(backend): backend for backend in backends if backend.state == "idle"}
         return {backend.pid for key, backend in self._idle.items() if key in idle}
 
     def close(self) -> None:
-        """Ends what is under way and closes the files kept open."""
+        """Cancel pending looks and close the files kept open."""
         for task in (self._sql_task, self._places_task):
             if task is not None:
                 task.cancel()
@@ -270,7 +279,7 @@ class HostSampler:
     async def _look_over_sql(
         self, pids: Sequence[int], io_pids: Collection[int], loads: Sequence[int], patience_s: float
     ) -> HostSample | Unavailable:
-        """The newest look; one that takes longer than the patience is shown a tick later, with its own time."""
+        """Return the newest look; one that takes longer than the patience is shown a tick later, with its own time."""
         if self._sql_task is None and self._clock() >= self._sql_due_s:
             self._sql_task = asyncio.create_task(self._one_look(pids, io_pids, loads))
         if self._sql_task is not None:
@@ -280,7 +289,7 @@ class HostSampler:
                 self._sql_seen_s = self._clock()
         late_s = self._clock() - self._sql_seen_s
         if self._sql_task is not None and late_s > _STALE_S:
-            return Unavailable(Reason.NO_ANSWER, f"the server has not handed out its /proc for {late_s:.0f} s")
+            return Unavailable(Reason.NO_ANSWER, f"the server has not returned its /proc for {late_s:.0f} s")
         return self._sql_seen
 
     async def _one_look(
@@ -288,12 +297,12 @@ class HostSampler:
     ) -> HostSample | Unavailable:
         started_s = self._clock()
         threads = self._host.threads(loads)
-        found = await _unless_gone(self._over_sql.sample(pids, io_pids, threads))
+        sample = await _unless_gone(self._over_sql.sample(pids, io_pids, threads))
         self._sql_due_s = started_s + (self._clock() - started_s) * _SQL_COST
-        return found
+        return sample
 
     def _keep_places(self) -> None:
-        """Tablespaces come and go: asked once a minute, and looked at when they changed, or a mount answers again."""
+        """Ask for tablespaces once a minute, and look at them when they have changed or a mount answers again."""
         if self._clock() >= self._places_due_s and (self._places_task is None or self._places_task.done()):
             self._places_due_s = self._clock() + _PLACES_EVERY_S
             self._places_task = asyncio.create_task(self._renew_places())
@@ -310,12 +319,8 @@ class HostSampler:
 
 
 async def _unless_gone(answer: Awaitable[_T | Unavailable]) -> _T | Unavailable:
-    """The answer; a lost connection is the server sampler's to tell."""
+    """Return the answer; the server's sampler reports a lost connection."""
     try:
         return await answer
     except ConnectionProblem as problem:
         return Unavailable(Reason.NO_ANSWER, problem.message)
-
-
-def _may_do_io(backend: Backend) -> bool:
-    return backend.state != "idle"

@@ -1,4 +1,4 @@
-"""The live source: one frame a tick of host, server, load and ourselves."""
+"""The live source: one frame a tick of host, server, load and this program."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ from pgtop_tune.sampling.postgres_sampler import PostgresSampler, SessionClock
 SHORTEST_S: Final = 0.2
 LONGEST_S: Final = 60.0
 _SECOND_LOOK_S: Final = 0.3
-"""The second frame comes sooner: rates need two, and nobody wants to wait for the first figures."""
+"""Delay of the second frame, which comes sooner: rates need two."""
 _GAP: Final = 3.0
-"""So many intervals without a frame are a gap of our own: nothing else that a tick waits for lasts as long."""
+"""Intervals without a frame that make a gap: nothing else that a tick waits for lasts as long."""
 _PATIENCE: Final = 0.8
-"""Share of the interval a tick waits for the server before it goes on without."""
+"""Share of the interval that a tick waits for the server before it goes on without."""
 _LEAST: Final = 0.5
-"""Share of the interval that ticks are apart at least: after a stop of this program one may be due at once, and a rate
-over some ms is noise."""
+"""Least share of the interval between two ticks: after a stop of this program one may be due at once, and a rate over
+some ms is noise."""
 
 
 def skipped_ticks(due: float, now: float, began: float, interval_s: float) -> int:
-    """How many ticks, the one that is due among them, are left out: those that are late, or too near to the last one.
+    """Return how many ticks are left out, the one that is due among them: those that are late, or too near to the last
+    one.
 
     Args:
-        due: When the next one is.
-        now: The last one is over.
-        began: When that was begun, however late.
+        due: Moment of the next one.
+        now: End of the last one.
+        began: Begin of the last one, however late.
         interval_s: From tick to tick.
     """
     soonest = max(now, began + _LEAST * interval_s)
@@ -49,7 +50,7 @@ def skipped_ticks(due: float, now: float, began: float, interval_s: float) -> in
 
 
 class Load(Protocol):
-    """pgbench, as far as sampling cares."""
+    """pgbench, as far as sampling uses it."""
 
     def sample(self, at_s: float) -> BenchSample | Unavailable: ...
 
@@ -57,7 +58,7 @@ class Load(Protocol):
 
 
 class LiveSource:
-    """Implements `FrameSource`.
+    """A `FrameSource` of a live server.
 
     Args:
         clock: The session's clock.
@@ -67,7 +68,7 @@ class LiveSource:
         footprint: Our own cost now.
         interval_s: Seconds from tick to tick.
         poolers: Their admin consoles; None where the operator named none.
-        ceilings: What servers were measured to do at most; None looks into the state directory.
+        ceilings: Measured limits; None reads them from the state directory.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class LiveSource:
         return self._interval_s
 
     def set_interval(self, interval_s: float) -> None:
-        """Changes the interval, bounded to 0.2 … 60 s; a shorter one brings the next tick forward. Thread-safe."""
+        """Change the interval, bounded to 0.2 … 60 s; a shorter one brings the next tick forward. Thread-safe."""
         self._interval_s = min(max(interval_s, SHORTEST_S), LONGEST_S)
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):
@@ -119,23 +120,22 @@ class LiveSource:
                 self._loop.call_soon_threadsafe(self._changed.set)
 
     def burst(self) -> float:
-        """Looks at waits more often for so many seconds; 0 before there is a server. In the engine's loop."""
+        """Sample waits more often for so many seconds; 0 before there is a server. In the engine's loop."""
         return 0.0 if self._server is None else self._server.burst()
 
     def note(self, event: Event) -> None:
-        """See `FrameSource.note`."""
         with self._lock:
             self._notes.append(event)
 
     def switching(self, names: frozenset[str]) -> None:
-        """An experiment switches these parameters: their changes are no events; empty once it is over."""
+        """Ignore changes of the parameters that an experiment switches; empty once it is over."""
         if names:
             self._parameters.switching(names)
         else:
             self._parameters.switched(self._clock())
 
     async def steps(self) -> AsyncIterator[Step]:
-        """See `FrameSource.steps`. A tick that comes late is skipped, not made up for."""
+        """Yield a step every tick. A tick that comes late is skipped, not made up for."""
         self._loop = loop = asyncio.get_running_loop()
         self._server = self._make_server(self.note)
         self._task = loop.create_task(self._server.run())
@@ -148,7 +148,7 @@ class LiveSource:
             yield Step((await self._frame(self._server),))
             first = self._sequence == 1
             now = loop.time()
-            # The first may have waited for the screen, which is being drawn now.
+            # The first frame may have waited for the screen, which is being drawn now.
             due = now + min(self._interval_s, _SECOND_LOOK_S) if first else due + self._interval_s
             skipped = 0 if first else skipped_ticks(due, now, began, self._interval_s)
             self._sequence += skipped
@@ -156,7 +156,7 @@ class LiveSource:
             due = await self._waited(due, loop)
 
     async def _waited(self, due: float, loop: asyncio.AbstractEventLoop) -> float:
-        """Waits for the next tick; when it was due, which a shorter interval makes sooner."""
+        """Wait for the next tick; return when it was due, which a shorter interval makes sooner."""
         ticked = loop.time()
         while (rest_s := due - loop.time()) > 0:
             with contextlib.suppress(TimeoutError):
@@ -185,18 +185,18 @@ class LiveSource:
         with self._lock:
             notes = tuple(self._notes)
             self._notes.clear()
-        # A load may have begun before the first frame: that, too, has happened.
+        # A load that began before the first frame is an event, too.
         before = self._before or Frame(-1, frame.taken_at_ms, 0.0)
         happened = events_between(before, frame, self._parameters.switched_since(before))
-        found = notes + self._gap(frame) + happened + self._parameters.events(frame)
-        frame = replace(frame, events=tuple(map(Event.masked, found)))
+        events = notes + self._gap(frame) + happened + self._parameters.events(frame)
+        frame = replace(frame, events=tuple(map(Event.masked, events)))
         self._before = frame
         self._ticked_with_s = self._interval_s
         self._sequence += 1
         return frame
 
     def _gap(self, frame: Frame) -> tuple[Event, ...]:
-        """That we did not look; the second frame may have waited for the screen."""
+        """Return the event that this program took no samples; the second frame may have waited for the screen."""
         if self._before is None or self._before.sequence == 0:
             return ()
         missed_s = frame.elapsed_s - self._before.elapsed_s
@@ -208,7 +208,6 @@ class LiveSource:
         )
 
     async def aclose(self) -> None:
-        """See `FrameSource.aclose`."""
         if self._task is not None:
             self._task.cancel()
             # Its failure, if it had one, has been raised by `steps` already.

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from msgspec import to_builtins
+import msgspec
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import content_of, private, replacing, state_dir
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
-from pgtop_tune.model.setup import Measured, MeasuredLimit
+from pgtop_tune.model.setup import Measured
 
 NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, `pgtop-tune check --measure` does it")
 _DIRECTORY: Final = "ceilings"
@@ -26,7 +26,7 @@ _LARGEST_BYTES: Final = 1024 * 1024
 
 
 def remember(server: ServerFacts, measured: Measured) -> bool:
-    """Keeps a measurement for sessions to come, in place of the one before.
+    """Keep a measurement for later sessions, in place of the one before.
 
     Returns:
         Whether it was kept: not where nothing was measured, or the role may not see which server it is.
@@ -37,7 +37,7 @@ def remember(server: ServerFacts, measured: Measured) -> bool:
     path = _place(server)
     if path is None or not measured.ceilings:
         return False
-    text = json.dumps({"at_ms": measured.at_ms, "ceilings": to_builtins(measured.ceilings)}, indent=1)
+    text = json.dumps({"at_ms": measured.at_ms, "ceilings": msgspec.to_builtins(measured.ceilings)}, indent=1)
     try:
         private(path.parent)
         with replacing(path) as file:
@@ -51,29 +51,29 @@ def remember(server: ServerFacts, measured: Measured) -> bool:
 
 
 def remembered(server: ServerFacts) -> Measured | Unavailable:
-    """The newest measurement of this server."""
+    """Return the newest measurement of this server."""
     path = _place(server)
     return NOT_MEASURED if path is None else _read(path)
 
 
 class MeasuredLimits:
-    """What frames have of it: of the server they are of, and renewed when it is measured meanwhile.
+    """The measured limits of the server that frames are of, renewed when it is measured meanwhile.
 
     Args:
         clock: The session's.
-        given: What the operator gave; the state directory is not looked at then.
+        from_operator: Limits that the operator gave, in place of those in the state directory.
     """
 
-    def __init__(self, clock: Callable[[], float], given: Measured | None = None) -> None:
+    def __init__(self, clock: Callable[[], float], from_operator: Measured | None = None) -> None:
         self._clock = clock
-        self._given = given
+        self._given = from_operator
         self._path: Path | None = None
         self._stamp: tuple[int, int] | None = None
         self._found: Measured | Unavailable = NOT_YET
         self._due_s = 0.0
 
     def sample(self, postgres: PostgresSample | Unavailable) -> Measured | Unavailable:
-        """For a frame with this server; what was known stays while it does not answer."""
+        """Return the limits for a frame with this server; the last ones while it does not answer."""
         if self._given is not None:
             return self._given
         if isinstance(postgres, Unavailable) or isinstance(postgres.server, Unavailable):
@@ -88,10 +88,10 @@ class MeasuredLimits:
 
     def _renew(self, path: Path) -> None:
         try:
-            seen = path.stat()
+            status = path.stat()
         except OSError:
             return
-        if (stamp := (seen.st_mtime_ns, seen.st_ino)) != self._stamp:
+        if (stamp := (status.st_mtime_ns, status.st_ino)) != self._stamp:
             self._stamp, self._found = stamp, _read(path)
 
 
@@ -104,17 +104,10 @@ def _place(server: ServerFacts) -> Path | None:
 
 def _read(path: Path) -> Measured | Unavailable:
     try:
-        told = json.loads(content_of(path, _LARGEST_BYTES))
-        rows = tuple(MeasuredLimit(**row) for row in told["ceilings"])
-        at_ms = told["at_ms"]
+        return msgspec.json.decode(content_of(path, _LARGEST_BYTES), type=Measured)
     except FileNotFoundError:
         return NOT_MEASURED
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, RecursionError):
         return Unavailable(Reason.FAILED, f"{path} cannot be read; `pgtop-tune check --measure` rewrites it")
-    numbers = all(type(row.value) in (int, float) for row in rows) and type(at_ms) is int
-    texts = all(type(text) is str for row in rows for text in (row.id, row.says, row.unit, row.source))
-    if not numbers or not texts:
-        return Unavailable(Reason.FAILED, f"{path} cannot be read; `pgtop-tune check --measure` rewrites it")
-    return Measured(rows, at_ms=at_ms)

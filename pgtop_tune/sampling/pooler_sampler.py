@@ -1,4 +1,4 @@
-"""Looks at admin consoles beside the ticks: a pooler that is slow or gone delays no frame and no other pooler."""
+"""Sampler of admin consoles beside the ticks: a pooler that is slow or gone delays no frame and no other pooler."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NONE_NAMED: Final = Unavailable(
 
 
 class Console(Protocol):
-    """What is looked at; fits `pooler.console.PoolerConsole`."""
+    """An admin console; fits `pooler.console.PoolerConsole`."""
 
     @property
     def name(self) -> str: ...
@@ -51,26 +51,27 @@ class PoolerSampler:
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Begins to look. In the engine's loop."""
+        """Begin to sample. In the engine's loop."""
         loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._watch(place, console)) for place, console in enumerate(self._consoles)]
+        self._tasks = [loop.create_task(self._watch(number, console)) for number, console in enumerate(self._consoles)]
 
     def sample(self) -> PoolerSample | Unavailable:
-        """What was seen last; never waits. A look that failed by a fault of ours raises it here."""
+        """Return the newest look at every console; never waits. A look that failed by a fault of ours raises it
+        here."""
         for task in self._tasks:
             if task.done():
                 task.result()
         if not self._consoles:
             return _NONE_NAMED
         now_s = self._clock()
-        found = [
-            Pooler(console.name, console.address, self._fresh(seen, now_s), *console.place)
-            for console, seen in zip(self._consoles, self._seen, strict=True)
+        poolers = [
+            Pooler(console.name, console.address, _fresh(look, now_s), *console.place)
+            for console, look in zip(self._consoles, self._seen, strict=True)
         ]
-        return PoolerSample(now_s, tuple(found))
+        return PoolerSample(now_s, tuple(poolers))
 
     async def aclose(self) -> None:
-        """Ends all looks and closes their connections."""
+        """End all looks and close their connections."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -78,30 +79,31 @@ class PoolerSampler:
         for console in self._consoles:
             console.close()
 
-    def _fresh(self, seen: ConsoleSample | Unavailable, now_s: float) -> ConsoleSample | Unavailable:
-        late_s = 0.0 if isinstance(seen, Unavailable) else now_s - seen.at_s
-        return Unavailable(Reason.NO_ANSWER, f"no answer for {late_s:.0f} s") if late_s > _STALE_S else seen
-
-    async def _watch(self, place: int, console: Console) -> None:
+    async def _watch(self, number: int, console: Console) -> None:
         failures = 0
         # A console is served by the thread that serves the clients.
         resting = Resting()
         while True:
             started_s = self._clock()
             try:
-                self._seen[place] = await console.look()
+                self._seen[number] = await console.look()
                 failures = 0
                 ended_s = self._clock()
                 wait_s = resting.due_s("look", started_s, ended_s, sections.pooler.every_s) - ended_s
             except PgtopError as problem:
                 wait_s = _RETRY_S[min(failures, len(_RETRY_S) - 1)]
                 failures += 1
-                self._seen[place] = _absence(problem)
+                self._seen[number] = _absence(problem)
             await asyncio.sleep(wait_s)
 
 
+def _fresh(look: ConsoleSample | Unavailable, now_s: float) -> ConsoleSample | Unavailable:
+    late_s = 0.0 if isinstance(look, Unavailable) else now_s - look.at_s
+    return Unavailable(Reason.NO_ANSWER, f"no answer for {late_s:.0f} s") if late_s > _STALE_S else look
+
+
 def _absence(problem: PgtopError) -> Unavailable:
-    words = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
+    message = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
     if isinstance(problem, NotLetIn):
-        return Unavailable(Reason.NO_PERMISSION, words)
-    return Unavailable(Reason.NO_ANSWER if isinstance(problem, ConnectionProblem) else Reason.FAILED, words)
+        return Unavailable(Reason.NO_PERMISSION, message)
+    return Unavailable(Reason.NO_ANSWER if isinstance(problem, ConnectionProblem) else Reason.FAILED, message)

@@ -1,4 +1,4 @@
-"""Looks at the server: sections once a tick, wait events up to ten times a second, over one connection.
+"""Sampler of the server: sections once a tick, wait events up to ten times a second, over one connection.
 
 Runs as a task of its own, so that a server that hangs stops nothing but its own numbers. Whatever costs the server
 much is asked less often: no section takes more than a twentieth of the time, that of pg_stat_statements no more than
@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from math import ceil
 from typing import Final, Protocol, TypeVar
 
@@ -20,10 +20,17 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
+from pgtop_tune.metrics.server import checkpoints_between
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.model.postgres import Activity, PostgresSample, ServerFacts
-from pgtop_tune.sampling.running_counts import CheckpointCycles
+from pgtop_tune.model.postgres import (
+    Activity,
+    CheckpointCounters,
+    CheckpointCycle,
+    PostgresSample,
+    ServerFacts,
+    WalCounters,
+)
 from pgtop_tune.sampling.wait_looks import WaitLooks, WaitsReader
 
 # Rests of questions that cost the server: most take at most a twentieth of the time, those of many rows less.
@@ -67,6 +74,49 @@ class Resting:
         return began_s + max(every_s, paid_s * _PART_BY_ROWS)
 
 
+# Full pages written when checkpoints began: frames alone forget them within minutes.
+
+
+class CheckpointCycles:
+    """Full pages at the begin of checkpoints, from the counters of every tick."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything: the server restarted, or was away and may have begun any number of checkpoints."""
+        self._counters: CheckpointCounters | None = None
+        self._wal: WalCounters | None = None
+        self._at_begin: int | None = None
+        self._at_previous: int | None = None
+
+    def seen(
+        self, counters: CheckpointCounters | Unavailable, wal: WalCounters | Unavailable
+    ) -> CheckpointCycle | Unavailable:
+        """Return the known figures of this checkpoint cycle and the one before; the reason where a counter is
+        absent."""
+        if isinstance(counters, Unavailable):
+            self.clear()
+            return counters
+        if isinstance(wal, Unavailable):
+            self.clear()
+            return wal
+        if self._wal is not None and (
+            wal.wal_fpi < self._wal.wal_fpi or wal.stats_reset_ms != self._wal.stats_reset_ms
+        ):
+            self.clear()
+        if self._counters is not None and self._wal is not None and counters.at_s > self._counters.at_s:
+            began = checkpoints_between(self._counters, counters)
+            if began is None:
+                self.clear()
+            elif sum(began):
+                # It began between two looks: those images of the earlier look are surely not its own.
+                single = sum(began) == 1
+                self._at_previous, self._at_begin = (self._at_begin if single else None), self._wal.wal_fpi
+        self._counters, self._wal = counters, wal
+        return CheckpointCycle(wal.at_s, self._at_begin, self._at_previous)
+
+
 # The session's clocks.
 
 
@@ -81,7 +131,7 @@ class SessionClock:
 
     @staticmethod
     def wall_ms() -> int:
-        """Milliseconds since the epoch on this machine's wall clock."""
+        """Return milliseconds since the epoch on this machine's wall clock."""
         return int(time.time() * 1000)
 
 
@@ -99,9 +149,7 @@ class ServerReader(WaitsReader, Protocol):
 
     async def read(self, section: Section[R]) -> R | Unavailable: ...
 
-    def ask_ahead(self, due: Sequence[Section[Reading]]) -> Sequence[Section[Reading]]: ...
-
-    def forget_ahead(self) -> None: ...
+    def share_statements(self, shared: bool) -> None: ...
 
     async def aclose(self) -> None: ...
 
@@ -115,7 +163,7 @@ _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 
 
 class PostgresSampler:
-    """Keeps a connection, samples, reconnects for ever.
+    """The server's sampler: it keeps a connection, samples, and reconnects for ever.
 
     Args:
         reader: The connection.
@@ -159,39 +207,40 @@ class PostgresSampler:
 
     @property
     def facts(self) -> ServerFacts | None:
-        """As they were last read, also while the server is away; None before the first connection."""
+        """The newest facts, also while the server is away; None before the first connection."""
         return self._facts
 
     @property
     def why(self) -> str:
-        """What kept us from connecting at the last attempt; "" while connected or before the first."""
+        """The reason why the last attempt to connect failed; "" while connected or before the first."""
         return "" if self._problem is None else self._problem.message
 
     @property
     def problem(self) -> ConnectionProblem | None:
-        """The same as it was raised; None while connected or before the first attempt."""
+        """The problem of the last attempt to connect; None while connected or before the first."""
         return self._problem
 
     @property
     def password_needed(self) -> bool:
-        """Whether the server waits for a password, and we for somebody to type it."""
+        """True while the server waits for a password that an operator must type."""
         return self._problem is not None and self._asks(self._problem)
 
     def _asks(self, problem: ConnectionProblem) -> bool:
-        """Whoever mistyped is asked again; a wrong one from a file or a variable would be wrong again."""
+        """Return whether to ask for a password again: a typed one may be mistyped; one from a file would be wrong
+        again."""
         return isinstance(problem, PasswordNeeded) or (self._typed and isinstance(problem, WrongPassword))
 
     def refresh(self, section: Section[Reading]) -> None:
-        """Reads a slow section with the next tick."""
+        """Read a slow section with the next tick."""
         self._due_s.pop(section.name, None)
 
     def retry_now(self) -> None:
-        """Connects at once, with a password that was typed. In the engine's loop."""
+        """Connect at once, with a password that was typed. In the engine's loop."""
         self._typed = True
         self._wake.set()
 
     async def look(self, patience_s: float) -> PostgresSample | Unavailable:
-        """What the server says now.
+        """Return a sample of the server.
 
         Args:
             patience_s: How long a tick may wait for it.
@@ -216,15 +265,15 @@ class PostgresSampler:
             return NOT_YET
         now_s = self._clock()
         answered_s = max(self._answered_s, self._waits.answered_s)
-        words = [] if self._facts is None else [f"no answer for {now_s - answered_s:.0f} s"]
+        parts = [] if self._facts is None else [f"no answer for {now_s - answered_s:.0f} s"]
         if self._problem is not None:
             left_s = self._retry_at_s - now_s
             again = f"; trying again in {ceil(left_s)} s" if left_s > 0 else "; trying again"
-            words.append(self._problem.message + ("" if self.password_needed else again))
-        return Unavailable(Reason.NO_ANSWER, ": ".join(words))
+            parts.append(self._problem.message + ("" if self.password_needed else again))
+        return Unavailable(Reason.NO_ANSWER, ": ".join(parts))
 
     async def run(self) -> None:
-        """Connects, samples, reconnects until it is cancelled.
+        """Connect, sample and reconnect until cancelled.
 
         Raises:
             NotLetIn: The very first answer of the server was no; it would be no again.
@@ -247,7 +296,7 @@ class PostgresSampler:
             await self._reader.aclose()
 
     def _is_final(self, problem: ConnectionProblem) -> bool:
-        """An operator who was let in once is not thrown out of the screen by a later no."""
+        """Return whether the session ends: a later refusal does not end it for an operator who was let in once."""
         asked_for = self._waits_for_password and self._asks(problem)
         return isinstance(problem, NotLetIn) and self._facts is None and not asked_for
 
@@ -306,21 +355,20 @@ class PostgresSampler:
             self._waits.end()
 
     def burst(self) -> float:
-        """See `WaitLooks.burst`."""
         return self._waits.burst()
 
     async def _look_at_facts(self) -> None:
-        """What can change while we are connected; where the server runs cannot."""
+        """Read the facts that can change while we are connected; where the server runs cannot."""
         assert self._facts is not None
         begun_s = self._clock()
         if begun_s < self._facts_due_s:
             return
-        found = await self._reader.facts()
+        facts = await self._reader.facts()
         self._facts_due_s = self._resting.due_s("facts", begun_s, self._clock(), sections.server.every_s)
-        if isinstance(found, Unavailable):
+        if isinstance(facts, Unavailable):
             return
         before = self._facts
-        self._facts = replace(found, local=before.local, postmaster_pid=before.postmaster_pid)
+        self._facts = replace(facts, local=before.local, postmaster_pid=before.postmaster_pid)
         if self._note_role(before, self._facts):
             self._due_s.clear()
 
@@ -332,7 +380,7 @@ class PostgresSampler:
         return True
 
     def _look_at_configuration(self, activity: Activity) -> None:
-        """Parameters are read again at once when the server has read its files again, whoever asked it to."""
+        """Read parameters again at once when the server has read its files again, whoever asked it to."""
         configured_ms = activity.configured_ms or 0
         # Behind a pooler each look may come from another session; only a later moment is news.
         if configured_ms > self._configured_ms:
@@ -348,8 +396,8 @@ class PostgresSampler:
         if not self._looked:
             self._readings.update((section.name, NOT_YET) for section in due if not section.first_look)
             due = [section for section in due if section.first_look]
-        ahead = self._reader.ask_ahead(due)
-        for section in (*ahead, *(section for section in due if section not in ahead)):
+        self._reader.share_statements(True)
+        for section in due:
             now_s = self._clock()
             reading = await self._reader.read(section)
             self._readings[section.name] = reading
@@ -364,7 +412,7 @@ class PostgresSampler:
             if section.of_rows is not None and not isinstance(reading, Unavailable):
                 rows = section.of_rows(reading)
             self._due_s[section.name] = self._resting.due_s(section.name, now_s, self._clock(), every_s, rows)
-        self._reader.forget_ahead()
+        self._reader.share_statements(False)
         self._looked = True
         self._answered_s = self._clock()
         sample = PostgresSample(server=self._facts, waits=await self._waits.since(), tail=self._waits.tail_since())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from msgspec import Struct, field
 
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.runtime.lazy import Lazy
+from pgtop_tune.runtime.engine import Lazy
 from pgtop_tune.tui.actions import Need
 
 if TYPE_CHECKING:

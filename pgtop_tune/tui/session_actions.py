@@ -9,10 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
+from pgtop_tune.model.backend_action import (
+    BackendAct,
+    BackendKey,
+    BackendOutcome,
+    BackendResult,
+    PlanRisk,
+    QueryPlan,
+    StatementToPlan,
+)
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.postgres import Backend
-from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import key_name, keys_of

@@ -253,7 +253,7 @@ def growth_bytes(proposal: Proposal) -> float:
     """What sessions may ask for."""
     assert proposal.plan is not None
     terms = memory_rule.terms(proposal.plan.use)
-    return sum(term.size_bytes for term in terms if term.what == memory_rule.SESSIONS)
+    return sum(term.size_bytes for term in terms if term.name == memory_rule.SESSIONS)
 
 
 def fits(facts: AdviceFacts, proposal: Proposal) -> None:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pgtop_tune
-from pgtop_tune.base.secret import MASK, without_secrets
-from pgtop_tune.base.secret_tokens import TOKEN_KINDS, TokenKind
+from pgtop_tune.base.secret import MASK, TOKEN_KINDS, TokenKind, without_secrets
 
 PLACES = ("{}", "INSERT INTO x VALUES ('{}', 1)", "a {} b", "-H 'X: {}'", "x={};", '{{"a":"{}"}}', "(4711,{},t)")
 READABLE = (

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.bench.datasets.pgbench_tables import initialise
-from pgtop_tune.bench.locate import PLACES, Pgbench, find_pgbench, probe
+from pgtop_tune.bench.locate import Pgbench, find_pgbench, installed_binaries, probe
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -23,7 +23,7 @@ _numbers = itertools.count(1)
 
 def by_major() -> dict[int, Pgbench]:
     """One pgbench per major version found on this machine."""
-    found = [probe(path) for place in PLACES for path in place() if path.is_file()]
+    found = [probe(path) for path in installed_binaries()]
     return {each.version_num // 10_000: each for each in reversed(found)}
 
 

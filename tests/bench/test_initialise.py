@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.bench.datasets.pgbench_tables import Initialised, initialise, parse_done, parse_step
-from pgtop_tune.bench.datasets.progress import InitialiseProgress
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised, InitialiseProgress, initialise, parse_done, parse_step
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.cluster.throwaway import Throwaway

@@ -23,7 +23,7 @@ def fake(directory: Path, answer: str, status: int = 0) -> Path:
 
 
 def only_these(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
-    monkeypatch.setattr(locate, "PLACES", (lambda: iter(paths),))
+    monkeypatch.setattr(locate, "installed_binaries", lambda: list(paths))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.log_lines import LogLayout, Parsed, SecondPart, parse_lines
+from pgtop_tune.bench.log_seconds import LogLayout, Parsed, SecondPart, parse_lines
 from tests.bench.record_samples import RUNS, SAMPLES
 
 RESULTS = st.one_of(
@@ -27,7 +27,7 @@ def by_second(parsed: Parsed) -> dict[int, Counter[int]]:
 
 
 def count(parsed: Parsed, *words: str) -> int:
-    return sum(part.words.get(word, 0) for part in parsed.parts for word in words)
+    return sum(part.word_counts.get(word, 0) for part in parsed.parts for word in words)
 
 
 def text(rows: list[tuple[str, int]], more: str = "") -> bytes:
@@ -77,7 +77,7 @@ def test_every_line_of_every_pgbench_is_understood(path: Path) -> None:
     assert sum(sum(part.lags) for part in parsed.parts) == lags
     found: Counter[tuple[int, str]] = Counter()
     for part in parsed.parts:
-        for word, times in part.words.items():
+        for word, times in part.word_counts.items():
             found[part.script, word] += times
     assert found == words
 
@@ -109,7 +109,7 @@ def test_columns_and_single_lines_give_the_same(rows: list[tuple[str, int, int, 
         for part in parsed.parts:
             where = (part.second, part.script)
             found.update((*where, str(us), lag) for us, lag in zip(part.latencies, part.lags, strict=True))
-            found.update({(*where, word, -1): times for word, times in part.words.items()})
+            found.update({(*where, word, -1): times for word, times in part.word_counts.items()})
         counted.append(found)
     expected = Counter((second, script, r, lag if r.isdigit() else -1) for r, second, script, lag in rows)
     numbers = Counter({(s, n, str(int(r)) if r.isdigit() else r, lag): c for (s, n, r, lag), c in expected.items()})

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.log_lines import LogLayout, SecondPart
-from pgtop_tune.bench.log_seconds import READ_LINES, GrowingSecond, at_least, tail_of
+from pgtop_tune.bench.log_seconds import READ_LINES, GrowingSecond, LogLayout, SecondPart, at_least, tail_of
 from pgtop_tune.bench.transaction_log import TransactionLog
 from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, bucket_counts, bucket_edges, merge, percentiles
 from pgtop_tune.model.bench import LatencySecond, estimate_mark

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.bench.datasets.bus import rows_of
+from pgtop_tune.bench.datasets.bus import table_sizes
 from pgtop_tune.bench.profiles import (
     LOGGED_PER_S,
     SHIPPED,
@@ -19,9 +19,9 @@ from pgtop_tune.bench.profiles import (
     load_profiles,
     profile_directories,
     read_profile,
+    read_script,
     with_variables,
 )
-from pgtop_tune.bench.scripts import read_script
 from pgtop_tune.model.bench import LoadSpec, ScriptChoice
 
 GOOD = 'title = "T"\ndescription = "D"\n'
@@ -35,9 +35,9 @@ def write(directory: Path, text: str, name: str = "mine.toml") -> Path:
 
 def test_ours_are_there_and_whole() -> None:
     profiles = load_profiles((SHIPPED,))
-    builtin = {name: profile.dataset for name, profile in profiles.known.items() if profile.builtin == name}
+    builtin = {name: profile.dataset for name, profile in profiles.by_name.items() if profile.builtin == name}
     assert builtin == dict.fromkeys(("tpcb-like", "select-only", "simple-update"), "pgbench")
-    assert list(profiles.known) == [
+    assert list(profiles.by_name) == [
         *builtin,
         "ticket-read",
         "ticket-insert",
@@ -47,14 +47,14 @@ def test_ours_are_there_and_whole() -> None:
         "write-heavy",
     ]
     assert profiles.problems == ()
-    assert all(profile.summary().clients >= 1 for profile in profiles.known.values())
+    assert all(profile.summary().clients >= 1 for profile in profiles.by_name.values())
     assert [script.weight for script in profiles.get("read90-insert9-update1").scripts] == [90, 9, 1]
 
 
-@pytest.mark.parametrize("profile", [each for each in load_profiles((SHIPPED,)).known.values() if each.scripts])
+@pytest.mark.parametrize("profile", [each for each in load_profiles((SHIPPED,)).by_name.values() if each.scripts])
 def test_our_scripts_are_given_every_variable_they_use(profile: Profile) -> None:
     given = {name for name, _ in profile.variables} | set(profile.from_dataset)
-    assert set(profile.from_dataset) <= set(rows_of(1000))
+    assert set(profile.from_dataset) <= set(table_sizes(1000))
     for script in profile.scripts:
         text = re.sub(r"--.*", "", read_script(script.file).text)
         own = set(re.findall(r"\\set (\w+)", text))

@@ -9,7 +9,7 @@ import pytest
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.secret import Secret
-from pgtop_tune.bench.run_directory import MEMORY, RunDirectory, base_directory, sweep, unused_name
+from pgtop_tune.bench.places import MEMORY, RunDirectory, base_directory, sweep, unused_name
 from pgtop_tune.process.guard import MARKER
 
 
@@ -47,9 +47,9 @@ def test_memory_is_taken_when_it_has_room_and_the_disk_otherwise(
 ) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert base_directory(tmp_path / "none") == tmp_path
-    monkeypatch.setattr("pgtop_tune.bench.run_directory.ROOM_BYTES", 1 << 60)
+    monkeypatch.setattr("pgtop_tune.bench.places.ROOM_BYTES", 1 << 60)
     assert base_directory(MEMORY) == tmp_path
-    monkeypatch.setattr("pgtop_tune.bench.run_directory.ROOM_BYTES", 0)
+    monkeypatch.setattr("pgtop_tune.bench.places.ROOM_BYTES", 0)
     assert base_directory(tmp_path) == tmp_path
 
 

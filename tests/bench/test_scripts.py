@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.bench.scripts import LONGEST_BYTES, check_script, parse_choice, read_script, statements_in
+from pgtop_tune.bench.profiles import LONGEST_BYTES, check_script, parse_choice, read_script, statements_in
 from pgtop_tune.model.bench import ScriptChoice
 
 SHELLS = [

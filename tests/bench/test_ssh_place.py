@@ -16,9 +16,8 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.bench.locate import find_pgbench
-from pgtop_tune.bench.places import SshAddress
+from pgtop_tune.bench.places import PREFIX, SshAddress
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.bench.run_directory import PREFIX
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -51,7 +50,7 @@ async def far(daemon: Sshd, tmp_path: Path) -> AsyncIterator[Callable[..., Watch
 
     def make(endpoint: LoadEndpoint, pgbench: Path | None = None) -> Watch:
         place = SshPlace(daemon.address, daemon.client)
-        made.append(Watch(PgbenchRunner(endpoint, pgbench=pgbench, place=place, base=tmp_path)))
+        made.append(Watch(PgbenchRunner(endpoint, pgbench=pgbench, load_place=place, base=tmp_path)))
         return made[-1]
 
     yield make
@@ -251,8 +250,8 @@ async def test_a_machine_that_does_not_let_us_in_or_has_no_pgbench_is_told(
 ) -> None:
     nowhere = SshPlace(SshAddress("127.0.0.1", "nobody", 1), daemon.client)
     with pytest.raises(LoadProblem, match=r"ssh://nobody@127\.0\.0\.1:1 cannot be reached: .*refused"):
-        await PgbenchRunner(tables, place=nowhere, base=tmp_path).start(LoadSpec())
+        await PgbenchRunner(tables, load_place=nowhere, base=tmp_path).start(LoadSpec())
     here = SshPlace(daemon.address, daemon.client)
     with pytest.raises(LoadProblem, match="there is no pgbench at /nowhere on ssh://"):
-        await PgbenchRunner(tables, pgbench=Path("/nowhere"), place=here, base=tmp_path).start(LoadSpec())
+        await PgbenchRunner(tables, pgbench=Path("/nowhere"), load_place=here, base=tmp_path).start(LoadSpec())
     assert list(tmp_path.iterdir()) == []

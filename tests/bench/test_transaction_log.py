@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.log_lines import LogLayout
+from pgtop_tune.bench.log_seconds import LogLayout
 from pgtop_tune.bench.transaction_log import MOST_BYTES, TransactionLog
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies

@@ -22,7 +22,7 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pgtop_tune.cluster.binaries import find
+from pgtop_tune.cluster.binaries import find_binaries
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.support.servers import conninfo
 
@@ -81,7 +81,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=5)
     chosen = parser.parse_args()
     settings = {"fsync": "off", "shared_buffers": "128MB", "max_locks_per_transaction": "1024"}
-    binaries = find()
+    binaries = find_binaries()
     with Throwaway.create(binaries, settings=settings) as server:
         fill(server, chosen.tables)
         target = conninfo(server, _DATABASE)

@@ -31,7 +31,7 @@ async def moves(hour: HistoryBuffer) -> None:
         ("step back by 20", -20, 2),
         ("jump by half an hour", -1800, 2),
     ):
-        source = ReplaySource(hour, shown=last)
+        source = ReplaySource(hour, shown_frames=last)
         source.step(by)
         steps = source.steps()
         begin, spent_ms = time.process_time(), []

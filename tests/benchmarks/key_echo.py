@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgtop_tune.cluster.binaries import find
+from pgtop_tune.cluster.binaries import find_binaries
 from pgtop_tune.cluster.throwaway import Throwaway
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -58,7 +58,7 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=20)
     chosen = parser.parse_args()
     settings = {"max_connections": str(chosen.connections + 20), "fsync": "off"}
-    with tempfile.TemporaryDirectory() as home, Throwaway.create(find(), settings=settings) as cluster:
+    with tempfile.TemporaryDirectory() as home, Throwaway.create(find_binaries(), settings=settings) as cluster:
         postmaster = int((Path(str(cluster.data_dir)) / "postmaster.pid").read_text().split()[0])
         target = f"host={cluster.socket_dir} port={cluster.port} user={cluster.user} dbname=postgres"
         command = (sys.executable, "-m", "pgtop_tune", "top", target)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import psycopg
 
-from pgtop_tune.cluster.binaries import find
+from pgtop_tune.cluster.binaries import find_binaries
 from pgtop_tune.cluster.throwaway import Throwaway
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -214,7 +214,7 @@ def main() -> int:
     compileall.compile_dir(_HERE.parents[1] / "pgtop_tune", quiet=1)
     settings = {"max_connections": str(chosen.connections + 20), "shared_buffers": "256MB", "fsync": "off"}
     results: dict[str, list[tuple[Measurement, float | None]]] = {}
-    with tempfile.TemporaryDirectory() as scratch, Throwaway.create(find(), settings=settings) as cluster:
+    with tempfile.TemporaryDirectory() as scratch, Throwaway.create(find_binaries(), settings=settings) as cluster:
         work_dir = Path(scratch)
         surroundings = {f"XDG_{kind}_HOME": str(work_dir / kind) for kind in ("CONFIG", "STATE", "DATA")}
         surroundings["LANG"] = "C.UTF-8"

@@ -23,8 +23,7 @@ from pathlib import Path
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header, header_line
-from pgtop_tune.recording.gzip_members import GzipMember
-from pgtop_tune.recording.packing import mark
+from pgtop_tune.recording.packing import PACKINGS, mark
 from tests.support.frames import frame
 
 _MOMENTS = re.compile(r'"(at_s|elapsed_s|second)":(\d+)')
@@ -39,12 +38,12 @@ def write(path: Path, hours: float, backends: int) -> int:
     ]
     minutes = int(hours * 3600 / KEY_EVERY)
     with path.open("wb") as file:
-        member = GzipMember(b"")
+        member = PACKINGS[0].member(b"")
         file.write(member.add(f"{header_line(Header(FORMAT, '0', 0, '+00:00', 1.0, 'benchmark'))}\n".encode()))
         file.write(member.end())
         for minute in range(minutes):
             begin = minute * KEY_EVERY
-            member = GzipMember(mark(begin, float(begin)))
+            member = PACKINGS[0].member(mark(begin, float(begin)))
             key = json.dumps({"key": codec.full(frame(begin, backends=backends))}, separators=(",", ":"))
             file.write(member.add(key.encode() + b"\n"))
             for line in lines:

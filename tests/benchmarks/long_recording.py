@@ -22,8 +22,7 @@ from pathlib import Path
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header, header_line
-from pgtop_tune.recording.gzip_members import GzipMember
-from pgtop_tune.recording.packing import mark
+from pgtop_tune.recording.packing import PACKINGS, mark
 from pgtop_tune.recording.reader import RecordingReader
 from tests.support.frames import frame
 
@@ -42,11 +41,11 @@ def write(path: Path, hours: float, backends: int) -> int:
     packed = path.suffix == ".gz"
     with path.open("wb") as file:
         first = f"{header_line(Header(FORMAT, '0', 0, '+00:00', 1.0, 'benchmark'))}\n".encode()
-        member = GzipMember(b"")
+        member = PACKINGS[0].member(b"")
         file.write(member.add(first) + member.end() if packed else first)
         for minute in range(minutes):
             begin = minute * KEY_EVERY
-            member = GzipMember(mark(begin, float(begin)))
+            member = PACKINGS[0].member(mark(begin, float(begin)))
             for second, line in enumerate(lines):
                 data = (_ELAPSED.sub(f'"elapsed_s":{begin + second}.0', line, count=1) + "\n").encode()
                 file.write(member.add(data) if packed else data)

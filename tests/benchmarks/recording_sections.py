@@ -17,8 +17,7 @@ from typing import Any
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY
-from pgtop_tune.recording.gzip_members import GzipMember
-from pgtop_tune.recording.packing import mark
+from pgtop_tune.recording.packing import PACKINGS, mark
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.values import SAME
 
@@ -27,11 +26,11 @@ _PARTS = ("postgres", "host")
 
 def packed_bytes(lines: list[dict[str, Any]]) -> int:
     """Of the lines as a gzipped recording has them."""
-    member, total = GzipMember(b""), 0
+    member, total = PACKINGS[0].member(b""), 0
     for line in lines:
         if KEY in line:
             total += len(member.end())
-            member = GzipMember(mark(0, 0.0))
+            member = PACKINGS[0].member(mark(0, 0.0))
         total += len(member.add(json.dumps(line, separators=(",", ":")).encode() + b"\n"))
     return total
 

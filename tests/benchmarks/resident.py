@@ -16,7 +16,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from pgtop_tune.cluster.binaries import find
+from pgtop_tune.cluster.binaries import find_binaries
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.benchmarks.live_screen import busy
 from tests.terminal.screen import Terminal, environment
@@ -57,7 +57,7 @@ def main() -> int:
     chosen = parser.parse_args()
     columns, lines = (int(part) for part in chosen.size.split("x"))
     settings = {"max_connections": str(chosen.connections + 20), "shared_buffers": "256MB", "fsync": "off"}
-    with tempfile.TemporaryDirectory() as home, Throwaway.create(find(), settings=settings) as cluster:
+    with tempfile.TemporaryDirectory() as home, Throwaway.create(find_binaries(), settings=settings) as cluster:
         target = f"host={cluster.socket_dir} port={cluster.port} user={cluster.user} dbname=postgres"
         command = (sys.executable, "-m", "pgtop_tune", "top", target)
         with busy(cluster, chosen.connections, chosen.rate), ExitStack() as stack:

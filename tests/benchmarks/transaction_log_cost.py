@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pgtop_tune.bench.log_lines import PLAIN, LogLayout, parse_lines
+from pgtop_tune.bench.log_seconds import PLAIN, LogLayout, parse_lines
 from pgtop_tune.bench.transaction_log import TransactionLog
 
 TICKS = 20

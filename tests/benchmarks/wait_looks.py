@@ -22,7 +22,7 @@ import psycopg
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pgtop_tune.cluster.binaries import find
+from pgtop_tune.cluster.binaries import find_binaries
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.queries import sql
 from tests.support.servers import conninfo
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=300)
     parser.add_argument("--beside", type=Path)
     chosen = parser.parse_args()
-    binaries = find()
+    binaries = find_binaries()
     with Throwaway.create(binaries, settings={"max_connections": str(chosen.sessions + 20)}) as server:
         target = conninfo(server)
         others = [psycopg.connect(target) for _ in range(chosen.sessions)]

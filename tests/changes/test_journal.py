@@ -284,12 +284,12 @@ def test_the_place_of_a_server_is_read_as_it_was_written_and_the_last_one_counts
         copy="/var/x",
     )
     with Journal(SERVER, tmp_path) as journal:
-        assert journal.text().place is None
+        assert journal.text().server_place is None
         journal.write(old)
         journal.write(change("a"))
         journal.write(new)
         path = journal.path
-    assert read(path).place == new
+    assert read(path).server_place == new
     assert read(path).problems == ()
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.changes.model.change import WantedParameter
-from pgtop_tune.changes.selection import WITHIN, in_order
+from pgtop_tune.changes.selection import WITHIN, parameters_in_order
 from tests.support.screens import parameter
 
 NOW = {
@@ -30,12 +30,12 @@ NOW = {
 def test_room_is_made_before_it_is_used_and_given_up_after_it_was_left(
     wanted: list[tuple[str, str]], names: list[str]
 ) -> None:
-    assert [each.name for each in in_order([WantedParameter(*each) for each in wanted], NOW)] == names
+    assert [each.name for each in parameters_in_order([WantedParameter(*each) for each in wanted], NOW)] == names
 
 
 @given(st.permutations([name for row in WITHIN for name in row]).map(lambda names: list(dict.fromkeys(names))))
 def test_no_change_is_lost_or_made_twice(names: list[str]) -> None:
-    ordered = in_order([WantedParameter(name, "1") for name in names], {})
+    ordered = parameters_in_order([WantedParameter(name, "1") for name in names], {})
     assert sorted(each.name for each in ordered) == sorted(names)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import as_json
 from tests.cli.runs import run
 from tests.support.results import result
 from tests.support.sides import frames, noisy, on_machine, recorded

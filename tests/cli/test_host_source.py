@@ -45,8 +45,8 @@ def test_a_recording_by_psutil_has_its_figures_and_the_reasons_for_the_others(
     assert isinstance(host, HostSample)
     assert isinstance(host.facts, HostFacts)
     assert (host.facts.source, host.facts.is_of_server) == ("psutil", False)
-    assert str(untold(frames[-1], metrics.DISK_QUEUE.id)) == "psutil does not tell requests under way"
-    assert str(host.pressure).startswith("psutil does not tell pressure")
+    assert str(untold(frames[-1], metrics.DISK_QUEUE.id)) == "psutil does not report requests under way"
+    assert str(host.pressure).startswith("psutil does not report pressure")
     interval = Interval(frames)
     for figure in (metrics.CPU_BUSY, metrics.CONTEXT_SWITCHES, metrics.LOAD_1M, metrics.MEMORY_USED, metrics.SWAP_IN):
         assert figure(interval) is not None, figure.id
@@ -55,7 +55,7 @@ def test_a_recording_by_psutil_has_its_figures_and_the_reasons_for_the_others(
     assert server.postmaster_pid in {process.pid for process in host.processes.processes}
     ran = run("diff", str(output), str(output), home=tmp_path)
     assert ran.out == "no parameter differs\n"
-    assert "settings of the machine are not compared: psutil does not tell" in ran.err
+    assert "settings of the machine are not compared: psutil does not report" in ran.err
     ran = run("export", str(output), "--format", "csv", home=tmp_path)
     assert ran.status == 0, ran.err
     assert "host.cpu.busy" in ran.out
@@ -163,7 +163,7 @@ def test_without_proc_parameters_are_changed_confirmed_and_reverted(server: Thro
     ran = hidden(tmp_path, "revert", "--all", *place)
     assert ran.status == 0, ran.err
     ran = hidden(tmp_path, "advise", "--apply", "--dry-run", "--yes", *place)
-    assert "psutil does not tell settings of the operating system" in ran.err or "another machine" in ran.err
+    assert "psutil does not report settings of the operating system" in ran.err or "another machine" in ran.err
 
 
 @pytest.mark.root

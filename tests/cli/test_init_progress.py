@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepPace
+from pgtop_tune.bench.datasets.pgbench_tables import InitialiseProgress, StepPace
 from pgtop_tune.cli.commands.bench import making
 from pgtop_tune.cli.commands.bench.making import StepsMade, shown, words, written
 from pgtop_tune.cli.options import TableFormat

@@ -49,7 +49,7 @@ def drawn(session: Session) -> str:
 async def looked_back(hour: HistoryBuffer, live: Session, frames: int) -> tuple[list[str], list[str]]:
     """What the screen shows frame by frame on the way back to the first one, and on the way to the newest again."""
     past = live.copy()
-    source = ReplaySource(hour, shown=past.frames)
+    source = ReplaySource(hour, shown_frames=past.frames)
     steps, back, forth = source.steps(), [drawn(past)], list[str]()
     for by, seen in ((-1, back), (1, forth)):
         for _ in range(frames - 1):

@@ -85,7 +85,7 @@ async def test_a_moment_says_the_same_in_every_way(moments: Sequence[int], tmp_p
             screen.findings.begin()
         seen.append(screen.seen(live, frame.sequence in moments))
     past = live.copy()
-    back = ReplaySource(hour, shown=past.frames)
+    back = ReplaySource(hour, shown_frames=past.frames)
     file = ReplaySource(RecordingReader(write(tmp_path / "run.jsonl.gz", frames)))
     replayed, back_steps, file_steps = Session(CHARTED), back.steps(), file.steps()
     again = Screen(replayed)

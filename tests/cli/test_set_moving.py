@@ -140,7 +140,11 @@ def test_the_newest_of_several_at_one_place_is_shown_and_none_is_started_unasked
     assert not (Path(str(old.data_dir)) / "postmaster.pid").exists()
     assert not (Path(str(new.data_dir)) / "postmaster.pid").exists()
     texts = [read(path) for path in journals(tmp_path / ".local/state/pgtop-tune/journal")]
-    (set_id,) = [text.in_force[0].id for text in texts if text.place and text.place.data_directory == str(new.data_dir)]
+    (set_id,) = [
+        text.in_force[0].id
+        for text in texts
+        if text.server_place and text.server_place.data_directory == str(new.data_dir)
+    ]
     ran = run("revert", "--set", set_id, "--yes", "-d", at(directory), home=tmp_path)
     assert ran.status == 0, ran.err
     assert shown(at(directory), "data_directory") == str(new.data_dir)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.changes.model.change import WantedParameter
-from pgtop_tune.changes.model.restart import RestartVerdict
+from pgtop_tune.changes.model.change_set import RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.throwaway import Throwaway

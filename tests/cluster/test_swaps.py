@@ -16,7 +16,7 @@ from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.foreign_directory import ForeignDirectory
 from pgtop_tune.changes.journal import ServerName
 from pgtop_tune.changes.restart import recovery
-from pgtop_tune.cluster import auto_conf, configuration
+from pgtop_tune.cluster import auto_conf, throwaway
 from pgtop_tune.cluster.binaries import Binaries, available
 from pgtop_tune.cluster.dry_start import StartText, dry_start
 from pgtop_tune.cluster.postmaster import listening, pid_of
@@ -84,9 +84,9 @@ def place(data: Path) -> ServerPlace:
 
 def put_settings(data: Path) -> object:
     with ForeignDirectory.find(data) as directory:
-        configuration.put(LINE, directory)
-        configuration.include(directory)
-        return configuration.read(directory)
+        directory.replace(throwaway.SETTINGS_FILE, LINE.encode())
+        throwaway.include_settings(directory)
+        return throwaway.read_settings(directory)
 
 
 def printed(data: Path) -> object:
@@ -109,7 +109,7 @@ def new_log(data: Path) -> object:
 PLACES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
     "postgresql.auto.conf is read": (("postgresql.auto.conf",), lambda data: auto_conf.read(str(data))),
     "postgresql.auto.conf is written": (
-        ("postgresql.auto.conf",), lambda data: auto_conf.write(str(data), LINE.encode())
+        ("postgresql.auto.conf",), lambda data: auto_conf.write(str(data), LINE)
     ),
     "settings of a throwaway server": (("pgtop-tune.conf", "postgresql.conf"), put_settings),
     "log of a throwaway server": (("log",), printed),
@@ -122,7 +122,9 @@ PLACES: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
     "postmaster.pid": (("postmaster.pid",), lambda data: (pid_of(data), listening(data))),
     "recovery": (
         ("PG_VERSION", "global"),
-        lambda data: recovery.holds_same_cluster(recovery.Known(ServerName("1-a", ""), place(data), "18", 0, True)),
+        lambda data: recovery.holds_same_cluster(
+            recovery.KnownServer(ServerName("1-a", ""), place(data), "18", 0, True)
+        ),
     ),
 }  # fmt: skip
 

@@ -28,11 +28,11 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import sys, time
 from pathlib import Path
-from pgtop_tune.cluster.binaries import find
+from pgtop_tune.cluster.binaries import find_binaries
 from pgtop_tune.cluster.throwaway import Throwaway
 def step(words):
     print("step", words, flush=True)
-server = Throwaway.create(find(Path(sys.argv[1])), settings={"fsync": "off"}, on_step=step)
+server = Throwaway.create(find_binaries(Path(sys.argv[1])), settings={"fsync": "off"}, on_step=step)
 print(server.socket_dir, server.postmaster_pid, flush=True)
 time.sleep(60)
 """

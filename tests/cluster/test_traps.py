@@ -18,7 +18,7 @@ from pgtop_tune.cluster.postmaster import listening, pid_of
 from pgtop_tune.cluster.service import StartLog
 from pgtop_tune.host.sysctl_files import content
 from pgtop_tune.model.instance import ServerPlace
-from pgtop_tune.recording.index import index_path, known_places
+from pgtop_tune.recording.blocks import index_path, known_places
 from pgtop_tune.recording.writer import is_locked
 
 SECRET = "4711 of another user's file"
@@ -28,8 +28,8 @@ def place(data: Path) -> ServerPlace:
     return ServerPlace("", str(data), "", log_file=str(data / "log"), program="/bin/echo", uid=os.geteuid())
 
 
-def known(data: Path) -> recovery.Known:
-    return recovery.Known(ServerName("42-aa", "a"), place(data), "18", 0, True)
+def known(data: Path) -> recovery.KnownServer:
+    return recovery.KnownServer(ServerName("42-aa", "a"), place(data), "18", 0, True)
 
 
 def log_pieces(data: Path) -> object:

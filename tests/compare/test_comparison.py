@@ -13,24 +13,22 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.comparison import Comparison, between_runs, compare
-from pgtop_tune.compare.figure_rows import FigureRow, figure_of
+from pgtop_tune.compare.figure_rows import NOT_COMPARABLE, TOO_SHORT, FigureRow, figure_of
 from pgtop_tune.compare.reports.sheets import wait_sheet
 from pgtop_tune.compare.reports.written import comparison_json
 from pgtop_tune.compare.sides import opening
-from pgtop_tune.compare.sides.facts import data_facts
 from pgtop_tune.compare.sides.figures import BY_ID, FORESEEN
-from pgtop_tune.compare.sides.fingerprint import check_names
+from pgtop_tune.compare.sides.fingerprint import check_names, data_facts
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import FactKind
 from pgtop_tune.compare.sides.opening import open_all
 from pgtop_tune.compare.statistics.effect import run_noise, runs_effect
-from pgtop_tune.compare.statistics.verdicts import NOT_COMPARABLE, TOO_SHORT
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import DiskSample, HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity
-from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import as_json
 from pgtop_tune.model.waits import WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import processes

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.comparison import Comparison, compare
+from pgtop_tune.compare.figure_rows import NOT_COMPARABLE
 from pgtop_tune.compare.reports.sheets import sheets
 from pgtop_tune.compare.reports.written import comparison_json, text
 from pgtop_tune.compare.sides.contract_names import Contract
-from pgtop_tune.compare.sides.facts import DATA, LOAD, MACHINE, PARAMETERS, SERVER, SYSTEM
+from pgtop_tune.compare.sides.fingerprint import DATA, LOAD, MACHINE, PARAMETERS, SERVER, SYSTEM
 from pgtop_tune.compare.sides.material import Fact, FactKind, Material
-from pgtop_tune.compare.statistics.verdicts import NOT_COMPARABLE
 from tests.support.sides import repeated
 
 SETTING, CONDITION, IDENTITY = FactKind.SETTING, FactKind.CONDITION, FactKind.IDENTITY

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.since_change import SETTLING_S, since_change
-from pgtop_tune.compare.statistics.before_after import Difference, Look, Told, tell
+from pgtop_tune.compare.statistics.before_after import ChangeLook, Claim, Difference, claim_after
 from pgtop_tune.compare.statistics.effect import Verdict, t_quantile
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchProgress, RunState
@@ -200,13 +200,13 @@ def test_nothing_is_told_anew_between_looks() -> None:
     assert len({each.effect for each in told.values() if each is not None}) == 3
 
 
-def looked(*looks: tuple[float, float], claims: bool = True) -> Told:
+def looked(*looks: tuple[float, float], claims: bool = True) -> Claim:
     """After looks with these ratios and chances; the last one may claim nothing."""
-    made = [Look(Difference(math.log1p(share), 1.0, 10), (90, 60)) for share, _ in looks]
+    made = [ChangeLook(Difference(math.log1p(share), 1.0, 10), (90, 60)) for share, _ in looks]
     for place, (share, chance) in enumerate(looks):
         error = abs(math.log1p(share)) / t_quantile(1.0 - chance / 2.0, 10)
-        made[place] = Look(Difference(math.log1p(share), error, 10), (90, 60), claims or place < len(looks) - 1)
-    told = tell(made)
+        made[place] = ChangeLook(Difference(math.log1p(share), error, 10), (90, 60), claims or place < len(looks) - 1)
+    told = claim_after(made)
     assert told is not None
     return told
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.compare.comparison import compare
+from pgtop_tune.compare.figure_rows import TOO_SHORT
 from pgtop_tune.compare.reports.sheets import sheets, statement_sheet
 from pgtop_tune.compare.reports.written import comparison_json, text
 from pgtop_tune.compare.sides.from_recording import read_recording
@@ -21,7 +22,6 @@ from pgtop_tune.compare.sides.material import (
     summed,
 )
 from pgtop_tune.compare.statement_rows import StatementComparison, compare_statements
-from pgtop_tune.compare.statistics.verdicts import TOO_SHORT
 from pgtop_tune.model.postgres import StatementTotals
 from tests.support.frames import frame, postgres_sample
 from tests.support.sides import frames, recorded, with_statements

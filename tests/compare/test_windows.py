@@ -12,10 +12,18 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.compare.sides import opening
+from pgtop_tune.compare.sides.from_window import (
+    FAMILIES,
+    FIGURED,
+    OF_OTHER_TIMES,
+    PASSING,
+    SINGLE,
+    WindowSide,
+    read_window,
+)
 from pgtop_tune.compare.sides.opening import Named, named, read_windows
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.windows.differing import Differing, WindowComparison, window_comparison
-from pgtop_tune.compare.windows.window import FAMILIES, FIGURED, OF_OTHER_TIMES, PASSING, SINGLE, Side, read_window
+from pgtop_tune.compare.window_comparison import Differing, WindowComparison, window_comparison
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -32,7 +40,7 @@ NOTHING = Unavailable(Reason.NOT_LOCAL)
 SECONDS = 200
 
 
-def side(found: Sequence[Frame], since_s: float, until_s: float, name: str = "side") -> Side:
+def side(found: Sequence[Frame], since_s: float, until_s: float, name: str = "side") -> WindowSide:
     made = read_window(found, Window(since_s, until_s), name)
     assert made is not None
     return made
@@ -206,7 +214,7 @@ def test_what_is_nothing_on_one_side_is_told_as_an_amount() -> None:
         found.append(replace(each, host=replace(sample, memory=memory)))
     grown = row(window_comparison(side(found, 0.0, 99.0), side(found, 100.0, 199.0)), "host.memory.writeback")
     assert grown.verdict == "more"
-    assert grown.told == "amount"
+    assert grown.change_kind == "amount"
     assert grown.change is not None
     assert grown.change[0] == pytest.approx(5_000_000, rel=0.02)
 
@@ -334,7 +342,7 @@ def test_of_a_long_window_key_frames_are_enough(tmp_path: Path, monkeypatch: pyt
         assert len(folded.run.checkpoints_s) == len(exact.run.checkpoints_s)
 
 
-def mean(side: Side, name: str) -> float:
+def mean(side: WindowSide, name: str) -> float:
     sums = side.run.gathered.sums(name)
     return sum(part for part, _ in sums) / sum(whole for _, whole in sums)
 

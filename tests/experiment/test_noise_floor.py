@@ -26,7 +26,7 @@ from pgtop_tune.experiment.noise_floor import (
     seen_of,
     visible,
 )
-from pgtop_tune.model.run_json import as_json as record_json
+from pgtop_tune.model.run_result import as_json as record_json
 from tests.support.results import result
 from tests.support.sides import frames, side
 

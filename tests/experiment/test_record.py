@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import FORMAT
+from pgtop_tune.model.run_result import FORMAT, as_json
 from tests.support.results import asked, failed, never_began, result
 from tests.support.run_frames import FACTS, SECONDS, TPS
 

@@ -28,8 +28,7 @@ from pgtop_tune.experiment.repeats import (
 from pgtop_tune.experiment.run_cell import LoadTarget, RunCell
 from pgtop_tune.experiment.series import Steps, cells, curves, series_json
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict
+from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from tests.support.results import asked, failed, result
 from tests.support.run_frames import FACTS, TPS
 

@@ -17,7 +17,7 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.registry import by_id
 from pgtop_tune.host import backup_tools
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
+from pgtop_tune.model.machine import BackupCatalogue, BackupTools, ToolBackup
 from tests.support.health_facts import found, result, spoilt, unknown
 from tests.support.open_path import open_to_all
 from tests.support.real_check import checked

@@ -24,7 +24,7 @@ from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
 from pgtop_tune.host.block_devices import ROOT
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.host.machine_setup import machine_details, postmaster
+from pgtop_tune.host.machine_setup import machine_details
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystemSample
 from tests.support.health_facts import details, spoilt
@@ -542,13 +542,13 @@ class TestBesideValues:
         library = tmp_path / "libeatmydata.so.1"
         library.write_bytes(b"\0" * mmap.PAGESIZE)
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
-            found = postmaster(os.getpid(), ROOT)
+            found = machine_details(ROOT, [], {}, os.getpid()).postmaster
         assert not isinstance(found, Unavailable)
         assert found.no_flushes == str(library)
         report = judge(chosen(("DUR-01",), ()), spoilt({"fsync": "on"}, machine=details(postmaster=found)))
         ((_, finding),) = report.findings
         assert (finding.severity, finding.subject) == (Severity.CRITICAL, "library")
-        plain = postmaster(os.getpid(), ROOT)
+        plain = machine_details(ROOT, [], {}, os.getpid()).postmaster
         assert not isinstance(plain, Unavailable)
         assert plain.no_flushes == ""
 

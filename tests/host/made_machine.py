@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from pgtop_tune.changes.journal import Journal, path_for, read
-from pgtop_tune.changes.machine.control import HostControl, machine, revert
+from pgtop_tune.changes.machine.control import HostControl, machine, revert_settings
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import HostChange, Terms, WantedSetting
 from pgtop_tune.changes.model.pending_set import NO_DEADLINE
@@ -42,9 +42,9 @@ class Machine:
         return asyncio.run(undo_setting(self.control))
 
     def undo_only(self, change: HostChange) -> HostChange:
-        return revert(lambda all_of_it: [each for each in all_of_it if each.id == change.id], self.root, self.journals)[
-            0
-        ]
+        return revert_settings(
+            lambda all_of_it: [each for each in all_of_it if each.id == change.id], self.root, self.journals
+        )[0]
 
     def setting(self, name: str) -> SystemSetting:
         found = asyncio.run(self.control.settings())

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.host import backup_tools as tools
 from pgtop_tune.host.backup_tools import barman, pgbackrest, walg
-from pgtop_tune.model.backups import BackupCatalogue, BackupTools, ToolBackup
+from pgtop_tune.model.machine import BackupCatalogue, BackupTools, ToolBackup
 from tests.support.open_path import open_to_all
 from tests.support.servers import conninfo
 
@@ -166,7 +166,7 @@ def test_a_program_is_asked_and_its_answer_read(asked: Callable[[str], BackupToo
     ("script", "says"),
     [
         ("echo 'ERROR: [037] cannot' >&2; exit 37", r"it failed with status 37: ERROR: \[037\] cannot"),
-        ("exit 1", "it failed with status 1: without a word"),
+        ("exit 1", "it failed with status 1: no message"),
         ("printf 'postgres://u:secret@h/d \\033[31m' >&2; exit 1", r"it failed with status 1: (?!.*(secret|\x1b))"),
         ("echo nonsense", "its answer is not understood: no JSON"),
         ("head -c 17000000 /dev/zero", "it printed more than 16 MB"),

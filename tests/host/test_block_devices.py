@@ -184,9 +184,9 @@ def test_what_is_whole_and_what_is_made_of_others(sysfs: Sysfs) -> None:
     sysfs.disk("dm-0", sysfs.partition(sda, "sda1"))
     sysfs.disk("cciss!c0d0")
     found = block_devices(sysfs.root)
-    assert found.whole == {"sda", "dm-0", "cciss/c0d0"}
+    assert found.whole_disks == {"sda", "dm-0", "cciss/c0d0"}
     assert found.stacked == {"dm-0"}
-    assert not block_devices(sysfs.root / "nowhere").whole
+    assert not block_devices(sysfs.root / "nowhere").whole_disks
 
 
 def test_this_machine_knows_the_devices_it_names() -> None:
@@ -194,7 +194,7 @@ def test_this_machine_knows_the_devices_it_names() -> None:
     if isinstance(found, Unavailable):
         assert found.detail
     else:
-        assert set(found) <= block_devices().whole
+        assert set(found) <= block_devices().whole_disks
 
 
 class TestMounts:

@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.host.kernel_sections import choose_disks, parse_boot_time, parse_diskstats, parse_pressure, parse_stat
+from pgtop_tune.host.kernel_sections import (
+    choose_disks,
+    parse_boot_time,
+    parse_diskstats,
+    parse_meminfo,
+    parse_pressure,
+    parse_stat,
+    parse_thp,
+)
 from pgtop_tune.host.kernel_text import unsigned
-from pgtop_tune.host.memory_files import parse_meminfo, parse_thp
 from pgtop_tune.host.process_files import parse_lineage, parse_pid_io, parse_pid_stat
 from pgtop_tune.model.host import DiskCounters
 

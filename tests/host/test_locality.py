@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.host.locality import local_postmaster, working_directory
+from pgtop_tune.host.process_files import local_postmaster, working_directory
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.support.servers import conninfo
 

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.host.block_devices import DiskCap, parse_disk_cap
-from pgtop_tune.host.kernel_sections import parse_net_dev, parse_speed
+from pgtop_tune.host.kernel_sections import parse_id_list, parse_net_dev, parse_node, parse_speed, parse_thp
 from pgtop_tune.host.local import LocalHost, read_frequencies
-from pgtop_tune.host.memory_files import parse_id_list, parse_node, parse_thp
 from pgtop_tune.host.mounts import Background
 from pgtop_tune.host.process_files import parse_schedstat, parse_thread
 from pgtop_tune.model.absence import Unavailable

@@ -298,10 +298,10 @@ async def test_partitions_and_volumes_lead_to_their_disks() -> None:
         b"3 1 0:50 / /far rw - nfs4 server:/x rw\n"
     )
     directories = {"data": "/data/18", "wal": "/data/18/pg_wal", "tablespace t": "/ts", "tablespace far": "/far/t"}
-    layout = await layout_of(read, diskstats, mounts, directories)
-    assert layout.devices.whole == {"sda", "nvme0n1", "dm-0"}
-    assert layout.devices.stacked == {"dm-0"}
-    assert layout.roles.devices == {"dm-0": ("data",), "nvme0n1": ("data",), "sda": ("tablespace t",)}
-    assert len(layout.roles.unplaced) == 2
-    assert "symbolic link" in layout.roles.unplaced[0]
-    assert "nfs4" in layout.roles.unplaced[1]
+    devices, roles = await layout_of(read, diskstats, mounts, directories)
+    assert devices.whole_disks == {"sda", "nvme0n1", "dm-0"}
+    assert devices.stacked == {"dm-0"}
+    assert roles.devices == {"dm-0": ("data",), "nvme0n1": ("data",), "sda": ("tablespace t",)}
+    assert len(roles.unplaced) == 2
+    assert "symbolic link" in roles.unplaced[0]
+    assert "nfs4" in roles.unplaced[1]

@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from pgtop_tune.host.own_cost import OwnCostMeter
+from pgtop_tune.host.process_files import OwnCostMeter
 
 
 def test_cpu_seconds_and_resident_memory() -> None:

@@ -28,7 +28,6 @@ from pgtop_tune.host.psutil_source import PsutilHost
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_places as places
 from pgtop_tune.metrics import waits
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.host_values import untold
@@ -49,7 +48,7 @@ SINGLE = (
 )  # fmt: skip
 FAMILIES = (
     metrics.CORE_BUSY, *metrics.DISK_METRICS, *metrics.HUGE_PAGE_METRICS, *metrics.PROCESS_METRICS,
-    details.PROCESS_RUN_DELAY, *places.NETWORK_METRICS, *places.SPACE_METRICS,
+    details.PROCESS_RUN_DELAY, *details.NETWORK_METRICS, *details.SPACE_METRICS,
 )  # fmt: skip
 WHOLE_SECTIONS = ("host.psi.",)
 """Figures of sections that psutil does not have at all."""
@@ -204,12 +203,12 @@ def test_what_psutil_has_not_stands_with_its_reason() -> None:
     sample = PsutilHost(time.monotonic).sample([os.getpid()])
     sections = (sample.pressure, sample.numa, sample.frequency, sample.cgroup, sample.setup)
     assert all(isinstance(each, Unavailable) and each.reason is Reason.NOT_SUPPORTED for each in sections)
-    assert all("psutil does not tell" in str(each) for each in sections)
+    assert all("psutil does not report" in str(each) for each in sections)
     frame = Frame(0, 0, 0.0, host=sample)
-    assert str(untold(frame, "host.disk.queue")) == "psutil does not tell requests under way"
-    assert str(untold(frame, "host.huge_pages.total")) == "psutil does not tell huge pages"
+    assert str(untold(frame, "host.disk.queue")) == "psutil does not report requests under way"
+    assert str(untold(frame, "host.huge_pages.total")) == "psutil does not report huge pages"
     assert untold(frame, "host.disk.write_await") is None
-    known = {row.id for row in (*SINGLE, *FAMILIES, details.HUGE_SURPLUS, *places.GROUP_METRICS, *waits.CLASSES)}
+    known = {row.id for row in (*SINGLE, *FAMILIES, details.HUGE_SURPLUS, *details.GROUP_METRICS, *waits.CLASSES)}
     assert {each.metric for each in sample.facts.untold} <= known, "ids of the catalogue, or nobody finds the reason"
 
 
@@ -402,7 +401,7 @@ def test_metrics_of_a_mac_are_numbers_or_nothing() -> None:
     ],
 )
 def test_partitions_are_told_by_their_names(names: list[str], whole: set[str]) -> None:
-    assert whole_disks(names).whole == whole
+    assert whole_disks(names).whole_disks == whole
     assert whole_disks(names).stacked == {name for name in names if name.startswith(("dm-", "md"))}
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.host.local import LocalHost
-from pgtop_tune.metrics import host, host_details, host_places
+from pgtop_tune.metrics import host, host_details
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample
@@ -182,12 +182,12 @@ RATES: tuple[tuple[Row, Callable[[Files], Numbers], float], ...] = (
     (host.DISK_WRITE_BYTES, disk(7), 512),
     (host.DISK_BUSY, disk(10), 0.1),
     (host.DISK_QUEUE, disk(11), 0.001),
-    (host_places.NETWORK_RECEIVED, network(0), 1),
-    (host_places.NETWORK_RECEIVED_PACKETS, network(1), 1),
-    (host_places.NETWORK_SENT, network(8), 1),
-    (host_places.NETWORK_SENT_PACKETS, network(9), 1),
-    (host_places.NETWORK_ERRORS, network(2, 10), 1),
-    (host_places.NETWORK_DROPS, network(3, 11), 1),
+    (host_details.NETWORK_RECEIVED, network(0), 1),
+    (host_details.NETWORK_RECEIVED_PACKETS, network(1), 1),
+    (host_details.NETWORK_SENT, network(8), 1),
+    (host_details.NETWORK_SENT_PACKETS, network(9), 1),
+    (host_details.NETWORK_ERRORS, network(2, 10), 1),
+    (host_details.NETWORK_DROPS, network(3, 11), 1),
     (host.PROCESS_CPU, of_process(14, 15), 100 / TICK),
     (host.PROCESS_READ_BYTES, of_us("io", "read_bytes"), 1),
     (host.PROCESS_WRITE_BYTES, of_us("io", "wchar"), 1),
@@ -242,7 +242,7 @@ GAUGES: tuple[tuple[Row, Callable[[Files], Numbers]], ...] = (
     (host.PROCESS_RSS, resident),
 )
 ELSEWHERE = {
-    host_details.FREQUENCY, host_places.NETWORK_BUSY, host.CPU_FOREIGN, host_details.IO_OTHERS, host_details.IO_OWN,
+    host_details.FREQUENCY, host_details.NETWORK_BUSY, host.CPU_FOREIGN, host_details.IO_OTHERS, host_details.IO_OWN,
     host.MEMORY_ARC,
 }  # fmt: skip
 """From files that a virtual machine does not have; test_machine_files and test_other_kernels make them. What is foreign
@@ -292,7 +292,7 @@ def test_no_number_is_left_out() -> None:
     here = {row.id for row, *_ in (*RATES, *QUOTIENTS, *GAUGES)} | {row.id for row in ELSEWHERE}
     there = (
         *host.METRICS, *host.CORE_METRICS, *host.DISK_METRICS, *host.PROCESS_METRICS, *host_details.METRICS,
-        *host_places.NETWORK_METRICS,
+        *host_details.NETWORK_METRICS,
     )  # fmt: skip
     assert {row.id for row in there} <= here
 
@@ -408,5 +408,5 @@ def test_rates_of_a_living_interval_lie_between_two_readings(machine: LocalHost,
             assert scale * (parts[0] - slack) / (wholes[1] + slack) <= value * (1 + 1e-9), (row.id, key)
             if wholes[0] > slack:
                 assert value * (1 - 1e-9) <= scale * (parts[1] + slack) / (wholes[0] - slack), (row.id, key)
-    for row, least in ((host.PROCESS_WRITE_BYTES, 1 << 20), (host_places.NETWORK_SENT, 10_000), (host.CPU_BUSY, 1)):
+    for row, least in ((host.PROCESS_WRITE_BYTES, 1 << 20), (host_details.NETWORK_SENT, 10_000), (host.CPU_BUSY, 1)):
         assert max(said(row, interval).values()) * longest_s >= least, row.id

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import HostProblem, JournalProblem
 from pgtop_tune.changes.journal import Journal, path_for, read
-from pgtop_tune.changes.machine.control import machine, revert
+from pgtop_tune.changes.machine.control import machine, revert_settings
 from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import ChangeState, HostChange, Terms
 from pgtop_tune.changes.selection import everything
@@ -131,10 +131,10 @@ def test_a_crash_before_any_step_of_making_or_undoing_is_mended_by_the_next_reve
                 for name, value, survive in CHANGES:
                     with Journal(machine(made.root), made.journals) as journal:
                         make(journal, made.root, name, value, survive=survive, intent=Intent())
-                revert(everything, made.root, made.journals)
+                revert_settings(everything, made.root, made.journals)
         except Crash:
             crashes += 1
-        revert(everything, made.root, made.journals)
+        revert_settings(everything, made.root, made.journals)
         assert snapshot(made.root) == whole, f"crashed before call {step}"
         assert read(path_for(machine(made.root).key, made.journals)).host_in_force == ()
         if power.calls < step:

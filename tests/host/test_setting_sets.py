@@ -15,7 +15,7 @@ from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine import one_change as setting_change
-from pgtop_tune.changes.machine.control import HostControl, machine, revert
+from pgtop_tune.changes.machine.control import HostControl, machine, revert_settings
 from pgtop_tune.changes.model.change import Terms, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet
 from pgtop_tune.host.system_settings import path_of
@@ -154,5 +154,5 @@ def test_a_change_that_cannot_be_ours_is_not_followed_and_stops_no_other(made: M
     honest = made.change("vm.swappiness", "6")
     told: list[str] = []
     with pytest.raises(HostProblem, match="cannot have made"):
-        revert(root=made.root, directory=made.journals, each=lambda change: told.append(change.id))
+        revert_settings(root=made.root, directory=made.journals, report=lambda change: told.append(change.id))
     assert (told, victim.read_text(), made.text("proc/sys/vm/swappiness")) == ([honest.id], "precious", "60\n")

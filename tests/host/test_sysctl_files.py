@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgtop_tune.host.sysctl_files import DIRECTORIES, SysctlFiles, dotted, settings_of
+from pgtop_tune.host.sysctl_files import DIRECTORIES, SysctlFiles, command_line_settings, dotted
 from pgtop_tune.host.system_settings import BootSettings
 from pgtop_tune.model.machine import Assignment
 from tests.support.machine_tree import USUAL, write
@@ -159,7 +159,7 @@ class TestCommandLine:
             'quiet hugepages=64 hugepagesz=1G hugepages=4 transparent_hugepage=never sysctl.vm.swappiness=5 dyndbg="f '
             'a.c +p; hugepages=1" sysctl.kernel/numa_balancing=0 -- hugepagesz=2M hugepages=9'
         )
-        assert settings_of(line, MEGABYTES_2) == {
+        assert command_line_settings(line, MEGABYTES_2) == {
             "vm.nr_hugepages": "64",
             "hugepages-1048576kB/nr_hugepages": "4",
             "transparent_hugepage/enabled": "never",
@@ -168,12 +168,12 @@ class TestCommandLine:
         }
 
     def test_pages_of_nodes_add_up_and_another_default_size_is_the_default_pool(self) -> None:
-        assert settings_of("default_hugepagesz=1G hugepages=0:2,1:3", 1 << 30) == {"vm.nr_hugepages": "5"}
-        assert settings_of("hugepages=many hugepagesz=x hugepages=3", MEGABYTES_2) == {}
+        assert command_line_settings("default_hugepagesz=1G hugepages=0:2,1:3", 1 << 30) == {"vm.nr_hugepages": "5"}
+        assert command_line_settings("hugepages=many hugepagesz=x hugepages=3", MEGABYTES_2) == {}
 
     @given(st.text(max_size=60), st.none() | st.just(MEGABYTES_2))
     def test_no_command_line_makes_it_fail(self, line: str, size: int | None) -> None:
-        settings_of(line, size)
+        command_line_settings(line, size)
 
     def test_files_beat_the_command_line_and_tuned_is_named(self, tmp_path: Path) -> None:
         write(tmp_path, {**USUAL, "proc/cmdline": "hugepages=100 sysctl.vm.swappiness=5\n"})

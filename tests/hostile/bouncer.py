@@ -10,8 +10,7 @@ from typing import Final
 
 import psycopg
 
-from pgtop_tune.cluster.account import server_account
-from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.cluster.throwaway import Throwaway, server_account
 from tests.support.accounts import own
 from tests.support.processes import eventually
 

@@ -23,9 +23,9 @@ from pgtop_tune.health.against import is_recording
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.recording.blocks import SpoolFile
 from pgtop_tune.recording.format import header_line, parse_line, seal_of
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.recording.spool_file import SpoolFile
 from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support.frames import frame
 from tests.support.recordings import HEADER, write

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.compare.windows.window import every_number
+from pgtop_tune.compare.sides.from_window import every_number
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host_values import with_facts
@@ -22,7 +22,7 @@ from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
-from pgtop_tune.model.tail import TailSample
+from pgtop_tune.model.waits import TailSample
 from pgtop_tune.runtime.frame_window import FrameWindow
 from tests.support.frames import EPOCH_MS, facts, frame
 
@@ -128,7 +128,7 @@ def test_every_number_is_that_of_an_interval_of_its_own() -> None:
         for each in (interval, Interval(window)):
             found = {number.name: value for number, value in every_number(each)}
             for window_s in (0.0, 3.0, 10.0, 60.0):
-                for share in wait_profile(each, window_s, wanted=lambda count: True):
+                for share in wait_profile(each, window_s, included=lambda count: True):
                     found[f"{share.label} {window_s}"] = share.sessions
             for age_ms in (None, 200.0):
                 if (of_tail := tail(each, age_ms)) is not None:

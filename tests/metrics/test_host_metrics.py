@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
-from pgtop_tune.metrics.process_values import foreign_cpu_over
+from pgtop_tune.metrics.host_values import foreign_cpu_over
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import (

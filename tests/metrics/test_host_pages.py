@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.metrics import ceilings, host_details, host_places
+from pgtop_tune.metrics import ceilings, host_details
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.host import PROCESS_READ_BYTES
@@ -27,8 +27,8 @@ from tests.support.frames import GIB, MIB
 from tests.support.host_frames import FILLING_BYTES_PER_S, capped_disks, full_host
 
 ROWS: tuple[Metric | Keyed[str] | Keyed[int], ...] = (
-    *host_details.METRICS, *host_details.KEYED, *host_places.NETWORK_METRICS, *host_places.SPACE_METRICS,
-    *host_places.NODE_METRICS, *host_places.GROUP_METRICS,
+    *host_details.METRICS, *host_details.KEYED, *host_details.NETWORK_METRICS, *host_details.SPACE_METRICS,
+    *host_details.NODE_METRICS, *host_details.GROUP_METRICS,
 )  # fmt: skip
 
 
@@ -84,8 +84,8 @@ def test_nothing_is_said_of_rates_after_a_reboot() -> None:
     interval = over(range(9, 12), rebooted)
     rates = (
         host_details.INTERRUPTS, host_details.PROCESS_RUN_DELAY, host_details.BUSIEST_THREAD,
-        host_places.NETWORK_RECEIVED, host_places.NETWORK_BUSY, host_places.NODE_MISS, host_places.GROUP_THROTTLED,
-        host_places.GROUP_THROTTLED_TIME,
+        host_details.NETWORK_RECEIVED, host_details.NETWORK_BUSY, host_details.NODE_MISS, host_details.GROUP_THROTTLED,
+        host_details.GROUP_THROTTLED_TIME,
     )  # fmt: skip
     assert [row(interval) for row in rates if row(interval) not in (None, {})] == []
 
@@ -113,21 +113,21 @@ def test_an_account_that_may_not_look_at_others_does_not_see_that_they_do_nothin
 
 def test_network_by_hand() -> None:
     interval = over(range(61))
-    assert host_places.NETWORK_RECEIVED(interval)["ens5"] == pytest.approx(312_500_000)
+    assert host_details.NETWORK_RECEIVED(interval)["ens5"] == pytest.approx(312_500_000)
     # 312.5 MB/s are 2.5 of 10 Gbit/s; the speed of the loopback is not known.
-    assert host_places.NETWORK_BUSY(interval) == pytest.approx({"ens5": 25.0})
-    assert host_places.NETWORK_DROPS(interval) == pytest.approx({"lo": 0.0, "ens5": 2.0})
+    assert host_details.NETWORK_BUSY(interval) == pytest.approx({"ens5": 25.0})
+    assert host_details.NETWORK_DROPS(interval) == pytest.approx({"lo": 0.0, "ens5": 2.0})
 
 
 def test_space_by_hand() -> None:
     interval = over(range(61))
     left = 50 * GIB - FILLING_BYTES_PER_S * 60
-    assert host_places.SPACE_GROWTH(interval) == pytest.approx({"/data": 0.0, "/wal": FILLING_BYTES_PER_S})
+    assert host_details.SPACE_GROWTH(interval) == pytest.approx({"/data": 0.0, "/wal": FILLING_BYTES_PER_S})
     # Only what fills gets a time.
-    assert host_places.MINUTES_LEFT(interval) == pytest.approx({"/wal": left / FILLING_BYTES_PER_S / 60})
+    assert host_details.MINUTES_LEFT(interval) == pytest.approx({"/wal": left / FILLING_BYTES_PER_S / 60})
     used = 40 * GIB
-    assert host_places.SPACE_USED(interval)["/wal"] == pytest.approx(100 * used / (used + left))
-    assert set(host_places.INODES_USED(interval)) == {"/wal"}
+    assert host_details.SPACE_USED(interval)["/wal"] == pytest.approx(100 * used / (used + left))
+    assert set(host_details.INODES_USED(interval)) == {"/wal"}
 
 
 def test_space_that_grows_back_has_no_time_and_an_enlarged_file_system_no_rate() -> None:
@@ -136,8 +136,8 @@ def test_space_that_grows_back_has_no_time_and_an_enlarged_file_system_no_rate()
         return replace(host, file_systems=replace(host.file_systems, at_s=float(second)))  # type: ignore[type-var]
 
     interval = over(range(0, 61, 5), freed)
-    assert host_places.SPACE_GROWTH(interval)["/wal"] == pytest.approx(-FILLING_BYTES_PER_S)
-    assert host_places.MINUTES_LEFT(interval) == {}
+    assert host_details.SPACE_GROWTH(interval)["/wal"] == pytest.approx(-FILLING_BYTES_PER_S)
+    assert host_details.MINUTES_LEFT(interval) == {}
 
     def enlarged(second: int) -> HostSample:
         host = machine(second)
@@ -147,21 +147,21 @@ def test_space_that_grows_back_has_no_time_and_an_enlarged_file_system_no_rate()
         )
         return replace(host, file_systems=replace(host.file_systems, file_systems=rows))  # type: ignore[type-var]
 
-    assert host_places.SPACE_GROWTH(over(range(0, 61, 5), enlarged)) == {}
+    assert host_details.SPACE_GROWTH(over(range(0, 61, 5), enlarged)) == {}
 
 
 def test_one_look_says_nothing_of_filling() -> None:
-    assert host_places.SPACE_GROWTH(over(range(3))) == {}
+    assert host_details.SPACE_GROWTH(over(range(3))) == {}
 
 
 def test_limits_by_hand() -> None:
     interval = over(range(61))
-    assert host_places.GROUP_MEMORY_SHARE(interval) == pytest.approx(75.0)
-    assert host_places.GROUP_THROTTLED(interval) == pytest.approx(20.0)
-    assert host_places.GROUP_THROTTLED_TIME(interval) == pytest.approx(120.0)
-    assert host_places.GROUP_IO_SOME(interval) == pytest.approx(38.0)
-    assert host_places.NODE_MISS(interval) == pytest.approx({0: 0.0, 1: 40.0})
-    assert host_places.NODE_HUGE(interval) == {0: 1472, 1: 1472}
+    assert host_details.GROUP_MEMORY_SHARE(interval) == pytest.approx(75.0)
+    assert host_details.GROUP_THROTTLED(interval) == pytest.approx(20.0)
+    assert host_details.GROUP_THROTTLED_TIME(interval) == pytest.approx(120.0)
+    assert host_details.GROUP_IO_SOME(interval) == pytest.approx(38.0)
+    assert host_details.NODE_MISS(interval) == pytest.approx({0: 0.0, 1: 40.0})
+    assert host_details.NODE_HUGE(interval) == {0: 1472, 1: 1472}
 
 
 def test_another_group_after_a_restart_is_not_compared() -> None:
@@ -169,7 +169,7 @@ def test_another_group_after_a_restart_is_not_compared() -> None:
         host = machine(second)
         return replace(host, cgroup=replace(host.cgroup, path=f"/group-{second}"))  # type: ignore[type-var]
 
-    assert host_places.GROUP_THROTTLED(over(range(3), moved)) is None
+    assert host_details.GROUP_THROTTLED(over(range(3), moved)) is None
 
 
 def disks(seconds: range, look: Callable[[int], DiskSample]) -> Interval:

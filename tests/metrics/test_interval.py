@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.compare.windows.window import every_number
+from pgtop_tune.compare.sides.from_window import every_number
 from pgtop_tune.export.states import STATES
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval

@@ -44,7 +44,7 @@ def test_waiters_stand_under_their_root_longest_wait_first() -> None:
     assert shape(nodes) == [(0, 1), (1, 3), (1, 2)]
     assert [node.blocks for node in nodes] == [2, 0, 0]
     assert [node.waited_ms for node in nodes] == [None, 9000, 1000]
-    assert [node.others for node in nodes] == [(), (2,), ()]
+    assert [node.other_blockers for node in nodes] == [(), (2,), ()]
     assert [node.idle_root for node in nodes] == [True, False, False]
 
 
@@ -62,7 +62,7 @@ def test_the_root_that_holds_up_most_comes_first_and_ties_go_to_the_lower_pid() 
 def test_a_waiter_of_two_stands_once_and_names_the_other() -> None:
     nodes = lock_tree(activity({1: (), 2: (), 3: (1, 2)}), None)
     assert shape(nodes) == [(0, 1), (1, 3)]
-    assert nodes[1].others == (2,)
+    assert nodes[1].other_blockers == (2,)
 
 
 def test_a_deadlock_in_the_making_ends_and_is_marked() -> None:

@@ -16,7 +16,7 @@ from pgtop_tune.metrics.checkpoints import (
     max_wal_size_bytes,
     next_checkpoint,
 )
-from pgtop_tune.metrics.own_cost import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
+from pgtop_tune.metrics.host import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Activity, CheckpointCounters, ParameterSample, PostgresSample, WalCounters

@@ -5,8 +5,17 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.pool_sizes import server_shares
-from pgtop_tune.metrics.pooler import CLIENTS, MAX_WAIT, SERVERS, WAITING, XACTS, pool_rows, share_rows, traffic
+from pgtop_tune.metrics.pooler import (
+    CLIENTS,
+    MAX_WAIT,
+    SERVERS,
+    WAITING,
+    XACTS,
+    pool_rows,
+    server_shares,
+    share_rows,
+    traffic,
+)
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, PoolerSettings
 from tests.support.frames import frame

@@ -11,10 +11,17 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import groups, limits, set_parameters
-from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.progress import progress_rows
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_danger, slot_states
-from pgtop_tune.metrics.vacuum import age, database_ages, index_rates, multixact_age, table_rates, table_vacuums
+from pgtop_tune.metrics.vacuum import (
+    age,
+    database_ages,
+    holders,
+    index_rates,
+    multixact_age,
+    table_rates,
+    table_vacuums,
+)
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import ParameterSample
@@ -212,7 +219,7 @@ def test_the_horizon_names_everybody_oldest_first() -> None:
         ("standby feedback", "4100", 400),
     ]
     assert found[1].backend == (3_000, EPOCH_MS - 60_000)
-    assert "FOR UPDATE" in found[1].what
+    assert "FOR UPDATE" in found[1].activity
     assert found[2].since_s == 610
     assert all(older.age >= newer.age for older, newer in pairwise(found))
 

@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from psycopg import sql
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.metrics.safe_settings import SAFE, SAFE_EXTENSIONS
 from pgtop_tune.metrics.setting_risks import RISKS, risk_of
-from pgtop_tune.metrics.value_risks import RiskClass
+from pgtop_tune.metrics.value_risks import SAFE, SAFE_EXTENSIONS, RiskClass
 from tests.support.frames import parameter
 from tests.support.servers import conninfo
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.stall import OLDEST, SILENT, SILENT_SECONDS, SLOW_SECONDS, stall, stalled_s, stalls
+from pgtop_tune.metrics.load import OLDEST, SILENT, SILENT_SECONDS, SLOW_SECONDS, stall, stalled_s, stalls
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import LatencySecond, RunState, Silence
 from pgtop_tune.model.postgres import Activity

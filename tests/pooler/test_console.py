@@ -13,8 +13,7 @@ import pytest
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, ServerProblem
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.model.pooler import ConsoleSample, Pool
-from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.model.pooler import ConsoleSample, Pool, PoolerAddress
 from pgtop_tune.pooler.console import PoolerConsole
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.support.poolers import PgBouncer, look_once

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from pgtop_tune.experiment.path import PathFacts, limits
-from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.model.pooler import PoolerAddress
 from tests.support.poolers import look_once
 
 TEXT, INT4, NUMERIC = 25, 23, 1700

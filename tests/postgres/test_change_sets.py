@@ -21,8 +21,9 @@ from pgtop_tune.changes.model.change import (
     Terms,
     WantedParameter,
 )
+from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import Rules, now_ms
+from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.operator_session import OperatorSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.own_sessions import LIMITS

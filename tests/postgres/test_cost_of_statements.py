@@ -74,9 +74,9 @@ async def test_one_reading_serves_all_sections_of_a_look(all_servers: Throwaway)
             async def look() -> tuple[StatementTotals, StatementSample]:
                 """As the sampler asks."""
                 due = (sections.statements, sections.statement_counters)
-                reader.ask_ahead(due)
+                reader.share_statements(True)
                 totals, sample = await reader.read(due[0]), await reader.read(due[1])
-                reader.forget_ahead()
+                reader.share_statements(False)
                 assert isinstance(totals, StatementTotals)
                 assert isinstance(sample, StatementSample)
                 return totals, sample

@@ -19,9 +19,9 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.server.connecting import refusal
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.failures import refused_in_other_words
-from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.postgres.conftest import place
 from tests.support.locked_server import ask_for_password

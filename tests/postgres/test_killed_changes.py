@@ -13,10 +13,10 @@ import pytest
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import resolve
 from tests.changes.server.test_control import ROOT, auto_conf, settings
+from tests.support.undoing import revert_parameters
 
 CRASHING = """
     import asyncio, os, signal, sys
@@ -70,11 +70,11 @@ REVERTING = """
     import sys
     from pathlib import Path
     from pgtop_tune.postgres.server.conninfo import resolve
-    from pgtop_tune.changes.server.reverting import revert
+    from pgtop_tune.changes.server.reverting import try_to_revert
 
     host, port, directory = sys.argv[1:]
     where = resolve("postgres", host=host, port=port, user="postgres")
-    for change in revert(where, directory=Path(directory)):
+    for change in try_to_revert(where, directory=Path(directory)).settled:
         print(change.name, change.state, change.shown_after)
 """
 
@@ -123,4 +123,4 @@ def test_killed_at_any_moment_a_new_process_puts_everything_back(server: Throwaw
 
 def test_reverting_without_a_server_says_so_and_keeps_the_journal(tmp_path: Path) -> None:
     with pytest.raises(PgtopError, match="no server has a socket there"):
-        revert(resolve("postgres", host=str(tmp_path), user="u"), directory=tmp_path)
+        revert_parameters(resolve("postgres", host=str(tmp_path), user="u"), directory=tmp_path)

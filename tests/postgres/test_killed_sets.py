@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from pgtop_tune.changes.journal import journals, read
-from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT, auto_conf, settings
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
+from tests.support.undoing import revert_parameters
 
 POINTS: Final = 14
 """Before and after each of: the set in the journal, three statements, the reload, the outcome, the file's identity."""
@@ -96,8 +96,8 @@ def test_after_a_kill_at_any_point_reverting_gives_everything_back(
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
     )
     assert killed.returncode == -signal.SIGKILL
-    revert(place(server), directory=tmp_path)
+    revert_parameters(place(server), directory=tmp_path)
     assert auto_conf(server) == file_before
     assert settings(server) == before
     assert read(journals(tmp_path)[0]).in_force == ()
-    assert revert(place(server), directory=tmp_path) == ()
+    assert revert_parameters(place(server), directory=tmp_path) == ()

@@ -19,8 +19,8 @@ from pgtop_tune.changes.statements import (
     QUOTED_LISTS,
     as_written,
     elements,
+    is_same_value,
     is_unwritable_empty,
-    same,
     statement,
 )
 from pgtop_tune.cluster.auto_conf import settings as lines_of
@@ -88,7 +88,7 @@ def test_a_search_path_is_split_as_the_server_splits_it(with_schemas: psycopg.Co
 @MANY
 @given(LISTS, LISTS)
 def test_what_is_the_same_finds_the_same_schemas(with_schemas: psycopg.Connection[Any], one: str, other: str) -> None:
-    if same("search_path", one, other):
+    if is_same_value("search_path", one, other):
         assert searched(with_schemas, one) == searched(with_schemas, other)
 
 
@@ -111,8 +111,8 @@ def test_what_is_written_stands_in_the_file_as_foretold_and_is_the_same(
         assert written is None
         assert as_written(name, value) is None
     else:
-        assert same(name, written, value), (written, value)
-        assert same(name, as_written(name, value), written)
+        assert is_same_value(name, written, value), (written, value)
+        assert is_same_value(name, as_written(name, value), written)
         assert written is not None
         assert elements(name, written) == (elements(name, value) or ("",))
     assert auto_conf(major_server) == before

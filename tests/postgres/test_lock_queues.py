@@ -97,7 +97,7 @@ async def test_two_roots_of_one_waiter(all_servers: Throwaway, crowd: Crowd) -> 
         nodes = await tree(reader, 1)
     assert [node.depth for node in nodes] == [0, 1]
     assert nodes[1].pid == waiter
-    assert {nodes[0].pid, *nodes[1].others} == roots
+    assert {nodes[0].pid, *nodes[1].other_blockers} == roots
     wait = nodes[1].wait
     assert wait is not None
     assert (wait.locktype, wait.mode, wait.relation) == ("relation", "AccessExclusiveLock", "queue")

@@ -67,9 +67,7 @@ async def test_a_mangled_answer_costs_its_section_and_no_more(how: str, server: 
             proxy.how = HOW[how]
             for section in sections.READ:
                 with contextlib.suppress(PgtopError):
-                    reader.ask_ahead([section])
                     answer = await reader.read(section)
-                    reader.forget_ahead()
                     # Of Python's exceptions the operator knows nothing.
                     assert not (isinstance(answer, Unavailable) and re.search(r"[a-z](Error|Exception)\b", str(answer)))
                 if not reader.connected:

@@ -16,15 +16,14 @@ import pytest
 
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
+from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.selection import overdue
-from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.changes.server.reverting import revert
-from pgtop_tune.changes.watchdogs import Watchdogs
+from pgtop_tune.changes.watchdogs import HeldSets
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT, auto_conf, control_of, settings
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo
-from tests.support.undoing import undo_all
+from tests.support.undoing import revert_parameters, undo_all
 
 TWO = (WantedParameter("work_mem", "8MB"), WantedParameter("max_wal_size", "4GB"))
 
@@ -71,7 +70,9 @@ async def test_what_is_kept_stays_beyond_its_time_and_our_end(server: Throwaway,
     assert (kept.kept, kept.until_ms) == (True, None)
     await control.aclose()
     assert shown(server, "work_mem") == "8MB"
-    assert await asyncio.to_thread(revert, place(server), overdue(now_ms() + 10**9), directory=tmp_path) == ()
+    assert (
+        await asyncio.to_thread(revert_parameters, place(server), overdue(now_ms() + 10**9), directory=tmp_path) == ()
+    )
     await undo_all(control)
     assert auto_conf(server) == file_before
     await control.aclose()
@@ -130,14 +131,14 @@ async def test_what_is_overdue_is_taken_back_by_whoever_looks(
     server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ours: bool
 ) -> None:
     """After a power loss nobody waits any more: the journal does."""
-    monkeypatch.setattr(Watchdogs, "guard", lambda *arguments: None)
+    monkeypatch.setattr(HeldSets, "own", lambda *arguments: None)
     file_before = auto_conf(server)
     control = control_of(server, tmp_path)
     made = await control.apply_set(TWO, Terms(keep_within_s=-1.0))
     if ours:
         undone = await control.revert_overdue([made[0].set_id])
     else:
-        undone = await asyncio.to_thread(revert, place(server), overdue(now_ms()), directory=tmp_path)
+        undone = await asyncio.to_thread(revert_parameters, place(server), overdue(now_ms()), directory=tmp_path)
     assert [change.name for change in undone] == ["max_wal_size", "work_mem"]
     assert auto_conf(server) == file_before
     await control.aclose()

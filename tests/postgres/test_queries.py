@@ -50,9 +50,8 @@ from pgtop_tune.model.replication import (
 from pgtop_tune.model.statements import StatementCounters
 from pgtop_tune.model.waits import LockCounters, LockWait, WaitCount
 from pgtop_tune.postgres.queries import inventory, sql
-from pgtop_tune.postgres.server.capabilities import Capabilities
-from pgtop_tune.postgres.server.powerful import PREDEFINED
-from pgtop_tune.postgres.server.role_powers import ATTRIBUTES, SUPERUSER
+from pgtop_tune.postgres.server.capabilities import PREDEFINED, Capabilities
+from pgtop_tune.postgres.statements.explain import ATTRIBUTES, SUPERUSER
 from tests.support.servers import MAJORS, conninfo
 
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.horizon import holders
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_states
+from pgtop_tune.metrics.vacuum import holders
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample
@@ -196,7 +196,7 @@ async def test_everybody_who_holds_back_vacuum_is_named(make_server: Callable[..
             kinds = {holder.name: holder.kind for holder in found}
             assert kinds[str(writer.info.backend_pid)] == "idle in transaction"
             assert kinds["left over"] == "prepared"
-            words = {holder.name: holder.what for holder in found}
+            words = {holder.name: holder.activity for holder in found}
             assert words[str(writer.info.backend_pid)] == "INSERT INTO kept VALUES (1)"
             assert horizon.n_open == len(horizon.open) == 2
             other.execute("ROLLBACK PREPARED 'left over'")

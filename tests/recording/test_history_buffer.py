@@ -17,7 +17,6 @@ from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.history_buffer import HistoryBuffer, PutAway, SpillFiles
-from pgtop_tune.recording.memory_form import MemoryForm
 from pgtop_tune.runtime.ports import Step
 from tests.recording.strategies import FRAMES
 from tests.support.frames import frame
@@ -26,14 +25,11 @@ from tests.support.frames import frame
 @settings(deadline=None, max_examples=4, suppress_health_check=list(HealthCheck))
 @given(frames=st.lists(FRAMES, min_size=1, max_size=4))
 def test_any_frames_are_read_back_exactly(frames: list[Frame]) -> None:
-    form = MemoryForm()
-    kept = [form.changed(one) if place else form.whole(one) for place, one in enumerate(frames)]
-    before, found = None, []
-    for data in kept:
-        before = form.read(data, before)
-        found.append(before)
-    assert found == frames
-    assert repr(found) == repr(frames)
+    hour = HistoryBuffer()
+    hour.accept(Step(tuple(frames)))
+    kept = [each for _, each in hour.frames()]
+    assert kept == frames
+    assert repr(kept) == repr(frames)
 
 
 def test_frames_of_a_session_that_comes_and_goes_are_read_from_any_number_on() -> None:

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgtop_tune.recording import blocks
+from pgtop_tune.recording.blocks import index_path, keep_places
 from pgtop_tune.recording.format import KEY_EVERY
-from pgtop_tune.recording.index import index_path, keep_places
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.writer import RecordingWriter
 from tests.support.frames import frame
@@ -173,6 +173,6 @@ def test_where_no_index_can_be_written_the_recording_opens_all_the_same(
 
     path = tmp_path / "run.jsonl"
     write(path).close()
-    monkeypatch.setattr("pgtop_tune.recording.index.replacing", refuses)
+    monkeypatch.setattr("pgtop_tune.recording.blocks.replacing", refuses)
     assert sequences(path) == list(range(FRAMES))
     assert not index_path(path).exists()

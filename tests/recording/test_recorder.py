@@ -15,8 +15,8 @@ import pytest
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.model.events import EventKind
+from pgtop_tune.recording.blocks import index_path
 from pgtop_tune.recording.files import Rotation, parse_rotation
-from pgtop_tune.recording.index import index_path
 from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.runtime.ports import Step
 from tests.support.frames import frame

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.runtime.column_means import ColumnMeans, usual_s
-from pgtop_tune.runtime.history import History, SeriesPoint
+from pgtop_tune.runtime.history import ColumnMeans, History, SeriesPoint, usual_s
 from pgtop_tune.tui.widgets.chart import mean_columns
 
 MOMENTS = st.lists(st.floats(0.05, 9.0), max_size=40)

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.runtime.lazy import Lazy
+from pgtop_tune.runtime.engine import Lazy
 
 
 class Maker:

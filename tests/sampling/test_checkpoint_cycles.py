@@ -13,7 +13,7 @@ from pgtop_tune.metrics.checkpoints import FULL_PAGES_OF_CYCLE, FULL_PAGES_SINCE
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import CheckpointCounters, CheckpointCycle, WalCounters
-from pgtop_tune.sampling.running_counts import CheckpointCycles
+from pgtop_tune.sampling.postgres_sampler import CheckpointCycles
 from tests.sampling.test_live_source import answered, watching
 from tests.support.servers import conninfo
 

@@ -17,7 +17,7 @@ from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.stall import OLDEST, OPEN_WHILE_STALLED, stall
+from pgtop_tune.metrics.load import OLDEST, OPEN_WHILE_STALLED, stall
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchSample, LatencySecond, LoadSpec

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.model.waits import WaitCount, WaitPeak
-from pgtop_tune.sampling.running_counts import MOST_KINDS, WaitCounts
+from pgtop_tune.sampling.wait_looks import MOST_KINDS, WaitCounts
 
 _COUNTS = st.builds(
     WaitCount,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.cluster.account import Account
+from pgtop_tune.cluster.throwaway import Account
 
 
 def require_root() -> None:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pgtop_tune.cluster.configuration import lines
-from pgtop_tune.cluster.throwaway import Throwaway
+from pgtop_tune.cluster.throwaway import Throwaway, configuration_lines
 
 
 @contextmanager
@@ -22,7 +21,9 @@ def by_pg_ctl(made: Throwaway, **settings: str) -> Iterator[Throwaway]:
     """
     made._end("fast")
     with (Path(str(made.data_dir)) / "pgtop-tune.conf").open("a") as file:
-        file.write(lines({"unix_socket_directories": str(made.socket_dir), "listen_addresses": "", **settings}))
+        file.write(
+            configuration_lines({"unix_socket_directories": str(made.socket_dir), "listen_addresses": "", **settings})
+        )
     run_pg_ctl(made, "start", "-w", "-l", str(Path(str(made.socket_dir)) / "own.log"))
     try:
         yield made

@@ -17,8 +17,7 @@ from pgtop_tune.cli.live_options import LiveOptions, pooler_addresses
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.postgres.server.conninfo import resolve
-from pgtop_tune.runtime.engine import Engine
-from pgtop_tune.runtime.lazy import Lazy
+from pgtop_tune.runtime.engine import Engine, Lazy
 from pgtop_tune.tui.actions import page_of
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions, Services

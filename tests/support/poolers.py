@@ -16,10 +16,8 @@ from typing import Final, Self
 import psycopg
 import pytest
 
-from pgtop_tune.cluster.account import server_account
-from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.model.pooler import ConsoleSample
-from pgtop_tune.pooler.address import PoolerAddress
+from pgtop_tune.cluster.throwaway import Throwaway, server_account
+from pgtop_tune.model.pooler import ConsoleSample, PoolerAddress
 from pgtop_tune.pooler.console import PoolerConsole
 from tests.support.accounts import own
 from tests.support.processes import eventually

@@ -22,13 +22,19 @@ from pgtop_tune.changes.model.change import (
     Terms,
     WantedParameter,
 )
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
+from pgtop_tune.model.backend_action import (
+    BackendAct,
+    BackendKey,
+    BackendOutcome,
+    BackendResult,
+    PlanRisk,
+    QueryPlan,
+    StatementToPlan,
+)
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.statement_plan import StatementToPlan
-from pgtop_tune.runtime.engine import Engine
-from pgtop_tune.runtime.lazy import Lazy
+from pgtop_tune.runtime.engine import Engine, Lazy
 from pgtop_tune.runtime.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
 from pgtop_tune.runtime.ports import Landmark, RecordingState, Step, TransportState
 from pgtop_tune.tui.app import PgtopApp

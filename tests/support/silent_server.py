@@ -22,12 +22,8 @@ class SilentServer:
         """Leaves it to the task."""
         return False
 
-    def ask_ahead(self, due: object) -> tuple[()]:
-        """Asks nothing beforehand."""
-        return ()
-
-    def forget_ahead(self) -> None:
-        """Nothing was asked."""
+    def share_statements(self, shared: bool) -> None:
+        """Shares nothing."""
 
     def __getattr__(self, question: str) -> Any:
         async def nothing(*asked: object) -> Unavailable:

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.changes.selection import last
+from pgtop_tune.changes.selection import everything, last
 from pgtop_tune.changes.server.control import PostgresControl
+from pgtop_tune.changes.server.reverting import ServerSelection, try_to_revert
+from pgtop_tune.postgres.server.conninfo import ConnInfo
+
+
+def revert_parameters(
+    conninfo: ConnInfo, selection: ServerSelection = everything, *, directory: Path | None = None
+) -> tuple[ParameterChange, ...]:
+    """Revert without the program that made the changes; what is not in force any more. Raises what was refused."""
+    outcome = try_to_revert(conninfo, selection, directory=directory)
+    outcome.check_none_refused()
+    return outcome.settled
 
 
 async def undo(door: PostgresControl) -> ParameterChange | None:

@@ -6,12 +6,13 @@ from typing import Final
 
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.statements import StatementText, StatementTexts
-from pgtop_tune.model.tail import TailRow, TailSample
 from pgtop_tune.model.waits import (
     LockCounters,
     LockCounterSample,
     LockSample,
     LockWait,
+    TailRow,
+    TailSample,
     WaitCount,
     WaitPeak,
     WaitSample,

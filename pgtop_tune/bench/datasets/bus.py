@@ -39,7 +39,7 @@ _THOUSANDS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
 
 
 class BusPlan(Struct, frozen=True):
-    """What is to be made.
+    """The size and the options of the data set.
 
     Attributes:
         unlogged: Without WAL: quicker, and not representative.
@@ -58,21 +58,21 @@ class BusPlan(Struct, frozen=True):
 
     @property
     def chunks(self) -> int:
-        """Parts in which the tickets are made."""
+        """Return the number of parts in which the tickets are made."""
         return -(-self.tickets // CHUNK_TICKETS)
 
     def chunk(self, number: int) -> tuple[int, int]:
-        """First and last ticket of a part, counted from 0."""
+        """Return the first and last ticket of a part, counted from 0."""
         return number * CHUNK_TICKETS + 1, min((number + 1) * CHUNK_TICKETS, self.tickets)
 
     @property
     def estimated_bytes(self) -> int:
-        """Tables and indexes when they are made."""
+        """Return the bytes of tables and indexes when they are made."""
         return int(self.tickets * TICKET_BYTES) + 2**20
 
 
-def rows_of(tickets: int) -> dict[str, int]:
-    """Rows of each table, and `days`, the days with rides; for so many tickets.
+def table_sizes(tickets: int) -> dict[str, int]:
+    """Return rows of each table, and `days`, the days with rides; for so many tickets.
 
     The names are those of the variables that scripts may use.
     """
@@ -92,16 +92,16 @@ def rows_of(tickets: int) -> dict[str, int]:
 
 
 def parse_size(text: str) -> int:
-    """Tickets for "6M" (six million tickets), "600000", or "0.6GB" (as many as take that room on disk).
+    """Return tickets for "6M" (six million tickets), "600000", or "0.6GB" (as many as take that room on disk).
 
     Raises:
         LoadProblem: It is none of these.
     """
-    found = _SIZE.fullmatch(text.strip())
+    match = _SIZE.fullmatch(text.strip())
     tickets = 0
-    if found:
-        number = float(found[1]) * _THOUSANDS[found[2].lower()]
-        tickets = round(number / TICKET_BYTES if found[3] else number)
+    if match:
+        number = float(match[1]) * _THOUSANDS[match[2].lower()]
+        tickets = round(number / TICKET_BYTES if match[3] else number)
     if not 1 <= tickets <= MOST_TICKETS:
         raise LoadProblem(
             f"{text!r} is not a size of the bus data set",
@@ -111,14 +111,14 @@ def parse_size(text: str) -> int:
 
 
 def statements(name: str, plan: BusPlan, more: Mapping[str, int] | None = None) -> str:
-    """The SQL of a step, its numbers put in.
+    """Return the SQL of a step, its numbers put in.
 
     Args:
         name: File in `sql/`, without `bus_` and `.sql`.
         more: Further numbers it needs.
     """
     numbers = {
-        **rows_of(plan.tickets),
+        **table_sizes(plan.tickets),
         "version": VERSION,
         "seed": plan.seed,
         "block_rides": BLOCK_RIDES,
@@ -128,12 +128,12 @@ def statements(name: str, plan: BusPlan, more: Mapping[str, int] | None = None) 
         "remainder": plan.tickets % BLOCK_TICKETS,
         **(more or {}),
     }
-    words = {"unlogged": "UNLOGGED" if plan.unlogged else "", "is_unlogged": str(plan.unlogged).lower()}
+    options = {"unlogged": "UNLOGGED" if plan.unlogged else "", "is_unlogged": str(plan.unlogged).lower()}
     text = resources.files("pgtop_tune.bench.datasets").joinpath("sql", f"bus_{name}.sql").read_text("utf-8")
-    return Template(text).substitute(words, **numbers)
+    return Template(text).substitute(options, **numbers)
 
 
 def chunk_statements(plan: BusPlan, number: int) -> str:
-    """The SQL that makes one part of the tickets and notes that it is there; one transaction."""
+    """Return the SQL that makes one part of the tickets and notes that it is there; one transaction."""
     first, last = plan.chunk(number)
     return statements("tickets", plan, {"first": first, "last": last, "chunk": number})

@@ -15,8 +15,7 @@ from typing import Final
 from pgtop_tune.base.errors import LoadProblem, ServerProblem
 from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.datasets.bus import BusPlan, chunk_statements, statements
-from pgtop_tune.bench.datasets.pgbench_tables import Initialised
-from pgtop_tune.bench.datasets.progress import InitialiseProgress, StepWatch, Tell
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised, InitialiseProgress, StepWatch, Tell
 from pgtop_tune.bench.datasets.recognise import recognise_bus
 from pgtop_tune.bench.ports import SqlSession
 
@@ -32,7 +31,7 @@ _MOST_JOBS: Final = 64
 
 @decodes
 async def _locked(sql_session: SqlSession) -> bool:
-    """Whether the lock of this making is ours; a session that has just ended gives it back within moments."""
+    """Try to take the lock of this data set; a session that has just ended gives it back within moments."""
     for attempt in range(_ATTEMPTS):
         if attempt:
             await asyncio.sleep(_AGAIN_S)
@@ -45,7 +44,7 @@ async def _locked(sql_session: SqlSession) -> bool:
 async def make_bus(
     open_sql_session: OpenSqlSession, plan: BusPlan, *, anew: bool, jobs: int, tell: Tell
 ) -> Initialised:
-    """Makes the tables, or what is missing of them.
+    """Make the tables, or the missing part of them.
 
     When the task is cancelled, nothing runs on the server any more when it returns; the parts that were done stay.
 
@@ -104,11 +103,11 @@ class _Making:
 
     async def run(self, anew: bool) -> Initialised:
         started_s = time.monotonic()
-        found = await recognise_bus(self._sql_session)
-        if found is not None and not anew and not found.is_of(self._plan):
-            raise LoadProblem(f"there is another bus data set: {found.describe()}", "pass --force to replace it")
-        done = set(found.done) if found is not None and not anew else set[str]()
-        if found is not None and anew:
+        existing = await recognise_bus(self._sql_session)
+        if existing is not None and not anew and not existing.is_of(self._plan):
+            raise LoadProblem(f"there is another bus data set: {existing.describe()}", "pass --force to replace it")
+        done = set(existing.done) if existing is not None and not anew else set[str]()
+        if existing is not None and anew:
             await self._step("drop tables", self._run("drop"))
         if "create tables" not in done:
             if not await self._sql_session.rows("SELECT FROM pg_namespace WHERE nspname = 'bus'"):
@@ -117,13 +116,13 @@ class _Making:
             await self._step("create tables", self._run("tables"))
         if GENERATE not in done:
             await self._step(GENERATE, self._generate())
-        for name, wanted, making in (
+        for name, needed, making in (
             ("vacuum", True, self._vacuum),
             ("primary keys", True, lambda: self._run("primary_keys", "primary keys")),
             ("indexes", True, lambda: self._run("indexes", "indexes")),
             ("foreign keys", self._plan.foreign_keys, lambda: self._run("foreign_keys", "foreign keys")),
         ):
-            if wanted and name not in done:
+            if needed and name not in done:
                 await self._step(name, making())
         return Initialised(time.monotonic() - started_s, tuple(self._seconds))
 
@@ -134,7 +133,7 @@ class _Making:
         self._seconds.append((name, time.monotonic() - started_s))
 
     async def _run(self, file: str, done: str = "") -> None:
-        """The statements of a file and the note that they are done, in one transaction."""
+        """Run the statements of a file and note that they are done, in one transaction."""
         note = _noted(done) if done else ""
         await self._sql_session.execute(statements(file, self._plan) + note)
 
@@ -167,7 +166,7 @@ class _Making:
                 for _ in range(jobs - 1):
                     group.create_task(self._beside(fill))
         except ExceptionGroup as problems:
-            # Every job fails of the same cause, a full disk or a server that is gone: one of them is told.
+            # Every job fails for the same reason, a full disk or a server that is gone: one is reported.
             raise problems.exceptions[0] from None
         await self._sql_session.execute(
             "SELECT setval(pg_get_serial_sequence('bus.tickets', 'ticket_id'), max(tickets)) FROM bus.dataset;"

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.foreign_answers import decodes
-from pgtop_tune.base.owner_trust import ME, real_owner, trusted
+from pgtop_tune.base.sql_quoting import ME, real_owner, trusted
 from pgtop_tune.base.units import count, size
-from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, rows_of
+from pgtop_tune.bench.datasets.bus import CHUNK_TICKETS, OWN_TABLES, TABLES, VERSION, BusPlan, table_sizes
 from pgtop_tune.bench.ports import SqlSession
 
 ACCOUNTS_PER_SCALE: Final = 100_000
@@ -88,29 +88,29 @@ class PgbenchFacts(Struct, frozen=True):
 
     schema: str
     scale: int
-    rows: int | None
-    fillfactor: int
-    partitions: int
-    partition_method: str
-    primary_keys: bool
-    foreign_keys: bool
-    unlogged: bool
-    size_bytes: int
+    rows: int | None = 0
+    fillfactor: int = 100
+    partitions: int = 0
+    partition_method: str = ""
+    primary_keys: bool = False
+    foreign_keys: bool = False
+    unlogged: bool = False
+    size_bytes: int = 0
     incomplete: str = ""
     stranger: str = ""
     tables: Mapping[int, str] = {}
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is lost with them."""
+        """Return whether the tables hold no rows."""
         return self.rows == 0 and self.scale == 0
 
     def variables(self) -> dict[str, str]:
-        """For -D."""
+        """Return the variables for -D."""
         return {"scale": str(self.scale), "accounts": str(self.scale * ACCOUNTS_PER_SCALE)}
 
     def describe(self) -> str:
-        """In one line."""
+        """Return a description in one line."""
         parts = [f"scale {self.scale}", *([] if self.rows is None else [f"{count(self.rows)} accounts"])]
         parts += [size(self.size_bytes)]
         parts += [f"fillfactor {self.fillfactor}"] if self.fillfactor != 100 else []
@@ -143,12 +143,12 @@ class BusFacts(Struct, frozen=True):
 
     @property
     def foreign_keys(self) -> bool:
-        """Whether they were made."""
+        """Return whether the foreign keys were made."""
         return "foreign keys" in self.done
 
     @property
     def incomplete(self) -> str:
-        """What is missing; "" when it can be used."""
+        """Return a description of the missing part; "" when the data set can be used."""
         if self.emptied:
             return "the tickets are gone (truncated, or unlogged and the server crashed)"
         missing = [step for step in _BUS_STEPS if step not in self.done]
@@ -158,24 +158,24 @@ class BusFacts(Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is lost with it."""
+        """Return whether the data set holds no tickets."""
         return self.loaded == 0 or self.emptied
 
     def is_of(self, plan: BusPlan) -> bool:
-        """Whether it was, or is being, made from this plan."""
-        mine = (VERSION, plan.seed, plan.tickets, plan.unlogged)
-        return (self.version, self.seed, self.tickets, self.unlogged) == mine and not self.emptied
+        """Return whether the data set was, or is being, made from this plan."""
+        planned = (VERSION, plan.seed, plan.tickets, plan.unlogged)
+        return (self.version, self.seed, self.tickets, self.unlogged) == planned and not self.emptied
 
     def fulfils(self, plan: BusPlan) -> bool:
-        """Whether there is nothing left to do."""
+        """Return whether the data set is complete for this plan."""
         return self.is_of(plan) and not self.incomplete and (self.foreign_keys or not plan.foreign_keys)
 
     def variables(self) -> dict[str, str]:
-        """For -D."""
-        return {name: str(number) for name, number in rows_of(self.tickets).items()}
+        """Return the variables for -D."""
+        return {name: str(number) for name, number in table_sizes(self.tickets).items()}
 
     def describe(self) -> str:
-        """In one line."""
+        """Return a description in one line."""
         parts = [f"{count(self.tickets)} tickets", f"seed {self.seed}", size(self.size_bytes)]
         parts += ["foreign keys"] if self.foreign_keys else []
         parts += ["unlogged: not representative, no WAL"] if self.unlogged else []
@@ -185,37 +185,29 @@ class BusFacts(Struct, frozen=True):
 
 @decodes
 async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
-    """pgbench's tables where search_path finds them; None when there are none.
+    """Return pgbench's tables where search_path finds them; None when there are none.
 
     Raises:
         LoadProblem: Tables of these names are something else.
         ServerProblem: This role may not read them.
     """
     path = list(await sql_session.search_path())
-    found = {str(row[0]): row for row in await sql_session.rows(_TABLES, [path, list(PGBENCH_COLUMNS)])}
-    for name, row in found.items():
+    tables_by_name = {str(row[0]): row for row in await sql_session.rows(_TABLES, [path, list(PGBENCH_COLUMNS)])}
+    for name, row in tables_by_name.items():
         if row[1] not in ("r", "p") or tuple(_words(row[4])) != PGBENCH_COLUMNS[name]:
             raise _in_the_way(f"{row[3]}.{name}", _words(row[4]), "pgbench's")
-    if not found:
+    if not tables_by_name:
         return None
-    tables = {int(str(row[8])): str(row[7]) for row in found.values()}
-    stranger = next((str(row[10]) for row in found.values() if not row[9]), "")
-    branches = found.get("pgbench_branches")
+    tables = {int(str(row[8])): str(row[7]) for row in tables_by_name.values()}
+    stranger = next((str(row[10]) for row in tables_by_name.values() if not row[9]), "")
+    branches = tables_by_name.get("pgbench_branches")
     scale = await sql_session.count_rows(str(branches[7])) if branches is not None else 0
-    accounts = found.get("pgbench_accounts")
+    accounts = tables_by_name.get("pgbench_accounts")
     if accounts is None:
-        schema = str(next(iter(found.values()))[3])
+        schema = str(next(iter(tables_by_name.values()))[3])
         return PgbenchFacts(
             schema=schema,
             scale=scale,
-            rows=0,
-            fillfactor=100,
-            partitions=0,
-            partition_method="",
-            primary_keys=False,
-            foreign_keys=False,
-            unlogged=False,
-            size_bytes=0,
             incomplete="no pgbench_accounts",
             stranger=stranger,
             tables=tables,
@@ -235,19 +227,19 @@ async def recognise_pgbench(sql_session: SqlSession) -> PgbenchFacts | None:
         partitions=int(str(partitions)),
         partition_method=_STRATEGIES.get(str(strategy), ""),
         primary_keys=keyed,
-        foreign_keys=any(row[6] for row in found.values()),
+        foreign_keys=any(row[6] for row in tables_by_name.values()),
         unlogged=bool(unlogged),
         size_bytes=int(str(total_bytes)),
-        incomplete=_missing_of_pgbench(found, scale, rows, keyed, bool(heap_bytes)),
+        incomplete=_missing_of_pgbench(tables_by_name, scale, rows, keyed, bool(heap_bytes)),
         stranger=stranger,
         tables=tables,
     )
 
 
 def _missing_of_pgbench(
-    found: Mapping[str, tuple[object, ...]], scale: int, rows: int | None, keyed: bool, has_pages: bool
+    tables_by_name: Mapping[str, tuple[object, ...]], scale: int, rows: int | None, keyed: bool, has_pages: bool
 ) -> str:
-    absent = [name for name in PGBENCH_COLUMNS if name not in found]
+    absent = [name for name in PGBENCH_COLUMNS if name not in tables_by_name]
     if absent:
         return f"no {', '.join(absent)}"
     if scale == 0 or not has_pages:
@@ -261,7 +253,7 @@ def _missing_of_pgbench(
 
 @decodes
 async def recognise_bus(sql_session: SqlSession) -> BusFacts | None:
-    """The bus data set; None when there is none.
+    """Return the bus data set; None when there is none.
 
     Raises:
         LoadProblem: Tables of these names are something else.
@@ -271,14 +263,14 @@ async def recognise_bus(sql_session: SqlSession) -> BusFacts | None:
         if not safe:
             raise _of_stranger("schema bus", str(owner))
     names = [*OWN_TABLES, *TABLES]
-    found = {str(row[0]): row for row in await sql_session.rows(_TABLES, [["bus"], names])}
-    if not found:
+    tables_by_name = {str(row[0]): row for row in await sql_session.rows(_TABLES, [["bus"], names])}
+    if not tables_by_name:
         return None
-    note = found.get("dataset")
+    note = tables_by_name.get("dataset")
     if note is None or tuple(_words(note[4])) != _BUS_NOTE:
-        name, row = ("dataset", note) if note is not None else next(iter(found.items()))
+        name, row = ("dataset", note) if note is not None else next(iter(tables_by_name.items()))
         raise _in_the_way(f"bus.{name}", _words(row[4]), "the bus data set's")
-    for name, row in found.items():
+    for name, row in tables_by_name.items():
         if not row[9]:
             raise _of_stranger(f"bus.{name}", str(row[10]))
     [row] = await sql_session.rows(
@@ -286,7 +278,7 @@ async def recognise_bus(sql_session: SqlSession) -> BusFacts | None:
         " (SELECT sum(pg_total_relation_size(t))::bigint FROM unnest(%s::oid[]) AS t),"
         " EXISTS (SELECT FROM bus.tickets)"
         " FROM bus.dataset",
-        [[row[8] for row in found.values()]],
+        [[row[8] for row in tables_by_name.values()]],
     )
     version, seed, tickets, unlogged, done, chunks, size_bytes, has_tickets = row
     total = int(str(tickets))
@@ -303,7 +295,7 @@ async def recognise_bus(sql_session: SqlSession) -> BusFacts | None:
 
 
 async def found_variables(sql_session: SqlSession, dataset: str) -> dict[str, str]:
-    """What the data set a profile needs says of itself, for the variables of its scripts.
+    """Return the numbers of the data set that a profile needs, as variables of its scripts.
 
     Args:
         dataset: One of profiles.DATASETS, or "" for none.
@@ -323,19 +315,19 @@ async def found_variables(sql_session: SqlSession, dataset: str) -> dict[str, st
 
 
 def _words(value: object) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else []
+    return [str(item) for item in value] if isinstance(value, list) else []
 
 
-def _of_stranger(what: str, owner: str) -> LoadProblem:
+def _of_stranger(thing_name: str, owner: str) -> LoadProblem:
     return LoadProblem(
-        f"{what} belongs to {owner}: as a superuser, using it would execute functions of that role",
+        f"{thing_name} belongs to {owner}: as a superuser, using it would execute functions of that role",
         f"connect as {owner}, or take ownership: ALTER … OWNER TO",
     )
 
 
 def _in_the_way(name: str, columns: list[str], whose: str) -> LoadProblem:
-    shown = ", ".join(columns[:8])
+    first_columns = ", ".join(columns[:8])
     return LoadProblem(
-        f"the database has a table {name} that is not {whose} (its columns: {shown})",
+        f"the database has a table {name} that is not {whose} (its columns: {first_columns})",
         "use another database, or move that table",
     )

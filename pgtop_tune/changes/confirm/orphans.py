@@ -4,7 +4,7 @@ Looks for as long as the program runs: a server may be away at first, and anothe
 
 Pending sets whose deadline passed while no program was there, for instance through a power loss, are reverted first.
 
-A revert watchdog that gives up says so in the journal: nobody reads what it prints.
+A revert watchdog that gives up says so in the journal: its output is not read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import datetime
-from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
@@ -24,39 +23,44 @@ from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, NotLetIn, 
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.journal import Journal, JournalText, journals, owed_bytes, read, read_all, write_owed
 from pgtop_tune.changes.machine.control import HostControl
-from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange
+from pgtop_tune.changes.model.change import ChangeState, HostChange, ParameterChange, joined_notes
 from pgtop_tune.changes.model.change_set import Change, value_before
-from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, Holder, PendingSet, outlived_losses, pending_sets
+from pgtop_tune.changes.model.pending_set import (
+    NOT_CONFIRMED,
+    Holder,
+    PendingSet,
+    now_ms,
+    outlived_losses,
+    pending_sets,
+)
 from pgtop_tune.changes.ports import AdoptedSet
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.changes.watchdogs import guard_machine_set
 from pgtop_tune.process.process_key import own_key
 from pgtop_tune.runtime.running_experiments import running_experiments
 
 
 def note_given_up(set_id: str, directory: Path | None, problem: PgtopError) -> None:
-    """Writes to the changes of a set, in every journal, why they are still in force; no server is asked.
+    """Write to the changes of a set, in every journal, why they are still in force; no server is asked.
 
     Raises:
         JournalProblem: A journal that has it cannot be written.
     """
-    words = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
-    # What cannot be read can hardly be written; `revert` tells of it.
+    message = f"the revert watchdog gave up at {datetime.now():%Y-%m-%d %H:%M}: {problem.message}"
+    # A journal that cannot be read can hardly be written; `revert` reports it.
     for text in read_all(directory).texts.values():
-        known: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
-        if text.server is None or not any(set_id in (change.set_id, change.id) for change in known):
+        in_force: tuple[Change, ...] = (*text.in_force, *text.host_in_force)
+        if text.server is None or not any(set_id in (change.set_id, change.id) for change in in_force):
             continue
         with Journal(text.server, directory) as journal:
             now = journal.text()
             changes: tuple[Change, ...] = (*now.in_force, *now.host_in_force)
             journal.write(
-                *(replace(change, message=words) for change in changes if set_id in (change.set_id, change.id))
+                *(replace(change, message=message) for change in changes if set_id in (change.set_id, change.id))
             )
 
 
-def words(change: ParameterChange) -> str:
-    """What is said of one that was taken back."""
+def reverted_message(change: ParameterChange) -> str:
+    """Return the sentence about a change that was reverted."""
     if change.state is ChangeState.SUPERSEDED:
         return f"{change.name}: {change.value or 'default'} was pending confirmation; {change.message}"
     restart = "; that takes effect with a restart" if change.restart else ""
@@ -64,8 +68,8 @@ def words(change: ParameterChange) -> str:
     return f"{back}: {change.value or 'default'} was {NOT_CONFIRMED}{restart}"
 
 
-def setting_words(change: HostChange) -> str:
-    """The same of a setting of the machine."""
+def reverted_setting_message(change: HostChange) -> str:
+    """Return the sentence about a setting of the machine that was reverted."""
     return f"{change.name} is {change.shown_after} again: {change.value} was {NOT_CONFIRMED}"
 
 
@@ -76,11 +80,11 @@ _REFUSED_S: Final = 10.0
 """After a refusal, of a change or of a password: a server hardly changes its mind sooner."""
 
 
-def refusal(problem: PgtopError) -> str:
-    """Return what is said of a problem with sets that are to be looked after."""
+def failure_message(problem: PgtopError) -> str:
+    """Return the message about a problem with pending sets."""
     if not isinstance(problem, JournalProblem):
         return f"{CANNOT}: {problem.message}"
-    return "; ".join(filter(None, (f"{UNKNOWN}: {problem.message}", problem.hint)))
+    return joined_notes(f"{UNKNOWN}: {problem.message}", problem.hint)
 
 
 class PendingWatch:
@@ -119,7 +123,7 @@ class PendingWatch:
         return self._adopted
 
     async def run(self, leaving: asyncio.Event) -> None:
-        """Looks again and again until we are leaving."""
+        """Look again and again until we are leaving."""
         while not leaving.is_set():
             pause_s = _LOOK_S
             try:
@@ -127,18 +131,18 @@ class PendingWatch:
             except NotLetIn:
                 pause_s = _REFUSED_S
             except ConnectionProblem:
-                # The server is away: what is left to do is done when it is back.
+                # The server is away: the rest is done when it is back.
                 pass
             except PgtopError as problem:
                 if problem.message != self._refusal:
-                    self._tell(refusal(problem))
+                    self._tell(failure_message(problem))
                 self._refusal = problem.message
                 pause_s = _REFUSED_S
             with suppress(TimeoutError):
                 await asyncio.wait_for(leaving.wait(), pause_s)
 
     async def look(self) -> None:
-        """Reverts what is overdue, and adopts what nobody holds; no server is asked without a reason.
+        """Revert overdue sets, and adopt orphaned ones; no server is asked without a reason.
 
         Lines that a disk has refused before are written when it has room.
 
@@ -158,8 +162,8 @@ class PendingWatch:
         for problem in await asyncio.to_thread(write_owed):
             raise problem
 
-    def _is_wanted_on_server(self, known: tuple[Path, ...] | None) -> bool:
-        for path in journals(self._directory) if known is None else known:
+    def _is_wanted_on_server(self, paths: tuple[Path, ...] | None) -> bool:
+        for path in journals(self._directory) if paths is None else paths:
             text = self._text(path)
             if self._is_wanted(_pending(text)):
                 return True
@@ -172,12 +176,12 @@ class PendingWatch:
         return self._is_wanted(pending_sets(text.host_in_force, text.owners))
 
     def _is_wanted(self, pending: Iterable[PendingSet[Any]]) -> bool:
-        """Whether there is a set to be adopted, reverted or told of."""
-        now, own = now_ms(), own_key()
-        for each in pending:
-            ours = each.holder is Holder.PROGRAM and each.owner.program == own
-            news = not ours and each.changes[0].id not in self._seen
-            if each.overdue(now) or news or each.adoptable(now, to_hold=self._hold):
+        """Return whether there is a set to adopt, to revert or to report."""
+        now, this_program = now_ms(), own_key()
+        for pending_set in pending:
+            is_ours = pending_set.holder is Holder.PROGRAM and pending_set.owner.program == this_program
+            news = not is_ours and pending_set.changes[0].id not in self._seen
+            if pending_set.overdue(now) or news or pending_set.adoptable(now, to_hold=self._hold):
                 return True
         return False
 
@@ -185,7 +189,7 @@ class PendingWatch:
         async def overdue() -> None:
             pending = chain.from_iterable(map(_pending, await control.journal_texts()))
             for change in await control.revert_overdue(_overdue(pending)):
-                self._tell(words(change))
+                self._tell(reverted_message(change))
 
         async def outlived() -> None:
             for change in await control.revert_outlived():
@@ -204,11 +208,10 @@ class PendingWatch:
         async def overdue() -> None:
             text = await asyncio.to_thread(self._text, self._machine.journal_path)
             for change in await self._machine.revert_overdue(_overdue(pending_sets(text.host_in_force, text.owners))):
-                self._tell(setting_words(change))
+                self._tell(reverted_setting_message(change))
 
         async def orphans() -> None:
-            alone = None if self._hold else partial(guard_machine_set, outlives_us=True)
-            self._take(await self._machine.adopt(alone))
+            self._take(await self._machine.adopt(hold=self._hold))
 
         async def others() -> None:
             text = await asyncio.to_thread(self._text, self._machine.journal_path)
@@ -217,42 +220,45 @@ class PendingWatch:
         await _each(overdue, orphans, others)
 
     def _take(self, sets: Iterable[PendingSet[Any]]) -> None:
-        for each in sets:
-            self._seen.add(each.changes[0].id)
-            left = f"{_listed(each.changes)} was left by {each.owner.by}, which has ended"
-            until = wall_clock(each.until_ms)
+        for pending_set in sets:
+            self._seen.add(pending_set.changes[0].id)
+            beginning = f"{_listed(pending_set.changes)} was left by {pending_set.owner.by}, which has ended"
+            until = wall_clock(pending_set.until_ms)
             if not self._hold:
-                self._tell(f"{left}: it reverts at {until}")
+                self._tell(f"{beginning}: it reverts at {until}")
                 continue
-            self._tell(f"{left}: confirm it, or it reverts at {until}")
+            self._tell(f"{beginning}: confirm it, or it reverts at {until}")
             adopted = AdoptedSet(
-                set_id=each.set_id,
-                changes=each.changes,
-                until_ms=each.until_ms,
-                by=each.owner.by,
-                trip_wires=each.owner.trip_wires,
-                with_restart=each.owner.with_restart,
+                set_id=pending_set.set_id,
+                changes=pending_set.changes,
+                until_ms=pending_set.until_ms,
+                by=pending_set.owner.by,
+                trip_wires=pending_set.owner.trip_wires,
+                with_restart=pending_set.owner.with_restart,
             )
             self._adopted = (*self._adopted, adopted)
 
     def _tell_of_others(self, sets: Iterable[PendingSet[Any]]) -> None:
-        """Once of each set that goes back by itself, and is not ours to keep or to revert.
+        """Tell once of each pending set that is not ours to confirm or to revert.
 
         Not of the switches of an experiment, which screens show as such.
         """
-        for each in sets:
-            news = each.changes[0].id not in self._seen and each.until_ms > now_ms()
-            if news and each.owner.program not in (own_key(), *(known.key for known in running_experiments())):
-                until, by = wall_clock(each.until_ms), each.owner.by or "another program"
-                if each.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
-                    self._tell(f"{_listed(each.changes)} is pending confirmation by {by}: it reverts at {until}")
+        for pending_set in sets:
+            news = pending_set.changes[0].id not in self._seen and pending_set.until_ms > now_ms()
+            if news and pending_set.owner.program not in (
+                own_key(),
+                *(experiment.key for experiment in running_experiments()),
+            ):
+                until, by = wall_clock(pending_set.until_ms), pending_set.owner.by or "another program"
+                if pending_set.holder in (Holder.PROGRAM, Holder.ELSEWHERE):
+                    self._tell(f"{_listed(pending_set.changes)} is pending confirmation by {by}: it reverts at {until}")
                 else:
                     revert = f"its {Holder.WATCHDOG} reverts it at {until}"
-                    self._tell(f"{_listed(each.changes)} was left by {by}, which has ended: {revert}")
-            self._seen.add(each.changes[0].id)
+                    self._tell(f"{_listed(pending_set.changes)} was left by {by}, which has ended: {revert}")
+            self._seen.add(pending_set.changes[0].id)
 
     def _text(self, path: Path) -> JournalText:
-        """What a journal says; one that is not there says nothing.
+        """Return the text of a journal; an empty one where there is no journal.
 
         Raises:
             JournalProblem: It cannot be read.
@@ -262,8 +268,8 @@ class PendingWatch:
             signature = (stat.st_mtime_ns, stat.st_size, owed_bytes(path))
         except OSError:
             return read(path)
-        known, text = self._texts.get(path, (None, JournalText(None, (), ())))
-        if signature != known:
+        known_signature, text = self._texts.get(path, (None, JournalText(None, (), ())))
+        if signature != known_signature:
             text = read(path)
             self._texts[path] = signature, text
         return text
@@ -272,21 +278,21 @@ class PendingWatch:
 async def leave_watchdogs(
     parameters: PostgresControl | None, machine: HostControl, directory: Path | None, tell: Callable[[str], None]
 ) -> None:
-    """For a command that does not stay: what is overdue is reverted, and what nobody holds gets a revert watchdog.
+    """Revert overdue sets, and give orphaned ones a revert watchdog, for a command that does not stay.
 
-    A set that cannot be looked after is told of; the command goes on.
+    A set that cannot be looked after is reported; the command goes on.
     """
     try:
         await PendingWatch(parameters, machine, directory, tell, hold=False).look()
     except PgtopError as problem:
-        tell(refusal(problem))
+        tell(failure_message(problem))
 
 
 @asynccontextmanager
 async def pending_looked_after(
     parameters: PostgresControl, machine: HostControl, directory: Path | None, tell: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """The same for as long as a command without a screen runs; its server may be away at first."""
+    """Look after pending sets for as long as a command without a screen runs; its server may be away at first."""
     leaving = asyncio.Event()
     watch = PendingWatch(parameters, machine, directory, tell, hold=False)
     watching = asyncio.create_task(watch.run(leaving))
@@ -299,7 +305,7 @@ async def pending_looked_after(
 
 
 async def _each(*steps: Callable[[], Awaitable[None]]) -> None:
-    """Takes every step: a set that cannot be reverted does not keep another one from being adopted.
+    """Take every step: a set that cannot be reverted does not keep another one from being adopted.
 
     Raises:
         ConnectionProblem: At once, for the steps after it would only wait.
@@ -329,6 +335,6 @@ def _overdue(pending: Iterable[PendingSet[Any]]) -> frozenset[str]:
 def _listed(changes: Iterable[Change]) -> str:
     """ "work_mem 4MB→8MB; max_wal_size 1GB→4GB"."""
     return "; ".join(
-        f"{each.name} {value_before(each)}→{each.value if isinstance(each, HostChange) else each.told_after}"
-        for each in changes
+        f"{change.name} {value_before(change)}→{change.value if isinstance(change, HostChange) else change.told_after}"
+        for change in changes
     )

@@ -18,7 +18,7 @@ from pgtop_tune.changes.model.change_set import Change, ChangeSet, LostBetweenHa
 from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, deadline_ms
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.process.boot_clock import boot_clock_s
+from pgtop_tune.process.process_key import boot_clock_s
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.change_sets import ChangeSets
@@ -69,7 +69,7 @@ class Pending(Struct, frozen=True, kw_only=True):
     until_boot_s: float | None = None
 
     def remaining_s(self, now_ms: int) -> float:
-        """Seconds until the deadline, 0 when it has passed; a wall clock that was set does not count."""
+        """Return seconds until the deadline, 0 when it has passed; a wall clock that was set does not count."""
         left_s = (self.until_ms - now_ms) / 1000.0 if self.until_boot_s is None else self.until_boot_s - boot_clock_s()
         return max(left_s, 0.0)
 
@@ -79,8 +79,8 @@ class AutoReverted(Struct, frozen=True, kw_only=True):
 
     Attributes:
         number: 1, 2, 3 … within a session.
-        changes: What was pending.
-        why: The trip wire, or that nobody confirmed it.
+        changes: The pending changes.
+        why: The trip wire, or the lack of a confirmation.
     """
 
     number: int
@@ -108,14 +108,14 @@ class PendingSets:
         note: Callable[[Event], None],
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         adoptions: AdoptionControl | None = None,
-        told: Callable[[PgtopError], None] = lambda problem: None,
+        report: Callable[[PgtopError], None] = lambda problem: None,
         at_deadline: str = NOT_CONFIRMED,
     ) -> None:
         self._sets: Final = sets
         self._note: Final = note
         self._wall_ms: Final = wall_ms
         self._adoptions: Final = adoptions
-        self._told: Final = told
+        self._told: Final = report
         self._at_deadline: Final = at_deadline
         self._adopted = 0
         self._now_s = 0.0
@@ -143,20 +143,20 @@ class PendingSets:
             self._now_s = step.frames[-1].elapsed_s
         if self._adoptions is not None:
             adopted = self._adoptions.adopted()
-            for each in adopted[self._adopted :]:
-                self._adopt(each)
+            for adoption in adopted[self._adopted :]:
+                self._adopt(adoption)
             self._adopted = len(adopted)
         for set_id, watch in tuple(self._watches.items()):
-            if why := watch.accept(step):
-                self._begin_reverting(set_id, why)
+            if reason := watch.accept(step):
+                self._begin_reverting(set_id, reason)
 
     def close(self) -> None:
         """See `FrameSink.close`; a pending set is reverted by the doors when they are closed."""
         for task in (*self._deadlines.values(), *self._reverts.values()):
             task.cancel()
 
-    async def apply(self, wanted: ChangeSet, terms: Terms, wires: Sequence[TripWire] = ()) -> Settled:
-        """Makes a set of changes; pending confirmation where the terms have a time.
+    async def apply(self, change_set: ChangeSet, terms: Terms, wires: Sequence[TripWire] = ()) -> Settled:
+        """Make a set of changes; pending confirmation where the terms have a time.
 
         Raises:
             UsageProblem: Another set is pending, or there is no way to the machine.
@@ -168,22 +168,22 @@ class PendingSets:
             raise UsageProblem(f"{names}: still pending confirmation", "confirm or undo it first")
         terms = replace(terms, trip_wires=tuple(wire.text for wire in wires))
         try:
-            made = await self._sets.apply(wanted, terms)
+            settled = await self._sets.apply(change_set, terms)
         except LostBetweenHalves as lost:
             self._begin(lost.made, terms, wires, of_server=True)
             raise
-        self._begin(made, terms, wires, of_server=bool(made.parameters))
-        return made
+        self._begin(settled, terms, wires, of_server=bool(settled.parameters))
+        return settled
 
-    def _begin(self, made: Settled, terms: Terms, wires: Sequence[TripWire], *, of_server: bool) -> None:
-        if terms.keep_within_s is None or not made.changes:
+    def _begin(self, settled: Settled, terms: Terms, wires: Sequence[TripWire], *, of_server: bool) -> None:
+        if terms.keep_within_s is None or not settled.changes:
             return
         now_ms = self._wall_ms()
         # The journal's deadline counts. With one half it began before the change was made, with two after both were.
-        recorded = [until_ms for change in made.changes if (until_ms := deadline_ms(change)) is not None]
+        recorded = [until_ms for change in settled.changes if (until_ms := deadline_ms(change)) is not None]
         until_ms = min([now_ms + int(terms.keep_within_s * 1000), *recorded])
         pending = Pending(
-            set_id=made.set_id, changes=made.changes, until_ms=until_ms, wires=tuple(wires), of_server=of_server
+            set_id=settled.set_id, changes=settled.changes, until_ms=until_ms, wires=tuple(wires), of_server=of_server
         )
         self._hold(pending, (until_ms - now_ms) / 1000.0)
 
@@ -198,10 +198,10 @@ class PendingSets:
         self._put(replace(pending, until_boot_s=until_boot_s))
 
     def _adopt(self, adopted: AdoptedSet) -> None:
-        known = self._pending.get(adopted.set_id)
-        if known is not None:
-            changes = (*known.changes, *adopted.changes)
-            self._put(replace(known, changes=changes, of_server=_of_server(changes)))
+        known_set = self._pending.get(adopted.set_id)
+        if known_set is not None:
+            changes = (*known_set.changes, *adopted.changes)
+            self._put(replace(known_set, changes=changes, of_server=_of_server(changes)))
             return
         pending = Pending(
             set_id=adopted.set_id,
@@ -215,7 +215,7 @@ class PendingSets:
         self._hold(pending, pending.remaining_s(self._wall_ms()))
 
     async def confirm(self) -> tuple[Change, ...]:
-        """The pending set stays; empty when there is none, or when its revert has begun."""
+        """Confirm the pending set; return nothing where there is none, or where its revert has begun."""
         pending = self._current
         if pending is None or pending.reverting:
             return ()
@@ -224,16 +224,16 @@ class PendingSets:
         return kept.changes
 
     def reverted_by_hand(self, changes: Sequence[Change]) -> None:
-        """Somebody has reverted changes: a set they belong to is not pending any more."""
+        """Take note that the operator has reverted changes: their sets are not pending any more."""
         for change in changes:
-            self._forget(change.set_id or change.id)
+            self._forget(change.set_key)
 
     async def over(self, set_id: str) -> Settled:
-        """Waits until a pending set was reverted; empty where that was not at its deadline or by a trip wire."""
+        """Wait until a pending set was reverted; empty where that was not at its deadline or by a trip wire."""
         return await asyncio.shield(self._outcomes[set_id])
 
     async def revert_now(self, set_id: str) -> Settled:
-        """Reverts a pending set once, before its deadline; the outcome has the problem of a half that still stands."""
+        """Revert a pending set once, before its deadline; the outcome has the problem of a half that still stands."""
         pending = self._pending.get(set_id)
         self._forget(set_id)
         running = self._reverts.pop(set_id, None)
@@ -250,7 +250,7 @@ class PendingSets:
         self._begin_reverting(set_id, self._at_deadline)
 
     async def _tell_lost(self, set_id: str) -> bool:
-        """Whether no journal has the set any more: only this program and its watchdog revert it."""
+        """Return whether no journal has the set any more, so that only this program and its watchdog revert it."""
         problem = await self._sets.lost(set_id)
         if problem is None or set_id not in self._pending:
             return False
@@ -259,14 +259,14 @@ class PendingSets:
         self._put(replace(self._pending[set_id], problem=problem.message))
         return True
 
-    def _begin_reverting(self, set_id: str, why: str) -> None:
+    def _begin_reverting(self, set_id: str, reason: str) -> None:
         if set_id in self._pending and set_id not in self._reverts:
-            self._reverts[set_id] = asyncio.get_running_loop().create_task(self._revert(set_id, why))
+            self._reverts[set_id] = asyncio.get_running_loop().create_task(self._revert(set_id, reason))
 
-    async def _revert(self, set_id: str, why: str) -> None:
-        """Goes on until it is done, also while the server is away."""
+    async def _revert(self, set_id: str, reason: str) -> None:
+        """Go on until it is done, also while the server is away."""
         pending = self._pending[set_id]
-        self._put(replace(pending, reverting=why))
+        self._put(replace(pending, reverting=reason))
 
         def told(problem: PgtopError) -> None:
             self._told(problem)
@@ -275,22 +275,22 @@ class PendingSets:
 
         settled = await self._sets.revert_until_done(
             set_id,
-            why,
+            reason,
             told,
             lambda: set_id in self._pending,
             with_restart=pending.with_restart,
             of_server=pending.of_server,
         )
         if settled.problem is not None:
-            # Somebody has reverted it by hand meanwhile.
+            # The operator has reverted it by hand meanwhile.
             return
         self._outcomes[set_id].set_result(settled)
         self._forget(set_id)
         self._ended = AutoReverted(
-            number=1 if self._ended is None else self._ended.number + 1, changes=pending.changes, why=why
+            number=1 if self._ended is None else self._ended.number + 1, changes=pending.changes, why=reason
         )
-        detail = "; ".join(f"{each.name} {each.shown_after}→{value_before(each)}" for each in pending.changes)
-        self._note(Event(at_ms=self._wall_ms(), kind=EventKind.WARNING, text=f"reverted: {why}", detail=detail))
+        detail = "; ".join(f"{change.name} {change.shown_after}→{value_before(change)}" for change in pending.changes)
+        self._note(Event(at_ms=self._wall_ms(), kind=EventKind.WARNING, text=f"reverted: {reason}", detail=detail))
 
     def _put(self, pending: Pending) -> None:
         self._pending[pending.set_id] = pending
@@ -312,7 +312,7 @@ class PendingSets:
 
 
 def _of_server(changes: Sequence[Change]) -> bool:
-    return any(isinstance(each, ParameterChange) for each in changes)
+    return any(isinstance(change, ParameterChange) for change in changes)
 
 
 def _wires(texts: Sequence[str]) -> tuple[TripWire, ...]:
@@ -331,7 +331,7 @@ def _wires(texts: Sequence[str]) -> tuple[TripWire, ...]:
 SUSTAINED_S: Final = 3.0
 """How long a line must stay crossed: one slow second is no verdict."""
 SETTLE_S: Final = 2.0
-"""After the change, before wires count: what is measured at first still belongs to the time before."""
+"""After the change, before wires count: the first measurements still belong to the time before."""
 _FRAMES: Final = 120
 """What trip wires look back over is seconds."""
 
@@ -351,7 +351,7 @@ class TripWatch:
         self._crossed_since_s: dict[str, float] = {}
 
     def accept(self, step: Step) -> str:
-        """The reason to revert the set, "p99>50ms for 3 s"; "" for none."""
+        """Return the reason to revert the set, "p99>50ms for 3 s"; "" for none."""
         if step.restart:
             self._frames.clear()
         for frame in step.frames if self._wires else ():

@@ -26,7 +26,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.changes.model.pending_set import GRACE_S
-from pgtop_tune.process.process_key import ProcessKey, boot_id, own_key
+from pgtop_tune.process.process_key import ProcessKey, boot_clock_s, boot_id, own_key
 
 DIRECTORY: Final = "run/pgtop-tune"
 _PATIENCE_S: Final = 10.0
@@ -45,7 +45,7 @@ class PendingAnnouncement(Struct, frozen=True, kw_only=True):
         by: "user@host, pid". Foreign text.
         program: The process that holds them.
         changes: Pending confirmation, as the journal has them; one that is kept is being confirmed.
-        paths: Files of the kernel that nobody else changes while the program lives: of an experiment.
+        paths: Files of the kernel that only this experiment changes while its program lives.
         until_ms: The deadline, milliseconds since the epoch.
         boot_id: Of the boot that it was written in; "" where unknown.
         until_boot_s: The deadline in seconds since that boot, sleep included.
@@ -64,7 +64,7 @@ class PendingAnnouncement(Struct, frozen=True, kw_only=True):
     def remaining_s(self) -> float:
         """Seconds until the deadline, whatever was done to the clock meanwhile."""
         if self.boot_id and self.boot_id == boot_id():
-            return self.until_boot_s - time.clock_gettime(time.CLOCK_BOOTTIME)
+            return self.until_boot_s - boot_clock_s()
         return self.until_ms / 1000 - time.time()
 
     @property
@@ -92,7 +92,7 @@ class Announcements:
         )
 
     def has(self, set_id: str) -> bool:
-        """Return whether a set is announced: until it goes, nobody else changes its settings."""
+        """Return whether a set is announced: until it goes, no other program changes its settings."""
         return self._read(set_id) is not None
 
     def add(self, by: str, change: HostChange) -> None:
@@ -117,7 +117,7 @@ class Announcements:
             self._write(_announcement(set_id, by, announcement.changes, until_ms))
 
     def being_kept(self, set_id: str) -> None:
-        """Say that a set is being confirmed, so that nobody reverts it after a crash."""
+        """Say that a set is being confirmed, so that no program reverts it after a crash."""
         announcement = self._read(set_id)
         if announcement is not None:
             self._write(
@@ -173,7 +173,7 @@ class Announcements:
 
 @contextmanager
 def announcements(root: Path, own_ids: Collection[str]) -> Iterator[Announcements]:
-    """Give the announcements of a machine, which nobody else changes meanwhile.
+    """Give the announcements of a machine, which no other program changes meanwhile.
 
     Without /run, or without the right to it, there are none: then this process may hardly change a setting either.
 
@@ -186,7 +186,7 @@ def announcements(root: Path, own_ids: Collection[str]) -> Iterator[Announcement
         yield Announcements(root, own_ids)
     finally:
         if descriptor is not None:
-            # What holds nothing leaves nothing behind.
+            # An empty directory is removed.
             with suppress(OSError):
                 directory.rmdir()
             os.close(descriptor)
@@ -245,7 +245,7 @@ def _in_force(change: HostChange, live: dict[str, str]) -> bool:
 
 def _announcement(set_id: str, by: str, changes: tuple[HostChange, ...], until_ms: int) -> PendingAnnouncement:
     boot = boot_id()
-    until_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME) + until_ms / 1000 - time.time() if boot else 0.0
+    until_boot_s = boot_clock_s() + until_ms / 1000 - time.time() if boot else 0.0
     return PendingAnnouncement(
         set_id=set_id,
         by=by,
@@ -258,12 +258,12 @@ def _announcement(set_id: str, by: str, changes: tuple[HostChange, ...], until_m
 
 
 def _locked(directory: Path) -> int | None:
-    """A descriptor of the directory with its lock; None where there can be none."""
+    """Return a descriptor of the directory with its lock; None where there can be none."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
             with suppress(FileExistsError):
-                # Whoever may open it may lock it, and keep root from its changes.
+                # An account that may open it may lock it, and keep root from its changes.
                 directory.mkdir(mode=0o700)
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
-import os
 import socket
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
@@ -18,19 +16,17 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import HostProblem, JournalProblem, PgtopError, UsageProblem
 from pgtop_tune.changes.journal import (
-    HeldSet,
     Journal,
     JournalCopy,
     JournalText,
     ServerName,
-    held_set,
     lines_of,
     path_for,
     read,
     read_all,
 )
 from pgtop_tune.changes.machine.announcements import Announcements, announcements
-from pgtop_tune.changes.machine.one_change import Intent, clear_way, commands, make, take_back, taken
+from pgtop_tune.changes.machine.one_change import Intent, check_request, clear_way, commands, make, take_back
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedSetting
 from pgtop_tune.changes.model.pending_set import (
     NO_DEADLINE,
@@ -38,79 +34,83 @@ from pgtop_tune.changes.model.pending_set import (
     PendingSet,
     SetOwner,
     deadline_in,
+    now_ms,
     pending_sets,
 )
 from pgtop_tune.changes.selection import everything, of_set, of_sets
-from pgtop_tune.changes.watchdogs import MachineStart, Watchdogs, guard_machine_set
+from pgtop_tune.changes.watchdogs import HeldSets, MachineStart, Start, guard_machine_set
 from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.machine_setup import MachineFacts, machine_facts
 from pgtop_tune.host.system_settings import ALONG, names, path_of, settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
-from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
+from pgtop_tune.process.process_key import own_key, own_name
 
 # Several changes of the operating system as one: made together or not at all. Blocking.
 
 
-def check_set(root: Path, wanted: Sequence[WantedSetting], known: Sequence[str], *, survive: bool) -> None:
-    """Makes sure, before anything is touched, that a set makes sense on this machine; whether we may is another matter.
+def check_set(root: Path, requested: Sequence[WantedSetting], setting_names: Sequence[str], *, survive: bool) -> None:
+    """Make sure, before anything is touched, that a set makes sense on this machine; whether we may is another matter.
 
     Args:
         root: Where /proc and /sys are found.
-        wanted: The set.
-        known: Settings that are changed on this machine.
+        requested: The set.
+        setting_names: Settings that are changed on this machine.
         survive: Whether our file of sysctl.d is written as well.
 
     Raises:
         UsageProblem: No such setting, a value that none takes, or two values of which the kernel keeps one.
         HostProblem: This kernel does not have it.
     """
-    names = [each.name for each in wanted]
-    for each in wanted:
-        if each.name not in known:
-            raise UsageProblem(f"{each.name!r} is not a setting of this machine that pgtop-tune changes")
-        if names.count(each.name) > 1:
-            raise UsageProblem(f"{each.name} is to be set twice at once", "leave one of the values out")
-        for other in ALONG.get(each.name, ()):
-            if other in names and each.name in ALONG.get(other, ()):
+    names = [request.name for request in requested]
+    for request in requested:
+        if request.name not in setting_names:
+            raise UsageProblem(f"{request.name!r} is not a setting of this machine that pgtop-tune changes")
+        if names.count(request.name) > 1:
+            raise UsageProblem(f"{request.name} is to be set twice at once", "leave one of the values out")
+        for alternative in ALONG.get(request.name, ()):
+            if alternative in names and request.name in ALONG.get(alternative, ()):
                 raise UsageProblem(
-                    f"{each.name} and {other} are alternatives: setting one makes the other 0",
+                    f"{request.name} and {alternative} are alternatives: setting one makes the other 0",
                     "set one of them out",
                 )
-    for each in wanted:
-        taken(root, each.name, each.value, survive=survive and not each.until_boot)
+    for request in requested:
+        check_request(root, request.name, request.value, survive=survive and not request.until_boot)
 
 
 def make_set(
     journal: Journal,
     root: Path,
-    wanted: Sequence[WantedSetting],
+    requested: Sequence[WantedSetting],
     *,
     survive: bool,
     intent: Intent,
     announced: Announcements,
 ) -> tuple[HostChange, ...]:
-    """Makes the changes in the order given; when one is refused, those before it are taken back.
+    """Make the changes in the order given; when one is refused, those before it are taken back.
 
     Raises:
         HostProblem: The kernel refuses one; nothing is changed.
         JournalProblem: The journal could not be written; nothing is changed.
     """
-    made: list[HostChange] = []
+    made_changes: list[HostChange] = []
     try:
-        for each in wanted:
-            lasts = survive and not each.until_boot
-            made.append(make(journal, root, each.name, each.value, survive=lasts, intent=intent, announced=announced))
+        for request in requested:
+            lasts = survive and not request.until_boot
+            made_changes.append(
+                make(journal, root, request.name, request.value, survive=lasts, intent=intent, announced=announced)
+            )
     except PgtopError:
-        for change in reversed(made):
+        for change in reversed(made_changes):
             _withdraw(journal, root, change, announced)
         raise
-    return tuple(made)
+    return tuple(made_changes)
 
 
 def _withdraw(journal: Journal, root: Path, change: HostChange, announced: Announcements) -> None:
-    """What cannot be taken back now stays in the journal as in force, and the others are taken back."""
+    """Take back a change that was made before a refusal; one that cannot be taken back stays in the journal as in
+    force, and the others are taken back."""
     try:
         take_back(journal, root, change, announced=announced)
     except PgtopError:
@@ -126,7 +126,7 @@ _T = TypeVar("_T")
 
 
 def machine(root: Path = ROOT) -> ServerName:
-    """Whose journal it is: this machine's, whatever servers run on it."""
+    """Return the name of this machine's journal, whatever servers run on it."""
     hostname = socket.gethostname()
     try:
         number = read_once(root / _MACHINE_ID).decode("ascii", "replace").strip()
@@ -137,7 +137,7 @@ def machine(root: Path = ROOT) -> ServerName:
 
 
 class HostControl:
-    """Changes of the operating system with a journal; fits session.machine_control.MachineControl.
+    """Changes of the operating system with a journal; a `MachineControl`.
 
     The journal is open only while something is changed.
     """
@@ -164,9 +164,7 @@ class HostControl:
         self._directory = directory
         self._machine = machine(root)
         self._guard: Final = guard
-        self._watchdogs: Final = Watchdogs(self.revert_set)
-        self._copies = dict(copies)
-        self._held: dict[str, HeldSet] = {}
+        self._held: Final = HeldSets(self.revert_set, directory, _by_hand, copies)
         self._experiment: Final = uuid.uuid4().hex
         self._holding = False
         self._one_at_a_time = asyncio.Lock()
@@ -177,42 +175,42 @@ class HostControl:
         return path_for(self._machine.key, self._directory)
 
     async def disks(self) -> tuple[Disk, ...]:
-        """The disks under the server's directories that have a queue."""
+        """Return the disks under the server's directories that have a queue."""
         return await asyncio.to_thread(self._disks)
 
     async def settings(self) -> tuple[SystemSetting, ...] | Unavailable:
-        """What there is to set, as it is now and as it is after a reboot; why not, where the server is elsewhere."""
+        """Return the settings as they are now and after a reboot; the reason where the server is on another machine."""
         elsewhere = self._elsewhere()
         if elsewhere is not None:
             return elsewhere
         return await asyncio.to_thread(lambda: settings(self._root, self._names_of_disks()))
 
     async def facts(self) -> MachineFacts:
-        """What advice on these settings stands on."""
+        """Return the facts for advice on these settings."""
         return await asyncio.to_thread(machine_facts, self._root)
 
-    async def check(self, wanted: Sequence[WantedSetting], *, survive: bool = False) -> None:
-        """Makes sure that a set makes sense on this machine, whoever may make it; see `setting_set.check_set`.
+    async def check(self, requested: Sequence[WantedSetting], *, survive: bool = False) -> None:
+        """Make sure that a set makes sense on this machine, whoever may make it; see `check_set`.
 
         Raises:
             UsageProblem: No such setting here, a value it does not take, or one that no file can keep.
             HostProblem: This kernel does not have it, or the server runs elsewhere.
         """
         self._check_here()
-        await asyncio.to_thread(lambda: self._check(wanted, survive))
+        await asyncio.to_thread(lambda: self._check(requested, survive))
 
     def commands(self, name: str, value: str, *, survive: bool = False) -> tuple[str, ...]:
-        """What to paste into a shell where this process may not change it itself."""
+        """Return the commands that change a setting in a shell, where this process may not change it."""
         return commands(name, value, survive=survive)
 
     async def apply(self, name: str, value: str, *, survive: bool = False) -> HostChange:
-        """A set of one; see `apply_set`."""
+        """Make a set of one; see `apply_set`."""
         return (await self.apply_set((WantedSetting(name, value),), Terms(), survive=survive))[0]
 
     async def apply_set(
-        self, wanted: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
+        self, requested: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
-        """See `setting_set.make_set`; with `survive` the values are put into our file of sysctl.d as well.
+        """See `make_set`; with `survive` the values are put into our file of sysctl.d as well.
 
         A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
         own when we are killed.
@@ -223,14 +221,14 @@ class HostControl:
             JournalProblem: The journal could not be written; nothing is changed.
         """
         self._check_here()
-        return await self._alone(lambda: self._made(wanted, terms, survive))
+        return await self._alone(lambda: self._made(requested, terms, survive))
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
         """See `MachineControl.begin_deadline`."""
         await self._alone(lambda: self._put_off(set_id, within_s))
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
-        """Confirms a set: its changes stay until they are reverted."""
+        """Confirm a set: its changes stay until they are reverted."""
         lost = await self.lost(set_id)
         try:
             if lost is not None:
@@ -238,50 +236,49 @@ class HostControl:
             kept = await self._alone(lambda: self._kept(set_id))
         except JournalProblem as problem:
             raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
-        self._watchdogs.end(set_id)
+        self._held.dismiss(set_id)
         return kept
 
     async def revert_set(
         self,
         set_id: str,
-        why: str = "",
+        reason: str = "",
         only: Callable[[HostChange], bool] = lambda change: True,
-        each: Callable[[HostChange], None] = lambda change: None,
+        report: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
-        """Reverts the changes of a set that are still in force and meant, last first."""
-        return await self._reverted(_only(of_set(set_id), only), why, each)
+        """Revert the changes of a set that are still in force and meant, last first."""
+        return await self._reverted(_only(of_set(set_id), only), reason, report)
 
     async def revert_overdue(self, set_ids: Collection[str]) -> tuple[HostChange, ...]:
         """Revert sets past their deadline, whichever program made them."""
         return await self._reverted(of_sets(set_ids), NOT_CONFIRMED)
 
-    async def adopt(self, alone: MachineStart | None = None) -> tuple[PendingSet[HostChange], ...]:
-        """Takes over sets that are pending confirmation, and whose program is gone; see `orphans`.
+    async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[HostChange], ...]:
+        """Take over sets that are pending confirmation, and whose program is gone; see `orphans`.
 
         Args:
-            alone: Starts a revert watchdog that outlives us, for a program that does not stay; without it the sets end
-                with us, as sets of our own.
+            hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
 
         Raises:
             JournalProblem: The first revert watchdog could not be started, or its set not be written down.
         """
         if self._elsewhere() is not None:
             return ()
-        return await self._alone(lambda: self._adopted(alone))
+        return await self._alone(lambda: self._adopted(hold))
 
     async def in_force(self) -> tuple[HostChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
+        """Return changes that the journal holds as made and not reverted, oldest first."""
         return await asyncio.to_thread(self._in_force)
 
     def _in_force(self) -> tuple[HostChange, ...]:
-        lost = read_all(self._directory).lost(self._copies.values())
+        lost = read_all(self._directory).lost(self._held.copies)
         if lost:
             return tuple(change for _, text in lost for change in text.host_in_force)
         return _text(self._machine, self._directory).host_in_force
 
     async def aclose(self) -> None:
-        """Reverts pending changes; other changes stay in force."""
-        await self._watchdogs.aclose()
+        """Revert pending changes; other changes stay in force."""
+        await self._held.aclose()
         if self._holding:
             with suppress(PgtopError), announcements(self._root, ()) as announced:
                 announced.remove(self._experiment)
@@ -291,47 +288,46 @@ class HostControl:
         if elsewhere is not None:
             raise HostProblem(f"settings of the machine can only be changed on the server's machine: {elsewhere}")
 
-    def _check(self, wanted: Sequence[WantedSetting], survive: bool) -> None:
-        check_set(self._root, wanted, names(self._root, self._names_of_disks()), survive=survive)
+    def _check(self, requested: Sequence[WantedSetting], survive: bool) -> None:
+        check_set(self._root, requested, names(self._root, self._names_of_disks()), survive=survive)
 
     def _elsewhere(self) -> Unavailable | None:
-        found = self._directories()
-        return found if isinstance(found, Unavailable) else None
+        unavailable = self._directories()
+        return unavailable if isinstance(unavailable, Unavailable) else None
 
-    def _made(self, wanted: Sequence[WantedSetting], terms: Terms, survive: bool) -> tuple[HostChange, ...]:
-        self._check(wanted, survive)
+    def _made(self, requested: Sequence[WantedSetting], terms: Terms, survive: bool) -> tuple[HostChange, ...]:
+        self._check(requested, survive)
         awaits_confirmation = terms.keep_within_s is not None
-        set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(wanted) > 1 or awaits_confirmation else "")
+        set_id = terms.set_id or (uuid.uuid4().hex[:12] if len(requested) > 1 or awaits_confirmation else "")
         deadline = NO_DEADLINE if terms.keep_within_s is None else deadline_in(terms.keep_within_s)
         until_ms = deadline["until_ms"]
-        intent = Intent(set_id=set_id, by=whoever_runs_this(), reason=terms.reason, deadline=deadline)
-        is_first = self._watchdogs.watchdog(set_id) is None
+        intent = Intent(set_id=set_id, by=own_name(), reason=terms.reason, deadline=deadline)
+        is_first = set_id not in self._held.guarded
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
-            paths = self._paths(wanted)
+            paths = self._paths(requested)
             clear_way(self._root, announced, paths)
             if terms.of_experiment:
                 announced.hold(self._experiment, intent.by, paths)
                 self._holding = True
             if until_ms is not None and is_first:
                 owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
-                self._own(journal, owner, self._guarded(set_id, until_ms))
+                self._held.own(journal, owner, until_ms, self._start(self._guard, owner))
             try:
-                made = make_set(journal, self._root, wanted, survive=survive, intent=intent, announced=announced)
+                made_changes = make_set(
+                    journal, self._root, requested, survive=survive, intent=intent, announced=announced
+                )
             except PgtopError:
                 if is_first:
-                    self._watchdogs.end(set_id)
+                    self._held.dismiss(set_id)
                 raise
-        self._hold(made)
-        return made
+        self._hold(made_changes)
+        return made_changes
 
     def _hold(self, changes: Sequence[HostChange]) -> None:
         """Remember a set, here and in its revert watchdog: both revert it when its journal is gone."""
         set_id = changes[0].set_id
         if set_id:
-            self._copies[set_id] = self._copies.get(set_id, b"") + lines_of(self._machine, *changes)
-            self._held[set_id] = held_set(self.journal_path, self._copies[set_id])
-            if set_id in self._watchdogs.ids:
-                self._watchdogs.give(set_id, self._copies[set_id])
+            self._held.hold(set_id, self.journal_path, lines_of(self._machine, *changes), more=True)
 
     def _kept(self, set_id: str) -> tuple[HostChange, ...]:
         if not any(change.set_id == set_id for change in _text(self._machine, self._directory).host_in_force):
@@ -354,96 +350,66 @@ class HostControl:
     def _put_off(self, set_id: str, within_s: float) -> None:
         deadline = deadline_in(within_s)
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
-            self._watchdogs.put_off_in(journal, set_id, deadline)
+            self._held.put_off_in(journal, set_id, deadline)
             journal.write(*(replace(change, **deadline) for change in of_set(set_id)(journal.text().host_in_force)))
-            announced.put_off(set_id, whoever_runs_this(), deadline["until_ms"])
+            announced.put_off(set_id, own_name(), deadline["until_ms"])
 
-    def _guarded(self, set_id: str, until_ms: int, alone: MachineStart | None = None) -> ProcessKey | None:
-        """Starts the process that takes a set back, ours or one that outlives us."""
-        try:
-            if alone is not None:
-                return key_of(alone(set_id, until_ms, self._directory).process.pid)
-            self._watchdogs.guard(set_id, until_ms, lambda at_ms: self._guard(set_id, at_ms, self._directory))
-        except OSError as error:
-            raise JournalProblem(
-                f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
-            ) from None
-        return self._watchdogs.watchdog(set_id)
+    def _start(self, guard: MachineStart, owner: SetOwner) -> Start:
+        return lambda until_ms: guard(owner.set_id, until_ms, self._directory)
 
-    def _own(self, journal: Journal, owner: SetOwner, watchdog: ProcessKey | None) -> None:
-        """From now on the set is this program's, with all that its owner before had recorded."""
-        try:
-            journal.write(replace(owner, by=whoever_runs_this(), program=own_key(), watchdog=watchdog))
-        except JournalProblem:
-            self._watchdogs.end(owner.set_id)
-            raise
-
-    def _adopted(self, alone: MachineStart | None) -> tuple[PendingSet[HostChange], ...]:
-        to_hold = alone is None
-        if not orphans(_text(self._machine, self._directory), self._directory, to_hold=to_hold):
+    def _adopted(self, hold: bool) -> tuple[PendingSet[HostChange], ...]:
+        if not orphans(_text(self._machine, self._directory), self._directory, to_hold=hold):
             return ()
-        adopted: list[PendingSet[HostChange]] = []
+        guard = self._guard if hold else partial(guard_machine_set, outlives_us=True)
         with Journal(self._machine, self._directory) as journal, self._announced(journal) as announced:
-            for each in orphans(journal.text(), self._directory, to_hold=to_hold):
-                try:
-                    watchdog = self._guarded(each.set_id, each.until_ms, alone)
-                    self._own(journal, replace(each.owner, left_alone=not to_hold), watchdog)
-                except JournalProblem:
-                    if adopted:
-                        break
-                    raise
-                announced.put_off(each.set_id, whoever_runs_this(), each.until_ms)
-                adopted.append(each)
-        for each in adopted if to_hold else ():
-            self._hold(each.changes)
-        return tuple(adopted)
+            orphaned = orphans(journal.text(), self._directory, to_hold=hold)
+            adopted = self._held.adopt(journal, orphaned, partial(self._start, guard), alone=not hold)
+            for pending in adopted:
+                announced.put_off(pending.set_id, own_name(), pending.until_ms)
+                if hold:
+                    self._hold(pending.changes)
+            return adopted
 
     async def _reverted(
-        self, selection: MachineSelection, why: str = "", each: Callable[[HostChange], None] = lambda change: None
+        self, selection: MachineSelection, reason: str = "", report: Callable[[HostChange], None] = lambda change: None
     ) -> tuple[HostChange, ...]:
-        undone, left = await self._alone(lambda: self._revert(selection, why, each))
-        for set_id in {change.set_id for change in undone} - left:
-            self._watchdogs.end(set_id)
-            self._copies.pop(set_id, None)
-            self._held.pop(set_id, None)
+        undone, sets_in_force = await self._alone(lambda: self._revert(selection, reason, report))
+        for set_id in {change.set_id for change in undone} - sets_in_force:
+            self._held.dismiss(set_id)
+            self._held.forget(set_id)
         return undone
 
     def _revert(
-        self, selection: MachineSelection, why: str, each: Callable[[HostChange], None]
+        self, selection: MachineSelection, reason: str, report: Callable[[HostChange], None]
     ) -> tuple[tuple[HostChange, ...], set[str]]:
-        """What was reverted, and the sets of which something is in force still."""
-        copies = self._copies.values()
-        undone = revert(selection, self._root, self._directory, why, each, copies)
+        """Return the reverted changes, and the sets that still have a change in force."""
+        copies = self._held.copies
+        undone = revert_settings(selection, self._root, self._directory, reason, report, copies)
         ids = {change.id for change in undone}
-        found = read_all(self._directory)
-        texts = [*found.texts.values(), *(text for _, text in found.lost(copies))]
-        left = {change.set_id for text in texts for change in text.host_in_force if change.id not in ids}
-        return undone, left
+        journals = read_all(self._directory)
+        texts = [*journals.texts.values(), *(text for _, text in journals.lost(copies))]
+        sets_in_force = {change.set_id for text in texts for change in text.host_in_force if change.id not in ids}
+        return undone, sets_in_force
 
     async def lost(self, set_id: str) -> JournalProblem | None:
         """See `MachineControl.lost`."""
-        held = self._held.get(set_id)
-        return None if held is None else await asyncio.to_thread(self._lost, held)
-
-    def _lost(self, held: HeldSet) -> JournalProblem | None:
-        if held.stands:
-            return None
-        found = read_all(self._directory)
-        lost = found.lost([held.copy])
-        return _lost(lost[0][1].host_in_force, found.problem) if lost else None
+        return await asyncio.to_thread(self._held.lost, set_id)
 
     def _disks(self) -> tuple[Disk, ...]:
         directories = self._directories()
         if isinstance(directories, Unavailable):
             return ()
-        found = [carriers(directory, self._root) for directory in directories]
-        return disks([name for each in found if not isinstance(each, Unavailable) for name in each], self._root)
+        holding = [carriers(directory, self._root) for directory in directories]
+        return disks(
+            [name for disk_names in holding if not isinstance(disk_names, Unavailable) for name in disk_names],
+            self._root,
+        )
 
     def _names_of_disks(self) -> tuple[str, ...]:
         return tuple(disk.name for disk in self._disks())
 
     async def _alone(self, act: Callable[[], _T]) -> _T:
-        """Runs a blocking act in a thread, one at a time; the kernel may take seconds to find huge pages."""
+        """Run a blocking act in a thread, one at a time; the kernel may take seconds to find huge pages."""
         async with self._one_at_a_time:
             return await asyncio.to_thread(act)
 
@@ -453,16 +419,19 @@ def _only(selection: MachineSelection, only: Callable[[HostChange], bool]) -> Ma
 
 
 def orphans(text: JournalText, directory: Path | None, *, to_hold: bool) -> tuple[PendingSet[HostChange], ...]:
-    """Sets of this machine's journal that a program takes over; see `PendingSet.adoptable`.
+    """Return sets of this machine's journal that a program takes over; see `PendingSet.adoptable`.
 
     The other half of a set decides: the program that adopts the server's half adopts the machine's, too.
     """
-    now_ms = time.time_ns() // 1_000_000
     pending = pending_sets(text.host_in_force, text.owners)
-    found = [each for each in pending if each.adoptable(now_ms, to_hold=to_hold)]
-    others = {half.set_id: half for half in _halves_of_servers(directory)} if found else {}
-    own = own_key()
-    return tuple(each for each in found if each.set_id not in others or others[each.set_id].owner.program == own)
+    adoptable = [pending_set for pending_set in pending if pending_set.adoptable(now_ms(), to_hold=to_hold)]
+    server_halves = {half.set_id: half for half in _halves_of_servers(directory)} if adoptable else {}
+    this_process = own_key()
+    return tuple(
+        pending_set
+        for pending_set in adoptable
+        if pending_set.set_id not in server_halves or server_halves[pending_set.set_id].owner.program == this_process
+    )
 
 
 def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterChange]]:
@@ -470,15 +439,15 @@ def _halves_of_servers(directory: Path | None) -> Iterator[PendingSet[ParameterC
         yield from pending_sets(text.in_force, text.owners)
 
 
-def revert(
+def revert_settings(
     selection: MachineSelection = everything,
     root: Path = ROOT,
     directory: Path | None = None,
-    why: str = "",
-    each: Callable[[HostChange], None] = lambda change: None,
+    reason: str = "",
+    report: Callable[[HostChange], None] = lambda change: None,
     copies: Iterable[bytes] = (),
 ) -> tuple[HostChange, ...]:
-    """Takes back changes that this machine's journal holds as in force, last first; what is refused stops no other.
+    """Revert changes that this machine's journal holds as in force, last first; a refusal does not stop the others.
 
     Blocking.
 
@@ -486,8 +455,8 @@ def revert(
         selection: Which of them.
         root: Where /proc, /sys and /etc are found.
         directory: Of the journals; paths.journal_dir() by default.
-        why: What is to be said about it.
-        each: Told of each change that is taken back.
+        reason: Of the revert, for the journal.
+        report: Takes each change that is reverted.
         copies: Lines of sets, for those that the journal has no more.
 
     Raises:
@@ -500,7 +469,7 @@ def revert(
         if selection(text.host_in_force):
             journal_copy = JournalCopy(path_for(name.key, directory), copy)
             with announcements(root, own_sets(journal_copy)) as announced:
-                done += _reverted_from(journal_copy, selection, root, why, each, announced)
+                done += _reverted_from(journal_copy, selection, root, reason, report, announced)
     if done:
         return done
     if not selection(_text(name, directory).host_in_force):
@@ -509,46 +478,35 @@ def revert(
         Journal(name, directory, reverting=True) as journal,
         announcements(root, own_sets(journal)) as announced,
     ):
-        return _reverted_from(journal, selection, root, why, each, announced)
+        return _reverted_from(journal, selection, root, reason, report, announced)
 
 
 def _reverted_from(
     journal: Journal,
     selection: MachineSelection,
     root: Path,
-    why: str,
-    each: Callable[[HostChange], None],
+    reason: str,
+    report: Callable[[HostChange], None],
     announced: Announcements,
 ) -> tuple[HostChange, ...]:
     chosen = [change.id for change in selection(journal.text().host_in_force)]
     done, problems = list[HostChange](), list[HostProblem]()
     for identity in reversed(chosen):
         try:
-            done.append(take_back(journal, root, _current(journal, identity), why, announced))
+            done.append(take_back(journal, root, _current(journal, identity), reason, announced))
         except HostProblem as problem:
             problems.append(problem)
         else:
-            each(done[-1])
+            report(done[-1])
     if problems:
         raise problems[0]
     return tuple(done)
 
 
-def _lost(changes: Sequence[HostChange], problem: JournalProblem | None) -> JournalProblem:
-    values = ", ".join(f"{change.name} = {change.value}" for change in changes)
-    reason = "no change journal has it any more" if problem is None else problem.message
-    backwards = (commands(change.name, change.value_before, survive=False)[0] for change in reversed(changes))
-    restoring = "; ".join(backwards)
-    return JournalProblem(f"{values} is in force, and {reason}", f"commands that restore it by hand: {restoring}")
-
-
-def whoever_runs_this() -> str:
-    """ "user@host, pid", for the journal."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}, {os.getpid()}"
+def _by_hand(text: JournalText) -> str:
+    changes = reversed(text.host_in_force)
+    restoring = "; ".join(commands(change.name, change.value_before, survive=False)[0] for change in changes)
+    return f"commands that restore it by hand: {restoring}"
 
 
 def own_sets(journal: Journal) -> frozenset[str]:
@@ -557,7 +515,7 @@ def own_sets(journal: Journal) -> frozenset[str]:
 
 
 def _current(journal: Journal, identity: str) -> HostChange:
-    """A change as the journal has it now: taking back another may have rewritten what was before it."""
+    """Return a change as the journal has it now: the revert of another one may have rewritten its old value."""
     return next(change for change in journal.text().host_changes if change.id == identity)
 
 

@@ -22,12 +22,12 @@ from pgtop_tune.base.errors import HostProblem, JournalProblem, UsageProblem
 from pgtop_tune.base.units import MB, about
 from pgtop_tune.changes.journal import Journal
 from pgtop_tune.changes.machine.announcements import Announcements, check_free, orphans_of, touched
-from pgtop_tune.changes.model.change import ChangeState, HostChange
+from pgtop_tune.changes.model.change import ChangeState, HostChange, joined_notes
 from pgtop_tune.changes.model.pending_set import NO_DEADLINE
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS
+from pgtop_tune.host.kernel_sections import HugePagePools, parse_meminfo, pool_paths
 from pgtop_tune.host.kernel_text import read_once
-from pgtop_tune.host.memory_files import HugePagePools, parse_meminfo, pool_paths
 from pgtop_tune.host.sysctl_files import PATH
 from pgtop_tune.host.system_settings import (
     ALONG,
@@ -53,7 +53,7 @@ _RULES: Final = "/etc/udev/rules.d/99-pgtop-tune.rules"
 
 
 def commands(name: str, value: str, *, survive: bool) -> tuple[str, ...]:
-    """One command for the live value, and with `survive` one more for the time after a reboot."""
+    """Return one command for the live value, and with `survive` one more for the time after a reboot."""
     live = (
         f"sudo sysctl -w {shlex.quote(f'{name}={value}')}" if is_sysctl(name) else _tee(value, f"/{path_of(name)}", "")
     )
@@ -82,12 +82,12 @@ def _tee(text: str, path: str, options: str) -> str:
 # than
 # are in use lets go of the free ones; those in use go when the last process has let go of them, "surplus" until then.
 
-_SETTING: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
+_POOL: Final = re.compile(r"hugepages-(\d+)kB/nr_hugepages")
 
 
 def pool_of(name: str, root: Path) -> HugePages | None:
-    """The pool a setting is about, as it is now; None for other settings and where it cannot be read."""
-    match = _SETTING.fullmatch(name)
+    """Return the pool a setting is about, as it is now; None for other settings and where it cannot be read."""
+    match = _POOL.fullmatch(name)
     page_bytes = int(match[1]) * 1024 if match else default_page_bytes(root) if name == "vm.nr_hugepages" else None
     if not page_bytes:
         return None
@@ -97,17 +97,17 @@ def pool_of(name: str, root: Path) -> HugePages | None:
         return None
 
 
-def pages_in_words(wanted: str, shown: str, pool: HugePages) -> str:
-    """Why a pool does not have the number of pages asked for; "" when it has."""
-    pages = int(wanted)
+def pages_in_words(requested: str, shown_value: str, pool: HugePages) -> str:
+    """Return why a pool does not have the number of pages asked for; "" when it has."""
+    pages = int(requested)
     if pool.surplus:
         return f"{pool.surplus} more pages are in use; the kernel frees them when their last process ends"
-    if not shown.isdecimal() or int(shown) == pages:
+    if not shown_value.isdecimal() or int(shown_value) == pages:
         return ""
-    if int(shown) > pages:
-        return f"{shown} of the pages are in use: the pool cannot shrink now"
+    if int(shown_value) > pages:
+        return f"{shown_value} of the pages are in use: the pool cannot shrink now"
     return (
-        f"the kernel found room for {shown} of {pages} pages: memory is fragmented. Free some (echo 1 into "
+        f"the kernel found room for {shown_value} of {pages} pages: memory is fragmented. Free some (echo 1 into "
         "/proc/sys/vm/compact_memory) and try again, or reserve them at boot"
     )
 
@@ -126,7 +126,7 @@ _LEAST_ROOM: Final = 256 * MB
 
 
 def check_room_to_fork(root: Path, name: str, value: str) -> None:
-    """Makes sure that a setting leaves CommitLimit above what is committed, where strict accounting is in force.
+    """Make sure that a setting leaves CommitLimit above what is committed, where strict accounting is in force.
 
     Raises:
         HostProblem: It does not; nothing was changed.
@@ -136,18 +136,21 @@ def check_room_to_fork(root: Path, name: str, value: str) -> None:
         return
     try:
         memory = parse_meminfo(0.0, read_once(root / "proc/meminfo"))
-        live = {each: int(live_value(path_of(each), root)) for each in (_ACCOUNTING, _RATIO, _KILOBYTES)}
+        live = {name: int(live_value(path_of(name), root)) for name in (_ACCOUNTING, _RATIO, _KILOBYTES)}
         pools = HugePagePools(root).read(memory.huge_pages)
     except (OSError, ValueError):
         return
-    wanted, committed = {**live, name: int(value)} | ({_KILOBYTES: 0} if name == _RATIO else {}), memory.committed_bytes
-    if committed is None or wanted[_ACCOUNTING] != _STRICT:
+    values_after, committed = (
+        {**live, name: int(value)} | ({_KILOBYTES: 0} if name == _RATIO else {}),
+        memory.committed_bytes,
+    )
+    if committed is None or values_after[_ACCOUNTING] != _STRICT:
         return
-    usable = memory.total_bytes - sum(each.total * each.page_bytes for each in pools)
+    usable = memory.total_bytes - sum(pool.total * pool.page_bytes for pool in pools)
     more = 0 if pool is None else (int(value) - pool.total) * pool.page_bytes
     limit, now = (
         (1024 * values[_KILOBYTES] or size * values[_RATIO] / 100) + (memory.swap_total_bytes or 0)
-        for values, size in ((wanted, usable - more), (live, usable))
+        for values, size in ((values_after, usable - more), (live, usable))
     )
     helps = live[_ACCOUNTING] == _STRICT and limit >= now
     if helps or committed + _LEAST_ROOM <= limit:
@@ -159,24 +162,23 @@ def check_room_to_fork(root: Path, name: str, value: str) -> None:
     )
 
 
-_POOL: Final = re.compile(r"hugepages-\d+kB/nr_hugepages")
 _DEVICE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._!/-]*")
 
 
 def check_known(change: HostChange) -> None:
-    """Makes sure that undoing a change writes nothing but settings we change, and our own file of sysctl.d.
+    """Make sure that undoing a change writes nothing but settings we change, and our own file of sysctl.d.
 
     Raises:
         HostProblem: It would; nothing was written.
     """
-    along = {f"/{path_of(other)}" for other in ALONG.get(change.name, ())}
-    known = (
+    along = {f"/{path_of(name)}" for name in ALONG.get(change.name, ())}
+    is_known = (
         _is_known(change.name)
         and change.path == f"/{path_of(change.name)}"
         and {path for path, _ in change.also_before} <= along
         and change.drop_in in ("", f"/{sysctl_files.PATH}")
     )
-    if not known:
+    if not is_known:
         raise HostProblem(
             f"the journal has a change of {change.path} that pgtop-tune cannot have made, so nothing was written",
             "`pgtop-tune revert --list` shows the journal, and --retire takes it out of use",
@@ -198,7 +200,7 @@ _HALVES: Final = ("dirty_bytes", "dirty_background_bytes", "overcommit_kbytes")
 
 
 class Intent(Struct, frozen=True):
-    """What belongs to a change besides its value; as the fields of the same names in HostChange, and its deadline."""
+    """Circumstances of a change besides its value; the first three as in HostChange."""
 
     set_id: str = ""
     by: str = ""
@@ -206,50 +208,54 @@ class Intent(Struct, frozen=True):
     deadline: Mapping[str, Any] = NO_DEADLINE
 
 
-def checked(found: SystemSetting, value: str) -> str:
-    """The value as the kernel's file takes it.
+def kernel_value(system_setting: SystemSetting, value: str) -> str:
+    """Return the value as the kernel's file takes it.
 
     Raises:
         UsageProblem: It is not a whole number, or not one of the words the kernel offers.
     """
     text = value.strip()
-    if found.choices:
-        if text not in found.choices:
-            raise UsageProblem(f"{found.name} does not take {text!r}", f"one of {', '.join(found.choices)}")
+    if system_setting.choices:
+        if text not in system_setting.choices:
+            raise UsageProblem(
+                f"{system_setting.name} does not take {text!r}", f"one of {', '.join(system_setting.choices)}"
+            )
         return text
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()):
-        raise UsageProblem(f"{found.name} does not take {text!r}", "a whole number, without a unit")
+        raise UsageProblem(f"{system_setting.name} does not take {text!r}", "a whole number, without a unit")
     return text
 
 
-def taken(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
-    """A setting, the value as the kernel's file takes it, and what it has now; nothing is changed.
+def check_request(root: Path, name: str, value: str, *, survive: bool) -> tuple[SystemSetting, str, str]:
+    """Return a setting, the value as the kernel's file takes it, and what it has now; nothing is changed.
 
     Raises:
         UsageProblem: The value is none, or the setting cannot be kept in a file.
         HostProblem: This kernel does not have it.
     """
-    found = setting(name, root, BootSettings(root))
-    if isinstance(found.live, Unavailable):
-        raise HostProblem(f"{name}: {found.live}")
-    wanted = checked(found, value)
+    system_setting = setting(name, root, BootSettings(root))
+    if isinstance(system_setting.live, Unavailable):
+        raise HostProblem(f"{name}: {system_setting.live}")
+    requested_value = kernel_value(system_setting, value)
     if survive and not is_sysctl(name):
         raise UsageProblem(
-            f"{name} is not a sysctl: files of sysctl.d do not set it", commands(name, wanted, survive=True)[-1]
+            f"{name} is not a sysctl: files of sysctl.d do not set it",
+            commands(name, requested_value, survive=True)[-1],
         )
-    return found, wanted, found.live
+    return system_setting, requested_value, system_setting.live
 
 
-def check_writable(found: SystemSetting, wanted: str, *, survive: bool) -> None:
-    """Makes sure that this process may change a setting.
+def check_writable(system_setting: SystemSetting, requested_value: str, *, survive: bool) -> None:
+    """Make sure that this process may change a setting.
 
     Raises:
         HostProblem: It may not; the hint has the command.
     """
-    if not found.writable:
+    if not system_setting.writable:
         raise HostProblem(
-            f"{found.path} cannot be written by this process", f"run {commands(found.name, wanted, survive=survive)[0]}"
+            f"{system_setting.path} cannot be written by this process",
+            f"run {commands(system_setting.name, requested_value, survive=survive)[0]}",
         )
 
 
@@ -263,7 +269,7 @@ def make(
     intent: Intent,
     announced: Announcements | None = None,
 ) -> HostChange:
-    """Writes the live value, reads it back, and with `survive` puts it into our file of sysctl.d as well.
+    """Write the live value, reads it back, and with `survive` puts it into our file of sysctl.d as well.
 
     Returns:
         The change; `message` says plainly where the kernel gave something else, or a later file wins at boot.
@@ -273,16 +279,16 @@ def make(
         HostProblem: We may not, no program could start any more, or the kernel refuses; nothing changed.
         JournalProblem: The journal could not be written; nothing was changed.
     """
-    found, wanted, before = taken(root, name, value, survive=survive)
-    check_writable(found, wanted, survive=survive)
-    check_room_to_fork(root, name, wanted)
+    system_setting, requested_value, before = check_request(root, name, value, survive=survive)
+    check_writable(system_setting, requested_value, survive=survive)
+    check_room_to_fork(root, name, requested_value)
     file = root / sysctl_files.PATH
     change = HostChange(
         id=uuid.uuid4().hex[:12],
         at_ms=time.time_ns() // 1_000_000,
         name=name,
-        path=found.path,
-        value=wanted,
+        path=system_setting.path,
+        value=requested_value,
         value_before=before,
         state=ChangeState.INTENDED,
         boot_id=_boot_id(root),
@@ -303,9 +309,9 @@ def make(
             journal.write(replace(change, state=ChangeState.FAILED, message=problem.message))
             raise
     try:
-        shown = _tried(change, root)
+        shown_value = _tried(change, root)
         if survive:
-            sysctl_files.replace(file, sysctl_files.with_value(change.drop_in_before, name, wanted))
+            sysctl_files.replace(file, sysctl_files.with_value(change.drop_in_before, name, requested_value))
     except HostProblem as problem:
         _live_back(change, root)
         journal.owe()
@@ -313,8 +319,8 @@ def make(
             announced.remove(change.set_id, change.id)
         journal.write(replace(change, state=ChangeState.FAILED, message=problem.message))
         raise
-    message = "; ".join(filter(None, (_objection(change, shown, root), _overridden(change, root))))
-    applied = replace(change, state=ChangeState.APPLIED, shown_after=shown, message=message)
+    message = joined_notes(_objection(change, shown_value, root), _overridden(change, root))
+    applied = replace(change, state=ChangeState.APPLIED, shown_after=shown_value, message=message)
     try:
         journal.write(applied)
     except JournalProblem:
@@ -331,7 +337,7 @@ def clear_way(root: Path, announced: Announcements, paths: Collection[str]) -> N
     """Make sure that no other account holds files of the kernel; what programs that are gone have left is reverted.
 
     Raises:
-        HostProblem: One holds them, or what it left is no change of ours; nothing was changed.
+        HostProblem: One holds them, or left a change that we cannot have made; nothing was changed.
     """
     foreign = announced.of_others(paths)
     live = {path: _live(path, root) for announcement in foreign for path in announcement.holds}
@@ -351,11 +357,11 @@ def _live(path: str, root: Path) -> str:
 
 
 def take_back(
-    journal: Journal, root: Path, change: HostChange, why: str = "", announced: Announcements | None = None
+    journal: Journal, root: Path, change: HostChange, reason: str = "", announced: Announcements | None = None
 ) -> HostChange:
-    """Puts back the live value, what the kernel had changed along with it, and the file.
+    """Restore the live value, the values that the kernel had changed along with it, and the file.
 
-    A change whose fate a crash has hidden is settled by looking; a value that somebody else has set since is left
+    After a crash the kernel shows whether the change was made; a value that another user has set since is left
     alone; later changes of the same setting or file that are still in force stay, and remember what was before this
     one.
 
@@ -363,7 +369,7 @@ def take_back(
         journal: Open.
         root: Where /proc, /sys and /etc are found.
         change: In force, as the journal has it now.
-        why: What is to be said about it.
+        reason: Of the revert, for the journal.
         announced: Of this machine, whose lock is held.
 
     Raises:
@@ -375,7 +381,7 @@ def take_back(
         clear_way(root, announced, touched(change))
     journal.owe()
     later = _rebased(journal, change)
-    covered = {path for other in later for path in _before(other)}
+    covered = {path for later_change in later for path in _before(later_change)}
     if change.path in covered:
         note = "a later change of this setting stays"
     elif change.boot_id != _boot_id(root) and not change.drop_in:
@@ -383,7 +389,9 @@ def take_back(
     else:
         note = _live_taken_back(change, root, covered)
     file = (
-        _file_taken_back(journal, root, change, [each for each in later if each.drop_in == change.drop_in])
+        _file_taken_back(
+            journal, root, change, [later_change for later_change in later if later_change.drop_in == change.drop_in]
+        )
         if change.drop_in
         else ""
     )
@@ -392,7 +400,7 @@ def take_back(
         change,
         state=ChangeState.SUPERSEDED if left_alone else ChangeState.REVERTED,
         shown_after=_now(change, root),
-        message="; ".join(filter(None, (why, note, file))),
+        message=joined_notes(reason, note, file),
     )
     if announced is not None:
         announced.remove(change.set_id, change.id)
@@ -400,44 +408,44 @@ def take_back(
     if not journal.unwritten:
         return reverted
     shows = f"{journal.unwritten}: it shows the change as in force until the next start"
-    return replace(reverted, message="; ".join(filter(None, (reverted.message, shows))))
+    return replace(reverted, message=joined_notes(reverted.message, shows))
 
 
 def _before(change: HostChange) -> dict[str, str]:
-    """What every file of the kernel that a change touches had before it."""
+    """Return the values that the kernel's files had before a change, by path."""
     return {change.path: change.value_before, **dict(change.also_before)}
 
 
 def _rebased(journal: Journal, change: HostChange) -> list[HostChange]:
-    """The changes in force that were made after this one; the next to touch a file of the kernel that this one touched
-    now remembers what was before this one."""
+    """Return the changes in force that were made after this one; the next to touch a file of the kernel that this one
+    touched now remembers the value from before this one."""
     text = journal.text()
-    after = text.host_changes[[each.id for each in text.host_changes].index(change.id) + 1 :]
+    after = text.host_changes[[recorded.id for recorded in text.host_changes].index(change.id) + 1 :]
     later: list[HostChange] = []
     before = _before(change)
-    for other in after:
-        if other not in text.host_in_force:
+    for later_change in after:
+        if later_change not in text.host_in_force:
             continue
         rebased = replace(
-            other,
-            value_before=before.get(other.path, other.value_before),
-            also_before=tuple((path, before.get(path, value)) for path, value in other.also_before),
+            later_change,
+            value_before=before.get(later_change.path, later_change.value_before),
+            also_before=tuple((path, before.get(path, value)) for path, value in later_change.also_before),
         )
-        if rebased != other:
+        if rebased != later_change:
             journal.write(rebased)
-        before = {path: value for path, value in before.items() if path not in _before(other)}
+        before = {path: value for path, value in before.items() if path not in _before(later_change)}
         later.append(rebased)
     return later
 
 
 def _tried(change: HostChange, root: Path) -> str:
-    """Writes the new value and reads it back."""
+    """Write the new value and read it back."""
     _write(root, change.path, change.value)
-    shown = live_value(change.path, root)
-    if shown == change.value_before != change.value:
-        words = _objection(change, shown, root) or "the kernel accepted it and changed nothing"
-        raise HostProblem(f"{change.name} is still {shown}: {words}")
-    return shown
+    shown_value = live_value(change.path, root)
+    if shown_value == change.value_before != change.value:
+        objection = _objection(change, shown_value, root) or "the kernel accepted it and changed nothing"
+        raise HostProblem(f"{change.name} is still {shown_value}: {objection}")
+    return shown_value
 
 
 def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
@@ -457,7 +465,7 @@ def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
 
 
 def _live_back(change: HostChange, root: Path, covered: Collection[str] = ()) -> None:
-    """The value, then what the kernel changed along with it, but for files that later changes cover."""
+    """Write the old value, then those that the kernel changed along with it, but for files that later changes cover."""
     for path, value in _before(change).items():
         # The kernel refuses 0 bytes; it sets them by itself when the other half of the pair is written.
         is_other_half = value == "0" and path.endswith(_HALVES)
@@ -466,7 +474,7 @@ def _live_back(change: HostChange, root: Path, covered: Collection[str] = ()) ->
 
 
 def _half_made(change: HostChange, now: str) -> bool:
-    """Whether a pool stopped on its way: the number of pages lies between what was and what was asked."""
+    """Return whether a pool stopped on its way: the number of pages lies between what was and what was asked."""
     if change.state is not ChangeState.INTENDED or not change.name.endswith("nr_hugepages") or not now.isdecimal():
         return False
     low, high = sorted((int(change.value_before), int(change.value)))
@@ -474,36 +482,36 @@ def _half_made(change: HostChange, now: str) -> bool:
 
 
 def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: list[HostChange]) -> str:
-    """The file as it would be without this change; byte for byte where nobody else has edited it."""
+    """Restore the file as it would be without this change: byte for byte where no other user has edited it."""
     file = root / change.drop_in.lstrip("/")
     sysctl_files.without_remains(file)
     now = sysctl_files.content(file)
     expected: str | None = sysctl_files.with_value(change.drop_in_before, change.name, change.value)
-    wanted = change.drop_in_before
-    for other in later:
-        journal.write(replace(other, drop_in_before=wanted))
-        expected = sysctl_files.with_value(expected, other.name, other.value)
-        wanted = sysctl_files.with_value(wanted, other.name, other.value)
+    restored_text = change.drop_in_before
+    for later_change in later:
+        journal.write(replace(later_change, drop_in_before=restored_text))
+        expected = sysctl_files.with_value(expected, later_change.name, later_change.value)
+        restored_text = sysctl_files.with_value(restored_text, later_change.name, later_change.value)
     if now == expected:
-        sysctl_files.replace(file, wanted)
-    elif now not in (None, wanted):
-        if any(other.name == change.name for other in later):
+        sysctl_files.replace(file, restored_text)
+    elif now not in (None, restored_text):
+        if any(later_change.name == change.name for later_change in later):
             return f"{change.drop_in} has been edited since and stays as it is"
         sysctl_files.replace(file, sysctl_files.without_value(now or "", change.name, change.drop_in_before))
         return f"{change.drop_in} has been edited since: only our line was removed"
     return ""
 
 
-def _objection(change: HostChange, shown: str, root: Path) -> str:
-    """Why the value read back is not the one asked for; "" when it is."""
+def _objection(change: HostChange, shown_value: str, root: Path) -> str:
+    """Return why the value read back is not the one asked for; "" when it is."""
     pool = pool_of(change.name, root)
     if pool is not None:
-        return pages_in_words(change.value, shown, pool)
-    return "" if shown == change.value else f"the kernel turned {change.value} into {shown}"
+        return pages_in_words(change.value, shown_value, pool)
+    return "" if shown_value == change.value else f"the kernel turned {change.value} into {shown_value}"
 
 
 def _overridden(change: HostChange, root: Path) -> str:
-    """Which file wins over ours at boot; "" when none does."""
+    """Return the file that wins over ours at boot, in words; "" where none does."""
     places = BootSettings(root).of(change.name).assignments if change.drop_in else ()
     if not places or places[-1].file == change.drop_in:
         return ""
@@ -512,12 +520,12 @@ def _overridden(change: HostChange, root: Path) -> str:
 
 
 def _along(name: str, root: Path) -> list[str]:
-    paths = [f"/{path_of(other)}" for other in ALONG.get(name, ())]
+    paths = [f"/{path_of(changed_along)}" for changed_along in ALONG.get(name, ())]
     return [path for path in paths if (root / path[1:]).exists()]
 
 
 def _now(change: HostChange, root: Path) -> str:
-    """What the kernel's file has; "" when it is gone, as a disk that was taken out."""
+    """Return the value of the kernel's file; "" where the file is gone, as with a disk that was taken out."""
     try:
         return live_value(change.path, root)
     except OSError:

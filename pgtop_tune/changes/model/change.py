@@ -1,8 +1,5 @@
-"""A change of a parameter: request, scope and result.
-
-Whether a change of a parameter is in force, and for whom: what the server shows after it.
-
-A change of a setting of the operating system: what is asked, and what came of it.
+"""Changes of parameters and of settings of the operating system: request, scope, state, and the proof that a parameter
+is in force.
 """
 
 from __future__ import annotations
@@ -11,6 +8,11 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+
+
+def joined_notes(*notes: str) -> str:
+    """Return the notes that are there, as one sentence."""
+    return "; ".join(filter(None, notes))
 
 
 class WantedSetting(Struct, frozen=True):
@@ -36,14 +38,14 @@ class HostChange(Struct, frozen=True):
         name: Setting, as in SystemSetting.
         path: The kernel's file.
         value: New value.
-        value_before: What the file had before.
+        value_before: Value of the file before.
         state: How far it got.
-        boot_id: /proc/sys/kernel/random/boot_id at the change: what was only live is gone after a reboot.
+        boot_id: /proc/sys/kernel/random/boot_id at the change: a live value is gone after a reboot.
         also_before: Path and value of settings that the kernel changes along with this one (vm.dirty_ratio becomes 0
             when vm.dirty_bytes is set).
         drop_in: File that makes the value survive a reboot; "" when the change is live only.
         drop_in_before: Its whole content before; None when there was no such file.
-        shown_after: What the file had after the change; "" until then.
+        shown_after: Value of the file after the change; "" until then.
         message: Why it failed, or why the value read back differs.
         set_id: Changes with the same one belong together, also with those of parameters; "" for a single change.
         by: Who made it: "user@host, pid".
@@ -51,7 +53,7 @@ class HostChange(Struct, frozen=True):
         kept: Whether it is confirmed; else it is pending and reverts at its deadline.
         until_ms: The deadline, milliseconds since the epoch; None without one.
         until_boot_ms: The same on the boot clock; None where an older version wrote it.
-        boot_clock: Which boot clock (`process.boot_clock`).
+        boot_clock: Which boot clock (`process.process_key`).
     """
 
     id: str
@@ -75,9 +77,14 @@ class HostChange(Struct, frozen=True):
     until_boot_ms: int | None = None
     boot_clock: str = ""
 
+    @property
+    def set_key(self) -> str:
+        """Id of its set; its own where it is a single change."""
+        return self.set_id or self.id
+
 
 class Proof(Struct, frozen=True):
-    """What the server shows of one parameter after a change.
+    """A parameter as the server shows it after a change.
 
     Attributes:
         name: Parameter.
@@ -109,10 +116,10 @@ class Proof(Struct, frozen=True):
 
 
 class ChangeState(StrEnum):
-    """How far a change got. The words stand in the journal."""
+    """Progress of a change. The values stand in the journal."""
 
     INTENDED = "intended"
-    """Written down, about to be made; after a crash nobody knows whether it was."""
+    """Written down, about to be made; after a crash its state is unknown."""
     APPLIED = "applied"
     """Made and read back."""
     FAILED = "failed"
@@ -120,7 +127,7 @@ class ChangeState(StrEnum):
     REVERTED = "reverted"
     """Undone, read back."""
     SUPERSEDED = "superseded"
-    """Not undone: the scope has a value of somebody else's by now, or of a later change."""
+    """Not undone: the scope has another user's value by now, or that of a later change."""
 
 
 class ScopeKind(StrEnum):
@@ -148,6 +155,11 @@ class Scope(Struct, frozen=True):
     role: str = ""
     database: str = ""
 
+    @property
+    def is_system(self) -> bool:
+        """Whether it is the whole server."""
+        return self.kind is ScopeKind.SYSTEM
+
 
 SYSTEM: Final = Scope()
 
@@ -162,7 +174,7 @@ class ParameterChange(Struct, frozen=True):
         value: New value as typed ("16GB"), or None for RESET.
         shown_before: SHOW's text before the change; of a role or a database the value it had of its own, if any.
         shown_after: SHOW's text read back after the change; "" until then.
-        auto_conf_before: What the scope had before: the value in postgresql.auto.conf, for a role or a database that
+        auto_conf_before: Value of the scope before: the one in postgresql.auto.conf, for a role or a database that
             of pg_db_role_setting; None when it had no entry there.
         source_before: pg_settings.source before.
         state: How far it got.
@@ -178,10 +190,10 @@ class ParameterChange(Struct, frozen=True):
         loss: What this value can lose, where it had to be unlocked; "" otherwise.
         restart: Whether it takes a restart of the server (context postmaster).
         with_restart: Its set restarted the server, or was to.
-        stored_after: What the scope has after it, as the server has written it; None after a RESET and until it is
+        stored_after: Value of the scope after it, as the server has written it; None after a RESET and until it is
             read back.
         until_boot_ms: The deadline on the boot clock; None where an older version wrote it.
-        boot_clock: Which boot clock (`process.boot_clock`).
+        boot_clock: Which boot clock (`process.process_key`).
         role_oid: Of the scope's role, which may be renamed; 0 without one, and where an older version wrote it.
         database_oid: Of the scope's database, likewise.
         displaced: A revert of the confirmed change found another value in its place and wrote nothing: when this one's
@@ -215,12 +227,17 @@ class ParameterChange(Struct, frozen=True):
     with_restart: bool = False
     displaced: bool = False
 
-    def covers(self, other: ParameterChange) -> bool:
-        """Whether both change the same parameter of the same role and database, whatever those were called."""
-        if (self.name, self.scope.kind) != (other.name, other.scope.kind):
+    @property
+    def set_key(self) -> str:
+        """Id of its set; its own where it is a single change."""
+        return self.set_id or self.id
+
+    def covers(self, second: ParameterChange) -> bool:
+        """Return whether both change the same parameter of the same role and database, whatever those were called."""
+        if (self.name, self.scope.kind) != (second.name, second.scope.kind):
             return False
-        ours, theirs = (self.role_oid, self.database_oid), (other.role_oid, other.database_oid)
-        return ours == theirs if any(ours) and any(theirs) else self.scope == other.scope
+        own_oids, second_oids = (self.role_oid, self.database_oid), (second.role_oid, second.database_oid)
+        return own_oids == second_oids if any(own_oids) and any(second_oids) else self.scope == second.scope
 
     @property
     def told_after(self) -> str:
@@ -230,7 +247,7 @@ class ParameterChange(Struct, frozen=True):
 
 
 class WantedParameter(Struct, frozen=True):
-    """A parameter as somebody wants it.
+    """A requested change of a parameter.
 
     Attributes:
         value: As typed, None to reset it.
@@ -245,7 +262,7 @@ class Terms(Struct, frozen=True):
     """On which terms a set of changes is made.
 
     Attributes:
-        keep_within_s: It is taken back after so many seconds unless somebody keeps it; None keeps it at once.
+        keep_within_s: Seconds after which the set is reverted unless it is confirmed; None confirms it at once.
         reason: Why, in the operator's words.
         confirmed: Names of parameters that were typed to unlock values that can lose data.
         set_id: Of the set they are part of, where others are made elsewhere; "" makes one up where one is needed.
@@ -305,7 +322,8 @@ _SYSTEM: Final = {
 
 
 def choices(context: str) -> tuple[ReachChoice, ...]:
-    """The ways to change a parameter, the narrowest that shows its effect first; none where it cannot be changed.
+    """Return the ways to change a parameter, the narrowest that shows its effect first; none where it cannot be
+    changed.
 
     Args:
         context: pg_settings.context.
@@ -317,7 +335,7 @@ def choices(context: str) -> tuple[ReachChoice, ...]:
 
 
 def narrowest(context: str, *, can_load: bool, connected: bool) -> ReachChoice | None:
-    """The narrowest way that shows the effect, where nobody says for whom; None where it cannot be changed.
+    """Return the narrowest way that shows the effect, where nobody says for whom; None where it cannot be changed.
 
     Sessions that are connected are reached by nothing less than the whole server: narrower ways are for those to come.
 
@@ -332,5 +350,6 @@ def narrowest(context: str, *, can_load: bool, connected: bool) -> ReachChoice |
 
 
 def of_reach(context: str, reach: Reach) -> ReachChoice | None:
-    """What a way of changing does to sessions already connected; None where it is none for this parameter."""
+    """Return the effect of a way of changing on connected sessions; None where the parameter cannot be changed in this
+    way."""
     return next((choice for choice in choices(context) if choice.reach is reach), None)

@@ -8,13 +8,12 @@ import time
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.process.boot_clock import boot_clock_mark, boot_clock_s
-from pgtop_tune.process.process_key import ProcessKey, boot_id, key_of
+from pgtop_tune.process.process_key import ProcessKey, boot_clock_mark, boot_clock_s, boot_id, key_of
 
 # Deadlines: on the boot clock within one boot, on the wall clock for people and after a reboot.
 #
@@ -24,42 +23,28 @@ NO_DEADLINE: Final[Mapping[str, Any]] = MappingProxyType({"until_ms": None, "unt
 """Fields of a confirmed change."""
 
 
-class HasDeadline(Protocol):
-    """A change of the server or of its machine."""
-
-    @property
-    def until_ms(self) -> int | None:
-        """The deadline, milliseconds since the epoch; None without one."""
-        ...
-
-    @property
-    def until_boot_ms(self) -> int | None:
-        """The deadline on the boot clock, milliseconds."""
-        ...
-
-    @property
-    def boot_clock(self) -> str:
-        """Which boot clock."""
-        ...
+def now_ms() -> int:
+    """Return the milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
 
 
 def deadline_in(within_s: float) -> dict[str, Any]:
     """Return the fields of a change that has this many seconds from now."""
     within_ms = int(within_s * 1000)
     return {
-        "until_ms": time.time_ns() // 1_000_000 + within_ms,
+        "until_ms": now_ms() + within_ms,
         "until_boot_ms": int(boot_clock_s() * 1000) + within_ms,
         "boot_clock": boot_clock_mark(),
     }
 
 
-def deadline_ms(change: HasDeadline) -> int | None:
+def deadline_ms(change: ParameterChange | HostChange) -> int | None:
     """Return the deadline on the wall clock as that runs now, milliseconds since the epoch; None without one."""
     if change.until_ms is None or change.until_boot_ms is None or not change.boot_clock:
         return change.until_ms
     if change.boot_clock != boot_clock_mark():
         return change.until_ms
-    return time.time_ns() // 1_000_000 + change.until_boot_ms - int(boot_clock_s() * 1000)
+    return now_ms() + change.until_boot_ms - int(boot_clock_s() * 1000)
 
 
 NOT_CONFIRMED: Final = "not confirmed in time"
@@ -127,11 +112,11 @@ class PendingSet(Struct, Generic[C], frozen=True):
     holder: Holder
 
     def adoptable(self, now_ms: int, *, to_hold: bool) -> bool:
-        """Whether a program takes the set over.
+        """Return whether a program takes the set over.
 
         Args:
             now_ms: Milliseconds since the epoch; a set whose deadline is over is reverted instead.
-            to_hold: Whether the program stays and lets somebody confirm the set.
+            to_hold: Whether the program stays, so that its operator can confirm the set.
         """
         return self.until_ms > now_ms and (
             self.holder is Holder.NOBODY or (to_hold and self.holder is Holder.LEFT_ALONE)
@@ -144,19 +129,19 @@ class PendingSet(Struct, Generic[C], frozen=True):
 
 
 def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple[PendingSet[C], ...]:
-    """Sets that are pending confirmation.
+    """Return sets that are pending confirmation.
 
     Args:
         in_force: Changes of one journal, oldest first.
         owners: Of the same journal, by set.
     """
-    found: dict[str, list[C]] = {}
+    changes_by_set: dict[str, list[C]] = {}
     deadlines: dict[str, int] = {}
     for change in in_force:
         until_ms = None if change.kept else deadline_ms(change)
         if until_ms is not None:
-            set_id = change.set_id or change.id
-            found.setdefault(set_id, []).append(change)
+            set_id = change.set_key
+            changes_by_set.setdefault(set_id, []).append(change)
             deadlines[set_id] = min(until_ms, deadlines.get(set_id, until_ms))
     return tuple(
         PendingSet(
@@ -166,21 +151,21 @@ def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple
             owner=owners.get(set_id) or SetOwner(set_id, changes[0].by),
             holder=holder_of(set_id, changes[0].by, owners),
         )
-        for set_id, changes in found.items()
+        for set_id, changes in changes_by_set.items()
     )
 
 
 def outlived_losses(in_force: Iterable[ParameterChange], owners: Mapping[str, SetOwner]) -> tuple[ParameterChange, ...]:
-    """Confirmed changes that can lose data, and outlive the program they were to end with."""
+    """Return confirmed changes that can lose data, and outlive the program they were to end with."""
     return tuple(
         change
         for change in in_force
-        if change.loss and change.kept and holder_of(change.set_id or change.id, change.by, owners) is Holder.NOBODY
+        if change.loss and change.kept and holder_of(change.set_key, change.by, owners) is Holder.NOBODY
     )
 
 
 def holder_of(set_id: str, by: str, owners: Mapping[str, SetOwner]) -> Holder:
-    """The process that reverts a set in time.
+    """Return the process that reverts a set in time.
 
     Args:
         set_id: Of the set.
@@ -201,7 +186,7 @@ def holder_of(set_id: str, by: str, owners: Mapping[str, SetOwner]) -> Holder:
 
 
 def _holder_elsewhere(owner: SetOwner) -> Holder:
-    """After a reboot nothing of before runs; another machine or container may."""
+    """Return the holder of a set of another boot, machine or container: after a reboot of this one nobody."""
     match = _BY.fullmatch(owner.by)
     of_this_machine = match is not None and match["host"] == socket.gethostname()
     then, now = "" if owner.program is None else owner.program.boot_id, boot_id()

@@ -15,26 +15,25 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
-from pgtop_tune.changes.model.restart import PendingParameter, RestartOutcome, RestartPlan, RestartState, RestartVerdict
-from pgtop_tune.changes.ports import silent
-from pgtop_tune.changes.restart.offline import restore, restore_copy
+from pgtop_tune.changes.model.change_set import PendingParameter, RestartOutcome, RestartPlan, RestartState
+from pgtop_tune.changes.ports import no_progress
+from pgtop_tune.changes.restart.offline import explaining, restore, restore_copy, values
 from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
-from pgtop_tune.changes.restart.words import explaining, values
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.instances import seen
-from pgtop_tune.changes.start.checks import WAYS, checks
-from pgtop_tune.changes.start.facts import (
+from pgtop_tune.changes.server.instances import server_identity
+from pgtop_tune.changes.start.checks import WAYS, check_possible, checks
+from pgtop_tune.changes.start.next_start import AT_START, values_after
+from pgtop_tune.changes.start.places import find_place, language_of, note_place
+from pgtop_tune.changes.start.trial import (
     ServerBeforeRestart,
     pending,
     restart_facts,
     server_before_restart,
 )
-from pgtop_tune.changes.start.places import find_place, language_of, note_place
-from pgtop_tune.changes.start.values import AT_START, values_after
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.changes.watchdogs import ENDED, RESTART_S
-from pgtop_tune.cluster.managing import PATRONI
-from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run
+from pgtop_tune.cluster.postmaster import PATRONI
+from pgtop_tune.cluster.service import LEFT, Ran, StartLog, run_program
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
 
@@ -56,7 +55,7 @@ class _Attempt(Struct, frozen=True):
         server: Before it.
         before: The same for those who wait for it.
         endpoints: Where it was.
-        log: What it writes meanwhile.
+        log: Of the server, meanwhile.
     """
 
     server: ServerBeforeRestart
@@ -71,7 +70,7 @@ class RestartService:
     Args:
         control: Its parameters; its rules write down where the server is.
         own_restart: Ends and starts a throwaway server of ours; None for all others.
-        moved: Told where the server is when a restart has led it to another port or address.
+        moved: Takes the connection when a restart has led the server to another port or address.
     """
 
     def __init__(
@@ -93,34 +92,41 @@ class RestartService:
         in_force = await self._control.in_force()
         return await self._control.ask(lambda session: pending(session, in_force))
 
-    async def plan(self, wanted: Sequence[WantedParameter] = ()) -> RestartPlan:
+    async def plan(self, requested: Sequence[WantedParameter] = ()) -> RestartPlan:
         """See `RestartControl.plan`."""
-        server = await self._server_before_restart(wanted)
-        _check_reach(server, wanted)
-        found = checks(await asyncio.to_thread(restart_facts, server, wanted))
-        texts = [self._control.statement(each.name, each.value, each.scope) for each in wanted]
-        ours = self._own_restart is not None
+        server = await self._server_before_restart(requested)
+        _check_reach(server, requested)
+        found_checks = checks(await asyncio.to_thread(restart_facts, server, requested))
+        texts = [self._control.statement(request.name, request.value, request.scope) for request in requested]
+        is_throwaway = self._own_restart is not None
         return RestartPlan(
             statements=tuple(text.removesuffix(_RELOAD) for text in texts),
-            pending=tuple(each for each in server.pending if each.name not in {want.name for want in wanted}),
-            checks=found,
-            managed=_OURS if ours else server.place.managed,
-            command=server.place.command,
-            by_us=ours or bool(server.place.restart),
-            why_not="" if ours else server.place.why_not,
+            pending=tuple(
+                parameter for parameter in server.pending if parameter.name not in {want.name for want in requested}
+            ),
+            checks=found_checks,
+            managed=_OURS if is_throwaway else server.server_place.managed,
+            command=server.server_place.command,
+            by_us=is_throwaway or bool(server.server_place.restart),
+            why_not="" if is_throwaway else server.server_place.why_not,
             sessions=server.sessions,
             in_transaction=server.in_transaction,
         )
 
     async def apply(
-        self, wanted: Sequence[WantedParameter], terms: Terms, progress: Progress = silent, *, anyway: bool = False
+        self,
+        requested: Sequence[WantedParameter],
+        terms: Terms,
+        progress: Progress = no_progress,
+        *,
+        anyway: bool = False,
     ) -> RestartOutcome:
         """See `RestartControl.apply`.
 
         Args:
-            wanted: Changes.
+            requested: Changes.
             terms: On which they are made.
-            progress: Told what is done next.
+            progress: Takes the next step in a few words.
             anyway: Also where a check says that the server would not start.
 
         Raises:
@@ -129,19 +135,19 @@ class RestartService:
         async with self._one_at_a_time:
             self._begin_waiting()
             if not anyway:
-                self._refuse(await self.plan(wanted))
-            attempt = await self._begun(wanted)
-            _check_reach(attempt.server, wanted)
+                check_possible((await self.plan(requested)).checks)
+            attempt = await self._begun(requested)
+            _check_reach(attempt.server, requested)
             if self._given_up.is_set():
                 raise ServerProblem("not restarted: nothing was changed")
             within_s = terms.keep_within_s
             inner = replace(terms, keep_within_s=None if within_s is None else within_s + RESTART_S, with_restart=True)
-            if wanted:
+            if requested:
                 progress("writing the changes")
-            made = await self._control.apply_set(wanted, inner) if wanted else ()
-            outcome = await self._restart(attempt, made, progress)
-            if outcome.state is RestartState.CAME_UP and within_s is not None and made:
-                set_id = made[0].set_id or made[0].id
+            made_changes = await self._control.apply_set(requested, inner) if requested else ()
+            outcome = await self._restart(attempt, made_changes, progress)
+            if outcome.state is RestartState.CAME_UP and within_s is not None and made_changes:
+                set_id = made_changes[0].set_key
                 self._pending_ids.add(set_id)
                 await self._control.begin_deadline(set_id, within_s)
             return outcome
@@ -156,55 +162,62 @@ class RestartService:
         self._pending_ids.discard(set_id)
         await self._control.keep(set_id)
 
-    async def revert_set(self, set_id: str, why: str = "", progress: Progress = silent) -> RestartOutcome:
+    async def revert_set(self, set_id: str, reason: str = "", progress: Progress = no_progress) -> RestartOutcome:
         """See `RestartControl.revert_set`."""
         async with self._one_at_a_time:
             self._begin_waiting()
             self._pending_ids.discard(set_id)
             # Killed between the two, the server would run on with the values of the set: the watchdog restarts it.
-            reverted = await self._control.revert_set(set_id, why, hold=True)
+            reverted = await self._control.revert_set(set_id, reason, hold=True)
             try:
                 return await self._restart_for(reverted, progress)
             finally:
                 self._control.release(set_id)
 
-    async def restart_for(self, reverted: Sequence[ParameterChange], progress: Progress = silent) -> RestartOutcome:
-        """Restarts where changes that were taken back need it for the old values to be in force.
+    async def restart_for(
+        self, reverted: Sequence[ParameterChange], progress: Progress = no_progress
+    ) -> RestartOutcome:
+        """Restart where changes that were taken back need it for the old values to be in force.
 
-        Where somebody else has to, nobody waits for it: what is left is the hint.
+        Where another user has to, this does not wait: the hint has the remaining step.
         """
         self._begin_waiting()
         return await self._restart_for(reverted, progress)
 
     async def _restart_for(self, reverted: Sequence[ParameterChange], progress: Progress) -> RestartOutcome:
-        waiting = {each.name for each in await self.pending()}
+        waiting = {parameter.name for parameter in await self.pending()}
         if not any(change.name in waiting for change in reverted):
             return RestartOutcome(RestartState.NOT_RESTARTED, "no restart is needed", tuple(reverted))
         attempt = await self._begun(())
-        place = attempt.server.place
-        if self._own_restart is None and not place.restart:
-            words = "the old values are written; they take effect when the server is restarted"
-            return RestartOutcome(RestartState.WAITING, words, tuple(reverted), hint=place.command or place.why_not)
+        server_place = attempt.server.server_place
+        if self._own_restart is None and not server_place.restart:
+            outcome_message = "the old values are written; they take effect when the server is restarted"
+            return RestartOutcome(
+                RestartState.WAITING,
+                outcome_message,
+                tuple(reverted),
+                hint=server_place.command or server_place.why_not,
+            )
         outcome = await self._restart(attempt, (), progress)
         return replace(outcome, changes=(*await self._as_shown(reverted), *outcome.changes))
 
     async def _as_shown(self, reverted: Sequence[ParameterChange]) -> tuple[ParameterChange, ...]:
-        """What was taken back, as the server shows it after its restart."""
+        """Return the reverted changes as the server shows them after its restart."""
         names = [change.name for change in reverted]
         try:
-            found = await self._control.ask(lambda session: session.parameters(names))
+            parameters = await self._control.ask(lambda session: session.parameters(names))
         except ConnectionProblem:
             return tuple(reverted)
-        shown = {parameter.name: parameter.shown for parameter in found}
+        shown_values = {parameter.name: parameter.shown for parameter in parameters}
         return tuple(
-            replace(change, shown_after=shown[change.name], message="")
-            if change.restart and change.name in shown
+            replace(change, shown_after=shown_values[change.name], message="")
+            if change.restart and change.name in shown_values
             else change
             for change in reverted
         )
 
     def give_up(self) -> None:
-        """Waits no longer; a restart that has begun goes on without us. A throwaway's goes to its end."""
+        """Wait no longer; a restart that has begun goes on without us. A throwaway's goes to its end."""
         self._given_up.set()
         self._leave.set()
 
@@ -213,40 +226,37 @@ class RestartService:
         self._leave.clear()
 
     async def aclose(self) -> None:
-        """Reverts pending sets, with a restart each; before the control is closed."""
+        """Revert pending sets, with a restart each; before the control is closed."""
         for set_id in tuple(self._pending_ids):
-            # What cannot be reverted now is left to its watchdog.
+            # A set that cannot be reverted now is left to its watchdog.
             with suppress(Exception):
                 await self.revert_set(set_id, ENDED)
 
-    async def _server_before_restart(self, wanted: Sequence[WantedParameter]) -> ServerBeforeRestart:
+    async def _server_before_restart(self, requested: Sequence[WantedParameter]) -> ServerBeforeRestart:
         in_force = await self._control.in_force()
-        names = [each.name for each in wanted]
-        server = await self._control.ask(lambda session: server_before_restart(session, in_force, wanted))
+        names = [request.name for request in requested]
+        server = await self._control.ask(lambda session: server_before_restart(session, in_force, requested))
         for name in names:
-            if not any(known.lower() == name.lower() for known in server.parameters):
+            if not any(known_name.lower() == name.lower() for known_name in server.parameters):
                 raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
-        await self._control.ask(lambda session: check_lists(session, wanted))
+        await self._control.ask(lambda session: check_lists(session, requested))
         return server
 
-    def _refuse(self, plan: RestartPlan) -> None:
-        for check in plan.checks:
-            if check.verdict is RestartVerdict.IMPOSSIBLE:
-                raise ServerProblem(check.words, "; ".join(filter(None, (check.hint, "nothing was changed"))))
-
-    async def _begun(self, wanted: Sequence[WantedParameter]) -> _Attempt:
-        server = await self._server_before_restart(wanted)
-        name, instance = await self._control.ask(lambda session: (self._control.journal_of(session), seen(session)))
-        if not wanted:
+    async def _begun(self, requested: Sequence[WantedParameter]) -> _Attempt:
+        server = await self._server_before_restart(requested)
+        name, instance = await self._control.ask(
+            lambda session: (self._control.journal_of(session), server_identity(session))
+        )
+        if not requested:
             # What waits already was written by others, or before this was known how to be undone.
             await self._control.ask(self._noted)
-        log = await asyncio.to_thread(StartLog, server.place, time.time())
-        port = values_after(server.parameters, server.pending, wanted).number("port")
-        changing = {each.name.lower() for each in wanted} | {each.name for each in server.pending}
+        log = await asyncio.to_thread(StartLog, server.server_place, time.time())
+        port = values_after(server.parameters, server.pending, requested).number("port")
+        changing = {request.name.lower() for request in requested} | {request.name for request in server.pending}
         before = ServerBefore(
             name=name,
             instance=instance,
-            place=server.place,
+            server_place=server.server_place,
             started_ms=server.started_ms,
             moves=not changing.isdisjoint(WAYS),
             port=None if port is None else int(port),
@@ -258,37 +268,37 @@ class RestartService:
             note_place(find_place(session), journal)
 
     async def _restart(
-        self, attempt: _Attempt, made: tuple[ParameterChange, ...], progress: Progress
+        self, attempt: _Attempt, made_changes: tuple[ParameterChange, ...], progress: Progress
     ) -> RestartOutcome:
-        """One restart, and the way back where it fails."""
+        """Restart once, and go back to the old values where that fails."""
         server, began_s = attempt.server, time.monotonic()
-        waiting = tuple(each.change for each in server.pending if each.change is not None)
+        waiting = tuple(parameter.change for parameter in server.pending if parameter.change is not None)
         wait = Waiting(self._control, attempt.before, progress, self._given_up)
-        if self._own_restart is None and not server.place.restart:
-            progress(f"waiting for the restart: {server.place.command or server.place.why_not}")
+        if self._own_restart is None and not server.server_place.restart:
+            progress(f"waiting for the restart: {server.server_place.command or server.server_place.why_not}")
             if await wait.until_restarted() is Return.LEFT:
                 return RestartOutcome(
-                    RestartState.WAITING, "the server was not restarted: the changes stay pending", made
+                    RestartState.WAITING, "the server was not restarted: the changes stay pending", made_changes
                 )
-            return await self._back(attempt, made, waiting, time.monotonic() - began_s)
-        progress(f"restarting: {_OURS if self._own_restart is not None else server.place.command}")
-        ran = await asyncio.to_thread(self._run, server.place, again=False)
-        came = Return.LEFT if ran.status == LEFT else await wait.until_back(failed=ran.status != 0)
-        if came is Return.BACK:
-            return await self._back(attempt, made, waiting, time.monotonic() - began_s)
-        if came is Return.THE_OLD_ONE:
-            return await self._not_restarted(made, ran)
-        if came is Return.LEFT:
-            words = "the wait has ended: the server is being restarted"
-            written = f"{words}, and its new values are written" if made else words
-            return RestartOutcome(RestartState.LEFT, written, made, hint=_AT_WILL if made else "")
-        return await self._old_values(attempt, (*waiting, *made), ran, wait, progress, began_s)
+            return await self._back(attempt, made_changes, waiting, time.monotonic() - began_s)
+        progress(f"restarting: {_OURS if self._own_restart is not None else server.server_place.command}")
+        ran = await asyncio.to_thread(self._run, server.server_place, again=False)
+        returned = Return.LEFT if ran.status == LEFT else await wait.until_back(failed=ran.status != 0)
+        if returned is Return.BACK:
+            return await self._back(attempt, made_changes, waiting, time.monotonic() - began_s)
+        if returned is Return.THE_OLD_ONE:
+            return await self._not_restarted(made_changes, ran)
+        if returned is Return.LEFT:
+            message = "the wait has ended: the server is being restarted"
+            written = f"{message}, and its new values are written" if made_changes else message
+            return RestartOutcome(RestartState.LEFT, written, made_changes, hint=_AT_WILL if made_changes else "")
+        return await self._old_values(attempt, (*waiting, *made_changes), ran, wait, progress, began_s)
 
-    def _run(self, place: ServerPlace, *, again: bool) -> Ran:
-        """The restart, or the start of a server that is down."""
+    def _run(self, server_place: ServerPlace, *, again: bool) -> Ran:
+        """Restart the server, or start one that is down."""
         if self._own_restart is None:
-            argv = place.start if again else place.restart
-            return run(argv, place, as_owner=place.as_owner, leave=self._leave)
+            argv = server_place.start if again else server_place.restart
+            return run_program(argv, server_place, as_owner=server_place.as_owner, leave=self._leave)
         try:
             self._own_restart()
         except ClusterProblem as problem:
@@ -298,21 +308,21 @@ class RestartService:
     async def _back(
         self,
         attempt: _Attempt,
-        made: tuple[ParameterChange, ...],
+        made_changes: tuple[ParameterChange, ...],
         waiting: tuple[ParameterChange, ...],
         away_s: float,
     ) -> RestartOutcome:
         moved = await self._noted_again(attempt)
         now: list[ParameterChange] = []
-        for set_id in dict.fromkeys(change.set_id or change.id for change in (*waiting, *made)):
+        for set_id in dict.fromkeys(change.set_key for change in (*waiting, *made_changes)):
             now += await self._control.look_again(set_id)
-        words = f"the server is back{moved} after {away_s:.1f} s"
+        message = f"the server is back{moved} after {away_s:.1f} s"
         return RestartOutcome(
-            RestartState.CAME_UP, f"{words}: {values(now)}" if now else words, tuple(now), away_s=away_s
+            RestartState.CAME_UP, f"{message}: {values(now)}" if now else message, tuple(now), away_s=away_s
         )
 
     async def _noted_again(self, attempt: _Attempt) -> str:
-        """Where the server is now, in words and for all who go on with it, where that is not where it was."""
+        """Note the address of a server that has moved, and return it in words; "" where it has not."""
         conninfo = self._control.conninfo
         if conninfo.endpoints == attempt.endpoints:
             return ""
@@ -320,12 +330,12 @@ class RestartService:
         await self._control.ask(self._noted)
         return f" at {await self._control.ask(lambda session: session.endpoint)}"
 
-    async def _not_restarted(self, made: tuple[ParameterChange, ...], ran: Ran) -> RestartOutcome:
-        """It refused to end. What was just written must not surprise anybody at the next restart."""
-        why = "the server was not restarted"
-        undone = await self._control.revert_set(made[0].set_id or made[0].id, why) if made else ()
+    async def _not_restarted(self, made_changes: tuple[ParameterChange, ...], ran: Ran) -> RestartOutcome:
+        """Revert the changes of a restart that did not happen: they would take effect at the next one."""
+        reason = "the server was not restarted"
+        undone = await self._control.revert_set(made_changes[0].set_key, reason) if made_changes else ()
         return RestartOutcome(
-            state=RestartState.NOT_RESTARTED, words=f"{why}: it still runs", changes=undone, log=ran.words
+            state=RestartState.NOT_RESTARTED, words=f"{reason}: it still runs", changes=undone, log=ran.output_lines
         )
 
     async def _old_values(
@@ -337,11 +347,11 @@ class RestartService:
         progress: Progress,
         began_s: float,
     ) -> RestartOutcome:
-        place = attempt.server.place
+        server_place = attempt.server.server_place
         log = await asyncio.to_thread(_reasons, attempt, ran)
         progress("it does not come up: restoring the old values in postgresql.auto.conf")
-        came, again = Return.GONE, ran
-        for mend, what in ((self._restored, "old values"), (self._copied, "copy of postgresql.auto.conf")):
+        returned, again = Return.GONE, ran
+        for mend, description in ((self._restored, "old values"), (self._copied, "copy of postgresql.auto.conf")):
             try:
                 changed = await asyncio.to_thread(mend, attempt, changes)
             except PgtopError as problem:
@@ -354,53 +364,58 @@ class RestartService:
                 )
             if not changed and mend == self._copied:
                 break
-            progress(f"starting it with the {what}")
+            progress(f"starting it with the {description}")
             # One that runs, and that we find no way to, has to end first.
-            up = await asyncio.to_thread(runs, place)
-            again = await asyncio.to_thread(self._run, place, again=not up)
-            came = Return.LEFT if again.status == LEFT else await wait.until_back(failed=again.status != 0)
-            if came is Return.LEFT:
-                left = "the wait has ended: the server did not come up, and is being started with its old values"
-                return RestartOutcome(state=RestartState.LEFT, words=left, changes=changes, log=log)
-            if came is Return.BACK:
+            up = await asyncio.to_thread(runs, server_place)
+            again = await asyncio.to_thread(self._run, server_place, again=not up)
+            returned = Return.LEFT if again.status == LEFT else await wait.until_back(failed=again.status != 0)
+            if returned is Return.LEFT:
+                message = "the wait has ended: the server did not come up, and is being started with its old values"
+                return RestartOutcome(state=RestartState.LEFT, words=message, changes=changes, log=log)
+            if returned is Return.BACK:
                 break
-        if came is not Return.BACK:
-            if await asyncio.to_thread(runs, place):
-                words = f"the server runs, but does not answer at {self._control.conninfo.describe()}"
-                return RestartOutcome(state=RestartState.DOWN, words=words, changes=changes, log=log, hint=_BY_HAND)
+        if returned is not Return.BACK:
+            if await asyncio.to_thread(runs, server_place):
+                message = f"the server runs, but does not answer at {self._control.conninfo.describe()}"
+                return RestartOutcome(state=RestartState.DOWN, words=message, changes=changes, log=log, hint=_BY_HAND)
             later = await asyncio.to_thread(_reasons, attempt, again)
-            words = "the server is down: it does not come up with its old values either"
-            return RestartOutcome(state=RestartState.DOWN, words=words, changes=changes, log=later, hint=_BY_HAND)
+            message = "the server is down: it does not come up with its old values either"
+            return RestartOutcome(state=RestartState.DOWN, words=message, changes=changes, log=later, hint=_BY_HAND)
         await self._noted_again(attempt)
-        why = f"the server did not come up: {log[-1]}" if log else "the server did not come up"
+        reason = f"the server did not come up: {log[-1]}" if log else "the server did not come up"
         undone: list[ParameterChange] = []
-        for set_id in dict.fromkeys(change.set_id or change.id for change in reversed(changes)):
-            undone += await self._control.revert_set(set_id, why)
+        for set_id in dict.fromkeys(change.set_key for change in reversed(changes)):
+            undone += await self._control.revert_set(set_id, reason)
         away_s = time.monotonic() - began_s
-        words = f"it did not come up; it runs with its old values, after {away_s:.1f} s"
-        return RestartOutcome(state=RestartState.OLD_VALUES, words=words, changes=tuple(undone), log=log, away_s=away_s)
+        message = f"it did not come up; it runs with its old values, after {away_s:.1f} s"
+        return RestartOutcome(
+            state=RestartState.OLD_VALUES, words=message, changes=tuple(undone), log=log, away_s=away_s
+        )
 
     def _restored(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
-        """The old values are in postgresql.auto.conf; whether it is another file now."""
+        """Restore the old values in postgresql.auto.conf; return whether it is another file now."""
         with Journal(attempt.before.name, self._control.directory) as journal:
-            place, in_force = self._known(attempt, journal.text())
+            server_place, in_force = self._known(attempt, journal.text())
             ids = {change.id for change in changes}
-            return restore(place, [each for each in in_force if each.id in ids])
+            return restore(server_place, [change for change in in_force if change.id in ids])
 
     def _copied(self, attempt: _Attempt, changes: Sequence[ParameterChange]) -> bool:
-        """The same by the copy from before, where the old values did not help."""
+        """Restore the copy from before the changes where the old values did not help; return whether the file is
+        another."""
         with Journal(attempt.before.name, self._control.directory) as journal:
-            place, in_force = self._known(attempt, journal.text())
-            # Nobody can have changed it by SQL since our restart began.
-            return restore_copy(place, changes, in_force, lambda lines: True)
+            server_place, in_force = self._known(attempt, journal.text())
+            # No one can have changed it by SQL since our restart began.
+            return restore_copy(server_place, changes, in_force, lambda lines: True)
 
     def _known(self, attempt: _Attempt, text: JournalText) -> tuple[ServerPlace, tuple[ParameterChange, ...]]:
-        place = attempt.server.place
-        return (place if text.place is None else replace(place, copy=text.place.copy)), text.in_force
+        server_place = attempt.server.server_place
+        return (
+            server_place if text.server_place is None else replace(server_place, copy=text.server_place.copy)
+        ), text.in_force
 
 
 def _reasons(attempt: _Attempt, ran: Ran) -> tuple[str, ...]:
-    return explaining(attempt.log.pieces(), ran.words, language_of(attempt.server.place))
+    return explaining(attempt.log.pieces(), ran.output_lines, language_of(attempt.server.server_place))
 
 
 def _check_reach(server: ServerBeforeRestart, changes: Sequence[WantedParameter]) -> None:
@@ -408,7 +423,11 @@ def _check_reach(server: ServerBeforeRestart, changes: Sequence[WantedParameter]
     names = {change.name.lower() for change in changes}
     for parameter in server.parameters.values():
         if parameter.name.lower() in names and parameter.source in AT_START:
-            where = "it with `patronictl edit-config`" if server.place.managed == PATRONI else "what starts the server"
+            where = (
+                "it with `patronictl edit-config`"
+                if server.server_place.managed == PATRONI
+                else "what starts the server"
+            )
             raise ServerProblem(
                 f"{parameter.name} comes from the server's {parameter.source}, which wins over its files: a restart "
                 f"would leave it at {parameter.shown}",

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn
 from pgtop_tune.changes.journal import ServerName
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.start.facts import started_ms
+from pgtop_tune.changes.start.trial import started_ms
 from pgtop_tune.cluster.postmaster import Listening, listening, pid_of
 from pgtop_tune.model.instance import Instance, Kin, ServerPlace, kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo, ServerEndpoint
@@ -27,55 +27,56 @@ _OF_ALL: Final = {"*": "localhost", "0.0.0.0": "127.0.0.1", "::": "::1"}
 """Addresses that stand for every interface → the one that leads there from this machine."""
 
 
-def now_at(conninfo: ConnInfo, place: ServerPlace) -> ConnInfo | None:
-    """How the server of a data directory is reached now; None where it cannot be seen or lets nobody in yet."""
-    if place.uid is None:
+def now_at(conninfo: ConnInfo, server_place: ServerPlace) -> ConnInfo | None:
+    """Return the connection that reaches the server of a data directory now; None where it cannot be seen or is not
+    ready."""
+    if server_place.uid is None:
         return None
     try:
-        found = listening(Path(place.data_directory))
+        listening_at = listening(Path(server_place.data_directory))
     except (PermissionError, TimeoutError):
         return None
-    return leads_to(conninfo, found) if found is not None and found.ready else None
+    return leads_to(conninfo, listening_at) if listening_at is not None and listening_at.ready else None
 
 
-def leads_to(conninfo: ConnInfo, found: Listening) -> ConnInfo:
-    """A connection to where a server of this machine listens: by the way it had, else by the other one."""
+def leads_to(conninfo: ConnInfo, listening_at: Listening) -> ConnInfo:
+    """Return a connection to where a server of this machine listens: by the way it had, else by the other one."""
     first = conninfo.endpoints[0]
-    address = _OF_ALL.get(found.address, found.address)
-    by_tcp = [replace(first, host=address, hostaddr="", port=found.port)] if address else []
+    address = _OF_ALL.get(listening_at.address, listening_at.address)
+    by_tcp = [replace(first, host=address, hostaddr="", port=listening_at.port)] if address else []
     if not first.is_socket and by_tcp:
-        by_tcp.insert(0, replace(first, port=found.port))
-    directory = found.socket_directory
-    if first.is_socket and _is_same_socket(first.host, directory, found.port):
+        by_tcp.insert(0, replace(first, port=listening_at.port))
+    directory = listening_at.socket_directory
+    if first.is_socket and _is_same_socket(first.host, directory, listening_at.port):
         # Another name of it, by which the operator knows it.
         directory = first.host
-    has_socket = bool(directory) and Path(directory, f".s.PGSQL.{found.port}").exists()
-    by_socket = [replace(first, host=directory, hostaddr="", port=found.port)] if has_socket else []
+    has_socket = bool(directory) and Path(directory, f".s.PGSQL.{listening_at.port}").exists()
+    by_socket = [replace(first, host=directory, hostaddr="", port=listening_at.port)] if has_socket else []
     ways = (*by_socket, *by_tcp) if first.is_socket else (*by_tcp, *by_socket)
     return _through(conninfo, tuple(dict.fromkeys(ways)) or (first,))
 
 
-def _is_same_socket(one: str, other: str, port: int) -> bool:
+def _is_same_socket(one: str, second: str, port: int) -> bool:
     name = f".s.PGSQL.{port}"
     try:
-        return bool(other) and Path(one, name).samefile(Path(other, name))
+        return bool(second) and Path(one, name).samefile(Path(second, name))
     except OSError:
         return False
 
 
 def at_port(conninfo: ConnInfo, port: int) -> ConnInfo:
-    """A connection to a server of another machine at a new port, or still at the old one. Pure."""
-    ways = (*(replace(each, port=port) for each in conninfo.endpoints), *conninfo.endpoints)
+    """Return a connection to a server of another machine at a new port, or still at the old one. Pure."""
+    ways = (*(replace(endpoint, port=port) for endpoint in conninfo.endpoints), *conninfo.endpoints)
     return _through(conninfo, tuple(dict.fromkeys(ways)))
 
 
 def _through(conninfo: ConnInfo, endpoints: tuple[ServerEndpoint, ...]) -> ConnInfo:
-    """libpq's password file knows a server by its port: what it said for the old one is taken along.
+    """libpq's password file knows a server by its port: the password of the old one is taken along.
 
     A host for which it said something else is not one of them.
     """
     password = conninfo.password
-    endpoints = tuple(each for each in endpoints if each.password == password)
+    endpoints = tuple(endpoint for endpoint in endpoints if endpoint.password == password)
     secrets = conninfo.secrets if password is None else {**conninfo.secrets, "password": password}
     return replace(conninfo, endpoints=endpoints, secrets=secrets)
 
@@ -90,7 +91,7 @@ _GONE_S: Final = {False: 3.0, True: 0.3}
 
 
 class Return(StrEnum):
-    """What became of the server."""
+    """The state of a server that is being restarted."""
 
     BACK = "back"
     THE_OLD_ONE = "the old one"
@@ -107,7 +108,7 @@ class ServerBefore(Struct, frozen=True):
     Attributes:
         name: Of its journal.
         instance: Only the same server is the one that is waited for.
-        place: Where it is.
+        server_place: Where it is.
         started_ms: When it was started.
         moves: Its port or its addresses change with the restart.
         port: The one it is to have; None where that is not known.
@@ -115,7 +116,7 @@ class ServerBefore(Struct, frozen=True):
 
     name: ServerName
     instance: Instance
-    place: ServerPlace
+    server_place: ServerPlace
     started_ms: int
     moves: bool = False
     port: int | None = None
@@ -127,8 +128,8 @@ class Waiting:
     Args:
         control: To ask; it is led to where the server is.
         before: The server.
-        progress: Told when it takes long.
-        given_up: Set when nobody wants to wait any more.
+        progress: Takes a note when it takes long.
+        given_up: Set to end the wait.
     """
 
     def __init__(
@@ -140,21 +141,21 @@ class Waiting:
         self._given_up: Final = given_up
 
     async def until_back(self, *, failed: bool) -> Return:
-        """Waits until the server answers, or nobody is there who could.
+        """Wait until the server answers, or is gone.
 
         Args:
             failed: The program that was to restart it has failed.
         """
-        deadline, gone_since, open_since, told = time.monotonic() + _PATIENCE_S, 0.0, 0.0, False
+        deadline, gone_since, open_since, is_told = time.monotonic() + _PATIENCE_S, 0.0, 0.0, False
         while time.monotonic() < deadline:
             now_ms = await self._start()
             if now_ms is not None:
                 return Return.BACK if now_ms != self._before.started_ms else Return.THE_OLD_ONE
-            if runs(self._before.place):
+            if runs(self._before.server_place):
                 gone_since = 0.0
-                if not told:
+                if not is_told:
                     self._progress("it is starting")
-                    told = True
+                    is_told = True
             else:
                 gone_since = gone_since or time.monotonic()
                 if time.monotonic() - gone_since >= _GONE_S[failed]:
@@ -167,7 +168,7 @@ class Waiting:
         return Return.GONE
 
     async def until_restarted(self) -> Return:
-        """Waits for as long as it takes somebody else to restart the server."""
+        """Wait until another user has restarted the server."""
         away = False
         while (now_ms := await self._start()) in (None, self._before.started_ms):
             if now_ms is None and not away:
@@ -179,19 +180,19 @@ class Waiting:
 
     def _lets_in(self) -> bool:
         try:
-            found = listening(Path(self._before.place.data_directory))
+            listening_at = listening(Path(self._before.server_place.data_directory))
         except (PermissionError, TimeoutError):
             return False
-        return found is not None and found.ready
+        return listening_at is not None and listening_at.ready
 
     async def _left(self) -> bool:
-        """A little later: whether we are to wait no longer."""
+        """Wait a little; return whether we are to wait no longer."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._given_up.wait(), _POLL_S)
         return self._given_up.is_set()
 
     async def _start(self) -> int | None:
-        """When the server that answers now was started; None where it does not.
+        """Return the start of the server that answers, milliseconds since the epoch; None where it does not answer.
 
         Raises:
             NotLetIn: It is there, at the place it had, and says no.
@@ -210,18 +211,18 @@ class Waiting:
         return None
 
     async def _follow(self) -> None:
-        """Leads the control to where the server listens now, where that is another place."""
+        """Lead the control to where the server listens now, where that is another place."""
         conninfo, before = self._control.conninfo, self._before
-        there = await asyncio.to_thread(now_at, conninfo, before.place)
-        if there is None and before.place.uid is None and before.port not in (None, conninfo.port):
+        there = await asyncio.to_thread(now_at, conninfo, before.server_place)
+        if there is None and before.server_place.uid is None and before.port not in (None, conninfo.port):
             there = at_port(conninfo, before.port)
         if there is not None and there.endpoints != conninfo.endpoints:
             await self._control.lead_to(there)
 
 
-def runs(place: ServerPlace) -> bool:
-    """Whether a process holds the data directory, or we may not look."""
+def runs(server_place: ServerPlace) -> bool:
+    """Return whether a process holds the data directory, or we may not look."""
     try:
-        return pid_of(Path(place.data_directory)) is not None
+        return pid_of(Path(server_place.data_directory)) is not None
     except (PermissionError, TimeoutError):
         return True

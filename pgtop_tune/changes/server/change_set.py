@@ -1,7 +1,8 @@
 """Several changes as one: made and reverted together, each step in the journal before it is made. Blocking.
 
-`control` calls it from a thread. Making is all or nothing: what was made before a refusal is taken back. Taking back is
-not: what the server refuses stays in force, and does not keep the others. One reload for all.
+`control` calls it from a thread. Making is all or nothing: after a refusal the changes before it are reverted.
+Reverting is not: a change whose revert the server refuses stays in force, and does not keep the others. One reload for
+all.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, ServerProb
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.base.sql_quoting import quoted
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, ScopeKind, Terms, WantedParameter
+from pgtop_tune.changes.model.change import (
+    ChangeState,
+    ParameterChange,
+    Terms,
+    WantedParameter,
+    joined_notes,
+)
 from pgtop_tune.changes.model.change_set import Refusal, RevertOutcome
 from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear
 from pgtop_tune.changes.server.instances import note_instance
@@ -39,12 +46,11 @@ from pgtop_tune.changes.server.one_change import (
     intended,
     objection,
     put_back,
+    unread_lines,
 )
-from pgtop_tune.changes.server.scopes import PresentScope, named_now, present
-from pgtop_tune.changes.server.unread_files import unread_lines
 from pgtop_tune.changes.server.way_in import check_after, check_value_back, login_reads_old
 from pgtop_tune.changes.start.places import included_line
-from pgtop_tune.changes.statements import same
+from pgtop_tune.changes.statements import PresentScope, is_same_value, named_now, present
 from pgtop_tune.cluster.auto_conf import FILE_NAME
 from pgtop_tune.model.postgres import Parameter
 
@@ -64,24 +70,24 @@ _UNKNOWN_NAME: Final = "42704"
 def make(
     session: OperatorSession,
     journal: Journal,
-    wanted: Sequence[WantedParameter],
+    requested: Sequence[WantedParameter],
     terms: Terms,
     *,
     losses: Mapping[str, str],
-    seen: Mapping[str, SeenValue],
+    seen_values: Mapping[str, SeenValue],
     watched: Callable[[Sequence[ParameterChange]], None] = lambda changes: None,
     tell: Callable[[str], None] = lambda message: None,
 ) -> tuple[ParameterChange, ...]:
-    """Sets parameters in the order given, reloads, reads back.
+    """Set parameters in the order given, reload, and read them back.
 
     Args:
         session: To the server.
         journal: Open.
-        wanted: In this order.
+        requested: In this order.
         terms: Whether it has to be kept, and why it is made.
         losses: What unlocked values can lose, by name.
-        seen: What the operator was shown, by name.
-        watched: Told of the changes once they are in the journal and before they are made.
+        seen_values: The values that the operator was shown, by name.
+        watched: Called with the changes once they are in the journal and before they are made.
         tell: Takes what other accounts cannot see of the changes.
 
     Raises:
@@ -90,33 +96,29 @@ def make(
         JournalProblem: The journal could not be written; nothing is changed.
         ConnectionProblem: The connection went away half-way; the journal has the changes as intended.
     """
-    changes = intended(session, wanted, terms, losses)
+    changes = intended(session, requested, terms, losses)
     for change in changes:
-        check_unchanged(change, seen.get(change.name), journal.text().in_force)
+        check_unchanged(change, seen_values.get(change.name), journal.text().in_force)
     note_instance(session, journal)
     journal.write(*changes)
     try:
         watched(changes)
-    except (OSError, JournalProblem) as error:
+    except JournalProblem:
         journal.owe()
         failed = "nothing would revert it after a crash"
         journal.write(*(replace(change, state=ChangeState.FAILED, message=failed) for change in changes))
-        if isinstance(error, JournalProblem):
-            raise
-        raise JournalProblem(
-            f"the revert watchdog cannot be started: {error.strerror}", "nothing was changed"
-        ) from None
-    made: list[ParameterChange] = []
+        raise
+    made_changes: list[ParameterChange] = []
     try:
         with session.plain_words():
             _mark(session, journal, changes, tell)
             for change in changes:
                 session.alter(change.name, change.value, change.scope)
-                made.append(change)
+                made_changes.append(change)
             settled = _read_back(session, changes, ChangeState.APPLIED)
             check_after(session, changes, tell)
     except ServerProblem as problem:
-        _withdraw(session, journal, changes, made, problem)
+        _withdraw(session, journal, changes, made_changes, problem)
         raise
     except ConnectionProblem as problem:
         raise ConnectionProblem(problem.message, _UNKNOWN) from None
@@ -133,55 +135,55 @@ def take_back(
     session: OperatorSession,
     journal: Journal,
     changes: Sequence[ParameterChange],
-    why: str = "",
+    reason: str = "",
     *,
     certain: bool = True,
     at_once: bool = False,
 ) -> RevertOutcome:
-    """Gives back what was there before, last change first, reloads, reads back; safe to be done again.
+    """Restore the old values, last change first, reload, and read them back; safe to be done again.
 
     Args:
         session: To the server.
         journal: Open.
         changes: In force, in the order they were made.
-        why: What is to be said about it, for instance the trip wire.
-        certain: The journal is surely this server's, and says from now on what the server is.
+        reason: Of the revert, for instance the trip wire.
+        certain: The journal is surely this server's, and records its present identity.
         at_once: The values were there a moment ago; else those that a login reads are tried before they are restored.
 
     Returns:
-        What was done to each; what was refused is still in force.
+        The outcome of each change; refused ones are still in force.
 
     Raises:
         ServerProblem: This role may not reload; no change was made.
         ConnectionProblem: The connection went away; taking back again is safe.
     """
-    if any(each.scope.kind is ScopeKind.SYSTEM for each in changes):
+    if any(change.scope.is_system for change in changes):
         session.check_permitted()
     journal.owe()
     if certain:
         note_instance(session, journal)
-    of_file = any(change.scope.kind is ScopeKind.SYSTEM for change in changes)
+    of_file = any(change.scope.is_system for change in changes)
     included = included_line(session) if of_file else ""
     unread = unread_lines(session, {change.name.lower() for change in changes}) if of_file else ()
-    unread_words = without_secrets("; ".join(f"{line.name} = {line.value} of {line.place}" for line in unread))
+    unread_words = without_secrets("; ".join(f"{line.name} = {line.value} of {line.location}" for line in unread))
     brought = f"the reload has put {unread_words} into force" if unread else ""
     lost = f"ALTER SYSTEM has written out what {included!r} of {FILE_NAME} includes: put that line back"
     places = [present(session, change) for change in changes]
-    renamed = {place.change.id: place.renamed for place in places}
-    dropped = [_dropped(place, why) for place in reversed(places) if place.gone]
-    changes = [place.change for place in places if not place.gone]
+    renamed = {scope.change.id: scope.renamed for scope in places}
+    dropped = [_dropped(scope, reason) for scope in reversed(places) if scope.absence]
+    changes = [scope.change for scope in places if not scope.absence]
     marked = _marked(session, journal, changes)
     unmarked = [target for target in targets_of(changes) if target not in marked]
     orphan_notes: dict[str, list[str]] = {}
     with briefly_claimed(session, OwnSets.of(journal), unmarked) as claims:
-        # What a program that is gone has left over ours is reverted first.
-        held: dict[Target, ServerProblem] = dict(claims.refused)
+        # A value that a program that is gone has left over ours is reverted first.
+        blocked: dict[Target, ServerProblem] = dict(claims.refused)
         for leftover in claims.leftovers:
             try:
                 clear(session, [leftover], orphan_notes.setdefault(leftover.marker.name, []).append)
             except ServerProblem as problem:
-                held[leftover.target] = problem
-        put, refused = _put_all_back(session, journal, changes, held, at_once=at_once)
+                blocked[leftover.target] = problem
+        put, refused = _put_all_back(session, journal, changes, blocked, at_once=at_once)
         if not at_once:
             refused += _stay_out(session, changes, put)
         _unmark(session, journal, changes, put)
@@ -189,9 +191,9 @@ def take_back(
     settled = dropped
     for change in _read_back(session, back, ChangeState.REVERTED):
         done = put[change.id]
-        is_lost = included and done.wrote and change.scope.kind is ScopeKind.SYSTEM
+        is_lost = included and done.wrote and change.scope.is_system
         why_so = (
-            why,
+            reason,
             lost if is_lost else "",
             brought if done.wrote else "",
             renamed[change.id],
@@ -201,14 +203,14 @@ def take_back(
         notes = (*why_so, "" if done.note else change.message)
         state = ChangeState.SUPERSEDED if done.superseded else ChangeState.REVERTED
         displaced = change.kept and not (at_once or done.wrote or done.handed_on)
-        message = "; ".join(filter(None, notes))
+        message = joined_notes(*notes)
         settled.append(replace(change, state=state, message=message, displaced=displaced))
     journal.write(*settled)
     if certain:
         _note_file(session, journal)
     if journal.unwritten:
         shows = f"{journal.unwritten}: it shows the change as in force until the next start"
-        settled = [replace(change, message="; ".join(filter(None, (change.message, shows)))) for change in settled]
+        settled = [replace(change, message=joined_notes(change.message, shows)) for change in settled]
     return RevertOutcome(
         settled=tuple(settled),
         written=frozenset(identity for identity, done in put.items() if done.wrote),
@@ -216,18 +218,18 @@ def take_back(
     )
 
 
-def _dropped(found: PresentScope, why: str) -> ParameterChange:
-    """A change whose role or database is gone: nothing of it is left to be reverted."""
-    known = bool(found.change.role_oid or found.change.database_oid)
-    state = ChangeState.REVERTED if known else ChangeState.SUPERSEDED
-    words = found.gone if known else f"left alone: {found.gone}"
-    return replace(found.change, state=state, shown_after=_DEFAULT, message="; ".join(filter(None, (why, words))))
+def _dropped(scope: PresentScope, reason: str) -> ParameterChange:
+    """Return a change whose role or database is gone: nothing of it is left to be reverted."""
+    has_oid = bool(scope.change.role_oid or scope.change.database_oid)
+    state = ChangeState.REVERTED if has_oid else ChangeState.SUPERSEDED
+    message = scope.absence if has_oid else f"left alone: {scope.absence}"
+    return replace(scope.change, state=state, shown_after=_DEFAULT, message=joined_notes(reason, message))
 
 
 def look_again(
     session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]
 ) -> tuple[ParameterChange, ...]:
-    """Reads changes in force once more, for instance after a restart; the journal has what they are now.
+    """Read changes in force once more, for instance after a restart; the journal gets their present state.
 
     Raises:
         ServerProblem: The server refuses to show one.
@@ -239,7 +241,7 @@ def look_again(
 
 
 def settle(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
-    """Finds out what became of changes that were intended when the connection was lost.
+    """Find out what became of changes that were intended when the connection was lost.
 
     Made as a whole they are in force; made in part they are taken back; not made they are marked so.
 
@@ -250,11 +252,11 @@ def settle(session: OperatorSession, journal: Journal, changes: Sequence[Paramet
     """
     changes = named_now(session, changes)
     stored = {change.id: session.stored(change.name, change.scope) for change in changes}
-    made = [change for change in changes if same(change.name, stored[change.id], change.value)]
-    if len(made) == len(changes):
+    made_changes = [change for change in changes if is_same_value(change.name, stored[change.id], change.value)]
+    if len(made_changes) == len(changes):
         for change in _read_back(session, changes, ChangeState.APPLIED):
             journal.write(change)
-    elif not made:
+    elif not made_changes:
         for change in changes:
             journal.write(replace(change, state=ChangeState.FAILED, message="the connection was lost before it"))
         try_renew(session, journal, changes)
@@ -266,18 +268,20 @@ def _withdraw(
     session: OperatorSession,
     journal: Journal,
     changes: Sequence[ParameterChange],
-    made: Sequence[ParameterChange],
+    made_changes: Sequence[ParameterChange],
     problem: ServerProblem,
 ) -> None:
-    """After a refusal: what was made is taken back, the rest is marked."""
+    """Revert what was made before a refusal, and mark the rest."""
     journal.owe()
-    for number, change in enumerate(changes[len(made) :]):
-        words = problem.message if number == 0 else f"not tried: {changes[len(made)].name} was refused"
-        journal.write(replace(change, state=ChangeState.FAILED, message=words))
-    try_renew(session, journal, changes[len(made) :])
-    if made:
-        refused = f"{changes[len(made)].name} was refused" if len(made) < len(changes) else problem.message
-        take_back(session, journal, made, refused, at_once=True).check_none_refused()
+    for number, change in enumerate(changes[len(made_changes) :]):
+        message = problem.message if number == 0 else f"not tried: {changes[len(made_changes)].name} was refused"
+        journal.write(replace(change, state=ChangeState.FAILED, message=message))
+    try_renew(session, journal, changes[len(made_changes) :])
+    if made_changes:
+        refused = (
+            f"{changes[len(made_changes)].name} was refused" if len(made_changes) < len(changes) else problem.message
+        )
+        take_back(session, journal, made_changes, refused, at_once=True).check_none_refused()
 
 
 def _mark(
@@ -285,7 +289,7 @@ def _mark(
 ) -> None:
     """Write the markers of changes that go back by themselves, before the values.
 
-    A role without the right to them goes on: other programs see its lock, and not what they cannot.
+    A role without the right to them goes on: other programs see its lock.
     """
     try:
         renew(session, journal, targets_of(changes))
@@ -293,7 +297,7 @@ def _mark(
         if problem.sqlstate not in (_INSUFFICIENT_PRIVILEGE, _UNKNOWN_NAME):
             raise
         names = ", ".join(change.name for change in changes)
-        act = "ALTER SYSTEM" if changes[0].scope.kind is ScopeKind.SYSTEM else "SET"
+        act = "ALTER SYSTEM" if changes[0].scope.is_system else "SET"
         markers = ", ".join(marker_name(change.name) for change in changes)
         visible = "see that it is being changed, and not its deadline" if session.direct else "see nothing of it"
         tell(
@@ -307,8 +311,8 @@ def _mark(
 
 
 def _marked(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> frozenset[Target]:
-    """Parameters with a marker of this journal: until it goes, nobody else changes them."""
-    own_ids = {change.set_id or change.id for change in journal.text().changes}
+    """Return parameters with a marker of this journal: until it goes, no other program changes them."""
+    own_ids = {change.set_key for change in journal.text().changes}
     with session.plain_words():
         texts = stored_markers(session, targets_of(changes))
     markers = {target: decoded(text) for target, text in texts.items()}
@@ -318,7 +322,7 @@ def _marked(session: OperatorSession, journal: Journal, changes: Sequence[Parame
 def _unmark(
     session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange], put: Mapping[str, PutBack]
 ) -> None:
-    """Remove the markers of what was put back; one that stays is stale, and no reason to fail."""
+    """Remove the markers of reverted changes; one that stays is stale, and no reason to fail."""
     with suppress(ServerProblem), session.plain_words():
         renew(session, journal, targets_of(changes), without=put.keys())
 
@@ -331,7 +335,7 @@ def _put_all_back(
     *,
     at_once: bool,
 ) -> tuple[dict[str, PutBack], tuple[Refusal, ...]]:
-    """What was done to each change by id, and which the server refused."""
+    """Restore the old values; return the outcome by id of the change, and the changes that the server refused."""
     put: dict[str, PutBack] = {}
     refused: list[Refusal] = []
     together = {change.id for change in changes}
@@ -344,7 +348,7 @@ def _put_all_back(
             put[change.id] = put_back(session, journal, change, together)
         except ServerProblem as problem:
             refused.append(Refusal(change, problem))
-            # It stays, so an earlier change of the same parameter hands on to it what was before both.
+            # It stays, so an earlier change of the same parameter hands the value from before both on to it.
             together.discard(change.id)
     return put, tuple(refused)
 
@@ -352,7 +356,7 @@ def _put_all_back(
 def _stay_out(
     session: OperatorSession, changes: Sequence[ParameterChange], put: dict[str, PutBack]
 ) -> tuple[Refusal, ...]:
-    """Write changes again whose old values let no new session in, and leave them out of what was put back.
+    """Write changes again whose old values let no new session in, and leave them out of the reverted ones.
 
     It could not be tried before by a role that may write a value, and may not set it in its own session. Where no
     session gets in with the change either, the old value is not the reason, and is restored.
@@ -361,13 +365,13 @@ def _stay_out(
 
     def write(change: ParameterChange, value: str | None) -> None:
         session.alter(change.name, value, change.scope)
-        if change.scope.kind is ScopeKind.SYSTEM:
+        if change.scope.is_system:
             session.reload([change.name])
 
     for change in changes:
         if change.id not in put or not put[change.id].wrote or not login_reads_old(change):
             continue
-        if change.scope.kind is ScopeKind.SYSTEM:
+        if change.scope.is_system:
             session.reload([change.name])
         try:
             check_after(session, [replace(change, value=change.auto_conf_before)])
@@ -393,32 +397,32 @@ def _note_file(session: OperatorSession, journal: Journal) -> None:
 def _read_back(
     session: OperatorSession, changes: Sequence[ParameterChange], state: ChangeState
 ) -> tuple[ParameterChange, ...]:
-    """Reloads where a change needs it, and reads all of them in this session."""
-    fault, found = "", dict[str, Parameter]()
-    system = [change.name for change in changes if change.scope.kind is ScopeKind.SYSTEM]
+    """Reload where a change needs it, and read all of them in this session."""
+    fault, parameters_found = "", dict[str, Parameter]()
+    system = [change.name for change in changes if change.scope.is_system]
     lines: dict[str, str] = {}
     if system:
         fault, parameters = session.reload(system)
-        found = {parameter.name: parameter for parameter in parameters}
+        parameters_found = {parameter.name: parameter for parameter in parameters}
         lines = _lines(session) if state is ChangeState.APPLIED else {}
-    others = [change.name for change in changes if change.name not in found]
-    if others:
-        found |= {parameter.name: parameter for parameter in session.parameters(others)}
+    remaining_names = [change.name for change in changes if change.name not in parameters_found]
+    if remaining_names:
+        parameters_found |= {parameter.name: parameter for parameter in session.parameters(remaining_names)}
     settled = []
     for change in changes:
-        of_system = change.scope.kind is ScopeKind.SYSTEM
+        of_system = change.scope.is_system
         # Our session has what its role and database had when it began.
         stored = lines.get(change.name.lower()) if of_system else session.stored(change.name, change.scope)
-        settled.append(_as_read(change, state, found.get(change.name), stored, fault if of_system else ""))
+        settled.append(_as_read(change, state, parameters_found.get(change.name), stored, fault if of_system else ""))
     return tuple(settled)
 
 
 def _as_read(
     change: ParameterChange, state: ChangeState, after: Parameter | None, stored: str | None, fault: str
 ) -> ParameterChange:
-    """A change after reading it back; pg_settings shows no parameter without its library."""
-    of_system = change.scope.kind is ScopeKind.SYSTEM
-    shown = after.shown if of_system and after is not None else stored or _DEFAULT
+    """Return a change after reading it back; pg_settings shows no parameter without its library."""
+    of_system = change.scope.is_system
+    shown_value = after.shown if of_system and after is not None else stored or _DEFAULT
     if after is None:
         message = _NO_LIBRARY
     elif fault:
@@ -428,11 +432,11 @@ def _as_read(
     else:
         message = difference(change, after)
     stored_after = stored if state is ChangeState.APPLIED else change.stored_after
-    return replace(change, state=state, shown_after=shown, message=message, stored_after=stored_after)
+    return replace(change, state=state, shown_after=shown_value, message=message, stored_after=stored_after)
 
 
 def _lines(session: OperatorSession) -> dict[str, str]:
-    """What postgresql.auto.conf sets, by name in small letters; nothing where the server cannot read its files."""
+    """Return the values of postgresql.auto.conf by name in lower case; none where the server cannot read its files."""
     try:
         return {name.lower(): value for name, value in session.auto_conf().items()}
     except ServerProblem:

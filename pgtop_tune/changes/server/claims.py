@@ -32,7 +32,7 @@ from pgtop_tune.base.errors import PendingElsewhere, PgtopError, ServerProblem, 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.changes.journal import Journal, read_all
-from pgtop_tune.changes.model.change import Scope, ScopeKind
+from pgtop_tune.changes.model.change import Scope
 from pgtop_tune.changes.model.pending_set import GRACE_S
 from pgtop_tune.changes.server.markers import (
     Marker,
@@ -45,7 +45,7 @@ from pgtop_tune.changes.server.markers import (
     server_clock,
     stored_markers,
 )
-from pgtop_tune.changes.statements import said, statement
+from pgtop_tune.changes.statements import scope_words, statement
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.runtime.running_experiments import running_on, server_of_instance
 
@@ -57,17 +57,17 @@ if TYPE_CHECKING:
 
 
 def check_free(names: Iterable[str], instance: Instance) -> None:
-    """Makes sure that no experiment on this server switches one of some parameters. Blocking.
+    """Make sure that no experiment on this server switches one of some parameters. Blocking.
 
     Raises:
         UsageProblem: One does; nothing was changed.
     """
-    wanted = {name.lower() for name in names}
-    for each in running_on(server_of_instance(instance)):
-        held = [name for name in each.parameters if name.lower() in wanted]
-        if held:
-            verb = "is" if len(held) == 1 else "are"
-            raise UsageProblem(f"{', '.join(held)} {verb} under experiment ({each.words})", each.hint)
+    lower_names = {name.lower() for name in names}
+    for experiment in running_on(server_of_instance(instance)):
+        held_names = [name for name in experiment.parameters if name.lower() in lower_names]
+        if held_names:
+            verb = "is" if len(held_names) == 1 else "are"
+            raise UsageProblem(f"{', '.join(held_names)} {verb} under experiment ({experiment.words})", experiment.hint)
 
 
 _ATTEMPTS: Final = 4
@@ -159,7 +159,7 @@ class Claims:
         self._held: dict[str, tuple[Target, ...]] = {}
 
     def publish(self, session: OperatorSession, set_id: str, targets: Iterable[Target]) -> None:
-        """Let other programs see that a set changes some parameters; behind a pooler nobody can.
+        """Let other programs see that a set changes some parameters; behind a pooler none can.
 
         A pooler keeps the lock for its other clients when we are gone.
 
@@ -196,14 +196,14 @@ def claimed(
     *,
     adopt: bool = False,
 ) -> Iterator[OtherClaims]:
-    """Publish a claim, see what others have, and let it go where the block raises.
+    """Publish a claim, survey those of other programs, and withdraw it where the block raises.
 
     Args:
         session: To the server.
         own_sets: Sets that are no other program's.
         claims: Of this program.
         set_id: Of the set, or one made up.
-        targets: What is to be changed.
+        targets: Parameters to be changed.
         adopt: See `survey`.
     """
     try:
@@ -236,7 +236,7 @@ def survey(
         session: To the server.
         own_sets: Sets that are no other program's.
         targets: Parameters and scopes.
-        adopt: Whether what came with a copy of another server's files counts as left: nobody reverts it here.
+        adopt: Whether values of a copied server's files count as left: no program reverts them here.
     """
     texts = stored_markers(session, [target for target in targets if target != EXPERIMENT])
     locks = _locks(session, targets)
@@ -309,7 +309,7 @@ def clear(session: OperatorSession, leftovers: Iterable[Leftover], tell: Callabl
             restart = any(overview.context == "postmaster" for overview in session.parameters([name]))
             tell(f"{orphan_words(entry.target, entry.marker)}{'; that takes effect with a restart' if restart else ''}")
             reverted.append(entry.marker.name)
-            of_system = of_system or scope.kind is ScopeKind.SYSTEM
+            of_system = of_system or scope.is_system
     if of_system:
         session.reload(reverted)
     return frozenset(name.lower() for name in reverted)
@@ -336,8 +336,8 @@ def pending_notes(session: OperatorSession, names: Iterable[str], tell: Callable
     for name in names:
         for scope, marker in narrower_markers(session, name):
             tell(
-                f"{_value(marker)} is pending for {said(scope)} by {_who(marker.by)}: they do not get the value of the "
-                "server"
+                f"{_value(marker)} is pending for {scope_words(scope)} by {_who(marker.by)}: they do not get the value "
+                "of the server"
             )
 
 
@@ -376,8 +376,8 @@ class OwnSets:
 
     @classmethod
     def of(cls, journal: Journal, set_ids: Iterable[str] = ()) -> Self:
-        """Those of an open journal's account, and of a program's claims."""
-        return cls({*set_ids, *(change.set_id or change.id for change in journal.text().changes)}, journal.path.parent)
+        """Return the sets of an open journal's account, and of a program's claims."""
+        return cls({*set_ids, *(change.set_key for change in journal.text().changes)}, journal.path.parent)
 
     def has(self, set_id: str) -> bool:
         """Return whether a set is one of them."""
@@ -418,7 +418,7 @@ def _locks(session: OperatorSession, targets: Iterable[Target]) -> tuple[_Lock, 
 
 
 def _first_key(target: Target) -> int:
-    """A signed 32-bit number for a parameter in a scope."""
+    """Return a signed 32-bit number for a parameter in a scope."""
     name, scope = target
     parts = (scope.kind, scope.role, scope.database, name.lower())
     return _signed(zlib.crc32("\0".join(("pgtop-tune", *parts)).encode("utf-8", "surrogateescape")))
@@ -437,7 +437,7 @@ def _signed(number: int) -> int:
 
 
 def _unsigned(number: int) -> int:
-    """As pg_locks shows it (oid)."""
+    """Return a number as pg_locks shows it (oid)."""
     return number & 0xFFFFFFFF
 
 
@@ -453,13 +453,10 @@ def _trusted(session: OperatorSession, lock: _Lock, target: Target) -> bool:
     elif session.major >= _SINCE_PARAMETER_PRIVILEGES:
         conditions.append((_GRANTED, (role, name)) if name else (_GRANTED_ANY, (role,)))
     text = " OR ".join(condition for condition, _ in conditions)
-    try:
-        with session.plain_words():
-            arguments = [argument for _, entry in conditions for argument in entry]
-            return bool(session.rows(f"SELECT {text} AS trusted", *arguments)[0]["trusted"])
-    except ServerProblem:
-        # The role was dropped meanwhile.
-        return False
+    arguments = [argument for _, entry in conditions for argument in entry]
+    # None where the role was dropped meanwhile.
+    rows = session.try_rows(f"SELECT {text} AS trusted", *arguments)
+    return bool(rows and rows[0]["trusted"])
 
 
 def _unsafe(session: OperatorSession, target: Target, marker: Marker) -> PendingElsewhere | None:
@@ -503,7 +500,7 @@ def _pending(target: Target, marker: Marker, remaining_ms: int | None, lock: _Lo
     else:
         when = f"at {_deadline(remaining_ms)}"
     reverts = "it is being confirmed" if marker.kept else f"it reverts to {_old(marker)} {when}"
-    scope = "" if target[1].kind is ScopeKind.SYSTEM else f" for {said(target[1])}"
+    scope = "" if target[1].is_system else f" for {scope_words(target[1])}"
     later = "try again then" if remaining_ms is not None else f"`{_without_marker(target)}` in psql gives up its revert"
     return PendingElsewhere(
         f"{_value(marker)} is pending confirmation{scope} by {owner}: {reverts}",
@@ -539,7 +536,7 @@ def orphan_words(target: Target, marker: Marker) -> str:
 
 
 def _left_by(target: Target, marker: Marker) -> str:
-    scope = "" if target[1].kind is ScopeKind.SYSTEM else f" for {said(target[1])}"
+    scope = "" if target[1].is_system else f" for {scope_words(target[1])}"
     deadline = f", deadline {wall_clock(marker.until_ms)} at the server" if marker.until_ms else ""
     return f"{_value(marker)}{scope} was left by {_who(marker.by)}{deadline}"
 

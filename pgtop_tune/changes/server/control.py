@@ -11,26 +11,14 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 
-from pgtop_tune.base.errors import JournalProblem, PendingElsewhere, ServerProblem, UnsafeChange
-from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.changes.journal import (
-    HeldSet,
-    Journal,
-    JournalText,
-    ServerName,
-    held_set,
-    lines_of,
-    path_for,
-    read,
-    read_all,
-)
+from pgtop_tune.base.errors import JournalProblem, PendingElsewhere, ServerProblem
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, lines_of, read_all
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     ChangeState,
     ParameterChange,
     Proof,
     Scope,
-    ScopeKind,
     Terms,
     WantedParameter,
 )
@@ -41,9 +29,10 @@ from pgtop_tune.changes.model.pending_set import (
     PendingSet,
     SetOwner,
     deadline_in,
+    now_ms,
     outlived_losses,
 )
-from pgtop_tune.changes.selection import in_order, of_set, of_sets
+from pgtop_tune.changes.selection import of_set, of_sets, parameters_in_order
 from pgtop_tune.changes.server import change_set, markers, reverting, way_in
 from pgtop_tune.changes.server.claims import (
     EXPERIMENT,
@@ -55,9 +44,9 @@ from pgtop_tune.changes.server.claims import (
     clear,
     pending_notes,
 )
-from pgtop_tune.changes.server.instances import ServerJournals, find_journals
+from pgtop_tune.changes.server.instances import OwnJournals
 from pgtop_tune.changes.server.markers import restoring_sql
-from pgtop_tune.changes.server.one_change import Rules, SeenValue, now_ms, unlocked_losses, who, with_reset_values
+from pgtop_tune.changes.server.one_change import Rules, SeenValue, check_unread, unlocked_losses, with_reset_values
 from pgtop_tune.changes.server.proof import prove
 from pgtop_tune.changes.server.reverting import (
     OUTLIVED,
@@ -67,118 +56,18 @@ from pgtop_tune.changes.server.reverting import (
     take_back_from,
 )
 from pgtop_tune.changes.server.session_runner import SessionRunner
-from pgtop_tune.changes.server.unread_files import changed_rule_files, unread_lines
 from pgtop_tune.changes.start.places import check_auto_conf, find_place, note_place
 from pgtop_tune.changes.start.trial import StartTrials, check_taken
 from pgtop_tune.changes.statements import statement
-from pgtop_tune.changes.watchdogs import Watchdogs, guard_set
+from pgtop_tune.changes.watchdogs import HeldSets, guard_set
 from pgtop_tune.model.instance import Kin, ServerPlace
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.process.process_key import own_name
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
-
-# The journals that are, or may be, of the server that a session leads to. Blocking.
-
-
-class OwnJournals:
-    """Found once per connection, and remembered.
-
-    Args:
-        describe: The server, for people; it may have moved since the last call.
-        directory: Of the journals; paths.journal_dir() by default.
-    """
-
-    def __init__(self, describe: Callable[[], str], directory: Path | None) -> None:
-        self._describe: Final = describe
-        self._directory: Final = directory
-        self._own: ServerName | None = None
-        self._key = ""
-        self._paths: tuple[Path, ...] = ()
-        self._held: dict[str, HeldSet] = {}
-
-    def hold(self, set_id: str, held: HeldSet) -> None:
-        """Remember a set of this process: its journal may be gone when the set is to be reverted."""
-        self._held[set_id] = held
-
-    def drop(self, set_id: str) -> None:
-        """Forget a set that is not in force any more."""
-        self._held.pop(set_id, None)
-
-    def copy(self, set_id: str) -> bytes:
-        """Return the lines of a set; b"" of one that another process made."""
-        return self._held[set_id].copy if set_id in self._held else b""
-
-    @property
-    def holds_any(self) -> bool:
-        """Whether a set of this process is in force."""
-        return bool(self._held)
-
-    def lost(self, set_id: str) -> JournalProblem | None:
-        """Return why no journal has a set of this process any more, with the SQL that restores the old values; None
-        where one has it. Asks no server."""
-        held = self._held.get(set_id)
-        if held is None or held.stands:
-            return None
-        found = read_all(self._directory)
-        lost = found.lost([held.copy])
-        return _lost(lost[0][1], found.problem) if lost else None
-
-    @property
-    def paths(self) -> tuple[Path, ...] | None:
-        """Of them; None before the server has said which one it is."""
-        return None if self._own is None else self._paths
-
-    def own(self, session: OperatorSession) -> ServerName:
-        """The name of the server's own journal."""
-        if self._own is None:
-            found = self.find(session)
-            self._own, self._key = found.name, found.name.key
-            self.look_into([each.name for each in found.known if each.kin is not Kin.OTHER])
-        return self._own
-
-    def find(self, session: OperatorSession) -> ServerJournals:
-        """All that there are, and what each has to do with the server."""
-        copies = tuple(held.copy for held in self._held.values())
-        return find_journals(session, self._describe(), self._directory, self._key, copies)
-
-    def look_into(self, names: Sequence[ServerName]) -> None:
-        """From now on these are looked into, beside the server's own."""
-        keys = dict.fromkeys((self._key, *(name.key for name in names)))
-        self._paths = tuple(path_for(key, self._directory) for key in keys)
-
-    def holding(self, session: OperatorSession, set_id: str) -> ServerName:
-        """The journal with a set: the server's own, or one that may be of it, whose set was adopted.
-
-        Raises:
-            JournalProblem: No journal has it any more, and it is in force.
-        """
-        known = (each for each in self.find(session).known if each.kin is not Kin.OTHER)
-        own = self.own(session)
-        holding = next((each for each in known if of_set(set_id)(each.text.in_force)), None)
-        if holding is not None and holding.copy:
-            raise _lost(holding.text, read_all(self._directory).problem)
-        return own if holding is None else holding.name
-
-    def read(self, session: OperatorSession) -> JournalText:
-        """The server's own."""
-        return read(path_for(self.own(session).key, self._directory))
-
-    def forget(self) -> None:
-        """The next session may lead to another server."""
-        self._own = None
-
-
-def _lost(text: JournalText, problem: JournalProblem | None) -> JournalProblem:
-    changes: tuple[ParameterChange, ...] = text.in_force
-    values = ", ".join(f"{change.name} = {change.value or 'default'}" for change in changes)
-    reason = "no change journal has it any more" if problem is None else problem.message
-    return JournalProblem(
-        f"{values} is in force, and {reason}", f"SQL that restores it by hand: {restoring_sql(changes)}"
-    )
-
 
 _RELOAD: Final = "SELECT pg_reload_conf()"
 
@@ -188,25 +77,26 @@ _T = TypeVar("_T")
 
 
 class PostgresControl:
-    """Changes with a journal; fits ParameterControl. Connects when first used, and again after a loss."""
+    """Changes of the server with a journal; a `ChangeControl`. Connects when first used, and again after a loss."""
 
     def __init__(
         self,
         conninfo: ConnInfo,
         *,
-        own: OwnSessions | None = None,
+        own_sessions: OwnSessions | None = None,
         directory: Path | None = None,
         rules: Rules = _NO_RULES,
     ) -> None:
         """Args:
         conninfo: The server.
-        own: Where the cost of these statements is counted, shared with the reader.
+        own_sessions: Where the cost of these statements is counted, shared with the reader.
         directory: Of the journals; paths.journal_dir() by default.
         rules: The fence and the order of changes.
         """
-        self._own = own if own is not None else OwnSessions()
+        self._own = own_sessions if own_sessions is not None else OwnSessions()
         self.directory: Final = directory
-        self._journals: Final = OwnJournals(lambda: self.conninfo.describe(), directory)
+        self._held: Final = HeldSets(self.revert_set, directory, _by_hand)
+        self._journals: Final = OwnJournals(lambda: self.conninfo.describe(), directory, self._held)
         self._runner: Final = SessionRunner(conninfo, self._own, opened=self._begin, closed=self._journals.forget)
         self._claims: Final = Claims()
         self._experiment: Final = uuid.uuid4().hex
@@ -216,7 +106,6 @@ class PostgresControl:
         self._known_place: tuple[OperatorSession, ServerPlace] | None = None
         self._seen: dict[str, SeenValue] = {}
         self._undone_sets: list[tuple[WantedParameter, ...]] = []
-        self._watchdogs: Final = Watchdogs(self.revert_set)
 
     @property
     def conninfo(self) -> ConnInfo:
@@ -228,39 +117,39 @@ class PostgresControl:
         self._runner.conninfo = conninfo
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
-        """The named rows of pg_settings that this server has, in the order asked for.
+        """Return the named rows of pg_settings that this server has, in the order asked for.
 
         A later change holds against these values: it is refused when one is different by then.
         """
-        found = await self._runner.run(lambda session: session.parameters(names))
+        parameters = await self._runner.run(lambda session: session.parameters(names))
         at_ms = now_ms()
-        self._seen.update({parameter.name: SeenValue(parameter.shown, at_ms) for parameter in found})
-        return found
+        self._seen.update({parameter.name: SeenValue(parameter.shown, at_ms) for parameter in parameters})
+        return parameters
 
     def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
-        """The exact SQL `apply` would run, for the screen."""
-        reload = f" {_RELOAD};" if scope.kind is ScopeKind.SYSTEM else ""
+        """Return the SQL that `apply_set` would run, for the screen."""
+        reload = f" {_RELOAD};" if scope.is_system else ""
         return f"{statement(name, value, scope)};{reload}"
 
     async def apply(self, name: str, value: str | None) -> ParameterChange:
-        """A set of one; `message` says plainly when the value is written but not what sessions have."""
+        """Make a set of one; `message` says plainly when the value is written but not what sessions have."""
         return (await self.apply_set((WantedParameter(name, value),), Terms()))[0]
 
-    async def apply_set(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+    async def apply_set(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
         """See `change_set.make`; in the right order, and pending confirmation if the terms have a deadline.
 
         A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
-        own when we are killed. So is what can lose data.
+        own when we are killed. So are values that can lose data.
 
         Raises:
             UnsafeChange: A value can lose data and was not unlocked; nothing was changed.
             UsageProblem: A parameter is under experiment; nothing was changed.
         """
-        made = await self._make(wanted, terms)
+        made_changes = await self._make(requested, terms)
         self._undone_sets.clear()
-        return made
+        return made_changes
 
-    async def check_starts(self, wanted: Sequence[WantedParameter]) -> None:
+    async def check_starts(self, requested: Sequence[WantedParameter]) -> None:
         """Make sure that the server would start with a set, which is not made.
 
         Raises:
@@ -269,16 +158,19 @@ class PostgresControl:
         """
 
         def tried(session: OperatorSession) -> None:
-            current = {each.name.lower(): each for each in session.parameters([each.name for each in wanted])}
-            for each in wanted:
-                if each.value is not None:
-                    check_taken(current[each.name.lower()], each.value)
-            self._trials.check(session, self._place(session), wanted, current)
+            current = {
+                parameter.name.lower(): parameter
+                for parameter in session.parameters([parameter.name for parameter in requested])
+            }
+            for request in requested:
+                if request.value is not None:
+                    check_taken(current[request.name.lower()], request.value)
+            self._trials.check(session, self._place(session), requested, current)
 
         await self._runner.run(tried)
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """Confirms a pending set; empty when it is not in force (any more). What can lose data still ends with us.
+        """Confirm a pending set; empty when it is not in force (any more). Values that can lose data still end with us.
 
         Raises:
             JournalProblem: Nothing would take it back then; it goes when its time is over.
@@ -300,27 +192,21 @@ class PostgresControl:
             staying = await self._runner.run(kept)
         except JournalProblem as problem:
             raise JournalProblem(f"not confirmed, so it reverts at its deadline: {problem.message}") from None
-        if not any(change.loss for change in staying):
-            self._watchdogs.end(set_id)
-            return staying
-        try:
-            self._watchdogs.put_off(set_id, None)
-        except OSError as error:
-            raise JournalProblem(
-                f"the revert watchdog cannot be started: {error.strerror}",
-                "the change reverts at its deadline",
-            ) from None
+        if any(change.loss for change in staying):
+            self._held.put_off(set_id, None)
+        else:
+            self._held.dismiss(set_id)
         return staying
 
-    async def revert_set(self, set_id: str, why: str = "", *, hold: bool = False) -> tuple[ParameterChange, ...]:
-        """Takes a set back; empty when it is not in force (any more).
+    async def revert_set(self, set_id: str, reason: str = "", *, hold: bool = False) -> tuple[ParameterChange, ...]:
+        """Take a set back; empty when it is not in force (any more).
 
         Args:
             set_id: Of the journal.
-            why: For the journal.
+            reason: For the journal.
             hold: Its revert watchdog stays until `release`: the old values need a restart that is yet to come.
         """
-        outcome = await self._take_back(of_set(set_id), why, hold=hold)
+        outcome = await self._take_back(of_set(set_id), reason, hold=hold)
         # It is pending until it is reverted there.
         if outcome.elsewhere:
             raise ServerProblem(
@@ -334,11 +220,11 @@ class PostgresControl:
 
     async def lost(self, set_id: str) -> JournalProblem | None:
         """See `SetControl.lost`."""
-        return await asyncio.to_thread(self._journals.lost, set_id)
+        return await asyncio.to_thread(self._held.lost, set_id)
 
     def release(self, set_id: str) -> None:
         """The revert watchdog of a set that is reverted ends."""
-        self._watchdogs.end(set_id)
+        self._held.dismiss(set_id)
 
     async def revert_overdue(self, set_ids: Collection[str]) -> tuple[ParameterChange, ...]:
         """Revert sets past their deadline, whichever program made them."""
@@ -350,28 +236,28 @@ class PostgresControl:
         return self._journals.paths
 
     async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[ParameterChange], ...]:
-        """Takes over sets that are pending confirmation, and whose program is gone; see `adoption.adopt`.
+        """Take over pending sets whose program is gone; see `reverting.adopt`.
 
         Args:
             hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
         """
 
         def of_all(session: OperatorSession) -> tuple[PendingSet[ParameterChange], ...]:
-            own, found = self._journals.own(session), self._journals.find(session)
-            here = {change.id for change in in_force_on(session, found)}
-            names = [each.name for each in found.known if here.intersection(change.id for change in each.text.in_force)]
+            own_journal, journals = self._journals.own(session), self._journals.find(session)
+            here = {change.id for change in in_force_on(session, journals)}
+            names = [
+                journal.name
+                for journal in journals.related
+                if here.intersection(change.id for change in journal.text.in_force)
+            ]
             # What perhaps is of this server, and is not here, is not asked for again.
             self._journals.look_into(names)
             adopted: list[PendingSet[ParameterChange]] = []
-            for name in dict.fromkeys((own, *names)):
+            for name in dict.fromkeys((own_journal, *names)):
                 try:
-                    taken = reverting.adopt(
-                        session, name, self.conninfo, self.directory, self._watchdogs, here=here, to_hold=hold
+                    adopted += reverting.adopt(
+                        session, name, self.conninfo, self.directory, self._held, here=here, to_hold=hold
                     )
-                    for each in taken if hold else ():
-                        copy = lines_of(name, *each.changes)
-                        self._journals.hold(each.set_id, held_set(path_for(name.key, self.directory), copy))
-                    adopted += taken
                 except JournalProblem:
                     if not adopted:
                         raise
@@ -380,34 +266,31 @@ class PostgresControl:
                 self._claims.publish(session, pending.set_id, markers.targets_of(pending.changes))
             return tuple(adopted)
 
-        adopted = await self._runner.run(of_all)
-        for each in adopted if hold else ():
-            self._watchdogs.give(each.set_id, self._journals.copy(each.set_id))
-        return adopted
+        return await self._runner.run(of_all)
 
     async def revert_outlived(self) -> tuple[ParameterChange, ...]:
-        """Takes back what can lose data and was to end with a program that is gone."""
+        """Revert values that can lose data and were to end with a program that is gone."""
         texts = await self.journal_texts()
         outlived = [change for text in texts for change in outlived_losses(text.in_force, text.owners)]
         if not outlived:
             return ()
-        back = await self._take_back(lambda in_force: [each for each in in_force if each in outlived], OUTLIVED)
+        back = await self._take_back(lambda in_force: [change for change in in_force if change in outlived], OUTLIVED)
         return back.settled
 
     async def undo_these(self, ids: Sequence[str]) -> tuple[ParameterChange, ...]:
         """See `ChangeControl.undo_these`."""
-        return await self._undone(lambda in_force: [each for each in in_force if each.id in ids])
+        return await self._undone(lambda in_force: [change for change in in_force if change.id in ids])
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what `undo_these` took back last; empty when there is nothing."""
+        """Make again what `undo_these` took back last; empty when there is nothing."""
         if not self._undone_sets:
             return ()
-        made = await self._make(self._undone_sets[-1], Terms())
+        made_changes = await self._make(self._undone_sets[-1], Terms())
         self._undone_sets.pop()
-        return made
+        return made_changes
 
     async def prove(self, changes: Sequence[ParameterChange], conninfo: ConnInfo | None = None) -> tuple[Proof, ...]:
-        """What running and new sessions have after changes, and what wins over them.
+        """Return the values of running and new sessions after changes, and the settings that win over them.
 
         Args:
             changes: In force.
@@ -417,7 +300,7 @@ class PostgresControl:
         return await self._runner.run(lambda session: prove(session, where, changes, self._own))
 
     async def look_again(self, set_id: str) -> tuple[ParameterChange, ...]:
-        """Reads a set in force once more, after a restart; the journal has what it is now."""
+        """Read a set in force once more, after a restart; the journal gets its present state."""
 
         def again(session: OperatorSession) -> tuple[ParameterChange, ...]:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
@@ -432,7 +315,7 @@ class PostgresControl:
 
         def put_off(session: OperatorSession) -> None:
             with Journal(self._journals.holding(session, set_id), self.directory) as journal:
-                self._watchdogs.put_off_in(journal, set_id, deadline := deadline_in(within_s))
+                self._held.put_off_in(journal, set_id, deadline := deadline_in(within_s))
                 chosen = of_set(set_id)(journal.text().in_force)
                 journal.write(*(replace(change, **deadline) for change in chosen))
                 markers.try_renew(session, journal, chosen)
@@ -468,81 +351,80 @@ class PostgresControl:
             await self._runner.run(lambda session: self._claims.withdraw(session, self._experiment))
 
     async def ask(self, act: Callable[[OperatorSession], _T]) -> _T:
-        """What an act on the operator's session gives; in a thread, one at a time, within a deadline."""
+        """Return the result of an act on the operator's session; in a thread, one act at a time, within a deadline."""
         return await self._runner.run(act)
 
     async def lead_to(self, conninfo: ConnInfo) -> None:
-        """Goes on at another place, where a restart has led the same server."""
+        """Go on at another place, where a restart has led the same server."""
         await self._runner.close(conninfo)
 
     async def in_force(self) -> tuple[ParameterChange, ...]:
-        """Changes that the journal holds as made and not reverted, oldest first."""
+        """Return changes that the journal holds as made and not reverted, oldest first."""
         return await self._runner.run(lambda session: in_force_on(session, self._journals.find(session)))
 
     async def any_in_force(self) -> bool:
         """See `ChangeControl.any_in_force`."""
 
-        found = await asyncio.to_thread(read_all, self.directory)
-        has_changes = any(text.in_force or text.displaced for text in found.texts.values())
-        return has_changes or bool(found.problems) or self._journals.holds_any
+        journals = await asyncio.to_thread(read_all, self.directory)
+        has_changes = any(text.in_force or text.displaced for text in journals.texts.values())
+        return has_changes or bool(journals.problems or self._held.copies)
 
     async def journal_texts(self) -> tuple[JournalText, ...]:
-        """What the journals say that are, or may be, of this server."""
-        found = await self._runner.run(self._journals.find)
-        return tuple(each.text for each in found.known if each.kin is not Kin.OTHER)
+        """Return the texts of the journals that are, or may be, of this server."""
+        journals = await self._runner.run(self._journals.find)
+        return tuple(journal.text for journal in journals.related if journal.kin is not Kin.OTHER)
 
     def journal_of(self, session: OperatorSession) -> ServerName:
-        """What the journal of the server is called to which a session leads."""
+        """Return the name of the journal of a session's server."""
         return self._journals.own(session)
 
     async def aclose(self) -> None:
-        """Reverts pending changes and those that can lose data, and closes the connection; others stay in force."""
-        await self._watchdogs.aclose()
+        """Revert pending changes and those that can lose data, and close the connection; others stay in force."""
+        await self._held.aclose()
         await self._runner.close()
 
-    async def _make(self, wanted: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
-        made = await self._runner.run(lambda session: self._made(session, wanted, terms))
-        self._look_again(made)
-        return made
+    async def _make(self, requested: Sequence[WantedParameter], terms: Terms) -> tuple[ParameterChange, ...]:
+        made_changes = await self._runner.run(lambda session: self._made(session, requested, terms))
+        self._look_again(made_changes)
+        return made_changes
 
     def _made(
-        self, session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms
+        self, session: OperatorSession, requested: Sequence[WantedParameter], terms: Terms
     ) -> tuple[ParameterChange, ...]:
         if not terms.of_experiment:
-            check_free((each.name for each in wanted), session.instance)
-        current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in wanted])}
-        valued = with_reset_values(session, wanted, current)
+            check_free((request.name for request in requested), session.instance)
+        current = {parameter.name.lower(): parameter for parameter in session.parameters([w.name for w in requested])}
+        valued = with_reset_values(session, requested, current)
         at_stake = unlocked_losses(self._rules, valued, terms, current)
-        ordered = in_order(wanted, current)
+        ordered = parameters_in_order(requested, current)
         way_in.check_before(session, valued, current, ends=terms.keep_within_s is not None)
         with Journal(self._journals.own(session), self.directory) as journal:
-            of_system = any(parameter.scope.kind is ScopeKind.SYSTEM for parameter in wanted)
+            of_system = any(parameter.scope.is_system for parameter in requested)
             if of_system:
                 session.check_permitted()
                 session.check_alter_system()
                 check_auto_conf(session, self._place(session), self._tell_once)
-                self._check_unread(session, wanted, terms)
+                check_unread(session, self._rules, requested, terms)
                 # A restart has asked for itself, and its operator may have gone on in spite of the answer.
                 if not terms.with_restart:
                     self._trials.check(session, self._place(session), ordered, current)
-            if of_system or any(way_in.decides(parameter.name, parameter.value) for parameter in ordered):
+            if of_system or any(way_in.can_keep_out(parameter.name, parameter.value) for parameter in ordered):
                 note_place(self._place(session), journal)
-            known = set(self._watchdogs.ids)
+            guarded_before = self._held.guarded
             if terms.keep_within_s is not None or at_stake:
                 terms = replace(terms, set_id=terms.set_id or uuid.uuid4().hex[:12])
 
             def watched(changes: Sequence[ParameterChange]) -> None:
-                set_id, until_ms = changes[0].set_id or changes[0].id, changes[0].until_ms
+                set_id, until_ms = changes[0].set_key, changes[0].until_ms
                 if until_ms is not None or at_stake:
-                    self._watchdogs.guard(
-                        set_id,
+                    self._held.own(
+                        journal,
+                        SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart),
                         until_ms,
                         lambda at_ms: guard_set(
                             self.conninfo, set_id, at_ms, self.directory, with_restart=terms.with_restart
                         ),
                     )
-                    owner = SetOwner(set_id, "", trip_wires=terms.trip_wires, with_restart=terms.with_restart)
-                    journal.write(reverting.new_owner(owner, self._watchdogs.watchdog(set_id)))
                     self._hold(journal, changes)
 
             targets = markers.targets_of(
@@ -553,39 +435,24 @@ class PostgresControl:
             with self._claimed(session, journal, targets, terms) as reverted:
                 last_seen = {name: value for name, value in self._seen.items() if name.lower() not in reverted}
                 try:
-                    made = change_set.make(
+                    made_changes = change_set.make(
                         session,
                         journal,
                         ordered,
                         terms,
                         losses=at_stake,
-                        seen=last_seen,
+                        seen_values=last_seen,
                         watched=watched,
                         tell=self._rules.tell,
                     )
                 except (ServerProblem, JournalProblem):
                     # Nothing is changed. After a lost connection that is not known, and it stays.
-                    for set_id in set(self._watchdogs.ids) - known:
-                        self._watchdogs.end(set_id)
-                        self._journals.drop(set_id)
+                    for set_id in set(self._held.guarded).difference(guarded_before):
+                        self._held.dismiss(set_id)
+                        self._held.forget(set_id)
                     raise
-            self._hold(journal, made)
-            return made
-
-    def _check_unread(self, session: OperatorSession, wanted: Sequence[WantedParameter], terms: Terms) -> None:
-        """Make sure that the reload brings no unsafe value of a file that nobody has loaded yet."""
-        if not self._rules.fenced:
-            return
-        for line in unread_lines(session, {each.name.lower() for each in wanted}):
-            permitted = self._rules.allow_unsafe or not line.risk.loses_data
-            if not (permitted and line.name in terms.confirmed) and line.risk.locked(ends=False):
-                raise UnsafeChange(
-                    f"the reload would put {without_secrets(f'{line.name} = {line.value}')} of {line.place} into force,"
-                    f" which {line.risk.words}",
-                    "take that line out, or run `SELECT pg_reload_conf()` in psql first; nothing was changed",
-                )
-        for path in changed_rule_files(session):
-            self._rules.tell(f"{path} was changed since the server loaded it: this reload puts it into force")
+            self._hold(journal, made_changes)
+            return made_changes
 
     def _tell_once(self, message: str) -> None:
         if message not in self._told:
@@ -603,12 +470,9 @@ class PostgresControl:
         text = journal.text()
         if not changes or text.server is None:
             return
-        set_id = changes[0].set_id or changes[0].id
-        known = () if text.instance is None else (text.instance,)
-        copy = lines_of(text.server, *known, *changes)
-        self._journals.hold(set_id, held_set(journal.path, copy))
-        if set_id in self._watchdogs.ids:
-            self._watchdogs.give(set_id, copy)
+        instance_entry = () if text.instance is None else (text.instance,)
+        lines = lines_of(text.server, *instance_entry, *changes)
+        self._held.hold(changes[0].set_key, journal.path, lines)
 
     @contextmanager
     def _claimed(
@@ -626,15 +490,13 @@ class PostgresControl:
             claim, claimed_targets = self._experiment, (EXPERIMENT, *targets)
         with claimed(session, own_sets, self._claims, claim, claimed_targets) as claims:
             claims.check_free()
-            pending_notes(
-                session, (name for name, scope in targets if scope.kind is ScopeKind.SYSTEM), self._rules.tell
-            )
+            pending_notes(session, (name for name, scope in targets if scope.is_system), self._rules.tell)
             yield clear(session, claims.leftovers, self._rules.tell)
-        if claim != self._experiment and claim not in self._watchdogs.ids:
+        if claim != self._experiment and claim not in self._held.guarded:
             self._claims.withdraw(session, claim)
 
     def _mark_kept(self, session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> None:
-        """Say in the markers that changes are being confirmed, so that nobody reverts them after a crash.
+        """Say in the markers that changes are being confirmed, so that no program reverts them after a crash.
 
         Those that can lose data still end with us.
         """
@@ -642,11 +504,11 @@ class PostgresControl:
         with suppress(ServerProblem), session.plain_words():
             markers.renew(session, journal, markers.targets_of(changes), kept=ids)
 
-    async def _take_back(self, selection: ServerSelection, why: str = "", *, hold: bool = False) -> RevertOutcome:
+    async def _take_back(self, selection: ServerSelection, reason: str = "", *, hold: bool = False) -> RevertOutcome:
         def taken_back(session: OperatorSession) -> RevertOutcome:
-            done = take_back_from(session, self._journals.find(session), selection, why)
-            texts = (known_journal.text for known_journal in self._journals.find(session).known)
-            in_force = {change.set_id or change.id for text in texts for change in text.in_force}
+            done = take_back_from(session, self._journals.find(session), selection, reason)
+            texts = (known_journal.text for known_journal in self._journals.find(session).related)
+            in_force = {change.set_key for text in texts for change in text.in_force}
             for set_id in self._claims.set_ids - in_force - {self._experiment}:
                 self._claims.withdraw(session, set_id)
             return done
@@ -654,43 +516,51 @@ class PostgresControl:
         outcome = await self._runner.run(taken_back)
         undone = outcome.settled
         self._look_again(undone)
-        still = {change.set_id or change.id for change in (each.change for each in outcome.refused)}
-        for set_id in {change.set_id or change.id for change in undone} - still:
-            self._journals.drop(set_id)
+        still = {change.set_key for change in (refusal.change for refusal in outcome.refused)}
+        for set_id in {change.set_key for change in undone} - still:
+            self._held.forget(set_id)
             if not hold:
-                self._watchdogs.end(set_id)
+                self._held.dismiss(set_id)
         outcome.check_none_refused()
         return outcome
 
     def _look_again(self, changes: Sequence[ParameterChange]) -> None:
-        """What our operator is shown now is what our own change brought."""
+        """Take note that the operator has seen the values that our own changes brought."""
         at_ms = now_ms()
         for change in changes:
-            if change.scope.kind is ScopeKind.SYSTEM and change.name in self._seen:
+            if change.scope.is_system and change.name in self._seen:
                 self._seen[change.name] = SeenValue(change.shown_after, at_ms)
 
     async def _undone(self, selection: ServerSelection) -> tuple[ParameterChange, ...]:
         undone = (await self._take_back(selection)).settled
-        ours = [each for each in reversed(undone) if each.state is not ChangeState.SUPERSEDED]
-        if ours:
-            self._undone_sets.append(tuple(WantedParameter(each.name, each.value, each.scope) for each in ours))
+        made_again = [change for change in reversed(undone) if change.state is not ChangeState.SUPERSEDED]
+        if made_again:
+            self._undone_sets.append(
+                tuple(WantedParameter(change.name, change.value, change.scope) for change in made_again)
+            )
         return undone
 
     def _begin(self, session: OperatorSession) -> None:
         """Take the locks of pending sets again in a new session, and find out what became of a set that was begun."""
         with suppress(ServerProblem):
-            # Without them the markers still say what is pending.
+            # Without them the markers still show the pending values.
             self._claims.opened(session)
         self._settle(session)
 
     def _settle(self, session: OperatorSession) -> None:
-        """Finds out whether a set that was begun when the connection was lost is made; a failure leaves it open."""
+        """Find out whether a set that was begun when the connection was lost is made; a failure leaves it open."""
         if not self._begun(self._journals.read(session)):
             return
         with Journal(self._journals.own(session), self.directory) as journal:
-            for set_id in dict.fromkeys(each.set_id or each.id for each in self._begun(journal.text())):
+            for set_id in dict.fromkeys(change.set_key for change in self._begun(journal.text())):
                 change_set.settle(session, journal, of_set(set_id)(journal.text().in_force))
 
     def _begun(self, text: JournalText) -> tuple[ParameterChange, ...]:
-        ours = who()
-        return tuple(each for each in text.in_force if each.state is ChangeState.INTENDED and each.by == ours)
+        this_program = own_name()
+        return tuple(
+            change for change in text.in_force if change.state is ChangeState.INTENDED and change.by == this_program
+        )
+
+
+def _by_hand(text: JournalText) -> str:
+    return f"SQL that restores it by hand: {restoring_sql(text.in_force)}"

@@ -1,4 +1,4 @@
-"""Markers: what is pending confirmation at a server, in the store of the value itself, for every account and program.
+"""Markers of values that are pending confirmation, in the store of the value itself, for every account and program.
 
 A marker is a setting of our own, `pgtop_tune.pending_NAME`, beside the parameter: a line of postgresql.auto.conf, or an
 entry of the same role or database. It outlives its program, a crash of the server, and a restart. Blocking.
@@ -25,8 +25,7 @@ from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import Journal, JournalText
 from pgtop_tune.changes.model.change import ParameterChange, Scope, ScopeKind, WantedParameter
 from pgtop_tune.changes.model.pending_set import deadline_ms
-from pgtop_tune.changes.server.scopes import named_now, present
-from pgtop_tune.changes.statements import is_unwritable_empty, restoring, same, statement
+from pgtop_tune.changes.statements import is_same_value, is_unwritable_empty, named_now, present, restoring, statement
 from pgtop_tune.model.instance import Instance
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
         role: That changed it. Foreign text.
         name: Parameter.
         now: The values that it may have while it is pending, as typed; None for RESET. Empty where they are hidden.
-        was: What the scope had before; None when it had no entry. Foreign text.
+        was: Value of the scope before; None where it had no entry. Foreign text.
         shown: As SHOW printed the value before, for people; "" for a role or a database. Foreign text.
         hidden: Whether `was` and `now` are left out, because an ordinary role may not see the parameter.
         until_ms: The deadline by the server's clock, milliseconds since the epoch; 0 where the value ends with its
@@ -127,7 +126,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kept: bool = False
 
     def remaining_ms(self, clock: ServerMoment) -> int | None:
-        """Milliseconds until the deadline, negative after it; None without one.
+        """Return milliseconds until the deadline, negative after it; None without one.
 
         Counted from boot where that is known: a wall clock that was set is no reason to revert, nor to wait.
         """
@@ -142,7 +141,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return any(_is_value(self.name, stored, value) for value in self.now)
 
     def is_of(self, instance: Instance) -> bool:
-        """Return whether it was written at this instance; in a copy of the files nobody removes it."""
+        """Return whether it was written at this instance; in a copy of the files no program removes it."""
         instance_digest = _instance_digest(instance)
         return (
             self.started_us == instance.started_us
@@ -157,8 +156,8 @@ def restoring_sql(changes: Sequence[ParameterChange]) -> str:
     for change in changes:
         name = marker_name(change.name)
         if not change.kept:
-            known = f"SET {name} = ''; " if change.scope.kind is ScopeKind.SYSTEM else ""
-            texts.append(f"{known}{statement(name, None, change.scope)};")
+            declaration = f"SET {name} = ''; " if change.scope.is_system else ""
+            texts.append(f"{declaration}{statement(name, None, change.scope)};")
     return " ".join(texts)
 
 
@@ -198,12 +197,12 @@ def stored_markers(session: OperatorSession, targets: Iterable[Target]) -> dict[
         ServerProblem: The server's files cannot be read.
     """
     renewed = list(targets)
-    of_system = any(scope.kind is ScopeKind.SYSTEM for _, scope in renewed)
+    of_system = any(scope.is_system for _, scope in renewed)
     lines = {name.lower(): value for name, value in session.auto_conf_lines().items()} if of_system else {}
     texts: dict[Target, str] = {}
     for name, scope in renewed:
         marker = marker_name(name)
-        text = lines.get(marker) if scope.kind is ScopeKind.SYSTEM else session.stored(marker, scope)
+        text = lines.get(marker) if scope.is_system else session.stored(marker, scope)
         if text is not None:
             texts[name, scope] = text
     return texts
@@ -247,11 +246,8 @@ def narrower_markers(session: OperatorSession, name: str) -> tuple[tuple[Scope, 
 def server_clock(session: OperatorSession) -> ServerMoment:
     """Return the time at the server; since its boot, too, where the role may read that."""
     now_ms = int(session.rows(_NOW)[0]["now_ms"])
-    try:
-        with session.plain_words():
-            boot = session.rows(_BOOT)[0] if session.rows(_MAY_READ)[0]["may_read"] else {}
-    except ServerProblem:
-        boot = {}
+    permitted = (session.try_rows(_MAY_READ) or [{}])[0].get("may_read")
+    boot = ((permitted and session.try_rows(_BOOT)) or [{}])[0]
     return ServerMoment(now_ms, boot.get("boot_id") or "", float(boot.get("since_boot_s") or 0.0))
 
 
@@ -270,13 +266,13 @@ def renew(
         journal: Open.
         targets: Parameters and scopes.
         without: Ids of changes that do not count any more.
-        kept: Ids of changes that are being confirmed: the marker says so, and nobody reverts them.
+        kept: Ids of changes that are being confirmed: the marker says so, and no program reverts them.
 
     Raises:
         ServerProblem: This role may not write one (42501), or the server refuses.
     """
     text = journal.text()
-    own_ids = {change.set_id or change.id for change in text.changes}
+    own_ids = {change.set_key for change in text.changes}
     distinct = tuple(dict.fromkeys(targets))
     stored = stored_markers(session, distinct)
     clock: ServerMoment | None = None
@@ -309,7 +305,7 @@ def targets_of(changes: Iterable[ParameterChange | WantedParameter]) -> tuple[Ta
 def _pending(
     session: OperatorSession, text: JournalText, target: Target, without: Collection[str]
 ) -> Sequence[ParameterChange]:
-    """Changes of one parameter that go back by themselves, oldest first: at a deadline, or with their program."""
+    """Return the pending changes of one parameter, oldest first: those with a deadline or bound to their program."""
     name, scope = target
     pending = [
         change
@@ -320,7 +316,7 @@ def _pending(
     ]
     # Roles and databases may have another name by now, or be gone.
     places = [present(session, change) for change in pending]
-    return [place.change for place in places if not place.gone and place.change.scope == scope]
+    return [scope_now.change for scope_now in places if not scope_now.absence and scope_now.change.scope == scope]
 
 
 def _marker(
@@ -331,7 +327,7 @@ def _marker(
     kept: Collection[str],
 ) -> Marker:
     first, last = pending[0], pending[-1]
-    set_id = last.set_id or last.id
+    set_id = last.set_key
     owner = text.owners.get(set_id)
     ends_ms = [deadline_ms(change) for change in pending]
     marker = Marker(
@@ -357,7 +353,7 @@ def _marker(
     return replace(
         marker,
         was=first.auto_conf_before,
-        shown=first.shown_before if first.scope.kind is ScopeKind.SYSTEM else "",
+        shown=first.shown_before if first.scope.is_system else "",
         now=tuple(dict.fromkeys(change.value for change in pending)),
     )
 
@@ -398,4 +394,4 @@ def _scope(role: str, database: str) -> Scope:
 def _is_value(name: str, stored: str | None, value: str | None) -> bool:
     if value is None or stored is None:
         return stored == value
-    return same(name, stored, value) or (stored == '""' and is_unwritable_empty(name, value))
+    return is_same_value(name, stored, value) or (stored == '""' and is_unwritable_empty(name, value))

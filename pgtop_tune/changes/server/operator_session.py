@@ -22,8 +22,8 @@ from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, ServerProblem
 from pgtop_tune.base.foreign_answers import check_shape
 from pgtop_tune.base.sql_quoting import composed, identifier, literal, quoted
 from pgtop_tune.base.start_options import with_settings
-from pgtop_tune.changes.model.change import SYSTEM, Scope, ScopeKind
-from pgtop_tune.changes.server.instances import seen
+from pgtop_tune.changes.model.change import SYSTEM, Scope, joined_notes
+from pgtop_tune.changes.server.instances import server_identity
 from pgtop_tune.changes.server.markers import is_marker
 from pgtop_tune.changes.start.places import ELSEWHERE
 from pgtop_tune.changes.statements import STORED, statement
@@ -65,6 +65,12 @@ takes a restart and whose line is gone; where postgresql.conf cannot be opened, 
 _WRITTEN: Final = "SELECT lower(name) AS name FROM pg_file_settings WHERE lower(name) = ANY(%s)"
 _MAY_OPEN: Final = "SELECT has_function_privilege('pg_read_file(text, bigint, bigint, boolean)', 'execute')"
 _OPENED: Final = "SELECT pg_read_file('postgresql.auto.conf', 0, 1, true)"
+_MAY_RELOAD: Final = """
+SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')
+   AND has_table_privilege('pg_file_settings', 'select')
+   AND has_function_privilege('pg_reload_conf()', 'execute')
+   AND pg_has_role('pg_read_all_settings', 'usage')
+"""
 _NO_LIBRARY: Final = "its library is not loaded: put it back into shared_preload_libraries, restart, and try again"
 _LOADED: Final = "SELECT pg_conf_load_time()::text"
 """As text: with another DateStyle than ISO psycopg reads no time (ALTER DATABASE … SET DateStyle)."""
@@ -76,7 +82,7 @@ SELECT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setc
    AND NOT EXISTS (SELECT FROM pg_db_role_setting s CROSS JOIN LATERAL unnest(s.setconfig) AS entry
                     WHERE s.setrole = (SELECT oid FROM pg_roles WHERE rolname = session_user) AND entry LIKE 'role=%')
 """
-"""Whether ALTER DATABASE … SET role has made this session another role; what a role sets for itself is meant."""
+"""Whether ALTER DATABASE … SET role has made this session another role; a setting of the role itself is meant."""
 _IN_TRANSACTION: Final = psycopg.pq.TransactionStatus.INTRANS
 _NOT_OF_THE_FILE: Final = ("F0000", "53")
 """Beginnings of sqlstates that say nothing of who may write it: a syntax error in it, a full disk."""
@@ -98,27 +104,32 @@ class OperatorSession:
     Attributes:
         instance: Which server it is, as its role sees it.
         endpoint: host:port as connected.
+        direct: Whether the server itself answers, and no pooler in front of it.
+        major: The major version of the server.
     """
 
     def __init__(
-        self, conninfo: ConnInfo, own: OwnSessions, begun: Callable[[OperatorSession], None] = lambda session: None
+        self,
+        conninfo: ConnInfo,
+        our_sessions: OwnSessions,
+        begun: Callable[[OperatorSession], None] = lambda session: None,
     ) -> None:
-        """Connects.
+        """Connect.
 
         Args:
             conninfo: The server.
-            own: Our sessions.
-            begun: Told as soon as there is a connection, before the session is made ready: it can be aborted from here.
+            our_sessions: Our sessions.
+            begun: Called once there is a connection, before the session is ready: it can be aborted from here.
 
         Raises:
             ConnectionProblem: Not there; in libpq's words.
             NotLetIn: There, and says no.
             PasswordNeeded: It wants a password.
         """
-        self._own = own
+        self._own = our_sessions
         self._begun = begun
         self._conninfo = conninfo
-        self._major = own_sessions.ALL_SINCE
+        self.major = own_sessions.ALL_SINCE
         self._switched_off: frozenset[str] = frozenset()
         try:
             self._begin("")
@@ -131,7 +142,7 @@ class OperatorSession:
         self._own.pids.add(self._pid)
         self.endpoint = f"{self._connection.info.host}:{self._connection.info.port}"
         try:
-            self.instance = seen(self)
+            self.instance = server_identity(self)
         except BaseException:
             self.close()
             raise
@@ -153,7 +164,7 @@ class OperatorSession:
             # psycopg looks host names up by itself, before libpq has a say.
             raise connection_problem(error, self._conninfo) from None
         self._pid = self._connection.info.backend_pid
-        self._major = self._connection.info.server_version // 10_000
+        self.major = self._connection.info.server_version // 10_000
         self._begun(self)
 
     def _begin_without_lock_out(self, problem: Exception) -> None:
@@ -171,7 +182,7 @@ class OperatorSession:
 
     def _begin_without_limits(self, problem: Exception) -> None:
         """A limit is so low that it ends sessions before they can lift it, some of them even then."""
-        names = own_sessions.of_major(self._major)
+        names = own_sessions.of_major(self.major)
         for _ in range(_ATTEMPTS):
             try:
                 self._begin(own_sessions.options(names))
@@ -184,18 +195,17 @@ class OperatorSession:
         raise problem
 
     def _prepare(self) -> None:
-        """What the owner of a database sets for it keeps nobody from taking a change back: neither time limits, nor
-        transactions that only read, nor another role.
-        """
+        """Lift the settings of the database that would keep us from reverting a change: time limits, nor transactions
+        that only read, nor another role."""
         try:
             # A pooler tells a number of its own, or that of another session.
             [answering] = self._run("SELECT pg_catalog.pg_backend_pid() AS pid").fetchall()
-            self._direct: bool = answering["pid"] == self._pid
-            if self._direct:
+            self.direct: bool = answering["pid"] == self._pid
+            if self.direct:
                 self._run(f"SELECT {pin(local=False)}, pg_catalog.set_config('{_READ_ONLY}', 'off', false)")
                 if self._value(_ROLE_OF_DATABASE):
                     self._run("SET ROLE NONE")
-                self._run(own_sessions.lifting(own_sessions.of_major(self._major)))
+                self._run(own_sessions.lifting(own_sessions.of_major(self.major)))
                 # A machine that is lost must not keep its advisory locks for hours.
                 self._run(f"SELECT {_KEPT_ALIVE}")
         except BaseException:
@@ -250,8 +260,7 @@ class OperatorSession:
 
         def hang_up() -> None:
             hung.set()
-            with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
-                line.shutdown(socket.SHUT_RDWR)
+            self.abort()
 
         # No limit of the server's ends a library that does not look.
         timer = threading.Timer(CONNECT_TIMEOUT_S, hang_up)
@@ -270,73 +279,67 @@ class OperatorSession:
             timer.cancel()
 
     def answers(self) -> bool:
-        """Whether the connection still leads to the server; a restart cuts it without a word to us."""
+        """Return whether the connection still leads to the server; a restart cuts it without a word to us."""
         try:
             return bool(self._value("SELECT true"))
         except psycopg.OperationalError:
             return False
 
     def parameters(self, names: Sequence[str]) -> tuple[Parameter, ...]:
-        """The named rows of pg_settings that this server has, in the order asked for."""
-        text = f"SELECT * FROM ({queries.sql('parameters', self._major)}) p WHERE lower(name) = ANY(%s)"
-        wanted = [name.lower() for name in names]
-        rows = self._rows(text, wanted)
-        found = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
-        for parameter in found.values():
+        """Return the named rows of pg_settings that this server has, in the order asked for."""
+        text = f"SELECT * FROM ({queries.sql('parameters', self.major)}) p WHERE lower(name) = ANY(%s)"
+        lower_names = [name.lower() for name in names]
+        rows = self.rows(text, lower_names)
+        parameters = {row["name"].lower(): Parameter(**{**row, "enumvals": tuple(row["enumvals"])}) for row in rows}
+        for parameter in parameters.values():
             check_shape(parameter)
-        waiting = [name for name, parameter in found.items() if parameter.pending_restart and has_own_value(parameter)]
-        for name in set(waiting).difference(self._written(waiting) if waiting else ()):
-            found[name] = replace(found[name], pending_restart=False)
-        after = {_READ_ONLY, *own_sessions.LIMITS, *_KEEPALIVES} if self._direct else set()
+        waiting = [
+            name for name, parameter in parameters.items() if parameter.pending_restart and has_own_value(parameter)
+        ]
+        written = self._rows_of_files(_WRITTEN, waiting) if waiting else None
+        for name in set(waiting).difference(row["name"] for row in written) if written is not None else ():
+            parameters[name] = replace(parameters[name], pending_restart=False)
+        after = {_READ_ONLY, *own_sessions.LIMITS, *_KEEPALIVES} if self.direct else set()
         after |= self._switched_off
-        ours = [name for name in found if name in AT_START or name in after]
-        if ours:
-            lines = {row["name"]: (row["setting"], row["place"]) for row in self._lines_of(ours)}
-            for name in ours:
+        masked_names = [name for name in parameters if name in AT_START or name in after]
+        if masked_names:
+            lines = {
+                row["name"]: (row["setting"], row["place"])
+                for row in self._rows_of_files(own_sessions.IN_FILES, masked_names) or ()
+            }
+            for name in masked_names:
                 line = lines.get(name)
                 if name not in own_sessions.LIMITS:
-                    found[name] = unpinned(found[name], line)
+                    parameters[name] = unpinned(parameters[name], line)
                 else:
-                    found[name] = own_sessions.as_set(found[name], line, from_start=self._lifted_from_start)
-        return tuple(found[name.lower()] for name in names if name.lower() in found)
+                    parameters[name] = own_sessions.as_set(parameters[name], line, from_start=self._lifted_from_start)
+        return tuple(parameters[name.lower()] for name in names if name.lower() in parameters)
 
-    def _lines_of(self, names: Sequence[str]) -> list[dict[str, Any]]:
+    def _rows_of_files(self, text: str, names: Sequence[str]) -> list[dict[str, Any]] | None:
+        """Return what the files say of parameters; None where this role may not look."""
         try:
-            return self._rows(own_sessions.IN_FILES, list(names))
+            return self.rows(text, list(names))
         except psycopg.errors.InsufficientPrivilege:
-            return []
-
-    def _written(self, names: Sequence[str]) -> Sequence[str]:
-        """Return those of the names that a file sets; all of them where this role may not look."""
-        try:
-            return [row["name"] for row in self._rows(_WRITTEN, list(names))]
-        except psycopg.errors.InsufficientPrivilege:
-            return names
+            return None
 
     def parameter(self, name: str) -> Parameter:
-        """One row of pg_settings.
+        """Return one row of pg_settings.
 
         Raises:
             ServerProblem: The server does not have it, or this role may not see it.
         """
-        found = self.parameters([name])
-        if not found:
+        parameters = self.parameters([name])
+        if not parameters:
             raise ServerProblem(f'unrecognized configuration parameter "{name}"', sqlstate="42704")
-        return found[0]
+        return parameters[0]
 
     def check_permitted(self) -> None:
-        """Makes sure that a change could be undone and would take effect, before any is made.
+        """Make sure that a change could be undone and would take effect, before any is made.
 
         Raises:
             ServerProblem: This role may not look into the files or not reload; the hint has the GRANTs.
         """
-        rows = self._rows(
-            "SELECT has_function_privilege('pg_show_all_file_settings()', 'execute')"
-            " AND has_table_privilege('pg_file_settings', 'select')"
-            " AND has_function_privilege('pg_reload_conf()', 'execute')"
-            " AND pg_has_role('pg_read_all_settings', 'usage') AS permitted"
-        )
-        if not rows[0]["permitted"]:
+        if not self._value(_MAY_RELOAD):
             user = quoted(self._conninfo.user)
             raise ServerProblem(
                 "this role may not reload or read the configuration, so a change could not be undone",
@@ -346,7 +349,7 @@ class OperatorSession:
             )
 
     def check_alter_system(self) -> None:
-        """Makes sure that ALTER SYSTEM is possible at all.
+        """Make sure that ALTER SYSTEM is possible at all.
 
         Raises:
             ServerProblem: allow_alter_system is off (PostgreSQL 17).
@@ -356,8 +359,8 @@ class OperatorSession:
             raise ServerProblem(_SWITCHED_OFF, hint)
 
     def _is_switched_off(self) -> bool:
-        found = self.parameters(["allow_alter_system"])
-        return bool(found) and found[0].setting == "off"
+        parameters = self.parameters(["allow_alter_system"])
+        return bool(parameters) and parameters[0].setting == "off"
 
     def auto_conf(self) -> dict[str, str]:
         """Return the parameters that postgresql.auto.conf sets, in the order of its lines. Raises as below."""
@@ -369,12 +372,12 @@ class OperatorSession:
         Raises:
             ServerProblem: One of the server's files cannot be read: it stops there, and says nothing of this one.
         """
-        for fault in self._rows(_UNREAD):
-            place = f"{fault['sourcefile']}:{fault['sourceline']}: " if fault["sourcefile"] else ""
+        for fault in self.rows(_UNREAD):
+            location = f"{fault['sourcefile']}:{fault['sourceline']}: " if fault["sourcefile"] else ""
             raise ServerProblem(
-                f"the server cannot read its files: {place}{fault['error']}", "fix that first; nothing was changed"
+                f"the server cannot read its files: {location}{fault['error']}", "fix that first; nothing was changed"
             )
-        rows = self._rows(queries.sql("auto_conf", self._major))
+        rows = self.rows(queries.sql("auto_conf", self.major))
         if not rows:
             self._check_auto_conf()
         return {row["name"]: row["setting"] for row in rows}
@@ -393,17 +396,17 @@ class OperatorSession:
             ) from None
 
     def stored(self, name: str, scope: Scope) -> str | None:
-        """What a scope has for a parameter, None when it has no entry for it.
+        """Return the value that a scope has for a parameter, None where it has no entry.
 
         For the system the line of postgresql.auto.conf, else of pg_db_role_setting.
         """
-        if scope.kind is ScopeKind.SYSTEM:
+        if scope.is_system:
             return next((value for key, value in self.auto_conf_lines().items() if key.lower() == name.lower()), None)
-        rows = self._rows(STORED, scope.database or None, scope.role or None, name)
+        rows = self.rows(STORED, scope.database or None, scope.role or None, name)
         return rows[0]["value"] if rows else None
 
     def alter(self, name: str, value: str | None, scope: Scope = SYSTEM) -> None:
-        """Sets or resets a parameter in its scope; for the system nothing takes effect before `reload`.
+        """Set or resets a parameter in its scope; for the system nothing takes effect before `reload`.
 
         Raises:
             ServerProblem: Refused, in the server's words; the hint names what it would take.
@@ -426,9 +429,9 @@ class OperatorSession:
         ALTER SYSTEM takes a name that the server does not know only where the session has it (before 17; to remove it
         also later). A pooler may lend another session for the second statement: then it is tried again.
         """
-        attempts = 1 if self._direct else _ATTEMPTS
+        attempts = 1 if self.direct else _ATTEMPTS
         for attempt in range(1, attempts + 1):
-            if scope.kind is ScopeKind.SYSTEM:
+            if scope.is_system:
                 self._run(f"SET {identifier(*name.split('.'))} = ''")
             try:
                 self.alter(name, text, scope)
@@ -439,7 +442,7 @@ class OperatorSession:
                 return
 
     def reload(self, names: Sequence[str]) -> tuple[str, tuple[Parameter, ...]]:
-        """pg_reload_conf(), waits until this session has read the files again, and reads parameters in it.
+        """Reload the files, wait until this session has read them again, and read parameters in it.
 
         Behind a pooler in one transaction: the next one may be in a session that has not read the files yet.
 
@@ -447,28 +450,22 @@ class OperatorSession:
             "" when it has; else why not, for instance the line of a file that has an error. And the parameters that
             the server shows: not those whose library is not loaded.
         """
-        if self._direct:
+        if self.direct:
             return self._read_again(), self.parameters(names)
         with self._one_session():
             return self._read_again(), self.parameters(names)
 
     def plain_words(self) -> PlainWords:
-        """psycopg's exceptions become ours on the way out."""
+        """Return a context that turns psycopg's exceptions into ours."""
         return PlainWords(self._conninfo)
 
-    def rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
-        """The rows of a query of ours."""
-        return self._rows(text, *arguments)
-
-    @property
-    def direct(self) -> bool:
-        """Whether the server itself answers, and no pooler in front of it."""
-        return self._direct
-
-    @property
-    def major(self) -> int:
-        """The major version of the server."""
-        return self._major
+    def try_rows(self, text: str, *arguments: object) -> list[dict[str, Any]] | None:
+        """Return the rows of a query of ours; None where the server refuses it, to this role or at all."""
+        try:
+            with self.plain_words():
+                return self.rows(text, *arguments)
+        except ServerProblem:
+            return None
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -483,12 +480,12 @@ class OperatorSession:
             if self._value(_LOADED) != before:
                 return ""
             time.sleep(_POLL_S)
-        rows = self._rows("SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE error IS NOT NULL")
+        rows = self.rows("SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE error IS NOT NULL")
         faults = [f"{row['sourcefile']}:{row['sourceline']}: {row['error']}" for row in rows]
         return "; ".join(faults) or f"the server has not read its files again within {_RELOAD_DEADLINE_S:.0f} s"
 
     def abort(self) -> None:
-        """Makes a call that hangs in another thread fail at once."""
+        """Make a call that hangs in another thread fail at once."""
         try:
             with socket.socket(fileno=os.dup(self._connection.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
@@ -496,36 +493,37 @@ class OperatorSession:
             pass
 
     def close(self) -> None:
-        """Says goodbye."""
+        """Close the session."""
         self._own.pids.discard(self._pid)
         self._connection.close()
 
     def _refused(self, error: psycopg.Error, name: str, scope: Scope) -> ServerProblem:
-        words = "; ".join(filter(None, (error.diag.message_primary, error.diag.message_detail))) or str(error)
+        message = joined_notes(error.diag.message_primary or "", error.diag.message_detail or "") or str(error)
         state = sqlstate_of(error)
-        if scope.kind is ScopeKind.SYSTEM and FILE_NAME in words and not state.startswith(_NOT_OF_THE_FILE):
+        if scope.is_system and FILE_NAME in message and not state.startswith(_NOT_OF_THE_FILE):
             hint = ELSEWHERE
             state = ""
         elif state == _INSUFFICIENT_PRIVILEGE:
             names = quoted(name), quoted(self._conninfo.user)
-            act = "ALTER SYSTEM" if scope.kind is ScopeKind.SYSTEM else "SET"
+            act = "ALTER SYSTEM" if scope.is_system else "SET"
             hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
-        elif state == _NOT_SUPPORTED and scope.kind is ScopeKind.SYSTEM and self._is_switched_off():
-            words = _SWITCHED_OFF
-            hint = "what is in force stays so: set it to on, reload, then `pgtop-tune revert`"
+        elif state == _NOT_SUPPORTED and scope.is_system and self._is_switched_off():
+            message = _SWITCHED_OFF
+            hint = "set it to on, reload, then `pgtop-tune revert`; until then the value stays in force"
         elif state in STATEMENT_HINTS:
             hint = STATEMENT_HINTS[state]
         else:
-            found = self.parameters([name])
+            parameters = self.parameters([name])
             unknown = _NO_LIBRARY if "." in name else ""
-            hint = error.diag.message_hint or (allowed(found[0]) if found else unknown)
-        return ServerProblem(words, hint, state)
+            hint = error.diag.message_hint or (allowed(parameters[0]) if parameters else unknown)
+        return ServerProblem(message, hint, state)
 
     def _value(self, text: str) -> Any:
-        return next(iter(self._rows(text)[0].values()))
+        return next(iter(self.rows(text)[0].values()))
 
-    def _rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
-        if self._direct or self._connection.info.transaction_status == _IN_TRANSACTION:
+    def rows(self, text: str, *arguments: object) -> list[dict[str, Any]]:
+        """Return the rows of a query of ours."""
+        if self.direct or self._connection.info.transaction_status == _IN_TRANSACTION:
             return self._run(text, *arguments).fetchall()
         with self._one_session():
             return self._run(text, *arguments).fetchall()
@@ -540,10 +538,10 @@ class OperatorSession:
             yield
 
     def _run(self, text: str, *arguments: object) -> psycopg.Cursor[dict[str, Any]]:
-        words = marked(text)
+        statement_text = marked(text)
         started = time.perf_counter()
         try:
-            return self._connection.execute(words.encode(), arguments or None)
+            return self._connection.execute(statement_text.encode(), arguments or None)
         finally:
             self._own.statements += 1
             self._own.calls += 1
@@ -552,7 +550,7 @@ class OperatorSession:
 
 
 def allowed(parameter: Parameter) -> str:
-    """What values a parameter takes, as a hint: "from 2 to 2147483647 MB, now 1GB"."""
+    """Return the values that a parameter takes, as a hint: "from 2 to 2147483647 MB, now 1GB"."""
     now = f"now {parameter.shown}" if parameter.shown else "now it is empty"
     if parameter.vartype == "bool":
         return f"on or off, {now}"
@@ -567,6 +565,6 @@ def allowed(parameter: Parameter) -> str:
 def _state_of(error: psycopg.OperationalError, conninfo: ConnInfo) -> str:
     if not refused_in_other_words(error):
         return ""
-    from pgtop_tune.postgres.server.refusal import refused_with
+    from pgtop_tune.postgres.server.connecting import refused_with
 
     return refused_with(conninfo)

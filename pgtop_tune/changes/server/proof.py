@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.changes.model.change import ParameterChange, Proof, Scope, ScopeKind
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.start.values import AT_START
-from pgtop_tune.changes.statements import STORED, said, same
+from pgtop_tune.changes.start.next_start import AT_START
+from pgtop_tune.changes.statements import STORED, is_same_value, scope_words
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
@@ -54,21 +54,21 @@ _ADVICE: Final = {
 
 
 def prove(
-    session: OperatorSession, conninfo: ConnInfo, changes: Sequence[ParameterChange], own: OwnSessions
+    session: OperatorSession, conninfo: ConnInfo, changes: Sequence[ParameterChange], own_sessions: OwnSessions
 ) -> tuple[Proof, ...]:
-    """What became of changes that were made, in their order.
+    """Return the proof of each change, in their order.
 
     Args:
         session: One that is older than the changes.
         conninfo: Of the sessions it is about: role and database of the load.
         changes: In force.
-        own: Where the fresh session is counted.
+        own_sessions: Where the fresh session is counted.
 
     Raises:
         ConnectionProblem: No new session can be had.
         ServerProblem: The server refuses what is asked.
     """
-    fresh = operator_session(conninfo, own)
+    fresh = operator_session(conninfo, own_sessions)
     try:
         return tuple(_proof(session, fresh, change) for change in changes)
     finally:
@@ -76,19 +76,19 @@ def prove(
 
 
 def _proof(session: OperatorSession, fresh: OperatorSession, change: ParameterChange) -> Proof:
-    now, seen = session.parameter(change.name), fresh.parameter(change.name)
+    now, shown_parameter = session.parameter(change.name), fresh.parameter(change.name)
     role, database = fresh.identity
-    overrides, advice = _against(fresh, session, change, seen)
+    overrides, advice = _against(fresh, session, change, shown_parameter)
     return Proof(
         name=change.name,
         wanted=change.value,
         running=now.shown,
-        fresh=seen.shown,
+        fresh=shown_parameter.shown,
         role=role,
         database=database,
-        source=seen.source,
-        place=seen.sourcefile,
-        pending_restart=seen.pending_restart,
+        source=shown_parameter.source,
+        place=shown_parameter.sourcefile,
+        pending_restart=shown_parameter.pending_restart,
         behind=session.rows(_BEHIND)[0]["behind"],
         overrides=overrides,
         advice=advice,
@@ -96,23 +96,23 @@ def _proof(session: OperatorSession, fresh: OperatorSession, change: ParameterCh
 
 
 def _against(
-    fresh: OperatorSession, session: OperatorSession, change: ParameterChange, seen: Parameter
+    fresh: OperatorSession, session: OperatorSession, change: ParameterChange, shown_parameter: Parameter
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What stands against a change, and what to do about it."""
+    """Return the settings that win over a change, and the remedies."""
     overrides: list[str] = []
     advice: list[str] = []
     role, database = fresh.identity
-    if change.scope.kind is ScopeKind.SYSTEM:
+    if change.scope.is_system:
         for line in _lines(session, change):
             overrides.append(line)
         for scope in _narrower(role, database):
             rows = session.rows(STORED, scope.database or None, scope.role or None, change.name)
-            if rows and not same(change.name, rows[0]["value"], change.value):
-                overrides.append(f"{said(scope)} have {rows[0]['value']}")
+            if rows and not is_same_value(change.name, rows[0]["value"], change.value):
+                overrides.append(f"{scope_words(scope)} have {rows[0]['value']}")
                 advice.append(_ADVICE[_SOURCES[scope.kind]])
-        if seen.source in (*AT_START, "client", "override") and change.value is not None:
-            overrides.append(f"the {seen.source} has {seen.shown}")
-            advice.append(_ADVICE[seen.source])
+        if shown_parameter.source in (*AT_START, "client", "override") and change.value is not None:
+            overrides.append(f"the {shown_parameter.source} has {shown_parameter.shown}")
+            advice.append(_ADVICE[shown_parameter.source])
     advice += _owners(session) if overrides else []
     return tuple(overrides), tuple(dict.fromkeys(advice))
 
@@ -125,7 +125,7 @@ _SOURCES: Final = {
 
 
 def _narrower(role: str, database: str) -> tuple[Scope, ...]:
-    """Scopes that win over the system for a session, strongest first."""
+    """Return scopes that win over the system for a session, strongest first."""
     return (
         Scope(ScopeKind.ROLE_IN_DATABASE, role, database),
         Scope(ScopeKind.ROLE, role),
@@ -134,30 +134,31 @@ def _narrower(role: str, database: str) -> tuple[Scope, ...]:
 
 
 def _lines(session: OperatorSession, change: ParameterChange) -> list[str]:
-    """What the files say against it: another file that is read later, or a fault that keeps all from being read."""
-    found: list[str] = []
+    """Return the objections of the files: another file that is read later, or a fault that keeps all of them from being
+    read."""
+    objections: list[str] = []
     rows: list[dict[str, Any]] = session.rows(_LINES, change.name)
     for row in rows:
         where = f"{row['sourcefile']}:{row['sourceline']}"
         restart = "restart" in row["error"] or "could not be applied" in row["error"]
         if row["error"] and not restart:
-            found.append(f"{where}: {row['error']}")
+            objections.append(f"{where}: {row['error']}")
         elif row["applied"] and change.value is not None and not row["sourcefile"].endswith(_AUTO_CONF):
-            found.append(f"{where} sets {row['setting']}")
-    return found
+            objections.append(f"{where} sets {row['setting']}")
+    return objections
 
 
 def _owners(session: OperatorSession) -> list[str]:
-    """Who else manages the configuration."""
+    """Return the programs and services that manage the configuration as well."""
     try:
         row = session.rows(_MANAGED)[0]
     except PgtopError:
         return []
-    found = []
+    managers = []
     if row["patroni"]:
-        found.append(
+        managers.append(
             "Patroni manages this server: change it with patronictl edit-config, otherwise Patroni restores it"
         )
     if row["provider"]:
-        found.append(f"a managed service ({row['provider']}): change it in the provider's parameter group")
-    return found
+        managers.append(f"a managed service ({row['provider']}): change it in the provider's parameter group")
+    return managers

@@ -8,35 +8,29 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
-from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, PgtopError, ServerProblem
-from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read, read_all
-from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem
+from pgtop_tune.changes.journal import Journal, JournalText, ServerName, lines_of, path_for, read, read_all
+from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope
 from pgtop_tune.changes.model.change_set import RevertOutcome
-from pgtop_tune.changes.model.pending_set import PendingSet, pending_sets
+from pgtop_tune.changes.model.pending_set import PendingSet, now_ms, pending_sets
 from pgtop_tune.changes.selection import everything, last, of_set
 from pgtop_tune.changes.server import change_set
 from pgtop_tune.changes.server.change_set import take_back
 from pgtop_tune.changes.server.claims import OwnSets, briefly_claimed, clear, is_over, pending_words
 from pgtop_tune.changes.server.instances import KnownJournal, ServerJournals, find_journals
 from pgtop_tune.changes.server.markers import Marker, Target, all_markers, server_clock, try_renew
-from pgtop_tune.changes.server.one_change import is_ours, now_ms, who
-from pgtop_tune.changes.server.scopes import named_now, present
+from pgtop_tune.changes.server.one_change import is_ours
 from pgtop_tune.changes.server.session_runner import operator_session
-from pgtop_tune.changes.statements import same, statement
-from pgtop_tune.changes.watchdogs import guard_set
+from pgtop_tune.changes.statements import is_same_value, named_now, present, statement
+from pgtop_tune.changes.watchdogs import HeldSets, Start, guard_set
 from pgtop_tune.model.instance import Kin
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import PlainWords
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.process.process_key import ProcessKey, key_of, own_key
-from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.model.pending_set import SetOwner
     from pgtop_tune.changes.server.operator_session import OperatorSession
-    from pgtop_tune.changes.watchdogs import Watchdogs
 
 
 ServerSelection = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
@@ -52,27 +46,27 @@ def try_to_revert(
     selection: ServerSelection = everything,
     *,
     directory: Path | None = None,
-    why: str = "",
+    reason: str = "",
     adopt: bool = False,
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
     key: str = "",
     copies: Sequence[bytes] = (),
     tell_of_others: Callable[[str], None] | None = None,
 ) -> RevertOutcome:
-    """Takes back what the journals of this server hold as in force, last first; what is refused does not stop the rest.
+    """Revert the changes that this server's journals hold as in force, last first; a refusal does not stop the others.
 
     Args:
         conninfo: The server; `instances` finds its journals.
         selection: Which of them.
         directory: Of the journals; paths.journal_dir() by default.
-        why: What is to be said about it.
-        adopt: Also what was made on another server of the cluster, where this one has its values: a standby that was
+        reason: Of the revert, for the journal.
+        adopt: Also changes made on another server of the cluster, where this one has its values: a standby that was
             promoted, a data directory that was moved.
-        first: Told of the changes before they are taken back: other halves of their sets may have to go first.
+        first: Called with the changes before they are reverted: other halves of their sets may have to go first.
         key: Of the journal that is meant; "" is that of whatever server answers.
         copies: Lines of sets, for those that no journal has any more.
         tell_of_others: Takes what stays of other accounts; given, what their programs, which are gone, have left past
-            its deadline is reverted, and with `adopt` what came with a copy of another server.
+            its deadline is reverted, and with `adopt` values that came with a copy of another server.
 
     Raises:
         ConnectionProblem: The server is not there; nothing was reverted, or the rest was not.
@@ -82,10 +76,12 @@ def try_to_revert(
     session = operator_session(conninfo, OwnSessions())
     try:
         with PlainWords(conninfo):
-            found = find_journals(session, conninfo.describe(), directory, copies=copies)
-            if key and not any(each.name.key == key and each.kin is not Kin.OTHER for each in found.known):
+            journals = find_journals(session, conninfo.describe(), directory, copies=copies)
+            if key and not any(
+                journal.name.key == key and journal.kin is not Kin.OTHER for journal in journals.related
+            ):
                 raise ConnectionProblem(f"{conninfo.describe()}: a different server answers there")
-            outcome = take_back_from(session, found, selection, why, adopt=adopt, first=first)
+            outcome = take_back_from(session, journals, selection, reason, adopt=adopt, first=first)
             if tell_of_others is not None:
                 outcome = outcome.and_then(revert_left(session, directory, tell_of_others, adopt=adopt))
             return outcome
@@ -93,71 +89,60 @@ def try_to_revert(
         session.close()
 
 
-def revert(
-    conninfo: ConnInfo, selection: ServerSelection = everything, *, directory: Path | None = None
-) -> tuple[ParameterChange, ...]:
-    """As `try_to_revert`; what is not in force any more.
-
-    Raises:
-        ServerProblem: One was refused, and is still in force; the others are reverted.
-    """
-    outcome = try_to_revert(conninfo, selection, directory=directory)
-    outcome.check_none_refused()
-    return outcome.settled
-
-
-def in_force_on(session: OperatorSession, found: ServerJournals) -> tuple[ParameterChange, ...]:
-    """What is in force on a server by its journals, oldest first; of doubtful changes those whose values it has."""
-    return in_order(named_now(session, (*found.in_force, *_here(session, found.in_force, found.doubtful))))
+def in_force_on(session: OperatorSession, journals: ServerJournals) -> tuple[ParameterChange, ...]:
+    """Return the changes in force on a server, oldest first; of doubtful ones those whose values the server has."""
+    return oldest_first(named_now(session, (*journals.in_force, *_here(session, journals.in_force, journals.doubtful))))
 
 
 def take_back_from(
     session: OperatorSession,
-    found: ServerJournals,
+    journals: ServerJournals,
     selection: ServerSelection,
-    why: str = "",
+    reason: str = "",
     *,
     adopt: bool = False,
     first: Callable[[Sequence[ParameterChange]], None] = lambda chosen: None,
 ) -> RevertOutcome:
-    """Takes changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
-    texts = [journal.text for journal in found.known if adopt and journal.kin is Kin.OTHER]
-    doubtful = [*found.doubtful, *(change for text in texts for change in text.in_force)]
-    foreign = [change for each in found.known if each.kin is not Kin.SAME for change in each.text.in_force]
-    chosen = selection(in_order((*found.in_force, *_here(session, found.in_force, doubtful))))
+    """Take changes of a server back, out of all journals that are about it. Arguments as those of `try_to_revert`."""
+    texts = [journal.text for journal in journals.related if adopt and journal.kin is Kin.OTHER]
+    doubtful = [*journals.doubtful, *(change for text in texts for change in text.in_force)]
+    foreign = [
+        change for journal in journals.related if journal.kin is not Kin.SAME for change in journal.text.in_force
+    ]
+    chosen = selection(oldest_first((*journals.in_force, *_here(session, journals.in_force, doubtful))))
     # Of those that a change covers which stays, only a journal of this server can hand the old value on.
-    wanted = {change.id for change in chosen if change in found.in_force}
-    wanted |= {
+    wanted_ids = {change.id for change in chosen if change in journals.in_force}
+    wanted_ids |= {
         change.id
         for change in _here(
             session,
-            [change for change in chosen if change.id in wanted],
-            [change for change in chosen if change.id not in wanted],
+            [change for change in chosen if change.id in wanted_ids],
+            [change for change in chosen if change.id not in wanted_ids],
         )
     }
-    away = selection(in_order(foreign)) if selection is not last or not chosen else ()
-    elsewhere = tuple(change for change in away if change.id not in wanted)
-    left = {change.id for change in elsewhere}
+    away = selection(oldest_first(foreign)) if selection is not last or not chosen else ()
+    elsewhere = tuple(change for change in away if change.id not in wanted_ids)
+    elsewhere_ids = {change.id for change in elsewhere}
     outcome = RevertOutcome(
         elsewhere=elsewhere,
         origins={
-            change.id: _origin(each)
-            for each in found.known
-            for change in each.text.in_force
-            if change.id in left or (each.kin is Kin.OTHER and change.id in wanted)
+            change.id: _origin(journal)
+            for journal in journals.related
+            for change in journal.text.in_force
+            if change.id in elsewhere_ids or (journal.kin is Kin.OTHER and change.id in wanted_ids)
         },
     )
-    if wanted:
-        first([change for change in chosen if change.id in wanted])
-    for each in found.known:
-        if any(change.id in wanted for change in (*each.text.in_force, *each.text.displaced)):
-            with each.opened() as journal:
-                # Somebody may have kept it by the time we are alone.
+    if wanted_ids:
+        first([change for change in chosen if change.id in wanted_ids])
+    for known_journal in journals.related:
+        if any(change.id in wanted_ids for change in (*known_journal.text.in_force, *known_journal.text.displaced)):
+            with known_journal.opened() as journal:
+                # Another program may have confirmed it before we had the lock.
                 text = journal.text()
                 revertible = [change for change in text.changes if change in (*text.in_force, *text.displaced)]
-                still_wanted = selection([change for change in revertible if change.id in wanted])
+                still_wanted = selection([change for change in revertible if change.id in wanted_ids])
                 if still_wanted:
-                    back = take_back(session, journal, still_wanted, why, certain=each.kin is Kin.SAME)
+                    back = take_back(session, journal, still_wanted, reason, certain=known_journal.kin is Kin.SAME)
                     outcome = outcome.and_then(back)
     return outcome
 
@@ -170,8 +155,8 @@ def revert_left(
     Args:
         session: To the server.
         directory: Of this account's journals, whose sets are not meant; paths.journal_dir() by default.
-        tell: Takes what is not reverted, and why.
-        adopt: Also what came with a copy of another server, whatever its deadline.
+        tell: Takes a sentence for each value that is not reverted.
+        adopt: Also values that came with a copy of another server, whatever their deadline.
     """
     own_sets, clock = OwnSets((), directory), server_clock(session)
     targets: list[Target] = []
@@ -199,18 +184,18 @@ def revert_left(
             try:
                 clear(session, [leftover], messages.append)
             except ServerProblem as problem:
-                # Another account's value that our role may not write keeps nobody from reverting ours.
+                # A value of another account that our role may not write is no reason to leave ours.
                 refused.append(f"{problem.message}: {problem.hint}")
                 continue
             if leftover.in_force:
                 settled.append(_left_change(session, leftover.marker, leftover.target[1], messages))
-    for words in (*refused, *(f"{problem.message}: {problem.hint}" for problem in claims.refused.values())):
-        tell(words)
+    for message in (*refused, *(f"{problem.message}: {problem.hint}" for problem in claims.refused.values())):
+        tell(message)
     return RevertOutcome(settled=tuple(settled), written=frozenset(change.id for change in settled))
 
 
 def _left_change(session: OperatorSession, marker: Marker, scope: Scope, messages: Iterable[str]) -> ParameterChange:
-    """The change of another account as a marker tells it."""
+    """Return the change of another account as a marker tells it."""
     parameter = session.parameter(marker.name)
     return ParameterChange(
         id=f"{marker.set_id} {marker.name}",
@@ -221,7 +206,7 @@ def _left_change(session: OperatorSession, marker: Marker, scope: Scope, message
         auto_conf_before=marker.was,
         source_before="",
         state=ChangeState.REVERTED,
-        shown_after=parameter.shown if scope.kind is ScopeKind.SYSTEM else marker.was or "default",
+        shown_after=parameter.shown if scope.is_system else marker.was or "default",
         message="; ".join(messages),
         scope=scope,
         set_id=marker.set_id,
@@ -241,8 +226,8 @@ def _origin(journal: KnownJournal) -> str:
 def missed_set(
     set_id: str, directory: Path | None, selection: ServerSelection = everything, *, settled: bool = False
 ) -> PgtopError | None:
-    """Why a set that was to be taken back is in force still: its server is another one than the one that answered, or
-    its journal cannot be read.
+    """Return why a set that was to be reverted is still in force: its server is another one than the one that answered,
+    or its journal cannot be read.
 
     Args:
         set_id: The set, or a single change; "" is none.
@@ -252,19 +237,19 @@ def missed_set(
     """
     if not set_id:
         return None
-    found = read_all(directory)
-    for path, text in found.texts.items():
-        held = selection(of_set(set_id)(text.in_force))
-        if held:
+    journals = read_all(directory)
+    for path, text in journals.texts.items():
+        held_changes = selection(of_set(set_id)(text.in_force))
+        if held_changes:
             there = text.server.description if text.server is not None else path.stem
             return ServerProblem(
-                f"{held[0].name} was changed on another server, {there}, and stays in force there",
+                f"{held_changes[0].name} was changed on another server, {there}, and stays in force there",
                 f"connect to that server: `pgtop-tune revert --set {set_id}`",
             )
-    return None if settled or set_id in found.ids else found.problem
+    return None if settled or set_id in journals.ids else journals.problem
 
 
-def in_order(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
+def oldest_first(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
     """Oldest first; those of one set as their journal has them."""
     return tuple(sorted(changes, key=lambda change: change.at_ms))
 
@@ -272,27 +257,27 @@ def in_order(changes: Iterable[ParameterChange]) -> tuple[ParameterChange, ...]:
 def _here(
     session: OperatorSession, certain: Sequence[ParameterChange], doubtful: Sequence[ParameterChange]
 ) -> tuple[ParameterChange, ...]:
-    """The doubtful changes whose values this server has, or would have without later ones."""
+    """Return the doubtful changes whose values this server has, or would have without later ones."""
     if not doubtful:
         return ()
     stored_now: dict[tuple[str, Scope], str | None] = {}
     here: list[ParameterChange] = []
-    for change in reversed(in_order((*certain, *doubtful))):
-        found = present(session, change)
-        key = (change.name.lower(), found.change.scope)
+    for change in reversed(oldest_first((*certain, *doubtful))):
+        scope_now = present(session, change)
+        key = (change.name.lower(), scope_now.change.scope)
         if key not in stored_now:
-            stored_now[key] = _HIDDEN if found.gone else _stored(session, found.change)
+            stored_now[key] = _HIDDEN if scope_now.absence else _stored(session, scope_now.change)
         now = stored_now[key]
         if now == _HIDDEN:
             continue
-        if is_ours(change, now) and not same(change.name, now, change.auto_conf_before):
+        if is_ours(change, now) and not is_same_value(change.name, now, change.auto_conf_before):
             stored_now[key] = change.auto_conf_before
             here += [change] if change in doubtful else []
     return tuple(here)
 
 
 def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
-    """What the scope has; _HIDDEN where this role may not look: then nothing is taken for ours."""
+    """Return the value of the scope; _HIDDEN where this role may not look: then nothing counts as ours."""
     try:
         with session.plain_words():
             return session.stored(change.name, change.scope)
@@ -308,28 +293,25 @@ def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
 
 OUTLIVED: Final = "it can lose data, and its program is gone"
 
-Guard = Callable[[PendingSet[ParameterChange]], ProcessKey | None]
-"""Starts the revert watchdog of a set. Raises OSError."""
-
 
 def adopt(
     session: OperatorSession,
     server: ServerName,
     conninfo: ConnInfo,
     directory: Path | None,
-    watchdogs: Watchdogs,
+    held_sets: HeldSets,
     *,
     here: Collection[str],
     to_hold: bool,
 ) -> tuple[PendingSet[ParameterChange], ...]:
-    """Takes over what nobody holds; the journal names the new owner before this returns.
+    """Adopt orphaned sets; the journal names the new owner before this returns.
 
     Args:
         session: To the server.
         server: What its journal is called.
         conninfo: For the revert watchdogs.
         directory: Of the journals; paths.journal_dir() by default.
-        watchdogs: Those of this process.
+        held_sets: The sets of this process.
         here: Ids of changes that are in force on this server: a journal may be of another one, and its sets wait there.
         to_hold: Whether the sets end with this process; else their watchdogs outlive it. See `PendingSet.adoptable`.
 
@@ -340,57 +322,29 @@ def adopt(
     """
     if not _orphans(read(path_for(server.key, directory)), here, to_hold=to_hold):
         return ()
+
+    def guard(owner: SetOwner) -> Start:
+        return lambda until_ms: guard_set(
+            conninfo, owner.set_id, until_ms, directory, with_restart=owner.with_restart, outlives_us=not to_hold
+        )
+
     with Journal(server, directory) as journal:
         for pending in _orphans(journal.text(), here, to_hold=to_hold):
-            begun = [each for each in pending.changes if each.state is ChangeState.INTENDED]
+            begun = [change for change in pending.changes if change.state is ChangeState.INTENDED]
             if begun:
                 change_set.settle(session, journal, begun)
-        guard = _guard(conninfo, directory, watchdogs if to_hold else None)
-        adopted: list[PendingSet[ParameterChange]] = []
-        for pending in _orphans(journal.text(), here, to_hold=to_hold):
-            try:
-                journal.write(new_owner(pending.owner, guard(pending), left_alone=not to_hold))
-                try_renew(session, journal, pending.changes)
-            except (JournalProblem, OSError) as error:
-                watchdogs.end(pending.set_id)
-                if adopted:
-                    break
-                if isinstance(error, JournalProblem):
-                    raise
-                raise JournalProblem(
-                    f"the revert watchdog of {pending.changes[0].name} cannot be started: {error.strerror}",
-                    "`pgtop-tune revert` reverts it now",
-                ) from None
-            adopted.append(pending)
-        return tuple(adopted)
-
-
-def new_owner(before: SetOwner, watchdog: ProcessKey | None, *, left_alone: bool = False) -> SetOwner:
-    """This process, with all that the owner before had recorded."""
-    return replace(before, by=who(), program=own_key(), watchdog=watchdog, left_alone=left_alone)
+        adopted = held_sets.adopt(journal, _orphans(journal.text(), here, to_hold=to_hold), guard, alone=not to_hold)
+        for pending in adopted:
+            try_renew(session, journal, pending.changes)
+            if to_hold:
+                held_sets.hold(pending.set_id, journal.path, lines_of(server, *pending.changes))
+        return adopted
 
 
 def _orphans(text: JournalText, here: Collection[str], *, to_hold: bool) -> tuple[PendingSet[ParameterChange], ...]:
     pending = pending_sets(text.in_force, text.owners)
     return tuple(
-        each
-        for each in pending
-        if each.adoptable(now_ms(), to_hold=to_hold) and all(change.id in here for change in each.changes)
+        pending_set
+        for pending_set in pending
+        if pending_set.adoptable(now_ms(), to_hold=to_hold) and all(change.id in here for change in pending_set.changes)
     )
-
-
-def _guard(conninfo: ConnInfo, directory: Path | None, watchdogs: Watchdogs | None) -> Guard:
-    """Starts revert watchdogs: those of this process, or without any watchdogs that outlive it."""
-
-    def guard(pending: PendingSet[ParameterChange]) -> ProcessKey | None:
-        set_id, restarts = pending.set_id, pending.owner.with_restart
-
-        def start(until_ms: int | None, *, outlives_us: bool = False) -> RevertWatchdog:
-            return guard_set(conninfo, set_id, until_ms, directory, with_restart=restarts, outlives_us=outlives_us)
-
-        if watchdogs is None:
-            return key_of(start(pending.until_ms, outlives_us=True).process.pid)
-        watchdogs.guard(set_id, pending.until_ms, start)
-        return watchdogs.watchdog(set_id)
-
-    return guard

@@ -1,6 +1,5 @@
 """Runs blocking acts on one session of the operator: in a thread, one at a time, within a deadline.
 
-Opens what the operator's acts go through.
 psycopg is imported by the first of them: it takes a tenth of a second and 11 MB, and a screen that only watches, or a
 recording, has no use for it.
 """
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
 
 
 def operator_session(
-    conninfo: ConnInfo, own: OwnSessions, begun: Callable[[OperatorSession], None] = lambda session: None
+    conninfo: ConnInfo, own_sessions: OwnSessions, begun: Callable[[OperatorSession], None] = lambda session: None
 ) -> OperatorSession:
-    """Connects for changes; blocking. See `OperatorSession`."""
+    """Connect for changes; blocking. See `OperatorSession`."""
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
     with PlainWords(conninfo):
-        return OperatorSession(conninfo, own, begun)
+        return OperatorSession(conninfo, own_sessions, begun)
 
 
-async def own_sql_session(conninfo: ConnInfo, own: OwnSessions) -> PsycopgSession:
-    """Connects for data sets and housekeeping. See `open_sql_session`."""
+async def own_sql_session(conninfo: ConnInfo, own_sessions: OwnSessions) -> PsycopgSession:
+    """Connect for data sets and housekeeping. See `open_sql_session`."""
     # Frames are sampled in the caller's loop.
     opened = await asyncio.to_thread(_sql_session)
-    return await opened(conninfo, own)
+    return await opened(conninfo, own_sessions)
 
 
 def _sql_session() -> Callable[[ConnInfo, OwnSessions], Awaitable[PsycopgSession]]:
@@ -63,19 +62,19 @@ class SessionRunner:
     def __init__(
         self,
         conninfo: ConnInfo,
-        own: OwnSessions,
+        own_sessions: OwnSessions,
         *,
         opened: Callable[[OperatorSession], None],
         closed: Callable[[], None],
     ) -> None:
         """Args:
         conninfo: The server.
-        own: Where the cost of the statements is counted.
+        own_sessions: Where the cost of the statements is counted.
         opened: Called with each new session before the first act; a failure of it does not stop the act.
         closed: Called when a session is closed or lost.
         """
         self.conninfo = conninfo
-        self._own = own
+        self._own = own_sessions
         self._opened = opened
         self._closed = closed
         self._session: OperatorSession | None = None
@@ -83,16 +82,16 @@ class SessionRunner:
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self, act: Callable[[OperatorSession], _T]) -> _T:
-        """The result of an act.
+        """Return the result of an act.
 
         Raises:
             ConnectionProblem: No connection, or no answer within the deadline.
         """
         async with self._one_at_a_time:
             given_up = threading.Event()
-            # No task: what ends all tasks of a loop does not end what a thread does on the session.
+            # No task: the end of all tasks of a loop does not end a thread's work on the session.
             work = asyncio.get_running_loop().run_in_executor(None, self._run, act, given_up)
-            # Of an act that was given up nobody asks for what comes of it later.
+            # The outcome of an act that was given up is not asked for.
             work.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             try:
                 done, _ = await asyncio.wait({work}, timeout=ANSWER_DEADLINE_S)
@@ -108,7 +107,7 @@ class SessionRunner:
             return work.result()
 
     async def _ended(self, work: asyncio.Future[_T], given_up: threading.Event, within_s: float) -> None:
-        """Waits for an act, and gives it up after a time."""
+        """Wait for an act, and gives it up after a time."""
         done, _ = await asyncio.wait({work}, timeout=within_s)
         if not done:
             given_up.set()
@@ -118,7 +117,7 @@ class SessionRunner:
             await asyncio.wait({work}, timeout=1.0)
 
     async def close(self, next_place: ConnInfo | None = None) -> None:
-        """Closes the session after the act that runs; the next act connects again, to the next place if given."""
+        """Close the session after the act that runs; the next act connects again, to the next place if given."""
         async with self._one_at_a_time:
             self._let_go()
             if next_place is not None:

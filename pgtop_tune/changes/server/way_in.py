@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES: Final = ("session_preload_libraries", "local_preload_libraries")
 _TRIED: Final = (*_LIBRARIES, "dynamic_library_path", "post_auth_delay", "event_triggers")
-"""What a login reads and the start-up packet may hold."""
+"""Parameters that a login reads and the start-up packet may hold."""
 _PLUGINS: Final = "$libdir/plugins/"
 """Where a library of local_preload_libraries has to be (miscinit.c, load_libraries)."""
 _OF_SUPERUSERS: Final = frozenset({"superuser", "superuser-backend"})
@@ -42,7 +42,7 @@ _GRANTS: Final = 15
 _TAKES: Final = frozenset({RiskClass.RUNS_CODE, RiskClass.LOCKS_OUT, RiskClass.UNKNOWN})
 
 
-def decides(name: str, value: str | None) -> bool:
+def can_keep_out(name: str, value: str | None) -> bool:
     """Return whether a value can keep new sessions out: a login reads it, it loads libraries, or is not known.
 
     Args:
@@ -82,9 +82,9 @@ def check_before(
             continue
         # A list that SET cannot write is refused in other words.
         if not list_fault(parameter.name, change.value):
-            if not ends and (why := _cannot_be_tried(session, parameter)):
+            if not ends and (obstacle := _cannot_be_tried(session, parameter)):
                 raise ServerProblem(
-                    f"{parameter.name} can keep every session out, and {why}",
+                    f"{parameter.name} can keep every session out, and {obstacle}",
                     "pass --for 5m, after which it reverts, or connect to the server itself as a superuser; nothing "
                     "was changed",
                 )
@@ -216,4 +216,4 @@ def _is_at_fault(problem: ConnectionProblem, changes: Sequence[ParameterChange],
     """Return whether a login fails for changes, and not for a server that starts or a database closed to us."""
     if isinstance(problem, NotReady) or (other_database and not isinstance(problem, LockedOut)):
         return False
-    return any(decides(change.name, change.value) for change in changes)
+    return any(can_keep_out(change.name, change.value) for change in changes)

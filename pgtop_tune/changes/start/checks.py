@@ -6,14 +6,16 @@ Source: documentation of huge_pages, shared_memory_size_in_huge_pages, "Linux Hu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.base.units import GB, about
-from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
-from pgtop_tune.changes.start.values import ValuesAfter
+from pgtop_tune.changes.model.change import joined_notes
+from pgtop_tune.changes.model.change_set import RestartCheck, RestartVerdict
+from pgtop_tune.changes.start.next_start import ValuesAfter
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.metrics.memory_rule import MemoryUse, work_mem_ceiling_bytes
@@ -66,12 +68,12 @@ _MUCH: Final = 0.8
 
 
 class RestartFacts(Struct, frozen=True):
-    """What the checks look at.
+    """The facts for the checks.
 
     Attributes:
         major: Of the server.
         values: Of the parameters, before and after.
-        dry: What a start would come to; why that cannot be tried.
+        dry: Outcome of a trial start; the reason where none is possible.
         rule_refusal: Why it fails by the rules that were not tried; "" where it does not.
         memory_bytes: Of the machine; None where not known.
         group_bytes: The limit of the server's control group, which does not count huge pages (cgroup-v2.rst,
@@ -101,12 +103,23 @@ class RestartFacts(Struct, frozen=True):
 
 
 def checks(facts: RestartFacts) -> tuple[RestartCheck, ...]:
-    """All that have something to say, in the order in which they would stop a server."""
-    return tuple(found for rule in _RULES if (found := rule(facts)) is not None)
+    """Return the checks with a finding, in the order in which they would stop a server."""
+    return tuple(check for rule in _RULES if (check := rule(facts)) is not None)
+
+
+def check_possible(checked: Iterable[RestartCheck], apart_from: str = "") -> None:
+    """Make sure that no check says that the server would not start.
+
+    Raises:
+        ServerProblem: One does, and is not about the subject left out; nothing was changed.
+    """
+    for check in checked:
+        if check.verdict is RestartVerdict.IMPOSSIBLE and check.subject != apart_from:
+            raise ServerProblem(check.words, joined_notes(check.hint, "nothing was changed"))
 
 
 def _files(facts: RestartFacts) -> RestartCheck:
-    """Configuration files and libraries, read by the server's own programs."""
+    """Return configuration files and libraries, read by the server's own programs."""
     refusal = facts.rule_refusal if isinstance(facts.dry, Unavailable) else facts.dry.refusal or facts.rule_refusal
     if refusal:
         return RestartCheck(FILES, RestartVerdict.IMPOSSIBLE, f"the server would not start: {refusal}")
@@ -118,40 +131,48 @@ def _files(facts: RestartFacts) -> RestartCheck:
 
 
 def _libraries(facts: RestartFacts) -> RestartCheck | None:
-    """Before 15 a dry start does not load them, and this role may not know where they are."""
+    """Check the libraries before 15: a dry start does not load them, and this role may not know their directory."""
     looked_for = isinstance(facts.dry, Unavailable) or facts.dry.libraries
     if looked_for or "shared_preload_libraries" not in facts.values.texts:
         return None
-    words = "this role may not read the directory of PostgreSQL 14's libraries"
+    message = "this role may not read the directory of PostgreSQL 14's libraries"
     return RestartCheck(
         subject="libraries",
         verdict=RestartVerdict.UNKNOWN,
-        words=words,
+        words=message,
         hint="GRANT EXECUTE ON FUNCTION pg_config() to it",
     )
 
 
 def _reach(facts: RestartFacts) -> RestartCheck | None:
-    """Whether a connection like ours still leads to the server."""
+    """Return whether a connection like ours still leads to the server."""
     values = facts.values
     if not any(name in values.texts for name in WAYS):
         return None
-    addresses = [each.strip() for each in (values.text("listen_addresses") or "").split(",") if each.strip()]
+    addresses = [address.strip() for address in (values.text("listen_addresses") or "").split(",") if address.strip()]
     sockets = elements("unix_socket_directories", values.text("unix_socket_directories") or "") or ()
-    if not facts.here and all(each in _LOOPBACK or each.startswith("127.") for each in addresses):
-        words = "it would accept connections only from its own machine, and this is another one"
+    if not facts.here and all(address in _LOOPBACK or address.startswith("127.") for address in addresses):
+        message = "it would accept connections only from its own machine, and this is another one"
         return RestartCheck(
-            subject="reach", verdict=RestartVerdict.IMPOSSIBLE, words=words, hint="keep an address in listen_addresses"
+            subject="reach",
+            verdict=RestartVerdict.IMPOSSIBLE,
+            words=message,
+            hint="keep an address in listen_addresses",
         )
     if not addresses and not sockets:
-        words = "no client could connect: listen_addresses and unix_socket_directories would both be empty"
-        return RestartCheck(subject="reach", verdict=RestartVerdict.IMPOSSIBLE, words=words, hint="set one of them")
+        message = "no client could connect: listen_addresses and unix_socket_directories would both be empty"
+        return RestartCheck(subject="reach", verdict=RestartVerdict.IMPOSSIBLE, words=message, hint="set one of them")
     port = values.text("port")
     if not (sockets if facts.endpoint.startswith(("/", "@")) else addresses):
-        left = ", ".join(sockets or addresses)
-        words = f"a connection like this one would fail; pgtop-tune would continue through {left}, port {port}"
+        remaining_ways = ", ".join(sockets or addresses)
+        message = (
+            f"a connection like this one would fail; pgtop-tune would continue through {remaining_ways}, port {port}"
+        )
         return RestartCheck(
-            subject="reach", verdict=RestartVerdict.DOUBTFUL, words=words, hint="pg_hba.conf must admit this role there"
+            subject="reach",
+            verdict=RestartVerdict.DOUBTFUL,
+            words=message,
+            hint="pg_hba.conf must admit this role there",
         )
     return RestartCheck("reach", RestartVerdict.FINE, f"it listens at {', '.join((*sockets, *addresses))}, port {port}")
 
@@ -166,24 +187,24 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
         return None
     page_size = facts.values.number("huge_page_size")
     if wish == "on" and facts.here and facts.pool is None and page_size:
-        words = f"this machine has no huge pages of {about(page_size)}, and huge_pages=on: it would not start"
-        return RestartCheck("huge pages", RestartVerdict.IMPOSSIBLE, words)
+        message = f"this machine has no huge pages of {about(page_size)}, and huge_pages=on: it would not start"
+        return RestartCheck("huge pages", RestartVerdict.IMPOSSIBLE, message)
     if needed is None or facts.pool is None:
         return RestartCheck("huge pages", RestartVerdict.UNKNOWN, f"huge_pages={wish}: their number is unknown")
     there = max(facts.pool.free - facts.pool.reserved, 0) + facts.held_pages
-    words = f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, of which {there} are available"
+    message = f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, of which {there} are available"
     if needed <= there:
-        return RestartCheck("huge pages", RestartVerdict.FINE, words)
+        return RestartCheck("huge pages", RestartVerdict.FINE, message)
     hint = f"vm.nr_hugepages={facts.pool.total + needed - there} makes room; at boot, where memory is in pieces"
     if wish == "on":
         return RestartCheck(
             subject="huge pages",
             verdict=RestartVerdict.IMPOSSIBLE,
-            words=f"{words}, and huge_pages=on: it would not start",
+            words=f"{message}, and huge_pages=on: it would not start",
             hint=hint,
         )
     return RestartCheck(
-        subject="huge pages", verdict=RestartVerdict.DOUBTFUL, words=f"{words}: it would start without any", hint=hint
+        subject="huge pages", verdict=RestartVerdict.DOUBTFUL, words=f"{message}: it would start without any", hint=hint
     )
 
 
@@ -199,14 +220,14 @@ def _room_bytes(facts: RestartFacts, *, counts_group: bool) -> int | None:
 
 
 def shared_memory_bytes(facts: RestartFacts) -> float | None:
-    """What the server asks for after the restart: computed by itself, else what it has and what is added to it."""
+    """Return the shared memory after the restart: computed by the server, else the present size and the difference."""
     if not isinstance(facts.dry, Unavailable) and facts.dry.shared_memory_bytes is not None:
         return facts.dry.shared_memory_bytes
     after, now = _parts_of_memory(facts.values.number), _parts_of_memory(facts.values.number_now)
     if "shared_buffers" not in after:
         return None
-    whole = facts.values.number_now("shared_memory_size")
-    beside = 0.0 if whole is None else max(whole - sum(now.values()), 0.0)
+    size_now = facts.values.number_now("shared_memory_size")
+    beside = 0.0 if size_now is None else max(size_now - sum(now.values()), 0.0)
     return sum(after.values()) + beside
 
 
@@ -233,21 +254,23 @@ def _shared_memory(facts: RestartFacts) -> RestartCheck:
     size, room = shared_memory_bytes(facts), _room_bytes(facts, counts_group=not _fits_huge_pages(facts))
     if size is None or room is None:
         return RestartCheck("shared memory", RestartVerdict.UNKNOWN, "the memory of its machine is unknown")
-    words = f"it needs {about(size)} of shared memory, of {about(room)}"
+    message = f"it needs {about(size)} of shared memory, of {about(room)}"
     if size >= room:
         return RestartCheck(
             subject="shared memory",
             verdict=RestartVerdict.IMPOSSIBLE,
-            words=f"{words}: more than the machine has",
+            words=f"{message}: more than the machine has",
             hint=f"lower {_largest_part(facts)}",
         )
     if size >= _MUCH * room:
-        return RestartCheck("shared memory", RestartVerdict.DOUBTFUL, f"{words}: little is left for sessions and files")
-    return RestartCheck("shared memory", RestartVerdict.FINE, words)
+        return RestartCheck(
+            "shared memory", RestartVerdict.DOUBTFUL, f"{message}: little is left for sessions and files"
+        )
+    return RestartCheck("shared memory", RestartVerdict.FINE, message)
 
 
 def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
-    """What sessions may take if all of them sort at once."""
+    """Check the memory that sessions may take if all of them sort at once."""
     values = facts.values
     numbers = {name: values.number(name) for name in ("max_connections", "shared_buffers", "work_mem")}
     workers, multiplier = values.number("autovacuum_max_workers"), values.number("hash_mem_multiplier")
@@ -267,20 +290,20 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
             hash_mem_multiplier=multiplier,
         )
     )
-    words = f"{connections:.0f} connections with work_mem {about(work_mem)}"
+    message = f"{connections:.0f} connections with work_mem {about(work_mem)}"
     if ceiling >= work_mem:
-        return RestartCheck("memory", RestartVerdict.FINE, f"{words} fit beside the shared memory")
+        return RestartCheck("memory", RestartVerdict.FINE, f"{message} fit beside the shared memory")
     room = f"{about(ceiling)} each" if ceiling > 0 else "nothing"
     return RestartCheck(
         subject="memory",
         verdict=RestartVerdict.DOUBTFUL,
-        words=f"{words}: if all sort at the same time, there is room for {room}",
+        words=f"{message}: if all sort at the same time, there is room for {room}",
         hint="fewer connections, or less work_mem",
     )
 
 
 def _standby(facts: RestartFacts) -> RestartCheck | None:
-    """At least what the primary has; a primary raises these after its standbys."""
+    """Check that a standby has at least the values of its primary, which raises them after its standbys."""
     changed = [name for name in AS_ON_PRIMARY if name in facts.values.texts]
     if facts.in_recovery:
         return _as_standby(facts, changed)
@@ -306,16 +329,21 @@ def _as_standby(facts: RestartFacts, changed: list[str]) -> RestartCheck | None:
         if after is None or now is None:
             continue
         if least is not None and after < least:
-            words = (
+            message = (
                 f"this is a standby, and {name} = {after:.0f} is less than the primary's {least}: it would not start"
             )
             return RestartCheck(
-                subject="standby", verdict=RestartVerdict.IMPOSSIBLE, words=words, hint="lower it on the primary first"
+                subject="standby",
+                verdict=RestartVerdict.IMPOSSIBLE,
+                words=message,
+                hint="lower it on the primary first",
             )
         if least is None and after < now:
-            words = f"this is a standby: it does not start with less {name} than its primary, whose value is not known"
+            message = (
+                f"this is a standby: it does not start with less {name} than its primary, whose value is not known"
+            )
             return RestartCheck(
-                subject="standby", verdict=RestartVerdict.UNKNOWN, words=words, hint="check the primary first"
+                subject="standby", verdict=RestartVerdict.UNKNOWN, words=message, hint="check the primary first"
             )
     return RestartCheck("standby", RestartVerdict.FINE, "no less than the primary has") if changed else None
 

@@ -145,9 +145,9 @@ def account_of(pid: int, root: Path = Path("/")) -> ServerAccount | None:
     """Return the account of a postmaster from /proc/PID/status; None where it runs in a container of its own."""
     try:
         text = (root / f"proc/{pid}/status").read_text(encoding="ascii", errors="replace")
-        fields = {name: words.split() for name, _, words in (line.partition(":") for line in text.splitlines())}
-        own = (root / "proc/self/status").read_text(encoding="ascii", errors="replace")
-        own_depth = next((len(line.split()) - 1 for line in own.splitlines() if line.startswith("NSpid:")), 1)
+        fields = {name: values.split() for name, _, values in (line.partition(":") for line in text.splitlines())}
+        own_status = (root / "proc/self/status").read_text(encoding="ascii", errors="replace")
+        own_depth = next((len(line.split()) - 1 for line in own_status.splitlines() if line.startswith("NSpid:")), 1)
         if len(fields.get("NSpid", [str(pid)])) > own_depth:
             return None
         return ServerAccount(
@@ -168,16 +168,18 @@ def _link(path: Path) -> str:
         return ""
 
 
-def at_place(start: NextStart, place: ServerPlace, pid: int | Unavailable, touched: Collection[str]) -> NextStart:
+def at_place(
+    start: NextStart, server_place: ServerPlace, pid: int | Unavailable, touched: Collection[str]
+) -> NextStart:
     """Return the next start of a server of this machine with what the machine says of it.
 
     Args:
         start: Its values.
-        place: Where it is.
+        server_place: Where it is.
         pid: Its postmaster, not as a file of its directory names it: that may be closed to us.
         touched: Parameters whose rules are going to be asked, in lower case.
     """
-    account = account_of(pid) if place.program and not isinstance(pid, Unavailable) else None
+    account = account_of(pid) if server_place.program and not isinstance(pid, Unavailable) else None
     listening = not _LISTENING.isdisjoint(touched)
     return start if account is None else with_machine(start, account, listening=listening)
 
@@ -260,11 +262,11 @@ def _can_listen(address: str, port: int) -> bool:
         ways = socket.getaddrinfo(_EVERY.get(address, address), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError:
         return False
-    for family, kind, _, _, way in ways:
+    for family, kind, _, _, address_of_way in ways:
         try:
             with socket.socket(family, kind) as listener:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listener.bind(way)
+                listener.bind(address_of_way)
         except OSError as error:
             if error.errno in _NOT_HERE:
                 continue

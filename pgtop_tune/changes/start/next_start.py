@@ -1,9 +1,8 @@
-"""The values and files that the next start of a server reads, and what else decides it. Blocking."""
+"""The next start of a server: the values and files that it reads, and whatever else decides it. Blocking."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +11,76 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.changes.model.change import WantedParameter
-from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.model.change_set import PendingParameter
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.model.parameter_values import parse, parse_bool, unit_bytes
+from pgtop_tune.model.postgres import Parameter
+
+# Values of parameters after a restart: requested now, written already, or unchanged. Pure.
+
+AT_START: Final = frozenset({"command line", "environment variable"})
+"""Sources that win over every file, also after a restart; pending_restart is shown all the same (guc.c)."""
+
+
+class ValuesAfter(Struct, frozen=True):
+    """Values after a restart.
+
+    Attributes:
+        now: Parameters as they are, by name.
+        texts: Values that will be others, by name, as typed or written.
+    """
+
+    now: Mapping[str, Parameter]
+    texts: Mapping[str, str]
+
+    def text(self, name: str) -> str | None:
+        """Return the value after the restart; None for a parameter that the server does not have."""
+        if name in self.texts:
+            return self.texts[name]
+        return self.now[name].shown if name in self.now else None
+
+    def number(self, name: str) -> float | None:
+        """Return the value after the restart in bytes, or in the parameter's unit where it is no size; None where
+        unknown."""
+        text = self.text(name)
+        return None if text is None else self._number(name, text)
+
+    def number_now(self, name: str) -> float | None:
+        """Return the number now, in the same units."""
+        return self._number(name, self.now[name].setting) if name in self.now else None
+
+    def _number(self, name: str, text: str) -> float | None:
+        parameter = self.now.get(name)
+        if parameter is None:
+            return None
+        try:
+            return parse(text, parameter.unit, integer=False) * unit_bytes(parameter.unit)
+        except UsageProblem:
+            return None
+
+
+def values_after(
+    now: Mapping[str, Parameter], pending: Sequence[PendingParameter], requested: Sequence[WantedParameter]
+) -> ValuesAfter:
+    """Return the values of parameters after a restart.
+
+    Args:
+        now: As they are, by name.
+        pending: What waits already.
+        requested: Changes about to be written; a RESET brings the server's own default back. A value that the server
+            was started with wins over it.
+    """
+    texts = {parameter.name: parameter.after for parameter in pending if parameter.after}
+    for request in requested:
+        known_name = next((name for name in now if name.lower() == request.name.lower()), request.name)
+        if known_name in now and now[known_name].source in AT_START:
+            continue
+        default = now[known_name].boot_val if known_name in now else None
+        value = default if request.value is None else request.value
+        if value is not None:
+            texts[known_name] = value
+    return ValuesAfter(now, texts)
+
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
@@ -34,7 +100,7 @@ SELECT s.name, s.unit, s.source, s.setting AS running,
                 s.boot_val) AS without
   FROM pg_settings s WHERE s.name = ANY(%s)
 """
-"""What the next start reads, and what it reads without the line of postgresql.auto.conf."""
+"""Values that the next start reads, with and without the line of postgresql.auto.conf."""
 _IN_FORCE: Final = """
 SELECT name, unit, source, setting AS running, setting AS now, coalesce(reset_val, boot_val) AS without
   FROM pg_settings WHERE name = ANY(%s)
@@ -48,7 +114,7 @@ TLS_FILES: Final = {
     "ssl_crl_dir": "SSL certificate revocation list directory",
     "ssl_dh_params_file": "DH parameters file",
 }
-"""Parameters that name files of TLS, relative to the data directory, and what the server calls these files."""
+"""Parameters that name files of TLS, relative to the data directory, and the server's names for these files."""
 _COUNTS: Final = {
     "slots": "SELECT count(*) AS n FROM pg_replication_slots",
     "logical_slots": "SELECT count(*) AS n FROM pg_replication_slots WHERE slot_type = 'logical'",
@@ -56,7 +122,7 @@ _COUNTS: Final = {
     "prepared": "SELECT count(*) AS n FROM pg_prepared_xacts",
     "md5_lines": "SELECT count(*) AS n FROM pg_hba_file_rules WHERE auth_method = 'md5'",
 }
-"""What the server keeps on its disk, and the lines of pg_hba.conf."""
+"""Objects that the server keeps on its disk, and the lines of pg_hba.conf."""
 _COUNTED_FOR: Final = {
     "wal_level": ("slots", "logical_slots"),
     "max_replication_slots": ("slots", "origins"),
@@ -94,7 +160,7 @@ class NextStart(Struct, frozen=True):
         rows: Parameters by name.
         changes: Values to be written, by name in lower case, None for a reset; they replace those of the rows.
         directories: Paths that were looked at, and whether each is a directory; None where nothing is there.
-        counts: What the server keeps, by the names of `_COUNTS`; without what was not asked for or may not be read.
+        counts: Numbers of objects by the names of `_COUNTS`; without those not asked for, or not permitted to be read.
         has_group: Whether the group of its sockets exists; None where that cannot be said.
         closed: Paths that its account surely cannot use, and why.
         cannot_listen: Why it could open no TCP port, "" where it could or that cannot be said.
@@ -146,8 +212,8 @@ class NextStart(Struct, frozen=True):
         if self.is_on("logging_collector"):
             directory, file = self.text("log_directory"), self.text("log_filename")
             logs = (directory, above(directory), above(f"{directory}/{file}"))
-        others = (self.text("hba_file"), self.text("stats_temp_directory"))
-        return tuple(filter(None, (*of_tls, *logs, *others, *self.socket_directories())))
+        other_paths = (self.text("hba_file"), self.text("stats_temp_directory"))
+        return tuple(filter(None, (*of_tls, *logs, *other_paths, *self.socket_directories())))
 
     def socket_directories(self) -> tuple[str, ...]:
         """Return where its sockets are to be, but for abstract ones."""
@@ -168,7 +234,7 @@ def next_start(
     *,
     touched: frozenset[str] = frozenset(),
 ) -> NextStart:
-    """Return what the next start reads when some changes of the system's scope are made.
+    """Return the next start of the server with some changes of the system's scope.
 
     Args:
         session: To the server.
@@ -179,11 +245,7 @@ def next_start(
     texts = {change.name.lower(): change.value for change in changes}
     touched = touched | texts.keys()
     names = list(dict.fromkeys((*_OTHERS, *parameters)))
-    try:
-        with session.plain_words():
-            read = session.rows(_VALUES, names)
-    except ServerProblem:
-        read = session.rows(_IN_FORCE, names)
+    read = session.try_rows(_VALUES, names)
     rows = {
         row["name"]: StartValue(
             unit=row["unit"] or "",
@@ -192,7 +254,7 @@ def next_start(
             without=row["without"] or "",
             is_fixed=row["source"] in AT_START,
         )
-        for row in read
+        for row in (session.rows(_IN_FORCE, names) if read is None else read)
     }
     start = NextStart(rows=rows, changes=texts, directories={}, counts={})
     return replace(
@@ -217,8 +279,8 @@ def _access_fault(session: OperatorSession, path: str) -> str:
 def _counts(session: OperatorSession, touched: frozenset[str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for name in dict.fromkeys(count for parameter in touched for count in _COUNTED_FOR.get(parameter, ())):
-        with suppress(ServerProblem), session.plain_words():
-            counts[name] = session.rows(_COUNTS[name])[0]["n"]
+        if rows := session.try_rows(_COUNTS[name]):
+            counts[name] = rows[0]["n"]
     return counts
 
 
@@ -226,7 +288,6 @@ def _directories(session: OperatorSession, paths: Sequence[str]) -> dict[str, bo
     directories: dict[str, bool | None] = {}
     for path in dict.fromkeys(paths):
         # Where the role may not look, or the server may not, nothing is known.
-        with suppress(ServerProblem), session.plain_words():
-            rows = session.rows(_FILE, path)
+        if (rows := session.try_rows(_FILE, path)) is not None:
             directories[path] = rows[0]["is_directory"] if rows else None
     return directories

@@ -13,11 +13,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ClusterProblem, JournalProblem, ServerProblem
 from pgtop_tune.changes.journal import Journal
-from pgtop_tune.changes.model.change import ScopeKind
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.cluster.managing import here, managed
-from pgtop_tune.cluster.postmaster import Postmaster, look
-from pgtop_tune.host.locality import local_postmaster
+from pgtop_tune.cluster.postmaster import Postmaster, managed, postmaster_of, this_machine
+from pgtop_tune.host.process_files import local_postmaster
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.instance import ServerPlace
 from pgtop_tune.postgres.log_language import LogLanguage, catalogue_paths, is_english, read_catalogue
@@ -41,30 +39,32 @@ _INCLUDE: Final = re.compile(r"^\s*include(_if_exists|_dir)?\b.*", re.MULTILINE 
 
 
 def postmaster_pid(session: OperatorSession) -> int | Unavailable:
-    """The postmaster behind a session, where it is a process of this machine."""
+    """Return the postmaster behind a session, where it is a process of this machine."""
     row = session.rows(sql("own_backend", OLDEST_MAJOR))[0]
     return local_postmaster(row["pid"], row["backend_start_ms"])
 
 
 def find_place(session: OperatorSession) -> ServerPlace:
-    """Where the server of a session is; `why_not` says why its restart is not ours to run."""
+    """Return the place of a session's server; `why_not` says why its restart is not ours to run."""
     of = {parameter.name: parameter.setting for parameter in session.parameters(_READ)}
     data = of.get("data_directory", "")
     pid = postmaster_pid(session)
     if isinstance(pid, Unavailable):
         return ServerPlace(session.endpoint, data, "another machine", why_not=pid.detail)
+    if not data:
+        return ServerPlace(session.endpoint, data, "unknown", why_not="this role may not see its data_directory")
     try:
-        server = look(pid)
+        server = postmaster_of(pid)
     except OSError as error:
         return ServerPlace(session.endpoint, data, "unknown", why_not=f"its process is hidden: {error.strerror}")
-    me = here()
+    me = this_machine()
     data = _real_path(pid, data)
     how = managed(server, data, of.get("config_file", ""), me)
     logs = Path(data) / of.get("log_directory", "") if of.get("logging_collector") == "on" else ""
     return ServerPlace(
         endpoint=session.endpoint,
         data_directory=data,
-        managed=how.words,
+        managed=how.description,
         command=how.command,
         restart=how.restart,
         start=how.start,
@@ -129,33 +129,32 @@ def _real_path(pid: int, data_directory: str) -> str:
         return data_directory
 
 
-def check_auto_conf(session: OperatorSession, place: ServerPlace, tell: Callable[[str], None]) -> None:
+def check_auto_conf(session: OperatorSession, server_place: ServerPlace, tell: Callable[[str], None]) -> None:
     """Make sure that postgresql.auto.conf is the server's to write, and that ALTER SYSTEM keeps all of its lines.
 
-    It writes out what a line includes, and drops that line (guc.c, AlterSystemSetConfigFile).
+    It writes out the lines that an include brings, and drops the include (guc.c, AlterSystemSetConfigFile).
 
     Args:
         session: To the server.
-        place: Where it is.
+        server_place: Where it is.
         tell: Takes that the file cannot be read.
 
     Raises:
         ServerProblem: It is not; nothing was changed.
     """
     text = None
-    if place.uid is not None:
-        check_directory(place.data_directory, "nothing was changed")
-    if place.program:
+    if server_place.uid is not None:
+        check_directory(server_place.data_directory, "nothing was changed")
+    if server_place.program:
         with suppress(ClusterProblem):
-            if not auto_conf.is_writable(place.data_directory):
+            if not auto_conf.is_writable(server_place.data_directory):
                 raise ServerProblem(f"{auto_conf.FILE_NAME} is read-only, or a link: nothing was changed", ELSEWHERE)
-            text = auto_conf.read(place.data_directory).decode("utf-8", "replace")
+            text = auto_conf.read(server_place.data_directory)
     if text is None:
-        try:
-            text = _text_over_sql(session)
-        except ServerProblem:
-            tell(f"{auto_conf.FILE_NAME} cannot be read: ALTER SYSTEM would write out what lines of it include")
-            return
+        text = _text_over_sql(session)
+    if text is None:
+        tell(f"{auto_conf.FILE_NAME} cannot be read: ALTER SYSTEM would write out what lines of it include")
+        return
     included = _INCLUDE.search(text)
     if included is not None:
         raise ServerProblem(
@@ -168,7 +167,7 @@ def check_directory(data_directory: str, consequence: str) -> None:
     """Make sure that the data directory of a server of this machine answers: its backends would hang likewise.
 
     Raises:
-        ServerProblem: It does not; the consequence is told.
+        ServerProblem: It does not; the message has the consequence.
     """
     try:
         check_answers(data_directory or "/")
@@ -180,19 +179,16 @@ def check_directory(data_directory: str, consequence: str) -> None:
 
 def included_line(session: OperatorSession) -> str:
     """Return the line of postgresql.auto.conf that includes a file; "" where there is none, or it cannot be read."""
-    try:
-        included = _INCLUDE.search(_text_over_sql(session))
-    except ServerProblem:
-        return ""
+    included = _INCLUDE.search(_text_over_sql(session) or "")
     return "" if included is None else included[0].strip()
 
 
-def _text_over_sql(session: OperatorSession) -> str:
-    with session.plain_words():
-        return str(session.rows(_AUTO_CONF_TEXT, auto_conf.FILE_NAME)[0]["content"] or "")
+def _text_over_sql(session: OperatorSession) -> str | None:
+    rows = session.try_rows(_AUTO_CONF_TEXT, auto_conf.FILE_NAME)
+    return None if rows is None else str(rows[0]["content"] or "")
 
 
-def note_place(place: ServerPlace, journal: Journal) -> None:
+def note_place(server_place: ServerPlace, journal: Journal) -> None:
     """Write the place of a server into its journal, with a copy of postgresql.auto.conf, where either is news.
 
     Called before anything is written into that file, so that the way back is known when the server is down. The copy is
@@ -202,26 +198,26 @@ def note_place(place: ServerPlace, journal: Journal) -> None:
         JournalProblem: One of them could not be written; nothing is to be changed.
     """
     text = journal.text()
-    known = text.place
-    copy = known.copy if known is not None else ""
-    if not any(change.scope.kind is ScopeKind.SYSTEM for change in text.in_force):
-        copy = _copied(place, journal.path)
-    seen = (*known.earlier, known.endpoint) if known is not None else ()
-    earlier = tuple(dict.fromkeys(each for each in seen if each != place.endpoint))
-    place = replace(place, copy=copy, earlier=earlier)
-    if place != known:
-        journal.write(place)
+    known_place = text.server_place
+    copy = known_place.copy if known_place is not None else ""
+    if not any(change.scope.is_system for change in text.in_force):
+        copy = _copied(server_place, journal.path)
+    endpoints = (*known_place.earlier, known_place.endpoint) if known_place is not None else ()
+    earlier = tuple(dict.fromkeys(endpoint for endpoint in endpoints if endpoint != server_place.endpoint))
+    server_place = replace(server_place, copy=copy, earlier=earlier)
+    if server_place != known_place:
+        journal.write(server_place)
 
 
-def _copied(place: ServerPlace, journal: Path) -> str:
-    """The file that holds the copy, "" where the original cannot be read: then nobody could mend it either."""
+def _copied(server_place: ServerPlace, journal: Path) -> str:
+    """Return the file that holds the copy, "" where the original cannot be read, and so not be repaired either."""
     try:
-        content = auto_conf.read(place.data_directory)
+        content = auto_conf.read(server_place.data_directory)
     except ClusterProblem:
         return ""
     copy = journal.with_suffix(_COPY)
     try:
-        auto_conf.replace_file(copy, content)
+        auto_conf.write_copy(copy, content)
     except OSError as error:
         raise JournalProblem(f"{copy} cannot be written: {error.strerror}", "nothing was changed") from None
     return str(copy)

@@ -1,7 +1,7 @@
 """Values that a reload accepts and the next start refuses: a row for each rule of the server's start. Pure.
 
 A reload checks each value by itself; a start checks what several values and the machine's files come to. The file as it
-is is judged first, and only what a change adds refuses it.
+is is judged first, and only a fault that a change adds refuses it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StartRule(Struct, frozen=True, kw_only=True):
 
     Attributes:
         names: Parameters that it is about.
-        refusal: What the server writes where it does not start; "" where it does.
+        refusal: Message of a server that does not start; "" where it does.
         source: File of the server with the rule.
         seen_since: Major version whose dry start sees it, too; None where none does.
     """
@@ -69,13 +69,13 @@ def _minimal_wal(start: NextStart) -> str:
     return 'WAL cannot be summarized when "wal_level" is "minimal"' if start.is_on("summarize_wal") else ""
 
 
-def _file_of_tls(name: str, what: str, *, directory: bool = False) -> Callable[[NextStart], str]:
+def _file_of_tls(name: str, description: str, *, directory: bool = False) -> Callable[[NextStart], str]:
     def refusal(start: NextStart) -> str:
         path = start.text(name)
         if not start.is_on("ssl") or path == "":
             return ""
         fault = "No such file or directory" if start.is_missing(path, directory=directory) else start.closed.get(path)
-        return f'could not load {what} "{path}": {fault}' if fault else ""
+        return f'could not load {description} "{path}": {fault}' if fault else ""
 
     return refusal
 
@@ -183,8 +183,8 @@ def _targets(start: NextStart) -> str:
 
 
 def _statement_stats(start: NextStart) -> str:
-    both = start.is_on("log_statement_stats") and any(map(start.is_on, _STATEMENT_STATS))
-    return 'cannot enable "log_statement_stats" when another of these statistics is on' if both else ""
+    are_both_on = start.is_on("log_statement_stats") and any(map(start.is_on, _STATEMENT_STATS))
+    return 'cannot enable "log_statement_stats" when another of these statistics is on' if are_both_on else ""
 
 
 def _huge_pages(start: NextStart) -> str:
@@ -220,10 +220,10 @@ RULES: Final[tuple[StartRule, ...]] = (
     *(
         StartRule(
             names=("ssl", name),
-            refusal=_file_of_tls(name, what, directory=name.endswith("_dir")),
+            refusal=_file_of_tls(name, description, directory=name.endswith("_dir")),
             source="be-secure-openssl.c (be_tls_init)",
         )
-        for name, what in TLS_FILES.items()
+        for name, description in TLS_FILES.items()
     ),
     StartRule(
         names=("ssl", "ssl_min_protocol_version", "ssl_max_protocol_version"),
@@ -280,8 +280,8 @@ def refusal_by_rules(
     """Return why changes keep the server from starting; "" where they do not.
 
     Args:
-        before: What the next start reads now: a rule that refuses this refuses no change.
-        after: What it reads then.
+        before: The next start without the changes: a rule that refuses it refuses no change.
+        after: The next start with the changes.
         changes: The changes.
         major: Version of the server.
         tried: The server's own program has passed it, so that the rules are left which that does not see.

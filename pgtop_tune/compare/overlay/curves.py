@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct, field
 
@@ -38,12 +38,12 @@ MOST_LISTED: Final = 40
 ENDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".json")
 
 
-class OverlayDirectory:
-    """Implements `OverlaySource`.
+class OverlaySource:
+    """Earlier recordings and records of runs in a directory. Used in threads.
 
     Args:
         directory: Where recordings are.
-        without: Says which file is being shown or written.
+        without: Returns the file that is being shown or written.
     """
 
     def __init__(self, directory: Path, without: Callable[[], Path | None]) -> None:
@@ -51,20 +51,20 @@ class OverlayDirectory:
         self._without = without
 
     def newest(self) -> Sequence[Path]:
-        """See `OverlaySource.newest`."""
-        found: list[tuple[float, Path]] = []
-        shown = self._without()
-        without = None if shown is None else shown.resolve()
+        """Return files of the directory, newest first."""
+        candidates: list[tuple[float, Path]] = []
+        shown_file = self._without()
+        without = None if shown_file is None else shown_file.resolve()
         # A directory that is not there holds nothing; a file may go while it is looked at, or cannot be.
         with suppress(OSError):
             for path in self._directory.iterdir():
                 with suppress(OSError):
                     if path.name.endswith(ENDINGS) and path.is_file() and path.resolve() != without:
-                        found.append((path.stat().st_mtime, path))
-        return [path for _, path in sorted(found, reverse=True)[:MOST_LISTED]]
+                        candidates.append((path.stat().st_mtime, path))
+        return [path for _, path in sorted(candidates, reverse=True)[:MOST_LISTED]]
 
     def check(self, path: Path) -> None:
-        """Looks whether a file can be a baseline, without reading all of it.
+        """Check that a file can be a baseline, without reading all of it.
 
         Raises:
             RecordingProblem: It is neither a recording nor a record of runs, or cannot be read.
@@ -74,7 +74,7 @@ class OverlayDirectory:
         described(path)
 
     def entry(self, path: Path) -> OverlayEntry:
-        """See `OverlaySource.entry`."""
+        """Return a file's entry in the list without reading all of it; never raises a PgtopError."""
         from pgtop_tune.compare.overlay.reading import described
 
         try:
@@ -84,7 +84,11 @@ class OverlayDirectory:
             return OverlayEntry(path, 0, problem=problem.message.removeprefix(f"{path}: "))
 
     def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
-        """See `OverlaySource.read`."""
+        """Yield the baseline repeatedly as far as it is read, complete at last; closing ends the reading.
+
+        Raises:
+            RecordingProblem: It is neither a recording nor a record, or cannot be read.
+        """
         from pgtop_tune.compare.overlay.reading import baseline_of
 
         yield from baseline_of(path, _name(path))
@@ -107,20 +111,20 @@ class Curve:
         self._values = array("d")
 
     def add(self, at_s: float, value: float) -> None:
-        """The next value; one that is not later than the one before, or too many, is left out."""
+        """Add a value; one that is not later than the one before, or too many, is left out."""
         if len(self._at_s) < MOST_POINTS and (not self._at_s or at_s > self._at_s[-1]):
             # Read in another thread meanwhile: a moment is there only once its value is.
             self._values.append(value)
             self._at_s.append(at_s)
 
     def between(self, since_s: float, until_s: float) -> Iterator[tuple[float, float]]:
-        """(seconds since the start of the load, value) in a part of it."""
+        """Return (seconds since the start of the load, value) in a part of the curve."""
         first, end = bisect_left(self._at_s, since_s), bisect_left(self._at_s, until_s)
         return zip(self._at_s[first:end], self._values[first:end], strict=True)
 
     @property
     def length_s(self) -> float:
-        """Where it ends; 0 for an empty one."""
+        """Return the time of the last value; 0 for an empty curve."""
         return self._at_s[-1] if self._at_s else 0.0
 
     def __len__(self) -> int:
@@ -147,7 +151,7 @@ class OverlayRun(Struct, frozen=True):
     began_ms: int = 0
 
     def likeness(self, run: BenchRun) -> int:
-        """How much its load is that one: 2 is the same, 1 as many clients, 0 another."""
+        """Return how similar its load is: 2 the same, 1 as many clients, 0 another."""
         if self.clients != run.clients:
             return 0
         return 2 if (self.profile, self.rate_per_s) == (run.profile, run.rate_per_s) else 1
@@ -165,20 +169,20 @@ class OverlayCurves(Struct, frozen=True):
     runs: tuple[OverlayRun, ...]
 
     def of(self, run: BenchRun | None) -> OverlayRun | None:
-        """The run to stand under that one: the same step, or as many clients; one load alone stands under any.
+        """Return the run to stand under that one: the same step, or as many clients; one load alone stands under any.
 
         Without a load now only what had none either is comparable.
         """
-        loads = [each for each in self.runs if each.clients]
+        loads = [run for run in self.runs if run.clients]
         if run is None:
             return None if loads else self.runs[0]
-        best = max(loads, key=lambda each: each.likeness(run), default=None)
+        best = max(loads, key=lambda candidate: candidate.likeness(run), default=None)
         if best is not None and best.likeness(run):
             return best
         return self.runs[0] if len(self.runs) == 1 else None
 
 
-class Placed(Struct, frozen=True):
+class PlacedRun(Struct, frozen=True):
     """A run of the baseline at its place on the session's clock.
 
     Attributes:
@@ -208,54 +212,54 @@ class Overlay:
         self.baseline = baseline
         self._starts: dict[int, tuple[float, BenchRun]] = {}
 
-    def follow(self, shown: Frame | None) -> None:
-        """Takes note of the load in the frame that is shown."""
-        if shown is None:
+    def follow(self, frame: Frame | None) -> None:
+        """Take note of the load in the frame that is shown."""
+        if frame is None:
             return
-        run = run_of(shown)
+        run = run_of(frame)
         if run is None or run.started_ms in self._starts:
             return
         while len(self._starts) >= MOST_RUNS:
             del self._starts[next(iter(self._starts))]
-        self._starts[run.started_ms] = started_s(run, shown), run
+        self._starts[run.started_ms] = started_s(run, frame), run
 
-    def now(self, shown: Frame | None) -> Placed | None:
-        """What stands under the load in that frame; without one, under the session."""
-        run = run_of(shown)
-        found = None if shown is None else self.baseline.of(run)
-        if shown is None or found is None:
+    def now(self, frame: Frame | None) -> PlacedRun | None:
+        """Return the run that stands under the load in that frame; without a load, under the session."""
+        run = run_of(frame)
+        baseline_run = None if frame is None else self.baseline.of(run)
+        if frame is None or baseline_run is None:
             return None
-        return Placed(found, 0.0 if run is None else started_s(run, shown), run is not None)
+        return PlacedRun(baseline_run, 0.0 if run is None else started_s(run, frame), run is not None)
 
     def points(self, curve: str, since_s: float, until_s: float) -> list[SeriesPoint]:
-        """A curve of everything that stands in a part of the session's time; a gap where one run ends.
+        """Return a curve of everything that stands in a part of the session's time; a gap where one run ends.
 
         Args:
             curve: "tps" or "p99_ms".
         """
-        found: list[SeriesPoint] = []
-        placed = sorted(self._placed(), key=lambda each: each.start_s)
-        for place, each in enumerate(placed):
-            end_s = min(placed[place + 1].start_s if place + 1 < len(placed) else until_s, until_s)
-            values: Curve = getattr(each.run, curve)
-            begin_s = max(since_s, each.start_s)
-            found.append(SeriesPoint(begin_s, None))
-            found += [
-                SeriesPoint(at_s + each.start_s, value)
-                for at_s, value in values.between(begin_s - each.start_s, end_s - each.start_s)
+        series: list[SeriesPoint] = []
+        placed = sorted(self._placed(), key=lambda placement: placement.start_s)
+        for index, placement in enumerate(placed):
+            end_s = min(placed[index + 1].start_s if index + 1 < len(placed) else until_s, until_s)
+            values: Curve = getattr(placement.run, curve)
+            begin_s = max(since_s, placement.start_s)
+            series.append(SeriesPoint(begin_s, None))
+            series += [
+                SeriesPoint(at_s + placement.start_s, value)
+                for at_s, value in values.between(begin_s - placement.start_s, end_s - placement.start_s)
             ]
-        return found
+        return series
 
-    def _placed(self) -> Sequence[Placed]:
+    def _placed(self) -> Sequence[PlacedRun]:
         if not self._starts:
             alone = self.baseline.of(None)
-            return () if alone is None else (Placed(alone, 0.0, False),)
-        found = ((self.baseline.of(run), start_s) for start_s, run in self._starts.values())
-        return [Placed(run, start_s, True) for run, start_s in found if run is not None]
+            return () if alone is None else (PlacedRun(alone, 0.0, False),)
+        matches = ((self.baseline.of(run), start_s) for start_s, run in self._starts.values())
+        return [PlacedRun(run, start_s, True) for run, start_s in matches if run is not None]
 
 
 def started_s(run: BenchRun, frame: Frame) -> float:
-    """When a run began, on the session's clock of a frame."""
+    """Return when a run began, on the session's clock of a frame."""
     return (run.started_ms - frame.taken_at_ms) / 1000.0 + frame.elapsed_s
 
 
@@ -276,26 +280,6 @@ class OverlayEntry(Struct, frozen=True):
     seconds: float = 0.0
     tps: float | None = None
     problem: str = ""
-
-
-class OverlaySource(Protocol):
-    """Earlier recordings and records of runs. Used in threads."""
-
-    def newest(self) -> Sequence[Path]:
-        """Files where recordings usually are, newest first."""
-        ...
-
-    def entry(self, path: Path) -> OverlayEntry:
-        """What is known of a file without reading all of it; never raises a PgtopError."""
-        ...
-
-    def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
-        """The baseline as far as it is read, yielded repeatedly, complete at last; closing ends the reading.
-
-        Raises:
-            RecordingProblem: It is neither a recording nor a record, or cannot be read.
-        """
-        ...
 
 
 # How the load under way differs from a baseline's at the same moments since its start. Pure.
@@ -334,7 +318,7 @@ class OverlayWatch:
         self._told: tuple[Against | None, Against | None] = (None, None)
 
     def against(self, session: Session) -> tuple[Against | None, Against | None]:
-        """Of throughput and of p99; see `against_baseline`."""
+        """Return the differences of throughput and of p99; see `against_baseline`."""
         now_s = None if session.now is None else session.now.elapsed_s
         if now_s is None or self._told_s is None or not 0.0 <= now_s - self._told_s < ANEW_S:
             self._told_s, self._told = now_s, against_baseline(session, self.overlay)
@@ -342,7 +326,7 @@ class OverlayWatch:
 
 
 def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None, Against | None]:
-    """Throughput, and p99 of seconds; None where both have fewer than five seconds in common."""
+    """Return throughput, and p99 of seconds; None where both have fewer than five seconds in common."""
     now = session.now
     placed = overlay.now(now)
     if now is None or placed is None:
@@ -362,16 +346,21 @@ def against_baseline(session: Session, overlay: Overlay) -> tuple[Against | None
     )
 
 
-def _against(ours: dict[float, float], curve: Curve, placed: Placed) -> Against | None:
-    """Second by second since the start: a second that one of them does not have is left out of both."""
-    mine = {round(at_s - placed.start_s): value for at_s, value in ours.items()}
-    if not mine:
+def _against(live_values: dict[float, float], curve: Curve, placed: PlacedRun) -> Against | None:
+    """Compare second by second since the start; a second that one lacks is left out of both."""
+    live_by_second = {round(at_s - placed.start_s): value for at_s, value in live_values.items()}
+    if not live_by_second:
         return None
-    theirs = {round(at_s): value for at_s, value in curve.between(min(mine) - 0.5, max(mine) + 0.5)}
-    both = sorted(mine.keys() & theirs.keys())
-    if len(both) < FEWEST:
+    baseline_by_second = {
+        round(at_s): value for at_s, value in curve.between(min(live_by_second) - 0.5, max(live_by_second) + 0.5)
+    }
+    common_seconds = sorted(live_by_second.keys() & baseline_by_second.keys())
+    if len(common_seconds) < FEWEST:
         return None
-    a, b = [theirs[second] for second in both], [mine[second] for second in both]
+    a, b = (
+        [baseline_by_second[second] for second in common_seconds],
+        [live_by_second[second] for second in common_seconds],
+    )
     # Blocks leave out the rest at the beginning, the difference is of all the seconds.
     length = block_length((a, b))
     effect = effect_of_whole((fmean(a), fmean(b)), block_means(a, length), block_means(b, length), length)
@@ -384,15 +373,14 @@ DAY_MS: Final = 86_400_000
 Between = Callable[[float, float], Sequence[tuple[float, float]]]
 
 
-class _Kept(Curve):
-    """What a session keeps, on its own clock; nothing is copied."""
+class _SessionCurve(Curve):
+    """A curve of the session's own history, on its clock; nothing is copied."""
 
     def __init__(self, between: Between) -> None:
         super().__init__()
         self._between = between
 
     def between(self, since_s: float, until_s: float) -> Iterator[tuple[float, float]]:
-        """See `Curve.between`."""
         return iter(self._between(since_s, until_s))
 
 
@@ -406,27 +394,25 @@ class AgoOverlay(Overlay):
 
     def __init__(self, session: Session, ago_s: float) -> None:
         self._session, self._ago_s = session, ago_s
-        run = OverlayRun(tps=_Kept(self._tps), p99_ms=_Kept(self._p99_ms))
+        run = OverlayRun(tps=_SessionCurve(self._tps), p99_ms=_SessionCurve(self._p99_ms))
         super().__init__(OverlayCurves(f"{age(ago_s)} ago", (run,)))
         self._loaded = False
 
-    def follow(self, shown: Frame | None) -> None:
-        """See `Overlay.follow`."""
-        self._loaded = run_of(shown) is not None
+    def follow(self, frame: Frame | None) -> None:
+        self._loaded = run_of(frame) is not None
 
-    def now(self, shown: Frame | None) -> Placed | None:
-        """See `Overlay.now`."""
-        return None if shown is None else Placed(self.baseline.runs[0], self._ago_s, run_of(shown) is not None)
+    def now(self, frame: Frame | None) -> PlacedRun | None:
+        return None if frame is None else PlacedRun(self.baseline.runs[0], self._ago_s, run_of(frame) is not None)
 
-    def _placed(self) -> Sequence[Placed]:
-        return (Placed(self.baseline.runs[0], self._ago_s, self._loaded),)
+    def _placed(self) -> Sequence[PlacedRun]:
+        return (PlacedRun(self.baseline.runs[0], self._ago_s, self._loaded),)
 
     def _tps(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
-        """The client's, as the chart above; the server's where there was no load."""
+        """Return the client's, as the chart above; the server's where there was no load."""
         history = self._session.history
         kept = [point for point in history.series(CLIENT_TPS, since_s, until_s) if point.value is not None]
-        found = kept or history.series(TPS, since_s, until_s)
-        return [(point.at_s, point.value) for point in found if point.value is not None]
+        points = kept or history.series(TPS, since_s, until_s)
+        return [(point.at_s, point.value) for point in points if point.value is not None]
 
     def _p99_ms(self, since_s: float, until_s: float) -> Sequence[tuple[float, float]]:
         points = self._session.latency.series(since_s)
@@ -440,28 +426,34 @@ class ClockOverlay(Overlay):
     nothing = "not at this time of day"
     _shown: Frame | None = None
 
-    def follow(self, shown: Frame | None) -> None:
-        """See `Overlay.follow`."""
-        self._shown = shown or self._shown
+    def follow(self, frame: Frame | None) -> None:
+        self._shown = frame or self._shown
 
-    def now(self, shown: Frame | None) -> Placed | None:
-        """The run that ran at this time of day; None where none did."""
-        if shown is None:
+    def now(self, frame: Frame | None) -> PlacedRun | None:
+        """Return the run that ran at this time of day; None where none did."""
+        if frame is None:
             return None
-        self._shown = shown
-        at_s = shown.elapsed_s
-        run = next((each for each in self._placed() if 0.0 <= at_s - each.start_s <= each.run.tps.length_s), None)
-        return None if run is None else Placed(run.run, run.start_s, run_of(shown) is not None)
+        self._shown = frame
+        at_s = frame.elapsed_s
+        run = next(
+            (
+                placement
+                for placement in self._placed()
+                if 0.0 <= at_s - placement.start_s <= placement.run.tps.length_s
+            ),
+            None,
+        )
+        return None if run is None else PlacedRun(run.run, run.start_s, run_of(frame) is not None)
 
-    def _placed(self) -> Sequence[Placed]:
-        shown = self._shown
-        if shown is None:
+    def _placed(self) -> Sequence[PlacedRun]:
+        frame = self._shown
+        if frame is None:
             return ()
-        return [Placed(run, _start_s(run, shown), bool(run.clients)) for run in self.baseline.runs]
+        return [PlacedRun(run, _start_s(run, frame), bool(run.clients)) for run in self.baseline.runs]
 
 
-def _start_s(run: OverlayRun, shown: Frame) -> float:
-    """Its start on the session's clock, as many whole days later as bring its middle nearest to the frame."""
-    behind_ms = shown.taken_at_ms - run.began_ms
+def _start_s(run: OverlayRun, frame: Frame) -> float:
+    """Return the run's start on the session's clock, moved by the days that bring its middle nearest to the frame."""
+    behind_ms = frame.taken_at_ms - run.began_ms
     days = max(round((behind_ms - 500.0 * run.tps.length_s) / DAY_MS), 0)
-    return shown.elapsed_s - (behind_ms - days * DAY_MS) / 1000.0
+    return frame.elapsed_s - (behind_ms - days * DAY_MS) / 1000.0

@@ -34,7 +34,7 @@ _PAST: Final = 8
 
 
 def baseline_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
-    """The baseline as far as it is read, yielded repeatedly, complete at last.
+    """Yield the baseline repeatedly as far as it is read, complete at last.
 
     Raises:
         RecordingProblem: It is neither a recording nor a record, or cannot be read.
@@ -44,7 +44,7 @@ def baseline_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
         return
     reader = RecordingReader(path)
     try:
-        reading = _Reading(name)
+        reading = _CurveReading(name)
         for count, (_, frame) in enumerate(reader.frames(), 1):
             reading.take(frame)
             if count % _BREATH == 0:
@@ -59,7 +59,7 @@ def baseline_of(path: Path, name: str) -> Generator[OverlayCurves, None, None]:
 
 
 def described(path: Path) -> OverlayEntry:
-    """What a list tells of a file, without reading all of a recording.
+    """Return a file's entry in the list, without reading all of a recording.
 
     Raises:
         RecordingProblem: It is neither a recording nor a record, or cannot be read.
@@ -67,7 +67,7 @@ def described(path: Path) -> OverlayEntry:
     return _entry_of_records(path) if is_records(path) else _entry_of_recording(path)
 
 
-class _Reading:
+class _CurveReading:
     """A recording so far. Once it has a load, what was before it is forgotten."""
 
     def __init__(self, name: str) -> None:
@@ -82,7 +82,7 @@ class _Reading:
 
     @property
     def baseline(self) -> OverlayCurves:
-        """What there is."""
+        """Return the curves so far."""
         alone = (self._alone,) if self._first is not None else ()
         return OverlayCurves(self._name, tuple(self._runs.values()) or alone)
 
@@ -93,7 +93,7 @@ class _Reading:
         return replace(self.baseline, name=_marked(self._name, (why_no_reference(state, ()) for state in states)))
 
     def take(self, frame: Frame) -> None:
-        """The next frame."""
+        """Take the next frame."""
         if self._first is None:
             self._first, self._alone = frame, OverlayRun(began_ms=frame.taken_at_ms)
         self._past.append(frame)
@@ -121,7 +121,7 @@ class _Reading:
         if bench.latencies:
             began_s = run.started_ms / 1000.0
             self._latencies.add(bench.latencies, began_s)
-            for point in self._latencies.series(min(each.second for each in bench.latencies) + 1 - began_s):
+            for point in self._latencies.series(min(second.second for second in bench.latencies) + 1 - began_s):
                 value = point.at(P99)
                 if value is not None:
                     baseline.p99_ms.add(point.at_s, value)
@@ -155,14 +155,14 @@ def _marked(name: str, reasons: Iterable[str]) -> str:
 
 def _entry_of_records(path: Path) -> OverlayEntry:
     material = read_records(path)
-    told = [run.summary.tps for run in material.runs if run.summary.tps is not None]
+    run_tps = [run.summary.tps for run in material.runs if run.summary.tps is not None]
     titles = dict.fromkeys(run.key.title for run in material.runs)
     return OverlayEntry(
         path=path,
         began_ms=material.began_ms,
         target="; ".join(titles),
         seconds=material.seconds,
-        tps=sum(told) / len(told) if told else None,
+        tps=sum(run_tps) / len(run_tps) if run_tps else None,
     )
 
 
@@ -170,14 +170,14 @@ def _entry_of_recording(path: Path) -> OverlayEntry:
     reader = RecordingReader(path)
     try:
         header = reader.header
-        found = OverlayEntry(path, header.created_ms, header.target)
+        entry = OverlayEntry(path, header.created_ms, header.target)
         if not reader.frame_count:
-            return replace(found, problem="no frames")
+            return replace(entry, problem="no frames")
         first = next((frame for _, frame in reader.frames()), None)
         last = next((frame for _, frame in reader.frames(reader.frame_count - 1)), None)
         if first is None or last is None:
-            return replace(found, problem="no frame can be read")
+            return replace(entry, problem="no frame can be read")
         seconds = last.elapsed_s - first.elapsed_s
-        return replace(found, seconds=seconds, tps=server.TPS(Interval((first, last))) if seconds > 0 else None)
+        return replace(entry, seconds=seconds, tps=server.TPS(Interval((first, last))) if seconds > 0 else None)
     finally:
         reader.close()

@@ -56,33 +56,33 @@ class Chart(Struct, frozen=True):
 
     Attributes:
         heading: What is drawn, with its unit.
-        words: A value in words.
+        format_value: Writes a value as text.
         across: What the horizontal axis is; "time" is shown as hours, minutes and seconds.
         dots: Whether single points matter (steps of a load) and are drawn.
     """
 
     heading: str
     lines: tuple[ChartLine, ...]
-    words: Callable[[float | None], str]
+    format_value: Callable[[float | None], str]
     marks: tuple[Mark, ...] = ()
     across: str = "time"
     dots: bool = False
 
 
-def markup(words: str) -> str:
-    """Foreign words as text of HTML and SVG: no markup, no control characters."""
-    return escape(printable(words))
+def markup(foreign_text: str) -> str:
+    """Return foreign text for HTML and SVG: no markup, no control characters."""
+    return escape(printable(foreign_text))
 
 
 def line_chart(chart: Chart) -> str:
-    """The chart as an <svg> element; "" without points."""
+    """Return the chart as an <svg> element; "" without points."""
     drawn = [_thinned(line.points) for line in chart.lines]
-    known = [point for points in drawn for point in points]
-    if not known:
+    all_points = [point for points in drawn for point in points]
+    if not all_points:
         return ""
-    last = max(at for at, _, _, _ in known) or 1.0
-    first = min(at for at, _, _, _ in known) if chart.dots else 0.0
-    top = _nice(max(high for _, _, _, high in known))
+    last = max(at for at, _, _, _ in all_points) or 1.0
+    first = min(at for at, _, _, _ in all_points) if chart.dots else 0.0
+    top = _nice(max(high for _, _, _, high in all_points))
     scale = _Scale(first, max(last, first + 1e-9), top)
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{markup(chart.heading)}">',
@@ -115,16 +115,16 @@ _Point = tuple[float, float, float, float]
 def _thinned(points: Sequence[tuple[float, float]]) -> list[_Point]:
     finite = [point for point in points if math.isfinite(point[0]) and math.isfinite(point[1])]
     size = math.ceil(len(finite) / COLUMNS) if finite else 1
-    found = []
+    thinned_points = []
     for at in range(0, len(finite), size):
         part = finite[at : at + size]
         values = [value for _, value in part]
-        found.append((part[0][0], fmean(values), min(values), max(values)))
-    return found
+        thinned_points.append((part[0][0], fmean(values), min(values), max(values)))
+    return thinned_points
 
 
 def _nice(value: float) -> float:
-    """The next of 1, 2, 5 · 10ⁿ."""
+    """Return the next of 1, 2, 5 · 10ⁿ."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -138,13 +138,14 @@ def _axes(scale: _Scale, chart: Chart) -> list[str]:
         y = scale.y(value)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(
-            f'<text class="axis" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{markup(chart.words(value))}</text>'
+            f'<text class="axis" x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">'
+            f"{markup(chart.format_value(value))}</text>"
         )
     for part in range(5):
         at = scale.first + (scale.last - scale.first) * part / 4
-        words = units.clock(at) if chart.across == "time" else units.number(at)
+        label = units.clock(at) if chart.across == "time" else units.number(at)
         anchor = {0: "start", 4: "end"}.get(part, "middle")
-        parts.append(f'<text class="axis" x="{scale.x(at):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{words}</text>')
+        parts.append(f'<text class="axis" x="{scale.x(at):.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{label}</text>')
     return parts
 
 
@@ -176,28 +177,28 @@ def _mark(mark: Mark, scale: _Scale) -> str:
 
 
 def _columns(chart: Chart, drawn: Sequence[Sequence[_Point]], scale: _Scale) -> list[str]:
-    """Invisible columns with the figures of their moment."""
+    """Return invisible columns with the figures of their moment."""
     moments = sorted({at for points in drawn for at, _, _, _ in points})
     by_moment = [{at: mean for at, mean, _, _ in points} for points in drawn]
     parts = []
     for index, at in enumerate(moments):
-        left = scale.x(at if index == 0 else (moments[index - 1] + at) / 2)
-        right = scale.x(at if index == len(moments) - 1 else (at + moments[index + 1]) / 2)
-        said = units.clock(at) if chart.across == "time" else f"{units.number(at)} {chart.across}"
+        begin_x = scale.x(at if index == 0 else (moments[index - 1] + at) / 2)
+        end_x = scale.x(at if index == len(moments) - 1 else (at + moments[index + 1]) / 2)
+        moment = units.clock(at) if chart.across == "time" else f"{units.number(at)} {chart.across}"
         lines = [
-            f"{line.name}: {chart.words(values[at])}"
+            f"{line.name}: {chart.format_value(values[at])}"
             for line, values in zip(chart.lines, by_moment, strict=True)
             if at in values
         ]
         parts.append(
-            f'<rect class="hover" x="{left:.1f}" y="{_TOP}" width="{max(right - left, 1.0):.1f}"'
-            f' height="{HEIGHT - _TOP - _BOTTOM}"><title>{chr(10).join(map(markup, [said, *lines]))}</title></rect>'
+            f'<rect class="hover" x="{begin_x:.1f}" y="{_TOP}" width="{max(end_x - begin_x, 1.0):.1f}"'
+            f' height="{HEIGHT - _TOP - _BOTTOM}"><title>{chr(10).join(map(markup, [moment, *lines]))}</title></rect>'
         )
     return parts
 
 
 def wait_bars(sides: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
-    """Milliseconds of a transaction as one bar for each side, class by class in the same colours.
+    """Return milliseconds of a transaction as one bar for each side, class by class in the same colours.
 
     Args:
         sides: Name, and (class, ms) in the order in which they are drawn; foreign text.
@@ -207,23 +208,25 @@ def wait_bars(sides: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
         return ""
     order = list(dict.fromkeys(label for _, parts in sides for label, _ in parts))
     height = len(sides) * (_BAR_PX + 8) + 26
-    found = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="milliseconds per transaction">']
+    elements = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="milliseconds per transaction">']
     for row, (name, parts) in enumerate(sides):
         x, y = float(_LEFT), row * (_BAR_PX + 8) + 4
-        found.append(f'<text class="axis" x="{_LEFT - 6}" y="{y + 15}" text-anchor="end">{markup(_short(name))}</text>')
+        elements.append(
+            f'<text class="axis" x="{_LEFT - 6}" y="{y + 15}" text-anchor="end">{markup(_short(name))}</text>'
+        )
         for label, ms in parts:
             width = (WIDTH - _LEFT - _RIGHT) * ms / longest
-            found.append(
+            elements.append(
                 f'<rect class="w{order.index(label) % 8}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BAR_PX}">'
                 f"<title>{markup(f'{label}: {ms:.3f} ms')}</title></rect>"
             )
             x += width
     x = float(_LEFT)
-    for place, label in enumerate(order[:8]):
-        found.append(f'<rect class="w{place}" x="{x:.0f}" y="{height - 18}" width="10" height="10"/>')
-        found.append(f'<text class="axis" x="{x + 14:.0f}" y="{height - 9}">{markup(_short(label))}</text>')
+    for index, label in enumerate(order[:8]):
+        elements.append(f'<rect class="w{index}" x="{x:.0f}" y="{height - 18}" width="10" height="10"/>')
+        elements.append(f'<text class="axis" x="{x + 14:.0f}" y="{height - 9}">{markup(_short(label))}</text>')
         x += 24 + 7.0 * len(_short(label))
-    return "".join([*found, "</svg>"])
+    return "".join([*elements, "</svg>"])
 
 
 def _short(text: str) -> str:

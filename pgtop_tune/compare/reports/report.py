@@ -10,8 +10,7 @@ from msgspec import Struct
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.compare import words
-from pgtop_tune.compare.comparison import Comparison, Earlier, Phase, Spreads, compare
+from pgtop_tune.compare.comparison import ComparedPhase, Comparison, Earlier, Spreads, compare
 from pgtop_tune.compare.figure_rows import FigureRow, figure_of
 from pgtop_tune.compare.noise import cells_of_side
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart, wait_bars
@@ -20,19 +19,26 @@ from pgtop_tune.compare.reports.sheets import (
     Sheet,
     cell_notes,
     cell_table,
+    effect_text,
     event_sheet,
     figure_sheet,
+    figure_text,
+    figure_title,
     fingerprint_sheet,
+    interval_text,
+    run_lengths,
     settling_sheet,
+    side_line,
+    signed,
     statement_sheet,
     step_sheet,
     wait_sheet,
+    wait_text,
 )
-from pgtop_tune.compare.sides.facts import GROUPS, PARAMETERS
 from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Figure, wait_rows
+from pgtop_tune.compare.sides.fingerprint import GROUPS, PARAMETERS
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, LoadKey, Material, Summary
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.words import signed
 from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.run_result import RunVerdict
@@ -45,28 +51,32 @@ _MOST_STATEMENTS: Final = 60
 
 
 def run_sheets(sides: Sequence[Material]) -> tuple[Sheet, ...]:
-    """Tables of everything that was run, those that have something to say."""
+    """Return tables of everything that was run, those that have something to say."""
     loaded = [side for side in sides if any(run.key.name for run in side.runs)]
     if not loaded:
         return ()
-    tables = (_datasets, _across, _down, _repeats, _steps, _statements)
+    tables = (_datasets, _runs, _repeats, _steps, _statements)
     return tuple(sheet for table in tables if (sheet := table(loaded)) is not None)
 
 
 def _datasets(sides: Sequence[Material]) -> Sheet | None:
-    """Seconds of each step in which a data set was made: steps down, sides across."""
-    columns = [(side, made) for side in sides for made in side.made]
-    heads = (one_line(f"{side.name}: {made.title}", 60) for side, made in columns)
-    return step_sheet("data sets", heads, [dict(made.steps_s) for _, made in columns])
+    """Return seconds of each step in which a data set was made: steps down, sides across."""
+    columns = [(side, dataset) for side in sides for dataset in side.datasets]
+    heads = (one_line(f"{side.name}: {dataset.title}", 60) for side, dataset in columns)
+    return step_sheet("data sets", heads, [dict(dataset.steps_s) for _, dataset in columns])
 
 
-def _across(sides: Sequence[Material]) -> Sheet | None:
-    """Sides and their loads across, figures down: where there are few of them and each was run once."""
-    cells = [(side, run) for side in sides for run in _of_loads(side)]
+_SideRun = tuple[Material, ComparedRun]
+
+
+def _runs(sides: Sequence[Material]) -> Sheet:
+    """Return all runs: loads across where there are few of them and each was run once, else a row for each run."""
+    cells = [(side, run) for side in sides for run in side.runs if run.key.name]
     keys = {(run.key.clients, run.key.endpoint, run.key.configuration, run.key.rate_per_s) for _, run in cells}
     if len(keys) > 1 or len(cells) > _MANY or any(run.summary.state == "failed" for _, run in cells):
-        return None
-    heads = ("", *(_column(side, run, sides) for side, run in cells))
+        return Sheet("runs", (), _runs_down(cells))
+    names = [f"{side.name}: {run.key.name}" if len(sides) > 1 else run.key.name for side, run in cells]
+    heads = ("", *(one_line(name, 60) for name in names))
     rows = tuple(
         (figure.title, *(figure.text(run.summary) for _, run in cells))
         for figure in RUN_FIGURES
@@ -75,85 +85,74 @@ def _across(sides: Sequence[Material]) -> Sheet | None:
     return Sheet("runs", (), Table(heads, rows, frozenset(range(1, len(heads)))))
 
 
-def _column(side: Material, run: ComparedRun, sides: Sequence[Material]) -> str:
-    return one_line(f"{side.name}: {run.key.name}" if len(sides) > 1 else run.key.name, 60)
-
-
-def _down(sides: Sequence[Material]) -> Sheet | None:
-    """A row for each run; a failed one has its reason in place of figures."""
-    cells = [(side, run) for side in sides for run in _of_loads(side)]
-    if _across(sides) is not None:
-        return None
-    named = [
-        name for name in _NAMES if name.title == "clients" or len({name.text(side, run) for side, run in cells}) > 1
-    ]
+def _runs_down(cells: Sequence[_SideRun]) -> Table:
+    """Return a row for each run; a failed one has its reason in place of figures."""
+    named = [name for name in _NAMES if name.title == "clients" or len({name.text(*cell) for cell in cells}) > 1]
     heads = (*(name.title for name in named), *(figure.title for figure in RUN_FIGURES))
-    rows = tuple(
-        (*(one_line(name.text(side, run), 50) for name in named), *_figures(run.summary)) for side, run in cells
-    )
-    return Sheet("runs", (), Table(heads, rows, frozenset(range(len(named) - 1, len(heads)))))
+    rows = tuple((*(one_line(name.text(*cell), 50) for name in named), *_figures(cell[1].summary)) for cell in cells)
+    return Table(heads, rows, frozenset(range(len(named) - 1, len(heads))))
 
 
 def _repeats(sides: Sequence[Material]) -> Sheet | None:
-    """Loads that a side ran several times: mean, deviation between runs, interval of the mean."""
+    """Return loads that a side ran several times: mean, deviation between runs, interval of the mean."""
     cells = [(side, cell) for side in sides for cell in cells_of_side(side, {})]
     if not cells:
         return None
     names = [f"{side.name}: {cell.title}" if len(sides) > 1 else cell.title for side, cell in cells]
-    found = [cell for _, cell in cells]
-    return Sheet("repeats", (), cell_table(found, names), notes=cell_notes(found))
+    side_cells = [cell for _, cell in cells]
+    return Sheet("repeats", (), cell_table(side_cells, names), notes=cell_notes(side_cells))
 
 
-class _Name(Struct, frozen=True):
+class _RunName(Struct, frozen=True):
     title: str
     text: Callable[[Material, ComparedRun], str]
 
 
 _NAMES: Final = (
-    _Name("side", lambda side, run: side.name),
-    _Name("endpoint", lambda side, run: run.key.endpoint),
-    _Name("configuration", lambda side, run: run.key.configuration),
-    _Name("load", lambda side, run: run.key.name),
-    _Name("rate", lambda side, run: "" if run.key.rate_per_s is None else units.number(run.key.rate_per_s)),
-    _Name("clients", lambda side, run: str(run.key.clients)),
+    _RunName("side", lambda side, run: side.name),
+    _RunName("endpoint", lambda side, run: run.key.endpoint),
+    _RunName("configuration", lambda side, run: run.key.configuration),
+    _RunName("load", lambda side, run: run.key.name),
+    _RunName("rate", lambda side, run: "" if run.key.rate_per_s is None else units.number(run.key.rate_per_s)),
+    _RunName("clients", lambda side, run: str(run.key.clients)),
 )
 
 
-def _figures(found: Summary) -> Iterator[str]:
-    if found.state == "failed":
-        reason = one_line(short_words(found.message), 100) or "no reason given"
+def _figures(summary: Summary) -> Iterator[str]:
+    if summary.state == "failed":
+        reason = one_line(short_words(summary.message), 100) or "no reason given"
         yield from (units.UNKNOWN for _ in RUN_FIGURES[:-1])
         yield f"failed: {reason}"
         return
-    *figures, tps = (figure.text(found) for figure in RUN_FIGURES)
-    yield from (*figures, tps + (" (partial)" if found.state == "stopped" else ""))
+    *figures, tps = (figure.text(summary) for figure in RUN_FIGURES)
+    yield from (*figures, tps + (" (partial)" if summary.state == "stopped" else ""))
 
 
 def curve_groups(sides: Sequence[Material]) -> dict[str, list[tuple[Material, LoadKey, float]]]:
-    """Throughput over clients by load, of loads that were run with several numbers of clients; means of repeats."""
-    found: dict[str, list[tuple[Material, LoadKey, float]]] = {}
+    """Return the mean throughput over clients by load, of loads that were run with several numbers of clients."""
+    groups: dict[str, list[tuple[Material, LoadKey, float]]] = {}
     for side in sides:
         for key, runs in side.phases.items():
             tps = [run.summary.tps for run in runs if run.summary.tps is not None]
             if key.name and tps:
-                found.setdefault(key.name, []).append((side, key, sum(tps) / len(tps)))
-    return {name: rows for name, rows in found.items() if len({key.clients for _, key, _ in rows}) > 1}
+                groups.setdefault(key.name, []).append((side, key, sum(tps) / len(tps)))
+    return {name: rows for name, rows in groups.items() if len({key.clients for _, key, _ in rows}) > 1}
 
 
 def line_name(side: Material, key: LoadKey, sides: int) -> str:
-    """What tells one curve from another."""
+    """Return the name that tells one curve from another."""
     return " ".join(filter(None, (side.name if sides > 1 else "", key.endpoint, key.configuration))) or "tps"
 
 
 def _steps(sides: Sequence[Material]) -> Sheet | None:
-    """Clients down, sides across, throughput in the cells: the matrix of a study."""
+    """Return throughput as a matrix: clients down, sides across."""
     groups = curve_groups(sides)
     if not groups:
         return None
     rows: list[tuple[str, ...]] = []
-    names = list(dict.fromkeys(line_name(side, key, len(sides)) for each in groups.values() for side, key, _ in each))
-    for load, each in groups.items():
-        cells = {(key.clients, line_name(side, key, len(sides))): tps for side, key, tps in each}
+    names = list(dict.fromkeys(line_name(side, key, len(sides)) for rows in groups.values() for side, key, _ in rows))
+    for load, side_rows in groups.items():
+        cells = {(key.clients, line_name(side, key, len(sides))): tps for side, key, tps in side_rows}
         for clients in sorted({clients for clients, _ in cells}):
             values = [cells.get((clients, name)) for name in names]
             rows.append((one_line(load, 40), str(clients), *(units.decimal(value, 2) for value in values)))
@@ -162,17 +161,17 @@ def _steps(sides: Sequence[Material]) -> Sheet | None:
 
 
 def _statements(sides: Sequence[Material]) -> Sheet | None:
-    """Mean latency of each statement on every side, with -r."""
-    told: list[dict[tuple[str, str, str], float]] = [
+    """Return the mean latency of each statement on every side, with -r."""
+    latencies: list[dict[tuple[str, str, str], float]] = [
         {(run.key.title, script, text): ms for run in side.runs for script, text, ms in run.summary.statements}
         for side in sides
     ]
-    keys = list(dict.fromkeys(key for side in told for key in side))[:_MOST_STATEMENTS]
+    keys = list(dict.fromkeys(key for side in latencies for key in side))[:_MOST_STATEMENTS]
     if not keys:
         return None
     rows = []
     for load, script, text in keys:
-        values = [side.get((load, script, text)) for side in told]
+        values = [side.get((load, script, text)) for side in latencies]
         change: tuple[str, ...] = ()
         if len(values) == 2:
             a, b = values
@@ -180,10 +179,6 @@ def _statements(sides: Sequence[Material]) -> Sheet | None:
         rows.append((one_line(load, 30), one_line(text, 80), *(units.decimal(value, 3) for value in values), *change))
     heads = ("load", "statement, ms", *(one_line(side.name, 40) for side in sides), *(("change",) if change else ()))
     return Sheet("statements", (), Table(heads, tuple(rows), frozenset(range(2, len(heads)))))
-
-
-def _of_loads(side: Material) -> list[ComparedRun]:
-    return [run for run in side.runs if run.key.name]
 
 
 # A search for better values as a table: each step against the previous best it, kept or gone back from.
@@ -195,7 +190,7 @@ _AIMS: Final = ("tps", "server_tps")
 
 
 def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) -> Sheet | None:
-    """One row for each side, in the order given; None where sides are no steps of a search.
+    """Return one row for each side, in the order given; None where sides are no steps of a search.
 
     Args:
         under_test: As for `compare`.
@@ -205,22 +200,22 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
     best = sides[0]
     rows: list[tuple[str, ...]] = []
     for side in sides[1:]:
-        found = compare(best, side, under_test)
-        changed = [each for each in found.fingerprints.under_test if each.kind is FactKind.SETTING]
-        row = _aim(found)
+        comparison = compare(best, side, under_test)
+        changed = [fact for fact in comparison.fingerprints.under_test if fact.kind is FactKind.SETTING]
+        row = _aim(comparison)
         if row is None or not 1 <= len(changed) <= _MOST_CHANGED:
             return None
         if not rows:
-            rows.append((one_line(best.name, 40), "start", words.value(row.figure, row.a), "", "", "", ""))
+            rows.append((one_line(best.name, 40), "start", figure_text(row.figure, row.a), "", "", "", ""))
         ahead = row.verdict == Verdict.DIFFER and row.effect is not None and row.effect.relative > 0
         kept = row.verdict == Verdict.BETTER or ahead
         rows.append(
             (
                 one_line(side.name, 40),
-                one_line("; ".join(f"{each.name} {each.a} -> {each.b}" for each in changed), 100),
-                words.value(row.figure, row.b),
-                words.effect(row),
-                words.interval(row),
+                one_line("; ".join(f"{fact.name} {fact.a} -> {fact.b}" for fact in changed), 100),
+                figure_text(row.figure, row.b),
+                effect_text(row),
+                interval_text(row),
                 row.verdict,
                 "keep for now: no verdict" if ahead else "keep" if kept else one_line(f"back to {best.name}", 50),
             )
@@ -235,9 +230,9 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
     )
 
 
-def _aim(found: Comparison) -> FigureRow | None:
-    """Throughput of the first load that both ran."""
-    phase = next(iter(found.phases), None)
+def _aim(comparison: Comparison) -> FigureRow | None:
+    """Return throughput of the first load that both ran."""
+    phase = next(iter(comparison.phases), None)
     return None if phase is None else next((row for name in _AIMS if (row := phase.row(name)) is not None), None)
 
 
@@ -246,9 +241,9 @@ def _outcome_notes(first: Material, best: Material, under_test: Collection[str])
         return (one_line(f"no step is proven better than {first.name}", 200),)
     row = _aim(compare(first, best, under_test))
     assert row is not None
-    said = f"best: {best.name}; against {first.name} tps {words.effect(row)} ({words.interval(row)}), {row.verdict}"
+    outcome = f"best: {best.name}; against {first.name} tps {effect_text(row)} ({interval_text(row)}), {row.verdict}"
     chosen = "the highest figure may be due to chance: measure both once more"
-    return one_line(said, 300), chosen
+    return one_line(outcome, 300), chosen
 
 
 DRAWN: Final = ("tps", "server_tps", "p99", "wal", "cpu", "disk_busy", "psi_io")
@@ -285,38 +280,38 @@ def report(
     sides: Sequence[Material],
     under_test: Collection[str] = (),
     earlier: Earlier | None = None,
-    known: Spreads | None = None,
+    spreads: Spreads | None = None,
 ) -> tuple[Chapter, ...]:
-    """The chapters.
+    """Return the chapters.
 
     Args:
         sides: The first is what the others are compared with.
-        under_test, earlier, known: As for `compare`.
+        under_test, earlier, spreads: As for `compare`.
     """
-    comparisons = [compare(sides[0], other, under_test, earlier, known=known) for other in sides[1:]]
-    found = [Chapter("Summary", tuple(_short(sides, comparisons)))]
+    comparisons = [compare(sides[0], side, under_test, earlier, spreads=spreads) for side in sides[1:]]
+    chapters = [Chapter("Summary", tuple(_short(sides, comparisons)))]
     search = search_sheet(sides, under_test)
     runs = (*run_sheets(sides), *(() if search is None else (search,)))
     if runs or curve_groups(sides):
-        found.append(Chapter("Runs", (*runs, *_curves(sides))))
+        chapters.append(Chapter("Runs", (*runs, *_curves(sides))))
     for comparison in comparisons:
-        found += _compared(comparison)
+        chapters += _compared(comparison)
     if not comparisons:
-        found += [
+        chapters += [
             Chapter(one_line(key.title, 100), (_figures_of(side, runs), *_pictures([(side, runs)])))
             for side in sides
             for key, runs in side.phases.items()
         ]
     tapes = [event_sheet(one_line(side.name, 100), side) for side in sides]
-    found.append(Chapter("Events", tuple(tape for tape in tapes if tape is not None)))
-    found += [
+    chapters.append(Chapter("Events", tuple(tape for tape in tapes if tape is not None)))
+    chapters += [
         Chapter(f"Environment of {one_line(side.name, 100)}", tuple(_capsule(side)), folded=True) for side in sides
     ]
-    return tuple(chapter for chapter in found if chapter.parts)
+    return tuple(chapter for chapter in chapters if chapter.parts)
 
 
 def _short(sides: Sequence[Material], comparisons: Sequence[Comparison]) -> Iterator[Sheet]:
-    lines = [one_line(words.side(side)) for side in sides]
+    lines = [one_line(side_line(side)) for side in sides]
     for comparison in comparisons:
         lines += [one_line(line, 400) for line in _outcome(comparison)]
     for side in sides:
@@ -329,13 +324,13 @@ def _outcome(comparison: Comparison) -> Iterator[str]:
     if not comparison.comparable:
         yield f"{b} is not comparable with {a}: {'; '.join(comparison.reasons)}"
         return
-    tested = ", ".join(f"{each.name} {each.a} -> {each.b}" for each in comparison.fingerprints.under_test)
+    tested = ", ".join(f"{fact.name} {fact.a} -> {fact.b}" for fact in comparison.fingerprints.under_test)
     yield f"{b} against {a}, under test: {tested or 'nothing, both are the same'}"
     for phase in comparison.phases:
-        told = [row for row in phase.rows if row.figure.id in ("tps", "server_tps", "p99")]
-        said = "; ".join(f"{row.figure.title} {words.effect(row)} ({row.verdict})" for row in told)
-        yield f"{b}: {phase.key.title}: {said}"
-        worse = [row.figure.title for row in phase.rows if row.verdict == "worse" and row not in told]
+        main_rows = [row for row in phase.rows if row.figure.id in ("tps", "server_tps", "p99")]
+        changes = "; ".join(f"{row.figure.title} {effect_text(row)} ({row.verdict})" for row in main_rows)
+        yield f"{b}: {phase.key.title}: {changes}"
+        worse = [row.figure.title for row in phase.rows if row.verdict == "worse" and row not in main_rows]
         if worse:
             yield f"{b}: {phase.key.title}: worse as well: {', '.join(worse)}"
 
@@ -344,10 +339,10 @@ def _failures(side: Material) -> Iterator[str]:
     for run in side.runs:
         if run.summary.state == "failed":
             yield f"{side.name}: {run.key.title} failed: {short_words(run.summary.message)}"
-    yield from dict.fromkeys(f"{side.name}: {run.key.title}: {said}" for run in side.runs for said in run.bound_by)
+    yield from dict.fromkeys(f"{side.name}: {run.key.title}: {limit}" for run in side.runs for limit in run.bound_by)
     for run in side.runs:
-        for found in run.findings:
-            yield f"{side.name}: {run.key.title}: in {found.share:.0%} of the time: {found.sentence}".replace(
+        for finding in run.findings:
+            yield f"{side.name}: {run.key.title}: in {finding.share:.0%} of the time: {finding.sentence}".replace(
                 "%", " %", 1
             )
     doubts = {doubt.id: doubt for run in side.runs for doubt in run.doubts if doubt.verdict is not RunVerdict.NOTE}
@@ -371,7 +366,7 @@ def _compared(comparison: Comparison) -> Iterator[Chapter]:
         yield Chapter(one_line(f"{phase.key.title}: {name}", 200), tuple(parts))
 
 
-def _bars(phase: Phase) -> Picture:
+def _bars(phase: ComparedPhase) -> Picture:
     classes = [row for row in phase.waits if row.whole_class]
     svg = wait_bars(
         [
@@ -383,26 +378,26 @@ def _bars(phase: Phase) -> Picture:
 
 
 def _figures_of(side: Material, runs: tuple[ComparedRun, ...]) -> Sheet:
-    """Figures of a side by itself."""
+    """Return figures of a side by itself."""
     rows = tuple(
-        (words.title(figure), words.value(figure, value), figure.source)
+        (figure_title(figure), figure_text(figure, value), figure.source)
         for figure in FIGURES
         if (value := figure_of(figure, runs)) is not None
     )
     latency_ms = figure_of(BY_ID["latency"], runs)
     waits = [row for row in wait_rows(runs, runs, (latency_ms, latency_ms)) if not row.whole_class]
-    rows += tuple((f"{one_line(row.label, 40)}, ms per transaction", words.wait_ms(row.a_ms), "waits") for row in waits)
+    rows += tuple((f"{one_line(row.label, 40)}, ms per transaction", wait_text(row.a_ms), "waits") for row in waits)
     notes = tuple(one_line(f"not steady: {run.steady_words}", 300) for run in runs if run.steady is False)
     return Sheet(
         heading="figures",
-        lines=(words.run_lengths(runs),),
+        lines=(run_lengths(runs),),
         table=Table(("", "value", "source"), rows, frozenset({1})),
         notes=notes,
     )
 
 
 def _pictures(sides: Sequence[tuple[Material, tuple[ComparedRun, ...]]]) -> Iterator[Picture]:
-    """Figures over the time of the first run of each side."""
+    """Yield figures over the time of the first run of each side."""
     several = len(sides) > 1
     for name in DRAWN:
         figure = BY_ID[name]
@@ -413,15 +408,15 @@ def _pictures(sides: Sequence[tuple[Material, tuple[ComparedRun, ...]]]) -> Iter
             lines.append(ChartLine(letter if several else figure.title, _series(figure, run)))
             marks += [Mark(at, number, f"{letter}: {text}" if several else text) for at, text in _events(side, run)]
         svg = line_chart(
-            Chart(heading=words.title(figure), lines=tuple(lines), words=_worded(figure), marks=tuple(marks))
+            Chart(heading=figure_title(figure), lines=tuple(lines), format_value=_worded(figure), marks=tuple(marks))
         )
         if svg:
             legend = tuple(f"{line.name}: {side.name}" for line, (side, _) in zip(lines, sides, strict=True))
-            yield Picture(words.title(figure), svg, legend if several else ())
+            yield Picture(figure_title(figure), svg, legend if several else ())
 
 
 def _worded(figure: Figure) -> Callable[[float | None], str]:
-    return lambda value: words.value(figure, value)
+    return lambda value: figure_text(figure, value)
 
 
 def _series(figure: Figure, run: ComparedRun) -> list[tuple[float, float]]:
@@ -438,7 +433,7 @@ def _events(side: Material, run: ComparedRun) -> Iterator[tuple[float, str]]:
 
 
 def _curves(sides: Sequence[Material]) -> Iterator[Picture]:
-    """Throughput over clients."""
+    """Yield throughput over clients."""
     for load, rows in curve_groups(sides).items():
         lines: dict[str, list[tuple[float, float]]] = {}
         for side, key, tps in rows:
@@ -450,7 +445,7 @@ def _curves(sides: Sequence[Material]) -> Iterator[Picture]:
 
 
 def _capsule(side: Material) -> Iterator[Sheet]:
-    """The fingerprint group by group; of parameters those that somebody set."""
+    """Yield the fingerprint group by group; of parameters those that somebody set."""
     for group in GROUPS:
         facts = [fact for fact in side.facts if fact.group == group and not fact.shipped]
         if not facts:

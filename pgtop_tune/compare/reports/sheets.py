@@ -1,8 +1,9 @@
-"""A comparison as headings, sentences and tables, before it is text, Markdown or HTML."""
+"""A comparison as headings, sentences and tables, before it is text, Markdown or HTML; texts of figures and runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -10,16 +11,110 @@ from msgspec import Struct
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.base.units import UNKNOWN
-from pgtop_tune.compare import words
-from pgtop_tune.compare.comparison import Comparison, Phase
+from pgtop_tune.base.units import UNKNOWN, wall_moment
+from pgtop_tune.compare.comparison import ComparedPhase, Comparison
+from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.noise import CellOfRuns
+from pgtop_tune.compare.sides.figures import Figure, WaitRow
 from pgtop_tune.compare.sides.fingerprint import CONTRACTS, FactDifference
-from pgtop_tune.compare.sides.material import FactKind, Material
+from pgtop_tune.compare.sides.from_records import connected_clients
+from pgtop_tune.compare.sides.material import ComparedRun, FactKind, Material
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOWN, StatementComparison
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, blocks_needed
+from pgtop_tune.metrics.load import P99, Quantile
+from pgtop_tune.metrics.run_validity import short_words
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.model.run_result import RunVerdict
+from pgtop_tune.model.run_result import RunResult, RunVerdict
+
+# Figures and effects as texts.
+
+_UNITS: Final[Mapping[str, Callable[[float | None], str]]] = {
+    "1/s": partial(units.decimal, digits=1),
+    "ms": units.ms,
+    "bytes": units.size,
+    "bytes/s": units.size,
+    "%": units.percent,
+}
+_SUFFIXES: Final[Mapping[str, str]] = {"1/s": "", "ms": ", ms", "bytes": ", B", "bytes/s": ", B/s", "%": ", %"}
+
+
+def figure_title(figure: Figure) -> str:
+    """Return the title of a figure with its unit."""
+    return figure.title + _SUFFIXES[figure.unit]
+
+
+def figure_text(figure: Figure, number: float | None) -> str:
+    """Return a figure as a table has it."""
+    return _UNITS[figure.unit](number)
+
+
+def effect_text(row: FigureRow) -> str:
+    """Return the change: "+3.9 %", "−2.1 pt"."""
+    if row.change is None:
+        return UNKNOWN
+    return f"{signed(100 * row.change[0])} {_sign_of(row)}"
+
+
+def interval_text(row: FigureRow) -> str:
+    """Return the interval of a change: "+1.2 … +6.6 %"."""
+    if row.change is None or row.change[1] is None or row.change[2] is None:
+        return UNKNOWN
+    return f"{signed(100 * row.change[1])} … {signed(100 * row.change[2])} {_sign_of(row)}"
+
+
+def interval_heading(effects: Iterable[Effect | None]) -> str:
+    """Return the heading of a table's column of intervals: "98 % interval"."""
+    confidence = next((effect.confidence for effect in effects if effect is not None), 0.95)
+    return f"{100 * confidence:.0f} % interval"
+
+
+def _sign_of(row: FigureRow) -> str:
+    return "%" if row.figure.points is None else "pt"
+
+
+def signed(number: float) -> str:
+    """Return a number with its sign, and one decimal below 100."""
+    return f"{number:+.0f}" if abs(number) >= 99.95 else f"{number:+.1f}"
+
+
+def wait_text(number: float | None, form: str = ".3f") -> str:
+    """Return milliseconds of a wait; a dash where the side does not tell it."""
+    return UNKNOWN if number is None else format(number, form)
+
+
+def share_interval(low: float, high: float) -> str:
+    """Return an interval: "+1.0 … +3.0 %"."""
+    return f"{signed(100.0 * low)} … {signed(100.0 * high)} %"
+
+
+def wait_interval(row: WaitRow) -> str:
+    """Return the interval of a wait in per cent of A's latency; "" without one."""
+    effect = row.effect
+    if effect is None or effect.low is None or effect.high is None:
+        return ""
+    return share_interval(effect.low, effect.high)
+
+
+def side_line(material: Material) -> str:
+    """Return a side in one line: name, when, how long, runs."""
+    runs = len([run for run in material.runs if run.key.name])
+    count = {0: "no load", 1: "1 run"}.get(runs, f"{runs} runs")
+    return f"{material.name}: {wall_moment(material.began_ms)}, {units.clock(material.seconds)}, {count}"
+
+
+def run_lengths(runs: tuple[ComparedRun, ...]) -> str:
+    """Return seconds measured, and what was left out as warm-up."""
+    lengths = []
+    for run in runs:
+        cut = f" ({run.warm_up_s:.0f} s at the start left out)" if run.warm_up_s else ""
+        lengths.append(f"{run.seconds:.0f} s{cut}")
+    return ", ".join(lengths)
+
+
+def event_cells(event: Event, began_ms: int) -> tuple[str, str, str]:
+    """Return an event as cells: time since the begin, kind, text."""
+    return units.clock((event.at_ms - began_ms) / 1000.0), str(event.kind), event.text
+
 
 # Cells that were run several times as a table: runs, mean, how they differ, the interval of the mean.
 
@@ -28,7 +123,7 @@ _NOTE = 300
 
 
 def cell_table(cells: Sequence[CellOfRuns], names: Sequence[str] = ()) -> Table:
-    """A row for each cell.
+    """Return a row for each cell.
 
     Args:
         names: In place of the cells' own titles.
@@ -42,8 +137,8 @@ def cell_table(cells: Sequence[CellOfRuns], names: Sequence[str] = ()) -> Table:
 
 
 def _figures(cell: CellOfRuns) -> tuple[str, ...]:
-    runs = str(cell.runs) if cell.runs == cell.made else f"{cell.runs} of {cell.made}"
-    tps = UNKNOWN if cell.tps is None else f"{cell.tps:.1f}"
+    runs = str(cell.runs) if cell.runs == cell.runs_made else f"{cell.runs} of {cell.runs_made}"
+    tps = units.decimal(cell.tps, 1)
     sd = UNKNOWN if cell.sd is None else f"{100 * cell.sd:.1f} %"
     if cell.interval is None or cell.half is None:
         return runs, tps, sd, UNKNOWN, ""
@@ -52,7 +147,7 @@ def _figures(cell: CellOfRuns) -> tuple[str, ...]:
 
 
 def configuration_table(loads: Mapping[str, Mapping[str, CellOfRuns]]) -> Table:
-    """Loads down and configurations across: the mean of each, with half of its interval.
+    """Return loads down and configurations across: the mean of each, with half of its interval.
 
     Args:
         loads: By title; their cells by name of the configuration.
@@ -72,19 +167,19 @@ def _mean(cell: CellOfRuns) -> str:
 
 
 def cell_notes(cells: Sequence[CellOfRuns]) -> tuple[str, ...]:
-    """What a reader of the table must know, each line with its cell unless it is true of all."""
-    found: dict[str, list[str]] = {}
+    """Return notes on the table, each with its cells unless it is true of all."""
+    titles_by_note: dict[str, list[str]] = {}
     for cell in cells:
         for note in (*cell.notes, *_behind(cell)):
-            found.setdefault(note, []).append(cell.title)
+            titles_by_note.setdefault(note, []).append(cell.title)
     return tuple(
         one_line(note if len(titles) == len(cells) else f"{', '.join(dict.fromkeys(titles))}: {note}", _NOTE)
-        for note, titles in found.items()
+        for note, titles in titles_by_note.items()
     )
 
 
 def _behind(cell: CellOfRuns) -> list[str]:
-    """What the interval rests on, besides the runs of the table."""
+    """Return a note on the interval where it rests on more than the runs of the table."""
     if cell.half is None:
         return []
     if cell.assumed:
@@ -116,10 +211,10 @@ class StatementCells(Struct, frozen=True):
     verdict: str
 
 
-def statement_cells(found: StatementComparison) -> Iterator[StatementCells]:
-    """The figure over the same mix, then the statements with the largest effect."""
-    yield _cells(SAME_MIX_TITLE, (found.a_ms, found.b_ms), found.same_mix, found.verdict)
-    for row in found.rows[:SHOWN]:
+def statement_cells(comparison: StatementComparison) -> Iterator[StatementCells]:
+    """Yield the figure over the same mix, then the statements with the largest effect."""
+    yield _cells(SAME_MIX_TITLE, (comparison.a_ms, comparison.b_ms), comparison.same_mix, comparison.verdict)
+    for row in comparison.rows[:SHOWN]:
         yield _cells(one_line(row.text or row.id, _NAME), (row.a_ms, row.b_ms), row.effect, row.verdict)
 
 
@@ -127,38 +222,36 @@ def _cells(
     name: str, per_call: tuple[float | None, float | None], effect: Effect | None, verdict: str
 ) -> StatementCells:
     change, interval = _effect(effect)
-    said = BELOW_NOISE if verdict == Verdict.UNDECIDED and effect is not None else verdict
+    verdict_text = BELOW_NOISE if verdict == Verdict.UNDECIDED and effect is not None else verdict
     a, b = map(_ms, per_call)
-    return StatementCells(name=name, a=a, b=b, change=change, interval=interval, verdict=said)
+    return StatementCells(name=name, a=a, b=b, change=change, interval=interval, verdict=verdict_text)
 
 
-def statement_notes(found: StatementComparison, rule: str = OF_SIDES) -> Iterator[str]:
-    """What the figure over the same mix stands on, and what is not shown.
+def statement_notes(comparison: StatementComparison, rule: str = OF_SIDES) -> Iterator[str]:
+    """Return notes on the statements behind the figure over the same mix, and on those that are not shown.
 
     Args:
         rule: By which statements are in the mix.
     """
-    count = f"{found.fixed} statement" if found.fixed == 1 else f"{found.fixed} statements"
+    count = f"{comparison.fixed} statement" if comparison.fixed == 1 else f"{comparison.fixed} statements"
     yield f"same mix: {count} with at least {ENOUGH_CALLS} calls {rule}"
     yield (
-        f"they are {_share(found.covered_a)} of the execution time of all statements in A,"
-        f" {_share(found.covered_b)} in B"
+        f"they are {_share(comparison.covered_a)} of the execution time of all statements in A,"
+        f" {_share(comparison.covered_b)} in B"
     )
-    if found.same_mix is not None and found.same_mix.smallest_seen is not None:
-        yield f"a difference of the same mix of {100 * found.same_mix.smallest_seen:.1f} % was detectable"
-    if len(found.rows) > SHOWN:
-        yield f"and {len(found.rows) - SHOWN} statements with less effect"
+    if comparison.same_mix is not None and comparison.same_mix.smallest_seen is not None:
+        yield f"a difference of the same mix of {100 * comparison.same_mix.smallest_seen:.1f} % was detectable"
+    if len(comparison.rows) > SHOWN:
+        yield f"and {len(comparison.rows) - SHOWN} statements with less effect"
 
 
-def statement_confidence(found: StatementComparison) -> str:
-    """Of the intervals, as the heading of a column."""
-    effects = (found.same_mix, *(row.effect for row in found.rows))
-    confidence = next((effect.confidence for effect in effects if effect is not None), 0.95)
-    return f"{100 * confidence:.0f} % interval"
+def statement_interval_heading(comparison: StatementComparison) -> str:
+    """Return the heading of the column of intervals."""
+    return interval_heading((comparison.same_mix, *(row.effect for row in comparison.rows)))
 
 
 def _ms(value: float | None) -> str:
-    return units.UNKNOWN if value is None else f"{value:.3g}"
+    return UNKNOWN if value is None else f"{value:.3g}"
 
 
 def _share(value: float | None) -> str:
@@ -167,12 +260,12 @@ def _share(value: float | None) -> str:
 
 def _effect(effect: Effect | None) -> tuple[str, str]:
     if effect is None:
-        return units.UNKNOWN, units.UNKNOWN
+        return UNKNOWN, UNKNOWN
     if effect.relative >= _TIMES:
         change, interval = f"{1.0 + effect.relative:.0f}x", _times
     else:
-        change, interval = f"{words.signed(100.0 * effect.relative)} %", words.shares
-    return change, units.UNKNOWN if effect.low is None or effect.high is None else interval(effect.low, effect.high)
+        change, interval = f"{signed(100.0 * effect.relative)} %", share_interval
+    return change, UNKNOWN if effect.low is None or effect.high is None else interval(effect.low, effect.high)
 
 
 def _times(low: float, high: float) -> str:
@@ -214,28 +307,24 @@ class Sheet(Struct, frozen=True):
 
 
 def sheets(comparison: Comparison) -> tuple[Sheet, ...]:
-    """All of it, in the order in which it is read."""
-    found = [fingerprint_sheet(comparison)]
+    """Return all sheets of a comparison, in the order in which they are read."""
+    parts = [fingerprint_sheet(comparison)]
     for phase in comparison.phases:
-        found.append(figure_sheet(phase))
+        parts.append(figure_sheet(phase))
         if phase.waits:
-            found.append(wait_sheet(phase))
+            parts.append(wait_sheet(phase))
         if phase.statements is not None:
-            found.append(statement_sheet(phase.statements, phase.key.title))
+            parts.append(statement_sheet(phase.statements, phase.key.title))
         if phase.to_settle:
-            found.append(settling_sheet(phase))
-    for name, side in (("A", comparison.a), ("B", comparison.b)):
-        events = event_sheet(f"events in {name}", side)
-        if events is not None:
-            found.append(events)
-    return tuple(found)
+            parts.append(settling_sheet(phase))
+    return (*parts, *event_sheets(comparison))
 
 
 def fingerprint_sheet(comparison: Comparison) -> Sheet:
-    """Who is compared, what differs, and whether that allows a comparison."""
+    """Return both sides, their differences, and whether these allow a comparison."""
     prints = comparison.fingerprints
-    telling = [each for each in prints.differences if each.kind is not FactKind.IDENTITY]
-    lines = [f"A  {one_line(words.side(comparison.a))}", f"B  {one_line(words.side(comparison.b))}"]
+    telling = [difference for difference in prints.differences if difference.kind is not FactKind.IDENTITY]
+    lines = [f"A  {one_line(side_line(comparison.a))}", f"B  {one_line(side_line(comparison.b))}"]
     if not comparison.comparable:
         lines.append("NOT COMPARABLE")
         lines += [f"  {one_line(reason, 300)}" for reason in comparison.reasons]
@@ -246,8 +335,8 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     else:
         lines.append(f"fingerprint: {len(telling)} under test, {prints.same} facts are the same")
     if prints.contract is not None:
-        lines.append(f"--as {prints.contract} lets vary: {CONTRACTS[prints.contract].words}")
-    rows = tuple(_difference(each) for each in telling)
+        lines.append(f"--as {prints.contract} lets vary: {CONTRACTS[prints.contract].description}")
+    rows = tuple(_difference(difference) for difference in telling)
     heads = ("", "what differs", "A", "B", "")
     notes = []
     if prints.contract is not None and prints.groups_unknown:
@@ -255,7 +344,9 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     if prints.not_known:
         notes.append(f"known for one side only: {', '.join(prints.not_known)}")
     if prints.identities:
-        notes.append(f"differ without effect on the verdict: {', '.join(each.name for each in prints.identities)}")
+        notes.append(
+            f"differ without effect on the verdict: {', '.join(difference.name for difference in prints.identities)}"
+        )
     for name, keys in (("A", comparison.only_a), ("B", comparison.only_b)):
         notes += [f"only in {name}: {key.title}" for key in keys]
     for name, side in (("A", comparison.a), ("B", comparison.b)):
@@ -268,26 +359,32 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
     )
 
 
-def _difference(each: FactDifference) -> tuple[str, ...]:
-    told = "under test" if each.under_test else "forbids a comparison"
-    return each.group, one_line(each.name, _CELL), one_line(each.a, _CELL), one_line(each.b, _CELL), told
+def _difference(difference: FactDifference) -> tuple[str, ...]:
+    consequence = "under test" if difference.under_test else "forbids a comparison"
+    return (
+        difference.group,
+        one_line(difference.name, _CELL),
+        one_line(difference.a, _CELL),
+        one_line(difference.b, _CELL),
+        consequence,
+    )
 
 
-def figure_sheet(phase: Phase) -> Sheet:
-    """Each figure of a phase with effect, interval and verdict."""
+def figure_sheet(phase: ComparedPhase) -> Sheet:
+    """Return each figure of a phase with effect, interval and verdict."""
     rows = tuple(
         (
-            words.title(row.figure),
-            words.value(row.figure, row.a),
-            words.value(row.figure, row.b),
-            words.effect(row),
-            words.interval(row),
+            figure_title(row.figure),
+            figure_text(row.figure, row.a),
+            figure_text(row.figure, row.b),
+            effect_text(row),
+            interval_text(row),
             row.verdict,
         )
         for row in phase.rows
     )
-    heads = ("", "A", "B", "effect", words.confidence(phase.rows), "verdict")
-    lengths = f"A {words.run_lengths(phase.a)}; B {words.run_lengths(phase.b)}"
+    heads = ("", "A", "B", "effect", interval_heading(row.effect for row in phase.rows), "verdict")
+    lengths = f"A {run_lengths(phase.a)}; B {run_lengths(phase.b)}"
     return Sheet(
         heading=one_line(phase.key.title, 100),
         lines=(lengths,),
@@ -296,52 +393,52 @@ def figure_sheet(phase: Phase) -> Sheet:
     )
 
 
-def settling_sheet(phase: Phase) -> Sheet:
-    """What to type for a verdict."""
+def settling_sheet(phase: ComparedPhase) -> Sheet:
+    """Return the commands that lead to a verdict."""
     first, *commands = phase.to_settle
     heading = f"commands for a verdict: {one_line(phase.key.title, 80)}"
-    return Sheet(heading, (first, *(f"  {each}" for each in commands)))
+    return Sheet(heading, (first, *(f"  {command}" for command in commands)))
 
 
-def _blocks(phase: Phase) -> Iterator[str]:
-    """How much the first figure's interval stands on."""
+def _blocks(phase: ComparedPhase) -> Iterator[str]:
+    """Return notes on the blocks behind the first figure's interval."""
     row = next((row for row in phase.rows if row.effect is not None), None)
     if row is None or row.effect is None:
         return
-    found = row.effect
-    if found.block_s > 1:
-        yield f"{row.figure.title}: {found.blocks_a} and {found.blocks_b} blocks of {found.block_s} s"
-    if not phase.to_settle and found.smallest_seen is not None and found.smallest_seen < 1.0:
-        yield f"a difference in {row.figure.title} of {100 * found.smallest_seen:.1f} % was detectable"
-    needed = blocks_needed(found) if found.block_s > 1 and row.verdict not in _DECIDED else None
+    effect = row.effect
+    if effect.block_s > 1:
+        yield f"{row.figure.title}: {effect.blocks_a} and {effect.blocks_b} blocks of {effect.block_s} s"
+    if not phase.to_settle and effect.smallest_seen is not None and effect.smallest_seen < 1.0:
+        yield f"a difference in {row.figure.title} of {100 * effect.smallest_seen:.1f} % was detectable"
+    needed = blocks_needed(effect) if effect.block_s > 1 and row.verdict not in _DECIDED else None
     if needed is not None:
-        length = units.clock(needed * found.block_s)
+        length = units.clock(needed * effect.block_s)
         yield f"to decide about {row.figure.title} takes about {needed} blocks on each side ({length})"
 
 
-def _doubts(phase: Phase) -> Iterator[str]:
+def _doubts(phase: ComparedPhase) -> Iterator[str]:
     for side, runs in (("A", phase.a), ("B", phase.b)):
-        yield from dict.fromkeys(f"{side}: {words}" for run in runs for words in run.bound_by)
+        yield from dict.fromkeys(f"{side}: {limit}" for run in runs for limit in run.bound_by)
         for doubt in {doubt.id: doubt for run in runs for doubt in run.doubts}.values():
             # The one note that is about figures of the table: they are estimates.
             if doubt.verdict is not RunVerdict.NOTE or doubt.id == "LOG-COUNTED":
                 yield f"{side}: {doubt.verdict} {doubt.id}: {doubt.reason}"
 
 
-def wait_sheet(phase: Phase) -> Sheet:
-    """Milliseconds of a transaction by wait, side by side."""
+def wait_sheet(phase: ComparedPhase) -> Sheet:
+    """Return milliseconds of a transaction by wait, side by side."""
     rows = tuple(
         (
             one_line(row.label, 40) if row.whole_class else f"  {one_line(row.label, 40)}",
-            words.wait_ms(row.a_ms),
-            words.wait_ms(row.b_ms),
-            words.wait_change(row),
-            words.wait_interval(row),
+            wait_text(row.a_ms),
+            wait_text(row.b_ms),
+            wait_text(row.change_ms, "+.3f"),
+            wait_interval(row),
             row.verdict,
         )
         for row in phase.waits
     )
-    heads = ("ms per transaction", "A", "B", "change", words.confidence(phase.rows), "")
+    heads = ("ms per transaction", "A", "B", "change", interval_heading(row.effect for row in phase.rows), "")
     return Sheet(
         heading=(
             "where the time goes: "
@@ -351,33 +448,41 @@ def wait_sheet(phase: Phase) -> Sheet:
     )  # fmt: skip
 
 
-def statement_sheet(found: StatementComparison, of: str = "", rule: str = OF_SIDES) -> Sheet:
-    """Time per call of each statement, after the figure over the same mix.
+def statement_sheet(comparison: StatementComparison, of: str = "", rule: str = OF_SIDES) -> Sheet:
+    """Return time per call of each statement, after the figure over the same mix.
 
     Args:
         of: The load; "" where there is one only.
         rule: By which statements are in the mix.
     """
     rows = tuple(
-        (cells.name, cells.a, cells.b, cells.change, cells.interval, cells.verdict) for cells in statement_cells(found)
+        (cells.name, cells.a, cells.b, cells.change, cells.interval, cells.verdict)
+        for cells in statement_cells(comparison)
     )
-    heads = (HEADING, "A ms/call", "B ms/call", "effect", statement_confidence(found), "verdict")
+    heads = (HEADING, "A ms/call", "B ms/call", "effect", statement_interval_heading(comparison), "verdict")
     heading = f"statements: {one_line(of, 80)}" if of else "statements"
-    return Sheet(heading, (), Table(heads, rows, frozenset({1, 2, 3, 4})), tuple(statement_notes(found, rule)))
+    return Sheet(heading, (), Table(heads, rows, frozenset({1, 2, 3, 4})), tuple(statement_notes(comparison, rule)))
+
+
+def event_sheets(comparison: Comparison) -> Iterator[Sheet]:
+    """Yield the events of both sides, where there are any."""
+    for name, side in (("A", comparison.a), ("B", comparison.b)):
+        if events := event_sheet(f"events in {name}", side):
+            yield events
 
 
 def event_sheet(heading: str, side: Material) -> Sheet | None:
-    """The events of a side; None without any."""
-    told = [event for event in side.events if event.kind in _TOLD]
-    if not told:
+    """Return the events of a side; None without any."""
+    events = [event for event in side.events if event.kind in _TOLD]
+    if not events:
         return None
-    rows = tuple(_event(event, side) for event in told[:MOST_EVENTS])
-    more = (f"and {len(told) - MOST_EVENTS} more",) if len(told) > MOST_EVENTS else ()
+    rows = tuple(_event(event, side) for event in events[:MOST_EVENTS])
+    more = (f"and {len(events) - MOST_EVENTS} more",) if len(events) > MOST_EVENTS else ()
     return Sheet(heading=heading, lines=(), table=Table(("after", "kind", "what"), rows, frozenset({0})), notes=more)
 
 
 def _event(event: Event, side: Material) -> tuple[str, ...]:
-    after, kind, text = words.event_words(event, side.began_ms)
+    after, kind, text = event_cells(event, side.began_ms)
     return after, kind, one_line(text, 100)
 
 
@@ -415,8 +520,104 @@ RUN_FIGURES: Final = (
 
 
 def step_sheet(heading: str, heads: Iterable[str], columns: Sequence[Mapping[str, float]]) -> Sheet | None:
-    """Seconds of each step in which data sets were made: steps down, data sets across; None without any."""
-    names = [*dict.fromkeys(name for each in columns for name in each if name != "total"), "total"]
-    rows = tuple((one_line(name, _NAME), *(units.decimal(each.get(name), 2) for each in columns)) for name in names)
+    """Return seconds of each step in which data sets were made: steps down, data sets across; None without any."""
+    names = [*dict.fromkeys(name for seconds in columns for name in seconds if name != "total"), "total"]
+    rows = tuple(
+        (one_line(name, _NAME), *(units.decimal(seconds.get(name), 2) for seconds in columns)) for name in names
+    )
     table = Table(("init step, s", *heads), rows, frozenset(range(1, len(columns) + 1)))
     return Sheet(heading, (), table) if columns else None
+
+
+# Results of `bench run` as a table: profiles side by side, or a row for each run.
+
+_LONGEST_REASON: Final = 100
+"""Of a reason in a cell."""
+
+
+class _ResultName(Struct, frozen=True):
+    """A property that tells one run from another."""
+
+    title: str
+    text: Callable[[RunResult], str]
+
+
+def _reason(result: RunResult) -> str:
+    """Return pgbench's own message, and how many clients had a connection before."""
+    reason = one_line(short_words(result.message), _LONGEST_REASON) or "no reason given"
+    connected = connected_clients(result.command, result.stderr)
+    return reason + (f" (after {connected} clients)" if connected is not None else "")
+
+
+def _percentile(result: RunResult, quantile: Quantile) -> str:
+    value, latencies = result.percentile(quantile.per_cent), result.latencies
+    if value is None or latencies is None:
+        return UNKNOWN
+    return result.mark(latencies, quantile.per_cent) + units.decimal(value, 3)
+
+
+_RESULT_HEADS: Final = ("transactions", "failed", "latency avg, ms", "p99, ms", "connect, ms", "qps", "tps")
+
+
+def _result_cells(result: RunResult) -> list[str]:
+    """Return the figures of a run as in `_RESULT_HEADS`; a failed run has none, whatever pgbench printed."""
+    if result.state == "failed":
+        return [*(UNKNOWN for _ in _RESULT_HEADS[1:]), f"failed: {_reason(result)}"]
+    return [
+        units.decimal(result.processed, 0),
+        units.decimal(result.failed, 0),
+        units.decimal(result.latency_average_ms, 3),
+        _percentile(result, P99),
+        units.decimal(result.connection_ms, 3),
+        units.decimal(result.qps, 2),
+        units.decimal(result.tps, 2) + (" (partial)" if result.partial else ""),
+    ]
+
+
+_RESULT_NAMES: Final = (
+    _ResultName("endpoint", lambda result: one_line(result.endpoint, 40)),
+    _ResultName("configuration", lambda result: result.configuration),
+    _ResultName("profile", lambda result: one_line(load_name(result), 40)),
+    _ResultName("clients", lambda result: str(result.spec.clients)),
+    _ResultName("rate", lambda result: "" if result.spec.rate_per_s is None else units.number(result.spec.rate_per_s)),
+)
+
+
+def load_name(result: RunResult) -> str:
+    """Return the profile, or the scripts."""
+    return result.profile or " ".join(script.name for script in result.scripts) or "scripts"
+
+
+def table_of(results: Sequence[RunResult]) -> Table:
+    """Return profiles side by side where nothing but the profile differs, else a row for each run.
+
+    The row names what differs between runs, and the clients always.
+    """
+    different = [name for name in _RESULT_NAMES if len({name.text(result) for result in results}) > 1]
+    if [name.title for name in different] == ["profile"]:
+        return _side_by_side(results)
+    named = [name for name in _RESULT_NAMES if name in different or name.title == "clients"]
+    heads = (*(name.title for name in named), *_RESULT_HEADS)
+    rows = tuple((*(name.text(result) for name in named), *_result_cells(result)) for result in results)
+    texts = {index for index, head in enumerate(heads) if head in ("endpoint", "configuration", "profile")}
+    return Table(heads, rows, frozenset(range(len(heads))) - texts)
+
+
+def _side_by_side(results: Sequence[RunResult]) -> Table:
+    heads = ("", *(one_line(load_name(result), 40) for result in results))
+    rows = tuple(zip(_RESULT_HEADS, *map(_result_cells, results), strict=True))
+    return Table(heads, rows, frozenset(range(1, len(heads))))
+
+
+def percentile_words(result: RunResult) -> str:
+    """Return p50 to p99.99 and the maximum on one line; "" when nothing was logged."""
+    latencies = result.latencies
+    if latencies is None:
+        return ""
+    mark = result.log_mark
+    percentiles = [
+        f"p{quantile:g} {units.marked_ms(result.mark(latencies, quantile), value)}"
+        for quantile, value in latencies.quantiles
+    ]
+    logged = f"{latencies.logged} of {result.processed}" if mark and result.processed else str(latencies.logged)
+    return f"latency, ms: {'  '.join(percentiles)}  max {units.marked_ms(mark, latencies.max_ms)}  ({logged} logged)"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from pgtop_tune.base.tables import Table, as_markdown, as_text, escaped
-from pgtop_tune.compare.comparison import Comparison, Judged, Phase
+from pgtop_tune.compare.comparison import ComparedPhase, Comparison, Judged
 from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.reports.charts import markup
 from pgtop_tune.compare.reports.report import Chapter, Picture
@@ -16,15 +16,15 @@ from pgtop_tune.compare.sides.fingerprint import CONTRACTS
 from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import Effect
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 
 FORMAT: Final = "pgtop-tune-comparison/1"
 
 
-def text(found: Sequence[Sheet]) -> str:
-    """Plain text."""
+def text(sheets: Sequence[Sheet]) -> str:
+    """Return sheets as plain text."""
     parts = []
-    for sheet in found:
+    for sheet in sheets:
         lines = [sheet.heading, *(f"  {line}" for line in sheet.lines)]
         if sheet.table is not None:
             lines += [f"  {line}" for line in as_text(sheet.table).splitlines()]
@@ -32,9 +32,9 @@ def text(found: Sequence[Sheet]) -> str:
     return "\n\n".join(parts)
 
 
-def markdown(found: Sequence[Sheet], level: int = 2) -> str:
-    """Markdown; what is special in foreign words is escaped."""
-    return "\n".join(line for sheet in found for line in _markdown(sheet, level)).rstrip()
+def markdown(sheets: Sequence[Sheet], level: int = 2) -> str:
+    """Return sheets as Markdown; foreign text is escaped."""
+    return "\n".join(line for sheet in sheets for line in _markdown(sheet, level)).rstrip()
 
 
 def _markdown(sheet: Sheet, level: int) -> Iterator[str]:
@@ -51,12 +51,12 @@ def _markdown(sheet: Sheet, level: int) -> Iterator[str]:
 
 
 def report_markdown(title: str, chapters: Sequence[Chapter]) -> str:
-    """A report without its pictures: what they show stands in the tables."""
+    """Return a report as Markdown without its pictures: the tables have their figures."""
     parts = [f"# {escaped(title)}"]
     for chapter in chapters:
-        found = [part for part in chapter.parts if isinstance(part, Sheet)]
-        if found:
-            parts += ["", f"## {escaped(chapter.heading)}", "", markdown(found, level=3)]
+        sheets = [part for part in chapter.parts if isinstance(part, Sheet)]
+        if sheets:
+            parts += ["", f"## {escaped(chapter.heading)}", "", markdown(sheets, level=3)]
     return "\n".join(parts) + "\n"
 
 
@@ -66,40 +66,40 @@ def _list(lines: Iterable[str]) -> Iterator[str]:
 
 
 def comparison_json(comparisons: Sequence[Comparison], judged: Sequence[Judged] = ()) -> dict[str, Any]:
-    """One object."""
+    """Return comparisons and conditions as one JSON object."""
     return {
         "format": FORMAT,
-        "comparisons": [_comparison(each) for each in comparisons],
+        "comparisons": [_comparison(comparison) for comparison in comparisons],
         "conditions": [
-            {"condition": each.condition.words, "outcome": str(each.outcome), "because": each.because}
-            for each in judged
+            {"condition": outcome.condition.text, "outcome": str(outcome.outcome), "because": outcome.because}
+            for outcome in judged
         ],
     }
 
 
-def _comparison(found: Comparison) -> dict[str, Any]:
-    prints = found.fingerprints
+def _comparison(comparison: Comparison) -> dict[str, Any]:
+    prints = comparison.fingerprints
     return {
-        "a": _side(found.a),
-        "b": _side(found.b),
-        "comparable": found.comparable,
-        "reasons": list(found.reasons),
+        "a": _side(comparison.a),
+        "b": _side(comparison.b),
+        "comparable": comparison.comparable,
+        "reasons": list(comparison.reasons),
         "fingerprint": {
             "same": prints.same,
-            "differences": [plain(each) for each in prints.differences],
+            "differences": [plain(difference) for difference in prints.differences],
             "told_by_one_side": list(prints.not_known),
         },
         "contract": None
         if prints.contract is None
         else {
             "as": str(prints.contract),
-            "may_vary": CONTRACTS[prints.contract].words,
-            "broken_by": [each.name for each in prints.differences if each.breaks],
+            "may_vary": CONTRACTS[prints.contract].description,
+            "broken_by": [difference.name for difference in prints.differences if difference.breaks],
             "groups_unknown": list(prints.groups_unknown),
         },
-        "phases": [_phase(each) for each in found.phases],
-        "only_a": [key.title for key in found.only_a],
-        "only_b": [key.title for key in found.only_b],
+        "phases": [_phase(phase) for phase in comparison.phases],
+        "only_a": [key.title for key in comparison.only_a],
+        "only_b": [key.title for key in comparison.only_b],
     }
 
 
@@ -123,12 +123,12 @@ def _run(run: ComparedRun) -> dict[str, Any]:
         "warm_up_s": run.warm_up_s,
         "steady": run.steady,
         "summary": plain(run.summary),
-        "findings": [plain(each) for each in run.findings],
+        "findings": [plain(finding) for finding in run.findings],
         "doubts": [plain(doubt) for doubt in run.doubts],
     }
 
 
-def _phase(phase: Phase) -> dict[str, Any]:
+def _phase(phase: ComparedPhase) -> dict[str, Any]:
     return {
         "load": plain(phase.key),
         "checkpoint_cycle_s": phase.period_s,
@@ -158,13 +158,13 @@ def _row(row: FigureRow) -> dict[str, Any]:
     }
 
 
-def _statements(found: StatementComparison | None) -> dict[str, Any] | None:
-    if found is None:
+def _statements(comparison: StatementComparison | None) -> dict[str, Any] | None:
+    if comparison is None:
         return None
-    told: dict[str, Any] = plain(found)
-    for row, each in zip(told["rows"], found.rows, strict=True):
-        row["below_noise"] = each.below_noise
-    return told
+    encoded: dict[str, Any] = plain(comparison)
+    for row, statement in zip(encoded["rows"], comparison.rows, strict=True):
+        row["below_noise"] = statement.below_noise
+    return encoded
 
 
 def _standing(effect: Effect | None) -> dict[str, Any]:
@@ -233,7 +233,7 @@ details>summary{cursor:pointer;font-weight:600;margin-top:1rem;overflow-wrap:any
 
 
 def html(title: str, chapters: Sequence[Chapter]) -> str:
-    """The file.
+    """Return a report as an HTML file.
 
     Args:
         title: Foreign text, as everything in the chapters but the pictures.
@@ -264,29 +264,29 @@ def _sheet(sheet: Sheet) -> str:
 def _table(table: Table) -> str:
     heads = "".join(f"<th{_number(table, index)}>{markup(head)}</th>" for index, head in enumerate(table.heads))
     rows = "".join(
-        f"<tr>{''.join(_cell(table, index, words) for index, words in enumerate(row))}</tr>" for row in table.rows
+        f"<tr>{''.join(_cell(table, index, text) for index, text in enumerate(row))}</tr>" for row in table.rows
     )
     return f'<div class="wide"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
-def _cell(table: Table, index: int, words: str) -> str:
-    if words in _LOUD:
-        return f'<td class="{_LOUD[words]}">{words}</td>'
-    if words.startswith(_REASON):
-        return f'<td class="why">{markup(words)}</td>'
-    indent = "&emsp;" if words.startswith("  ") else ""
-    return f"<td{_number(table, index, words)}>{indent}{markup(words.strip())}</td>"
+def _cell(table: Table, index: int, text: str) -> str:
+    if text in _LOUD:
+        return f'<td class="{_LOUD[text]}">{text}</td>'
+    if text.startswith(_REASON):
+        return f'<td class="why">{markup(text)}</td>'
+    indent = "&emsp;" if text.startswith("  ") else ""
+    return f"<td{_number(table, index, text)}>{indent}{markup(text.strip())}</td>"
 
 
-def _number(table: Table, index: int, words: str = "") -> str:
+def _number(table: Table, index: int, text: str = "") -> str:
     if index in table.right:
         return ' class="n"'
-    return ' class="w"' if 0 < len(words) <= _ONE_LINE and " " not in words else ""
+    return ' class="w"' if 0 < len(text) <= _ONE_LINE and " " not in text else ""
 
 
 def _picture(picture: Picture) -> str:
     keys = "".join(
-        f'<span class="key s{place % 4}"><i></i>{markup(name)}</span>' for place, name in enumerate(picture.legend)
+        f'<span class="key s{index % 4}"><i></i>{markup(name)}</span>' for index, name in enumerate(picture.legend)
     )
     legend = f'<p class="note">{keys}</p>' if keys else ""
     return f"<h3>{markup(picture.heading)}</h3>{legend}{picture.svg}"

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.sides.material import BUDGET_S, Budget, Runs
+from pgtop_tune.compare.sides.material import BUDGET_S, Budget, Gathered, Runs
 from pgtop_tune.compare.statistics.before_after import mean_variance
 from pgtop_tune.compare.statistics.effect import (
     TIMES,
@@ -24,6 +24,7 @@ from pgtop_tune.compare.statistics.effect import (
 from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import CLIENT_TPS, P50, P95, P99, Quantile
+from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress
 from pgtop_tune.model.waits import CLIENT, CPU, QUEUE
@@ -36,7 +37,7 @@ FAILED: Final = "failed"
 
 
 class Better(StrEnum):
-    """Which way is an improvement."""
+    """The direction in which a figure improves."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -129,7 +130,7 @@ Found = Iterator[tuple[str, float, float]]
 
 
 def frame_sums(interval: Interval, seconds: float, *, loaded: bool) -> Found:
-    """(figure, what is divided, by what) of the newest frame.
+    """Yield (figure, dividend, divisor) of the newest frame.
 
     Args:
         interval: Frames up to it.
@@ -145,13 +146,22 @@ def frame_sums(interval: Interval, seconds: float, *, loaded: bool) -> Found:
 
 
 def line_sums(line: BenchProgress, seconds: float) -> tuple[tuple[str, float, float], ...]:
-    """The same of a progress line of pgbench that is about so many seconds."""
+    """Return the sums of a progress line of pgbench, as `frame_sums` does."""
     done = line.tps * seconds
     return (
         (TPS, done, seconds),
         (LATENCY, line.latency_ms * done, done),
         (FAILED, 100.0 * line.failed, done + line.failed),
     )
+
+
+def settling(gathered: Gathered) -> tuple[float, bool | None, str]:
+    """Return seconds of warm-up, whether throughput settled, and why; unknown (0, None, "") where a run is short."""
+    steps = [part / seconds for part, seconds in gathered.sums(TPS)]
+    if len(steps) < FEWEST_S:
+        return 0.0, None, ""
+    steady = steady_state(steps)
+    return (steady.warm_up_s or 0.0) * gathered.step_s, steady.steady, steady.reason
 
 
 _PER_TIME: Final[tuple[tuple[str, Metric, float], ...]] = (
@@ -176,7 +186,7 @@ def _per_transaction(interval: Interval, seconds: float, loaded: bool) -> Found:
 
 
 def _client_tps(interval: Interval, seconds: float) -> float | None:
-    """Of the newest line; of a minute the mean of all the lines that came in it."""
+    """Return the tps of the newest line; over a minute the mean of its lines."""
     return CLIENT_TPS(interval) if seconds < _A_LINE_S else CLIENT_TPS.mean(interval, seconds / 2)
 
 
@@ -204,33 +214,35 @@ _OF_DISKS: Final = (
 
 def _of_disks(interval: Interval, seconds: float) -> Found:
     names = disks_by_role(interval)
-    known: dict[str, Mapping[str, float]] = {}
+    values_by_metric: dict[str, Mapping[str, float]] = {}
     for row in _OF_DISKS:
         name = names.get(row.role)
         if name is None:
             continue
-        value = _once(known, row.value, interval).get(name)
-        weight = 1.0 if row.weight is None else _once(known, row.weight, interval).get(name, 0.0)
+        value = _once(values_by_metric, row.value, interval).get(name)
+        weight = 1.0 if row.weight is None else _once(values_by_metric, row.weight, interval).get(name, 0.0)
         if value is not None and weight:
             yield row.figure, value * weight * seconds, weight * seconds
 
 
-def _once(known: dict[str, Mapping[str, float]], metric: Keyed[str], interval: Interval) -> Mapping[str, float]:
-    if metric.id not in known:
-        known[metric.id] = metric(interval)
-    return known[metric.id]
+def _once(
+    values_by_metric: dict[str, Mapping[str, float]], metric: Keyed[str], interval: Interval
+) -> Mapping[str, float]:
+    if metric.id not in values_by_metric:
+        values_by_metric[metric.id] = metric(interval)
+    return values_by_metric[metric.id]
 
 
 def disks_by_role(interval: Interval) -> dict[str, str]:
-    """The disk with the data, and the one with WAL where it is another.
+    """Return the disk with the data, and the one with WAL where it is another.
 
     The device that a directory is on, or one below it; where no role is known and there is one disk only, that one.
     """
-    found = sections.disks(interval.newest)
-    if isinstance(found, Unavailable):
+    sample = sections.disks(interval.newest)
+    if isinstance(sample, Unavailable):
         return {}
-    names = {role: disk.name for disk in reversed(found.disks) for role in disk.roles if role in ("data", "wal")}
-    plain = [disk.name for disk in found.disks if not disk.stacked]
+    names = {role: disk.name for disk in reversed(sample.disks) for role in disk.roles if role in ("data", "wal")}
+    plain = [disk.name for disk in sample.disks if not disk.stacked]
     if not names and len(plain) == 1:
         names["data"] = plain[0]
     if names.get("wal") == names.get("data"):
@@ -250,8 +262,8 @@ _WITH_QUEUE: Final = (CPU, CLIENT)
 
 
 def sides_without_queue(a: Runs, b: Runs) -> tuple[str, ...]:
-    """The one of "A" and "B" that does not tell the CPU queue; none where both are alike in that."""
-    untold = [name for name, runs in (("A", a), ("B", b)) if not any(each.queue_told for each in _budgets(runs))]
+    """Return the one of "A" and "B" that does not tell the CPU queue; none where both are alike in that."""
+    untold = [name for name, runs in (("A", a), ("B", b)) if not any(budget.queue_told for budget in _budgets(runs))]
     return tuple(untold) if len(untold) == 1 else ()
 
 
@@ -277,7 +289,7 @@ class WaitRow(Struct, frozen=True):
 
     @property
     def change_ms(self) -> float | None:
-        """More in B; None where a side does not tell it."""
+        """Return the milliseconds more in B; None where a side does not tell them."""
         return None if self.a_ms is None or self.b_ms is None else self.b_ms - self.a_ms
 
 
@@ -288,7 +300,7 @@ def wait_rows(
     *,
     windows: bool = False,
 ) -> tuple[WaitRow, ...]:
-    """Classes, largest change first, each followed by its waits; empty where a side has no samples.
+    """Return classes, largest change first, each followed by its waits; empty where a side has no samples.
 
     Args:
         latency_ms: Of A and B; without a load of ours the sum of all waits stands for it.
@@ -298,8 +310,8 @@ def wait_rows(
     if not all(sides):
         return ()
     means = [_ms(side) for side in sides]
-    whole = latency_ms[0] or sum(means[0].values())
-    if whole <= 0:
+    latency = latency_ms[0] or sum(means[0].values())
+    if latency <= 0:
         return ()
     # What is nothing in a transaction of 20 s may be all of one of 2 ms.
     least = LEAST_SHARE * min(sum(mean.values()) for mean in means)
@@ -309,7 +321,7 @@ def wait_rows(
     for kind in dict.fromkeys(classes.values()):
         labels = [label for label, of in classes.items() if of == kind]
         verdict = "" if not untold else NOT_TOLD if kind == QUEUE else WITH_QUEUE if kind in _WITH_QUEUE else ""
-        effect = None if verdict else _effect((a, b), sides, labels, whole, windows=windows)
+        effect = None if verdict else _effect((a, b), sides, labels, latency, windows=windows)
         sums = [sum(mean[label] for label in labels) for mean in means]
         if max(sums) < least:
             continue
@@ -352,22 +364,30 @@ def _effect(
     runs: tuple[Runs, Runs],
     budgets: tuple[Sequence[Budget], Sequence[Budget]],
     labels: Sequence[str],
-    whole: float,
+    latency: float,
     *,
     windows: bool,
 ) -> Effect | None:
-    """As a share of the latency."""
+    """Return the effect of a class of waits as a share of the latency."""
     if windows:
-        return share_effect(_class_blocks(budgets[0], labels), _class_blocks(budgets[1], labels), whole)
-    found = [[each for run in side if (each := _budgets((run,)))] for side in runs]
-    left, right = ([sum(_ms(each)[label] for label in labels) / whole for each in side] for side in found)
-    within = fmean(mean_variance(_class_values(each, labels)) for side in found for each in side) / whole**2
-    a, b = (sum(_ms(side)[label] for label in labels) / whole for side in budgets)
-    return runs_effect(left, right, run_noise(left, right, within, foreseen=False), ratio=False, change=b - a)
+        return share_effect(_class_blocks(budgets[0], labels), _class_blocks(budgets[1], labels), latency)
+    run_budgets = [[budgets_of_run for run in side if (budgets_of_run := _budgets((run,)))] for side in runs]
+    values_a, values_b = (
+        [sum(_ms(budgets_of_run)[label] for label in labels) / latency for budgets_of_run in side]
+        for side in run_budgets
+    )
+    within = (
+        fmean(mean_variance(_class_values(budgets_of_run, labels)) for side in run_budgets for budgets_of_run in side)
+        / latency**2
+    )
+    a, b = (sum(_ms(side)[label] for label in labels) / latency for side in budgets)
+    return runs_effect(
+        values_a, values_b, run_noise(values_a, values_b, within, foreseen=False), ratio=False, change=b - a
+    )
 
 
 def _budgets(runs: Runs) -> list[Budget]:
-    """Those behind the warm-ups."""
+    """Return the budgets behind the warm-ups."""
     return [
         budget
         for run in runs
@@ -377,7 +397,7 @@ def _budgets(runs: Runs) -> list[Budget]:
 
 
 def _ms(budgets: Sequence[Budget]) -> defaultdict[str, float]:
-    """Per transaction, by label."""
+    """Return milliseconds per transaction, by label."""
     transactions = sum(budget.transactions for budget in budgets)
     total: defaultdict[str, float] = defaultdict(float)
     for budget in budgets:
@@ -391,7 +411,7 @@ def _class_values(budgets: Sequence[Budget], labels: Sequence[str]) -> list[floa
 
 
 def _class_blocks(budgets: Sequence[Budget], labels: Sequence[str]) -> list[float]:
-    """ms per transaction in blocks of ten seconds or, where neighbours resemble each other, of more."""
+    """Return ms per transaction in blocks of ten seconds, or of more where neighbours are correlated."""
     values = _class_values(budgets, labels)
     time = autocorrelation_time(values)
     length = ceil(TIMES * time) if time > 1.5 else 1

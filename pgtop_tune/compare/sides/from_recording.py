@@ -9,14 +9,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.compare.sides.facts import TOOL, FactsSeen
-from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums
+from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, frame_sums, line_sums, settling
+from pgtop_tune.compare.sides.fingerprint import TOOL, FactsSeen
 from pgtop_tune.compare.sides.material import (
     BUDGET_S,
-    Bound,
     Budget,
     ComparedRun,
     Gathered,
+    LeadingFinding,
     LoadKey,
     Material,
     StatementsSeen,
@@ -34,7 +34,6 @@ from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import RunEvidence, evidence_of
 from pgtop_tune.metrics.run_validity import doubts, ending_doubts
 from pgtop_tune.metrics.server import checkpoints_between
-from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, BenchSample, LoadSpec, RunState
 from pgtop_tune.model.events import Event
@@ -72,7 +71,7 @@ _LATE: Final = 5
 
 
 def read_recording(path: Path, name: str = "") -> Material:
-    """Everything a comparison needs of a recording.
+    """Read all that a comparison needs from a recording.
 
     Args:
         name: In place of the file's.
@@ -82,35 +81,35 @@ def read_recording(path: Path, name: str = "") -> Material:
     """
     reader = RecordingReader(path)
     try:
-        found = material_of_looks(looks(reader, _WANTED), name or path.name)
+        material = material_of_looks(looks(reader, _WANTED), name or path.name)
         problems, tool = tuple(reader.problems), reader.header.tool
     finally:
         reader.close()
-    if found is None:
+    if material is None:
         raise without_frames(str(path))
-    facts = (*found.facts, identity_fact(TOOL, "pgtop-tune", tool))
-    return replace(found, facts=facts, problems=problems)
+    facts = (*material.facts, identity_fact(TOOL, "pgtop-tune", tool))
+    return replace(material, facts=facts, problems=problems)
 
 
 def material_of(frames: Iterable[Frame], name: str) -> Material | None:
-    """The same of frames; None where there are none."""
+    """Read one side from frames; None without frames."""
     return material_of_looks(map(MinuteLook, frames), name)
 
 
-def material_of_looks(found: Iterable[MinuteLook], name: str) -> Material | None:
-    """The same of frames some of which stand for a minute; None where there are none."""
-    reading = _Reading()
-    for look in found:
+def material_of_looks(minute_looks: Iterable[MinuteLook], name: str) -> Material | None:
+    """Read one side from frames, some of which stand for a minute; None without frames."""
+    reading = _RecordingReading()
+    for look in minute_looks:
         reading.take(look)
     if reading.last is None or reading.first is None:
         return None
-    runs = tuple(each.finished() for each in reading.runs)
+    runs = tuple(run.finished() for run in reading.runs)
     return Material(
         name=name,
         began_ms=reading.first.taken_at_ms,
         seconds=reading.last.elapsed_s - reading.first.elapsed_s,
         runs=runs or (reading.everything.finished(),),
-        facts=reading.facts.found(runs),
+        facts=reading.facts.facts(runs),
         events=tuple(reading.events),
     )
 
@@ -127,7 +126,7 @@ class CheckpointsSeen:
         self._counted_s = 0.0
 
     def take(self, interval: Interval, at_s: float) -> None:
-        """The newest frame of the interval, at its moment."""
+        """Take the newest frame of the interval, at its moment."""
         pair = interval.pair(sections.checkpoints, over_gaps=True)
         between = None if pair is None or pair[1].at_s <= self._counted_s else checkpoints_between(*pair)
         if pair is None or between is None:
@@ -136,7 +135,7 @@ class CheckpointsSeen:
         self.began_s = [*(self.began_s or ()), *([at_s] if sum(between) else ())]
 
 
-class _Reading:
+class _RecordingReading:
     """Frames so far."""
 
     def __init__(self) -> None:
@@ -149,7 +148,7 @@ class _Reading:
         self._past: list[Frame] = []
 
     def take(self, look: MinuteLook) -> None:
-        """The next frame."""
+        """Take the next frame."""
         frame = look.frame
         before, self.last = self.last, frame
         self.first = self.first or frame
@@ -200,7 +199,7 @@ class _RunReading:
         self._statements = StatementsSeen()
 
     def take(self, interval: Interval, seconds: float, folded: int) -> None:
-        """The newest frame of the interval."""
+        """Take the newest frame of the interval."""
         frame = interval.newest
         if folded:
             self._gathered.widen(seconds)
@@ -211,8 +210,8 @@ class _RunReading:
             self._began_s, self._began_ms = frame.elapsed_s, self._began_ms or frame.taken_at_ms
         else:
             at_s = frame.elapsed_s - self._began_s - seconds / 2
-            for figure, part, whole in frame_sums(interval, seconds, loaded=self._last is not None):
-                self._gathered.add(figure, at_s, part, whole)
+            for figure, part, divisor in frame_sums(interval, seconds, loaded=self._last is not None):
+                self._gathered.add(figure, at_s, part, divisor)
             self._checkpoints.take(interval, frame.elapsed_s - self._began_s)
         self._ended_s = frame.elapsed_s
         if isinstance(frame.bench, BenchSample) and self._last is not None:
@@ -235,8 +234,8 @@ class _RunReading:
             seconds = max(line.elapsed_s - self._elapsed_s, 0.0)
             at_s = self._elapsed_s
             self._elapsed_s = max(line.elapsed_s, self._elapsed_s)
-            for figure, part, whole in line_sums(line, seconds):
-                gathered.add(figure, at_s, part, whole)
+            for figure, part, divisor in line_sums(line, seconds):
+                gathered.add(figure, at_s, part, divisor)
         so_far_s = self._ended_s - (self._began_s or 0.0)
         for second in bench.latencies:
             at_s = second.second - self._began_ms / 1000.0
@@ -244,7 +243,7 @@ class _RunReading:
                 gathered.add_latencies(at_s, second)
 
     def _due(self, at_s: float) -> bool:
-        """Once in ten seconds."""
+        """Return whether ten seconds have passed since the last look."""
         if at_s < self._due_s:
             return False
         # After a gap one look, not one for each ten seconds of it.
@@ -260,22 +259,19 @@ class _RunReading:
             reached += [f"{units.size(cap.bytes_per_s)}B/s"] if cap.bytes_per_s is not None else []
             if roles.get(name):
                 # What was learned is not the same to the last digit each time.
-                known = f"{name} ({', '.join(roles[name])})"
-                self._at_cap[known] = self._at_cap.get(known, 0) + 1
-                self._reached[known] = " and ".join(reached)
+                disk_words = f"{name} ({', '.join(roles[name])})"
+                self._at_cap[disk_words] = self._at_cap.get(disk_words, 0) + 1
+                self._reached[disk_words] = " and ".join(reached)
 
     def _take_budget(self, interval: Interval, seconds: float, folded: int) -> None:
         if len(self._budgets) < _MOST_BUDGETS:
             at_s = interval.newest.elapsed_s - (self._began_s or 0.0)
-            found = budget_of(interval, at_s, seconds if folded else None, loaded=self._last is not None)
-            self._budgets += [] if found is None else [found]
+            budget = budget_of(interval, at_s, seconds if folded else None, loaded=self._last is not None)
+            self._budgets += [] if budget is None else [budget]
 
     def finished(self) -> ComparedRun:
-        """What came of it."""
         gathered, last = self._gathered, self._last
-        steps = [part / whole for part, whole in gathered.sums(TPS)]
-        steady = steady_state(steps) if len(steps) >= FEWEST_S else None
-        warm_up_s = 0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s
+        warm_up_s, steady, reason = settling(gathered)
         seconds = self._elapsed_s or self._ended_s - (self._began_s or 0.0)
         return ComparedRun(
             began_ms=self._began_ms,
@@ -283,8 +279,8 @@ class _RunReading:
             gathered=gathered,
             seconds=seconds,
             warm_up_s=warm_up_s,
-            steady=None if steady is None else steady.steady,
-            steady_words="" if steady is None else steady.reason,
+            steady=steady,
+            steady_words=reason,
             checkpoints_s=self._checkpoints.began_s,
             budgets=self._budgets,
             looks=self._looks,
@@ -297,12 +293,14 @@ class _RunReading:
             statements=self._statements,
         )
 
-    def _findings(self) -> tuple[Bound, ...]:
+    def _findings(self) -> tuple[LeadingFinding, ...]:
         looks = sum(map(len, self._first.values()))
         if self._folded or looks < _FEWEST_LOOKS:
             return ()
-        often = [Bound(rule, len(said) / looks, said[-1]) for rule, said in self._first.items()]
-        return tuple(sorted((each for each in often if each.share >= _OFTEN), key=lambda each: -each.share))
+        often = [LeadingFinding(rule, len(sentences) / looks, sentences[-1]) for rule, sentences in self._first.items()]
+        return tuple(
+            sorted((finding for finding in often if finding.share >= _OFTEN), key=lambda finding: -finding.share)
+        )
 
     def _doubts(self, last: BenchRun) -> tuple[Doubt, ...]:
         if self._newest is not None and (self._folded or len(self._judged) > _JUDGED):
@@ -314,7 +312,7 @@ class _RunReading:
 def budget_of(
     interval: Interval, at_s: float, folded_s: float | None, *, loaded: bool, window_s: float = BUDGET_S
 ) -> Budget | None:
-    """Where the time of the transactions went that ended lately; None where that cannot be said.
+    """Return where the time of recently ended transactions went; None where that is not known.
 
     Args:
         interval: Where to look.
@@ -325,23 +323,23 @@ def budget_of(
     """
     window_s = window_s if folded_s is None else _OVER_THE_END * folded_s
     if folded_s is not None and len(interval.recent(sections.activity, window_s)) < 2:
-        # Sessions were not read at both ends, and CPU time is told from theirs.
+        # Sessions were not read at both ends, and CPU time is computed from theirs.
         return None
-    found = latency_budget(interval, window_s)
-    if found is None or found.measured is not loaded:
+    latency = latency_budget(interval, window_s)
+    if latency is None or latency.measured is not loaded:
         return None
-    done, use = found.tps * window_s, cpu_of_load(interval, found.window_s)
+    done, use = latency.tps * window_s, cpu_of_load(interval, latency.window_s)
     return Budget(
         at_s=at_s,
         transactions=done,
-        ms={part.label: part.ms * done for part in found.parts},
-        classes={part.label: part.wait_event_type for part in found.parts},
+        ms={part.label: part.ms * done for part in latency.parts},
+        classes={part.label: part.wait_event_type for part in latency.parts},
         queue_told=use is not None and use.queued is not None,
     )
 
 
 def key_of(run: BenchRun) -> LoadKey:
-    """What a run has to have in common with another."""
+    """Return the key by which a run is paired with another."""
     name = run.profile or " ".join(run.scripts) or "scripts"
     return LoadKey(
         name=name,
@@ -353,7 +351,7 @@ def key_of(run: BenchRun) -> LoadKey:
 
 
 def spec_of(run: BenchRun) -> LoadSpec | None:
-    """What it takes to run it again; None for scripts, which are not kept."""
+    """Return the load to run again; None for scripts, which are not kept."""
     if not run.profile:
         return None
     return LoadSpec(

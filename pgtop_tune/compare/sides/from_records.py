@@ -15,18 +15,17 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import opened
 from pgtop_tune.base.units import size
-from pgtop_tune.compare.reports.tables import connected_clients
-from pgtop_tune.compare.sides.facts import (
+from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, settling
+from pgtop_tune.compare.sides.fingerprint import (
     DATA,
     LOAD,
     MACHINE,
     SERVER,
     cgroup_facts,
-    in_order,
+    facts_in_order,
     parameter_fact,
     setup_facts,
 )
-from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS
 from pgtop_tune.compare.sides.material import (
     ComparedRun,
     DatasetMade,
@@ -40,7 +39,6 @@ from pgtop_tune.compare.sides.material import (
     setting_fact,
 )
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_of
-from pgtop_tune.metrics.steady_state import FEWEST_S, steady_state
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.run_result import FORMAT, INIT_FORMAT, Doubt, RunVerdict
@@ -54,6 +52,8 @@ _CGROUP: Final = codec_for(CgroupSample)
 _MOST_FILES: Final = 2_000
 _MOST_SECONDS: Final = 1_000_000
 _HISTOGRAM: Final = re.compile(r"\d{1,13}:[1-9]\d{0,11}(?: \d{1,13}:[1-9]\d{0,11})*")
+_REFUSED: Final = re.compile(r"could not create connection for client (\d+)$", re.MULTILINE)
+_ONE_THREAD: Final = re.compile(r" -j 1 ")
 Number = Annotated[float, Meta(gt=-1e18, lt=1e18)]
 """Neither infinite nor absurdly large."""
 
@@ -122,7 +122,7 @@ class _ServerRecord(Struct, frozen=True):
 
 
 class RunRecord(Struct, frozen=True):
-    """A `model.run_result.RunResult` as its record has it (`model.run_json`); older ones lack some of it."""
+    """A `model.run_result.RunResult` as its record has it (`run_result.as_json`); older ones lack some of it."""
 
     endpoint: str = ""
     configuration: str = ""
@@ -154,7 +154,7 @@ class RunRecord(Struct, frozen=True):
 
 
 class _MadeRecord(Struct, frozen=True):
-    """What `bench init --format json` wrote."""
+    """The record that `bench init --format json` writes."""
 
     title: str = ""
     dataset: str = ""
@@ -173,12 +173,12 @@ def _converted(record: object, kind: type[T], name: str) -> T:
 
 
 def is_record(begin: bytes) -> bool:
-    """Whether a file that begins so is a record of runs."""
+    """Return whether a file with these first bytes is a record of runs."""
     return any(b'"pgtop-tune-%s/' % kind in begin for kind in (b"run", b"series", b"init"))
 
 
 def read_records(path: Path, name: str = "") -> Material:
-    """Runs of a file, or of all records in a directory.
+    """Read the runs of a file, or of all records in a directory.
 
     Raises:
         RecordingProblem: There is none that can be read.
@@ -188,7 +188,7 @@ def read_records(path: Path, name: str = "") -> Material:
 
 
 def records_in(path: Path) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
-    """Records as they stand in a file or a directory, and what could not be read.
+    """Return records as they stand in a file or a directory, and what could not be read.
 
     Raises:
         RecordingProblem: There is none that can be read.
@@ -196,9 +196,9 @@ def records_in(path: Path) -> tuple[list[Mapping[str, Any]], tuple[str, ...]]:
     problems: list[str] = []
     records: list[Mapping[str, Any]] = []
     if path.is_dir():
-        for each in sorted(path.glob("*.json"))[:_MOST_FILES]:
+        for record_path in sorted(path.glob("*.json"))[:_MOST_FILES]:
             try:
-                records += _records_of(each)
+                records += _records_of(record_path)
             except RecordingProblem as problem:
                 problems.append(problem.message)
     else:
@@ -234,12 +234,14 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
 
 
 def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problems: tuple[str, ...] = ()) -> Material:
-    """The runs of several records as one side.
+    """Return the runs of several records as one side.
 
     Raises:
         RecordingProblem: One of them has not the shape of a record.
     """
-    made = [_converted(record, _MadeRecord, name) for record in records if record.get("format") == INIT_FORMAT]
+    dataset_records = [
+        _converted(record, _MadeRecord, name) for record in records if record.get("format") == INIT_FORMAT
+    ]
     read = [_converted(record, RunRecord, name) for record in records if record.get("format") != INIT_FORMAT]
     runs = sorted(map(_run, read), key=lambda run: run.began_ms)
     for dimension in ("endpoint", "configuration"):
@@ -248,11 +250,11 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
     facts: dict[tuple[str, str], Fact] = {}
     for record in read:
         for fact in _facts(record):
-            known = facts.get((fact.group, fact.name))
-            if known is None or known.value == fact.value:
+            earlier_fact = facts.get((fact.group, fact.name))
+            if earlier_fact is None or earlier_fact.value == fact.value:
                 facts[fact.group, fact.name] = fact
-            elif fact.value not in known.value.split(", "):
-                facts[fact.group, fact.name] = replace(known, value=f"{known.value}, {fact.value}")
+            elif fact.value not in earlier_fact.value.split(", "):
+                facts[fact.group, fact.name] = replace(earlier_fact, value=f"{earlier_fact.value}, {fact.value}")
     began_ms = min(run.began_ms for run in runs)
     ended_ms = max((record.ended_ms for record in read), default=0.0)
     return Material(
@@ -260,10 +262,10 @@ def material_of_records(records: Sequence[Mapping[str, Any]], name: str, problem
         began_ms=began_ms,
         seconds=max(ended_ms - began_ms, 0.0) / 1000.0,
         runs=tuple(runs),
-        facts=in_order(facts.values()),
+        facts=facts_in_order(facts.values()),
         problems=problems,
         all_parameters=False,
-        made=tuple(map(_made, made)),
+        datasets=tuple(map(_made, dataset_records)),
     )
 
 
@@ -286,10 +288,9 @@ def _run(record: RunRecord) -> ComparedRun:
         gathered.add(FAILED, elapsed_s, 100.0 * line.failed, done + line.failed)
         elapsed_s = line.elapsed_s
     exact = _take_latencies(gathered, record)
-    steps = [part / whole for part, whole in gathered.sums(TPS)]
-    steady = steady_state(steps) if len(steps) >= FEWEST_S else None
+    warm_up_s, steady, reason = settling(gathered)
     summary = _summary(record)
-    found = {"p50": summary.p50_ms, "p95": summary.p95_ms, "p99": summary.p99_ms}
+    percentiles = {"p50": summary.p50_ms, "p95": summary.p95_ms, "p99": summary.p99_ms}
     return ComparedRun(
         began_ms=int(record.started_ms),
         key=LoadKey(
@@ -303,10 +304,10 @@ def _run(record: RunRecord) -> ComparedRun:
         ),
         gathered=gathered,
         seconds=elapsed_s,
-        warm_up_s=0.0 if steady is None or steady.warm_up_s is None else steady.warm_up_s * gathered.step_s,
-        steady=None if steady is None else steady.steady,
-        steady_words="" if steady is None else steady.reason,
-        whole={} if exact else {figure: value for figure, value in found.items() if value is not None},
+        warm_up_s=warm_up_s,
+        steady=steady,
+        steady_words=reason,
+        whole_run={} if exact else {figure: value for figure, value in percentiles.items() if value is not None},
         doubts=tuple(_doubts(record.validity)),
         summary=summary,
         spec=replace(record.spec, profile=record.profile) if record.profile else None,
@@ -315,7 +316,7 @@ def _run(record: RunRecord) -> ComparedRun:
 
 
 def _take_latencies(gathered: Gathered, record: RunRecord) -> bool:
-    """Of each second its histogram; of an older record, which has none, its percentiles by how many were logged.
+    """Add each second's histogram; of an older record, which has none, its percentiles weighted by logged transactions.
 
     Returns:
         Whether there are histograms.
@@ -352,7 +353,7 @@ def _histogram(second: _LatencyRecord) -> Merged:
 
 def _summary(record: RunRecord) -> Summary:
     percentiles, report = record.percentiles or _LatencyRecord(), record.report or BenchReport()
-    scripts = (("", report.statements), *((each.name, each.statements) for each in report.scripts))
+    scripts = (("", report.statements), *((script.name, script.statements) for script in report.scripts))
     return Summary(
         state=_state(record),
         tps=record.tps,
@@ -365,23 +366,35 @@ def _summary(record: RunRecord) -> Summary:
         transactions=record.processed,
         failed=record.failed,
         message=_message(record),
-        statements=tuple((script, each.text, each.latency_ms) for script, rows in scripts for each in rows),
+        statements=tuple(
+            (script, statement.text, statement.latency_ms) for script, rows in scripts for statement in rows
+        ),
     )
 
 
 def _state(record: RunRecord) -> str:
-    """As `Summary.state`; a run that was asked for until stopped has finished."""
+    """Return the state as `Summary` has it; a run without a given end has finished when it was stopped."""
     if record.validity.partial:
         return RunState.FAILED.value if record.state == RunState.FAILED else RunState.STOPPED.value
     return record.state if record.validity.partial is None else RunState.FINISHED.value
 
 
 def _message(record: RunRecord) -> str:
-    """Why it failed, the first line with the clients that had a connection before."""
-    first, line_end, rest = record.message.partition("\n")
+    """Return why the run failed; the first line tells how many clients had a connection before."""
+    first, line_end, more_lines = record.message.partition("\n")
     connected = connected_clients(record.command, record.stderr)
     before = f" (after {connected} clients)" if first and connected is not None else ""
-    return f"{first}{before}{line_end}{rest}"
+    return f"{first}{before}{line_end}{more_lines}"
+
+
+def connected_clients(command: str, stderr: str) -> int | None:
+    """Return how many clients had a connection when the next one was refused; None where none was, or unknown.
+
+    pgbench counts its clients from 0 and connects them in this order, but each of several threads its own share at the
+    same time: then the number of the one that was refused says nothing.
+    """
+    refused = _REFUSED.search(stderr)
+    return int(refused[1]) if refused and _ONE_THREAD.search(command) else None
 
 
 def _doubts(validity: _ValidityRecord) -> Iterator[Doubt]:
@@ -428,7 +441,7 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
 
 
 def _setup(host: _HostRecord) -> Iterator[Fact]:
-    """How the machine was set up; nothing in records of older versions."""
+    """Return the set-up of the machine; records of older versions have none."""
     for part, codec, facts in ((host.setup, _SETUP, setup_facts), (host.cgroup, _CGROUP, cgroup_facts)):
         try:
             if part is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from msgspec import Struct, field
@@ -41,7 +42,6 @@ class LatencySums:
         self._merged: Merged | None = None
 
     def add(self, histogram: Histogram) -> None:
-        """One more."""
         self._merged = None
         self._logged += histogram.logged
         self._sum_us += histogram.sum_us
@@ -51,7 +51,7 @@ class LatencySums:
             counts[index] = counts.get(index, 0) + count
 
     def merged(self) -> Merged:
-        """All of them."""
+        """Return all of them."""
         if self._merged is None:
             self._merged = Merged(
                 logged=self._logged, sum_us=self._sum_us, max_us=self._max_us, buckets=ascending(self._counts)
@@ -71,8 +71,8 @@ class Gathered:
         self._columns: dict[str, dict[int, Sums]] = {}
         self._latencies: dict[int, LatencySums] = {}
 
-    def add(self, figure: str, at_s: float, part: float, whole: float) -> None:
-        """Adds to the step of a moment.
+    def add(self, figure: str, at_s: float, part: float, divisor: float) -> None:
+        """Add to the step of a moment.
 
         Args:
             at_s: Seconds since the run began; before it counts as its first.
@@ -80,14 +80,14 @@ class Gathered:
         column = self._columns.setdefault(figure, {})
         step = self._step(at_s)
         before = column.get(step, (0.0, 0.0))
-        column[step] = before[0] + part, before[1] + whole
+        column[step] = before[0] + part, before[1] + divisor
 
     def add_latencies(self, at_s: float, histogram: Histogram) -> None:
-        """Adds transactions that ended in the step of a moment."""
+        """Add transactions that ended in the step of a moment."""
         self._latencies.setdefault(self._step(at_s), LatencySums()).add(histogram)
 
     def widen(self, seconds: float) -> None:
-        """Makes steps at least so long: what is read once in a minute fills no second."""
+        """Make steps at least so long: what is read once in a minute fills no second."""
         while self.step_s < seconds:
             self._coarsen()
 
@@ -100,22 +100,22 @@ class Gathered:
         self.step_s *= 2
         for name, column in self._columns.items():
             halved: dict[int, Sums] = {}
-            for step, (part, whole) in column.items():
+            for step, (part, divisor) in column.items():
                 before = halved.get(step // 2, (0.0, 0.0))
-                halved[step // 2] = before[0] + part, before[1] + whole
+                halved[step // 2] = before[0] + part, before[1] + divisor
             self._columns[name] = halved
         pairs: dict[int, LatencySums] = {}
-        for step, found in self._latencies.items():
-            pairs.setdefault(step // 2, LatencySums()).add(found.merged())
+        for step, latencies in self._latencies.items():
+            pairs.setdefault(step // 2, LatencySums()).add(latencies.merged())
         self._latencies = pairs
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Names of figures there is something of, in the order in which they came."""
+        """Return names of figures there is something of, in the order in which they came."""
         return tuple(self._columns)
 
     def sums(self, figure: str, from_s: float = 0.0) -> list[Sums]:
-        """The figure's sums in the order of time; steps without are left out.
+        """Return the figure's sums in the order of time; steps without are left out.
 
         Args:
             from_s: What is before is left out, a warm-up.
@@ -125,38 +125,39 @@ class Gathered:
         return [column[step] for step in sorted(column) if step >= first and column[step][1] > 0]
 
     def series(self, figure: str) -> list[tuple[float, float]]:
-        """(seconds since the begin, value) of each step, for a chart."""
+        """Return (seconds since the begin, value) of each step, for a chart."""
         column = self._columns.get(figure, {})
-        return [(step * float(self.step_s), part / whole) for step, (part, whole) in sorted(column.items()) if whole]
+        return [
+            (step * float(self.step_s), part / divisor) for step, (part, divisor) in sorted(column.items()) if divisor
+        ]
 
     def latencies(self, from_s: float = 0.0) -> list[Merged]:
-        """Histograms in the order of time."""
+        """Return histograms in the order of time."""
         first = from_s / self.step_s
         return [self._latencies[step].merged() for step in sorted(self._latencies) if step >= first]
 
     def latency_series(self, quantile: Quantile) -> list[tuple[float, float]]:
-        """(seconds since the begin, ms) of each step that has transactions."""
+        """Return (seconds since the begin, ms) of each step that has transactions."""
         steps = sorted(self._latencies)
-        found = ((step, quantile.of(self._latencies[step].merged())) for step in steps)
-        return [(step * float(self.step_s), value) for step, value in found if value is not None]
+        values = ((step, quantile.of(self._latencies[step].merged())) for step in steps)
+        return [(step * float(self.step_s), value) for step, value in values if value is not None]
 
 
 def quotient(sums: Sequence[Sums]) -> float | None:
-    """The figure over several steps; None without any."""
-    whole = sum(each[1] for each in sums)
-    return sum(each[0] for each in sums) / whole if whole > 0 else None
+    """Return the figure over several steps; None without any."""
+    divisor = sum(step[1] for step in sums)
+    return sum(step[0] for step in sums) / divisor if divisor > 0 else None
 
 
 def blocks(count: int, length: int) -> Iterator[slice]:
-    """Whole blocks of so many steps; the rest at the beginning, nearest to a warm-up, is left out."""
+    """Return whole blocks of so many steps; the rest at the beginning, nearest to a warm-up, is left out."""
     return (slice(at, at + length) for at in range(count % length, count, length))
 
 
 # Counters of statements over a stretch of frames, look by look: calls and time of each between two readings.
 #
 # A look has the section's own clock: it is what was counted between two readings of pg_stat_statements. A reset
-# between
-# them, and an entry that was made anew, leave no look.
+# between them, and an entry that was made anew, leave no look.
 
 MOST_LOOKS: Final = 480
 """Kept one by one: of a longer stretch neighbours are put together."""
@@ -169,7 +170,7 @@ Look = Mapping[str, Counted]
 
 
 class StatementName(Struct, frozen=True):
-    """Where a statement comes from. All but the number is foreign.
+    """The origin of a statement. All but the number is foreign.
 
     Attributes:
         usename, datname: None when the role or the database is gone.
@@ -207,7 +208,7 @@ class StatementsSeen:
         self._totals: list[StatementTotals] = []
 
     def take(self, frame: Frame, folded: int = 0) -> None:
-        """The next frame.
+        """Take the next frame.
 
         Args:
             folded: It stands for so many that were not read: then entries of both readings count, and no others.
@@ -262,15 +263,15 @@ class StatementsSeen:
             self._width *= 2
 
     def behind(self, warm_up_s: float) -> list[Look]:
-        """Looks that began so long after the first frame, or later."""
+        """Return looks that began so long after the first frame, or later."""
         return [look for look, (began_s, _) in zip(self.looks, self._times, strict=True) if began_s >= warm_up_s]
 
     def seconds(self, warm_up_s: float = 0.0) -> float:
-        """Length of these looks."""
+        """Return the length of these looks."""
         return sum(seconds for began_s, seconds in self._times if began_s >= warm_up_s)
 
     def all_ms(self, warm_up_s: float = 0.0) -> float | None:
-        """Execution time of all statements in these looks but our own; None where the server did not tell."""
+        """Return the execution time of all statements in these looks but our own; None where that is unknown."""
         if len(self._totals) < 2 or self._totals[0].stats_reset_ms != self._totals[1].stats_reset_ms:
             return None
         first, last = self._totals
@@ -284,11 +285,11 @@ class StatementsSeen:
         return max(others_ms, sum(ms for look in self.behind(warm_up_s) for _, ms in look.values()))
 
     def foreign(self) -> Look:
-        """All looks together, without statements of this program."""
+        """Return all looks together, without statements of this program."""
         return {id: counted for id, counted in summed(self.looks).items() if OWN_MARK not in self.text(id)}
 
     def text(self, id: str) -> str:
-        """Of a statement of these looks; "" where it is not known."""
+        """Return the text of a statement; "" where it is not known."""
         name = self.names.get(id)
         return "" if name is None else self.texts.get(name.queryid, "")
 
@@ -300,17 +301,17 @@ def _grown(older: StatementCounters | None, newer: StatementCounters, sample: St
 
 
 def summed(looks: Iterable[Look]) -> dict[str, Counted]:
-    """Several looks as one."""
-    found: dict[str, Counted] = {}
+    """Return several looks as one."""
+    totals: dict[str, Counted] = {}
     for look in looks:
         for id, (calls, ms) in look.items():
-            known = found.get(id, (0, 0.0))
-            found[id] = known[0] + calls, known[1] + ms
-    return found
+            total = totals.get(id, (0, 0.0))
+            totals[id] = total[0] + calls, total[1] + ms
+    return totals
 
 
 def mean_ms(counted: Counted) -> float:
-    """Of a call."""
+    """Return the mean of a call, milliseconds."""
     return counted[1] / counted[0]
 
 
@@ -320,7 +321,7 @@ BUDGET_S: Final = 10.0
 
 
 class FactKind(StrEnum):
-    """What a fact of a fingerprint means for a comparison."""
+    """The meaning of a fact for a comparison."""
 
     IDENTITY = "identity"
     """Tells one from the other and changes nothing: names, moments."""
@@ -348,23 +349,13 @@ class Fact(Struct, frozen=True):
     shipped: bool = False
 
 
-def identity_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that tells one from the other and changes nothing."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.IDENTITY)
-
-
-def setting_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that somebody can set."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.SETTING)
-
-
-def condition_fact(group: str, name: str, value: str) -> Fact:
-    """Return a fact that a result depends on."""
-    return Fact(group=group, name=name, value=value, kind=FactKind.CONDITION)
+identity_fact: Final = partial(Fact, kind=FactKind.IDENTITY)
+setting_fact: Final = partial(Fact, kind=FactKind.SETTING)
+condition_fact: Final = partial(Fact, kind=FactKind.CONDITION)
 
 
 class LoadKey(Struct, frozen=True):
-    """What two phases must have in common to be compared.
+    """The properties that two loads must share to be compared.
 
     Attributes:
         name: Of the profile or the scripts; "" for a recording without load.
@@ -381,12 +372,12 @@ class LoadKey(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """In words: "tpcb-like ×16"."""
+        """Return the load in words: "tpcb-like ×16"."""
         if not self.name:
             return "everything, no load of ours"
         rate = "" if self.rate_per_s is None else f" at {units.number(self.rate_per_s)}/s"
         connect = ", a connection each" if self.connect_per_transaction else ""
-        where = "".join(f", {each}" for each in (self.endpoint, self.configuration) if each)
+        where = "".join(f", {place_name}" for place_name in (self.endpoint, self.configuration) if place_name)
         return f"{self.name} ×{self.clients}{rate}{connect}{where}"
 
 
@@ -414,7 +405,7 @@ class Summary(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """Where the time of transactions went in ten seconds, of a long recording in a minute.
+    """The time of transactions by wait over ten seconds, of a long recording over a minute.
 
     Attributes:
         at_s: When they ended, seconds since the run began.
@@ -431,8 +422,8 @@ class Budget(Struct, frozen=True):
     queue_told: bool = True
 
 
-class Bound(Struct, frozen=True):
-    """What stood first among the findings.
+class LeadingFinding(Struct, frozen=True):
+    """The finding that was first in a share of the looks.
 
     Attributes:
         rule: Of the finding.
@@ -453,7 +444,7 @@ class ComparedRun(Struct):
         seconds: How long it was measured.
         warm_up_s: What is left out at the beginning.
         steady: Whether it settled; None when that cannot be said.
-        whole: Figures over all of it where steps cannot give them (percentiles of a record), by figure.
+        whole_run: Figures over all of it where steps cannot give them (percentiles of a record), by figure.
         checkpoints_s: When checkpoints began, seconds since the run began; None where that is not known.
         looks: How often it was looked whether a disk stood at the most it does.
         at_cap: How often one did, by disk and what was reached: "vda (data): 6000 IOPS".
@@ -470,37 +461,36 @@ class ComparedRun(Struct):
     warm_up_s: float = 0.0
     steady: bool | None = None
     steady_words: str = ""
-    whole: dict[str, float] = field(default_factory=dict)
+    whole_run: dict[str, float] = field(default_factory=dict)
     checkpoints_s: list[float] | None = None
     budgets: list[Budget] = field(default_factory=list)
     doubts: tuple[Doubt, ...] = ()
     summary: Summary = Summary()
     looks: int = 0
     at_cap: Mapping[str, int] = field(default_factory=dict)
-    findings: tuple[Bound, ...] = ()
+    findings: tuple[LeadingFinding, ...] = ()
     spec: LoadSpec | None = None
     scripts: tuple[str, ...] = ()
     statements: StatementsSeen = field(default_factory=StatementsSeen)
 
     @property
     def why_no_reference(self) -> str:
-        """See `metrics.run_validity.why_no_reference`."""
         return why_no_reference(self.summary.state, self.doubts)
 
     @property
     def first_hits(self) -> tuple[int, float] | None:
-        """Seconds at the begin, and the share of buffers found in shared_buffers in them, per cent: a cold cache."""
+        """Return seconds at the begin, and their share of buffer hits, per cent: a cold cache."""
         sums = self.gathered.sums("cache_hit")[: max(_WARMTH_S // self.gathered.step_s, 1)]
         if not sums:
             return None
-        return len(sums) * self.gathered.step_s, sum(part for part, _ in sums) / sum(whole for _, whole in sums)
+        return len(sums) * self.gathered.step_s, sum(part for part, _ in sums) / sum(buffers for _, buffers in sums)
 
     @property
     def bound_by(self) -> tuple[str, ...]:
-        """Disks that stood at the most they do in at least half of the looks, in words."""
+        """Return disks that stood at the most they do in at least half of the looks, in words."""
         return tuple(
-            f"bound by the disk {words} in {100 * count / self.looks:.0f} % of the time"
-            for words, count in self.at_cap.items()
+            f"bound by the disk {disk} in {100 * count / self.looks:.0f} % of the time"
+            for disk, count in self.at_cap.items()
             if 2 * count >= self.looks > 0
         )
 
@@ -509,7 +499,7 @@ Runs = Sequence[ComparedRun]
 
 
 class DatasetMade(Struct, frozen=True):
-    """What `bench init` told.
+    """A data set that `bench init` made.
 
     Attributes:
         title: What was made: "scale 5". Foreign text.
@@ -532,7 +522,7 @@ class Material(Struct, frozen=True):
         events: What happened, oldest first.
         problems: What could not be read.
         all_parameters: Whether the facts hold every parameter, or only what was set.
-        made: Data sets that were made for it, where that was kept beside the records.
+        datasets: Data sets that were made for it, where that was kept beside the records.
     """
 
     name: str
@@ -543,13 +533,13 @@ class Material(Struct, frozen=True):
     events: tuple[Event, ...] = ()
     problems: tuple[str, ...] = ()
     all_parameters: bool = True
-    made: tuple[DatasetMade, ...] = ()
+    datasets: tuple[DatasetMade, ...] = ()
 
     @property
     def phases(self) -> Mapping[LoadKey, tuple[ComparedRun, ...]]:
-        """Runs of the same load together, in the order of the first of each. A failed run is no phase."""
-        found: dict[LoadKey, list[ComparedRun]] = {}
+        """Return runs of the same load together, in the order of the first of each. A failed run is no phase."""
+        runs_by_load: dict[LoadKey, list[ComparedRun]] = {}
         for run in self.runs:
             if run.summary.state != "failed":
-                found.setdefault(run.key, []).append(run)
-        return {key: tuple(runs) for key, runs in found.items()}
+                runs_by_load.setdefault(run.key, []).append(run)
+        return {key: tuple(runs) for key, runs in runs_by_load.items()}

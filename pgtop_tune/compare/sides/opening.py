@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import opened
-from pgtop_tune.compare.sides.facts import TOOL
+from pgtop_tune.compare.sides.fingerprint import TOOL
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.from_records import is_record, read_records
+from pgtop_tune.compare.sides.from_window import LATE_S, WindowSide, read_looks
 from pgtop_tune.compare.sides.material import Material, identity_fact
-from pgtop_tune.compare.windows.window import LATE_S, Side, read_looks
 from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.process.dispositions import reset_in_fork
@@ -34,7 +34,7 @@ _LARGE: Final = 4 << 20
 
 
 def open_material(path: Path, name: str = "") -> Material:
-    """A recording, the record of a run or of a series, or a directory of records.
+    """Open a recording, the record of a run or of a series, or a directory of records.
 
     Args:
         name: In place of the file's.
@@ -46,7 +46,7 @@ def open_material(path: Path, name: str = "") -> Material:
 
 
 def open_all(paths: Sequence[Path]) -> list[Material]:
-    """Several, named as their paths; large ones at the same time, as far as there are processors.
+    """Open several files, named as their paths; large ones in parallel, as far as there are processors.
 
     Raises:
         RecordingProblem: As `open_material`: a file that cannot be opened is refused before any is read, then the first
@@ -56,16 +56,16 @@ def open_all(paths: Sequence[Path]) -> list[Material]:
         is_records(path)
     workers = min(len(paths), os.cpu_count() or 1) if sum(map(_size, paths)) >= _LARGE else 1
     shares = [paths[worker::workers] for worker in range(workers)]
-    others = [_apart(share) for share in shares[1:]]
+    receivers = [_apart(share) for share in shares[1:]]
     opened = [_opened(shares[0])]
     if isinstance(opened[0][0], PgtopError):
         raise opened[0][0]
-    opened += [_received(each) for each in others]
-    found = [opened[place % workers][place // workers] for place in range(len(paths))]
-    for each in found:
-        if isinstance(each, PgtopError):
-            raise each
-    return [each for each in found if isinstance(each, Material)]
+    opened += [_received(receiver) for receiver in receivers]
+    outcomes = [opened[index % workers][index // workers] for index in range(len(paths))]
+    for outcome in outcomes:
+        if isinstance(outcome, PgtopError):
+            raise outcome
+    return [outcome for outcome in outcomes if isinstance(outcome, Material)]
 
 
 def _size(path: Path) -> int:
@@ -76,18 +76,18 @@ def _size(path: Path) -> int:
 
 
 def _opened(paths: Sequence[Path]) -> list[Material | PgtopError]:
-    """What comes of each; from the first that cannot be read on, why."""
-    found: list[Material | PgtopError] = []
+    """Read each file; the first that cannot be read stands for all that follow."""
+    outcomes: list[Material | PgtopError] = []
     for path in paths:
         try:
-            found.append(open_material(path, str(path)))
+            outcomes.append(open_material(path, str(path)))
         except PgtopError as problem:
-            return found + [problem] * (len(paths) - len(found))
-    return found
+            return outcomes + [problem] * (len(paths) - len(outcomes))
+    return outcomes
 
 
 def _apart(paths: Sequence[Path]) -> Connection:
-    """Opens them in a process of their own; what comes of it is to be received."""
+    """Open files in another process; the result is to be received from the connection."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     context.Process(target=_send, args=(sender, paths), daemon=True).start()
@@ -103,16 +103,16 @@ def _send(sender: Connection, paths: Sequence[Path]) -> None:
 
 def _received(receiver: Connection) -> list[Material | PgtopError]:
     try:
-        found: list[Material | PgtopError] = receiver.recv()
+        outcomes: list[Material | PgtopError] = receiver.recv()
     except EOFError:
         raise RecordingProblem("the process reading a recording was killed", "is there enough memory?") from None
     finally:
         receiver.close()
-    return found
+    return outcomes
 
 
 def is_records(path: Path) -> bool:
-    """Whether it holds records of runs, and is no recording.
+    """Return whether a path holds records of runs, not a recording.
 
     Raises:
         RecordingProblem: It cannot be read.
@@ -162,21 +162,20 @@ class Named(Struct, frozen=True):
 
     @property
     def windowed(self) -> bool:
-        """Whether a part of it is meant."""
         return self.since is not None
 
 
-def named(words: Path) -> Named:
-    """Takes a name apart; a file that is really called so is that file."""
-    path, at, window = str(words).rpartition(_AT)
+def named(argument: Path) -> Named:
+    """Take a name apart; a file that is really called so is that file."""
+    path, at, window = str(argument).rpartition(_AT)
     since, to, until = window.partition(_TO)
-    if not at or not to or words.exists():
-        return Named(words)
+    if not at or not to or argument.exists():
+        return Named(argument)
     return Named(Path(path), since.strip(), until.strip())
 
 
-def read_windows(names: Sequence[Named]) -> list[Side]:
-    """Each a window or all of a recording, in the order of the names.
+def read_windows(names: Sequence[Named]) -> list[WindowSide]:
+    """Read a window or all of each recording, in the order of the names.
 
     Raises:
         RecordingProblem: One cannot be read, or has no two frames in its window.
@@ -185,14 +184,18 @@ def read_windows(names: Sequence[Named]) -> list[Side]:
     readers: list[RecordingReader] = []
     try:
         windows: list[Window] = []
-        for each in names:
-            if is_records(each.path):
-                raise UsageProblem(f"{each.path} is a record of a run, which has no windows", "a recording has")
-            readers.append(RecordingReader(each.path))
-            windows.append(_window(each, readers[-1]))
-            if len(windows) > 1 and each.path.resolve() == names[0].path.resolve() and windows[0].overlaps(windows[-1]):
+        for window_name in names:
+            if is_records(window_name.path):
+                raise UsageProblem(f"{window_name.path} is a record of a run, which has no windows", "a recording has")
+            readers.append(RecordingReader(window_name.path))
+            windows.append(_window(window_name, readers[-1]))
+            if (
+                len(windows) > 1
+                and window_name.path.resolve() == names[0].path.resolve()
+                and windows[0].overlaps(windows[-1])
+            ):
                 raise UsageProblem("the windows overlap: choose separate ones", HINT)
-        return [_read(*each) for each in zip(names, windows, readers, strict=True)]
+        return [_read(*side) for side in zip(names, windows, readers, strict=True)]
     finally:
         for reader in readers:
             reader.close()
@@ -211,12 +214,12 @@ def _window(side: Named, reader: RecordingReader) -> Window:
     return Window(since_s, until_s)
 
 
-def _read(side: Named, window: Window, reader: RecordingReader) -> Side:
+def _read(side: Named, window: Window, reader: RecordingReader) -> WindowSide:
     name = f"{side.path}{_AT}{side.since}{_TO}{side.until}" if side.windowed else str(side.path)
     blocks = reader.blocks_of(window.since_s, window.until_s + LATE_S)
-    found = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)
-    if found is None:
+    side_read = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)
+    if side_read is None:
         raise RecordingProblem(f"{name} holds no two frames", f"the recording lasts {reader.length_s:.0f} s")
     fact = identity_fact(TOOL, "pgtop-tune", reader.header.tool)
-    material = replace(found.material, facts=(*found.material.facts, fact), problems=tuple(reader.problems))
-    return replace(found, material=material)
+    material = replace(side_read.material, facts=(*side_read.material.facts, fact), problems=tuple(reader.problems))
+    return replace(side_read, material=material)

@@ -37,7 +37,7 @@ class AlikeCondition(Struct, frozen=True):
 
     Attributes:
         limit: Percentage points from which on they are.
-        words: What differs, in two words.
+        summary: The difference in two words.
         of: What the percentages are of, between "A" and "B" of a sentence.
         by_time: Not the number counts, but the share of the time in which it is above 0.
         made_by: Parameters that change it by themselves: it is part of what they do.
@@ -46,19 +46,19 @@ class AlikeCondition(Struct, frozen=True):
 
     metric: Metric
     limit: float
-    words: str
+    summary: str
     of: str
     by_time: bool = False
     made_by: frozenset[str] = frozenset()
     column: bool = False
 
     def mean(self, values: Iterable[tuple[float, float]]) -> float | None:
-        """Percentage of (value, weight) pairs; None without weight."""
-        part = whole = 0.0
+        """Return the percentage of (value, weight) pairs; None without weight."""
+        part = total_weight = 0.0
         for value, weight in values:
             part += (100.0 * (value > 0) if self.by_time else value) * weight
-            whole += weight
-        return part / whole if whole else None
+            total_weight += weight
+        return part / total_weight if total_weight else None
 
 
 CONDITIONS: Final = (
@@ -89,13 +89,13 @@ class Unlike(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """It with both figures."""
+        """Return the difference as a sentence with both percentages."""
         a, b = (f"{value:.0f} %" for value in (self.a, self.b))
         return f"{self.condition.of.format(a)} in A and {b} in B"
 
 
 def unlike(values: Sequence[Sequence[Iterable[tuple[float, float]]]], changed: Collection[str]) -> Unlike | None:
-    """The first condition that differs; what is not known counts as the same.
+    """Return the first condition that differs; an unknown one counts as the same.
 
     Args:
         values: (value, weight) pairs of each of `CONDITIONS`, in A and in B.
@@ -167,11 +167,11 @@ class Difference(Struct, frozen=True):
 
     @property
     def chance(self) -> float:
-        """How often so large a difference comes by chance, two-sided."""
+        """Return how often so large a difference comes by chance, two-sided."""
         return 2.0 * t_probability(-abs(self.change) / self.error, self.degrees)
 
     def effect(self, confidence: float, seconds: tuple[int, int]) -> Effect:
-        """It as a ratio with an interval of this confidence."""
+        """Return the difference as a ratio with an interval of this confidence."""
         half = t_quantile((1.0 + confidence) / 2.0, self.degrees) * self.error
         return Effect(
             relative=math.expm1(self.change),
@@ -186,7 +186,7 @@ class Difference(Struct, frozen=True):
         )
 
 
-class Look(Struct, frozen=True):
+class ChangeLook(Struct, frozen=True):
     """One look.
 
     Attributes:
@@ -199,8 +199,8 @@ class Look(Struct, frozen=True):
     claims: bool = True
 
 
-class Told(Struct, frozen=True):
-    """What the title may say after its newest look.
+class Claim(Struct, frozen=True):
+    """The claim after the newest look.
 
     Attributes:
         verdict: Better or worse (higher is better), no difference beyond 2 %, or undecided.
@@ -216,7 +216,7 @@ class Told(Struct, frozen=True):
 
 
 def difference(before: Sequence[Second], after: Sequence[Second]) -> Difference:
-    """The log ratio of both sides' means.
+    """Return the log ratio of both sides' means.
 
     Raises:
         ValueError: A side is empty or its mean is not above 0.
@@ -224,62 +224,62 @@ def difference(before: Sequence[Second], after: Sequence[Second]) -> Difference:
     rows: list[tuple[float, ...]] = []
     readings: list[float] = []
     for side, seconds in ((0.0, before), (1.0, after)):
-        mean = fmean(each.value for each in seconds) if seconds else 0.0
+        mean = fmean(second.value for second in seconds) if seconds else 0.0
         if mean <= 0.0:
             raise ValueError("nothing to be divided by")
-        for each in seconds:
-            rows.append((1.0, side, each.at_s / 600.0, *each.columns))
-            readings.append(math.log(mean) + each.value / mean - 1.0)
+        for second in seconds:
+            rows.append((1.0, side, second.at_s / 600.0, *second.columns))
+            readings.append(math.log(mean) + second.value / mean - 1.0)
     split, degrees = len(before), _FEWEST_DEGREES
     variances = tuple(4.0 * _variance(part) + _LEAST_VARIANCE for part in (readings[:split], readings[split:]))
     for _ in range(_TURNS - 1):
-        found, _ = _fit(rows, readings, split, variances)
-        rest = [y - sum(map(mul, row, found)) for row, y in zip(rows, readings, strict=True)]
-        variances, degrees = long_run_variances(rest, split)
-    found, error = _fit(rows, readings, split, variances)
-    return Difference(change=found[1], error=error, degrees=degrees)
+        coefficients, _ = _fit(rows, readings, split, variances)
+        residuals = [y - sum(map(mul, row, coefficients)) for row, y in zip(rows, readings, strict=True)]
+        variances, degrees = long_run_variances(residuals, split)
+    coefficients, error = _fit(rows, readings, split, variances)
+    return Difference(change=coefficients[1], error=error, degrees=degrees)
 
 
 def _fit(
     rows: Sequence[Sequence[float]], readings: Sequence[float], split: int, variances: Sequence[float]
 ) -> tuple[list[float], float]:
-    """Coefficients, and the standard error of the second."""
+    """Return coefficients, and the standard error of the second."""
     width = len(rows[0])
-    left = [[0.0] * width for _ in range(width)]
-    right = [0.0] * width
+    normal = [[0.0] * width for _ in range(width)]
+    moments = [0.0] * width
     for part, variance in ((slice(split), variances[0]), (slice(split, None), variances[1])):
         columns = [*zip(*rows[part], strict=True)]
         for i, column in enumerate(columns):
-            right[i] += sum(map(mul, column, readings[part])) / variance
+            moments[i] += sum(map(mul, column, readings[part])) / variance
             for j in range(i, width):
-                left[i][j] += sum(map(mul, column, columns[j])) / variance
+                normal[i][j] += sum(map(mul, column, columns[j])) / variance
     for i in range(width):
-        left[i][i] += 0.0 if i < _FREE else 1.0 / (_DRIFT if i == _FREE else _COLUMN) ** 2
+        normal[i][i] += 0.0 if i < _FREE else 1.0 / (_DRIFT if i == _FREE else _COLUMN) ** 2
         for j in range(i):
-            left[i][j] = left[j][i]
-    found = _solve(left, right)
-    inverse = _solve(left, [float(place == 1) for place in range(width)])
-    return found, math.sqrt(max(inverse[1], 0.0))
+            normal[i][j] = normal[j][i]
+    coefficients = _solve(normal, moments)
+    inverse = _solve(normal, [float(column == 1) for column in range(width)])
+    return coefficients, math.sqrt(max(inverse[1], 0.0))
 
 
-def _solve(matrix: Sequence[Sequence[float]], right: Sequence[float]) -> list[float]:
-    """Gauss's elimination with pivots; the matrix is symmetric and positive."""
-    size = len(right)
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+def _solve(matrix: Sequence[Sequence[float]], right_side: Sequence[float]) -> list[float]:
+    """Solve linear equations by Gaussian elimination with pivots; the matrix is symmetric and positive."""
+    size = len(right_side)
+    rows = [[*row, value] for row, value in zip(matrix, right_side, strict=True)]
     for i in range(size):
-        pivot = max(range(i, size), key=lambda each: abs(rows[each][i]))
+        pivot = max(range(i, size), key=lambda row: abs(rows[row][i]))
         rows[i], rows[pivot] = rows[pivot], rows[i]
         for j in range(i + 1, size):
             factor = rows[j][i] / rows[i][i]
             rows[j] = [below - factor * above for below, above in zip(rows[j], rows[i], strict=True)]
-    found = [0.0] * size
+    solution = [0.0] * size
     for i in reversed(range(size)):
-        found[i] = (rows[i][size] - sum(map(mul, rows[i][i + 1 : size], found[i + 1 :]))) / rows[i][i]
-    return found
+        solution[i] = (rows[i][size] - sum(map(mul, rows[i][i + 1 : size], solution[i + 1 :]))) / rows[i][i]
+    return solution
 
 
 def mean_variance(values: Sequence[float]) -> float:
-    """Of the mean of one series, correlated as it is; 0 with too few values to tell.
+    """Return the variance of the mean of a correlated series; 0 with too few values to tell.
 
     Args:
         values: Evenly spaced.
@@ -291,7 +291,7 @@ def mean_variance(values: Sequence[float]) -> float:
 
 
 def long_run_variances(residuals: Sequence[float], split: int) -> tuple[tuple[float, float], int]:
-    """Variance of one second times the seconds that count as one, of both sides, and degrees of freedom of both.
+    """Return both sides' variance of a second times the seconds that count as one, and the degrees of freedom.
 
     Args:
         residuals: Of both sides, in the order of time.
@@ -313,8 +313,8 @@ def long_run_variances(residuals: Sequence[float], split: int) -> tuple[tuple[fl
         cosines.append(highest)
     pooled = sum(power) / sum(cosines)
     shrunk = [
-        max((own + _POOLED * pooled) / (k + _POOLED) / (1.0 - phi) ** 2, _LEAST_VARIANCE)
-        for own, k in zip(power, cosines, strict=True)
+        max((side_power + _POOLED * pooled) / (k + _POOLED) / (1.0 - phi) ** 2, _LEAST_VARIANCE)
+        for side_power, k in zip(power, cosines, strict=True)
     ]
     return (shrunk[0], shrunk[1]), sum(cosines)
 
@@ -333,40 +333,40 @@ def _variance(values: Sequence[float]) -> float:
     return math.fsum(value * value for value in _centred(values)) / len(values)
 
 
-def tell(looks: Iterable[Look]) -> Told | None:
-    """What may be said after some looks, in their order; None while there was none."""
-    told: Told | None = None
+def claim_after(looks: Iterable[ChangeLook]) -> Claim | None:
+    """Return the claim after some looks, in their order; None while there was none."""
+    claim: Claim | None = None
     for number, (look, limit) in enumerate(zip(looks, SPENT, strict=False)):
-        told = _next(told, look, number, limit)
-    return told
+        claim = _next(claim, look, number, limit)
+    return claim
 
 
-def _next(told: Told | None, look: Look, number: int, limit: float) -> Told:
-    found, claimed = look.difference, told is not None and told.verdict in CLAIMS
-    if told is not None and claimed and not look.claims:
-        return told
-    effect, change = found.effect(1.0 - limit, look.seconds), found.change
-    if told is not None and claimed:
-        held = found.chance <= UNCLEAR and told.effect.relative * change > 0.0
-        return Told(told.verdict if held else Verdict.UNDECIDED, effect, number, withdrawn=not held)
-    if look.claims and found.chance < limit and abs(effect.relative) >= LEAST:
-        return Told(Verdict.BETTER if change > 0.0 else Verdict.WORSE, effect, number)
+def _next(before: Claim | None, look: ChangeLook, number: int, limit: float) -> Claim:
+    newest, claimed = look.difference, before is not None and before.verdict in CLAIMS
+    if before is not None and claimed and not look.claims:
+        return before
+    effect, change = newest.effect(1.0 - limit, look.seconds), newest.change
+    if before is not None and claimed:
+        holds = newest.chance <= UNCLEAR and before.effect.relative * change > 0.0
+        return Claim(before.verdict if holds else Verdict.UNDECIDED, effect, number, withdrawn=not holds)
+    if look.claims and newest.chance < limit and abs(effect.relative) >= LEAST:
+        return Claim(Verdict.BETTER if change > 0.0 else Verdict.WORSE, effect, number)
     alike = look.claims and effect.within(SAME)
-    withdrawn = told is not None and told.withdrawn
-    return Told(Verdict.NO_DIFFERENCE if alike else Verdict.UNDECIDED, effect, number, withdrawn)
+    withdrawn = before is not None and before.withdrawn
+    return Claim(Verdict.NO_DIFFERENCE if alike else Verdict.UNDECIDED, effect, number, withdrawn)
 
 
 def moving(before: Sequence[Second]) -> float | None:
-    """The slope before the change, log ratio in ten minutes, where it is clear; None where it is not."""
+    """Return the slope before the change, log ratio in ten minutes, where it is clear; None where it is not."""
     if len(before) < FEWEST_BEFORE:
         return None
-    mean, middle = fmean(each.value for each in before), fmean(each.at_s for each in before)
+    mean, middle = fmean(second.value for second in before), fmean(second.at_s for second in before)
     if mean <= 0.0:
         return None
-    times = [(each.at_s - middle) / 600.0 for each in before]
+    times = [(second.at_s - middle) / 600.0 for second in before]
     spread = math.fsum(time * time for time in times)
-    slope = math.fsum(time * each.value / mean for time, each in zip(times, before, strict=True)) / spread
-    rest = [each.value / mean - 1.0 - slope * time for time, each in zip(times, before, strict=True)]
-    half = len(rest) // 2
-    (first, second), _ = long_run_variances(rest, half)
+    slope = math.fsum(time * second.value / mean for time, second in zip(times, before, strict=True)) / spread
+    residuals = [second.value / mean - 1.0 - slope * time for time, second in zip(times, before, strict=True)]
+    half = len(residuals) // 2
+    (first, second), _ = long_run_variances(residuals, half)
     return slope if abs(slope) > _SLOPE_ALONE * math.sqrt((first + second) / 2.0 / spread) else None

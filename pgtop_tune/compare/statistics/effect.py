@@ -1,6 +1,6 @@
 """The difference of two windows or of two sets of runs: ratio with a 95 % interval, and the verdict it allows.
 
-Windows, cut into blocks (`compare.blocks`):
+Windows, cut into blocks (`block_length`):
 
     log(mean B / mean A) ± t · √(c · (s²A/(kA·mean²A) + s²B/(kB·mean²B)))
 
@@ -8,7 +8,7 @@ t is Student's with min(kA, kB) − 1 degrees of freedom: fewer than Welch's for
 estimated from the same data. c is 1.2: the variance of means of blocks three autocorrelation times long is too small by
 about 1 − 1/(2·3) (exactly so for a first-order autoregressive series). Noise from run to run is not in that interval.
 
-Runs, each of which is one value, are judged below: what runs of one setting differ by is in that
+Runs, each of which is one value, are judged further below, with the difference between runs of one setting in the
 interval.
 
 A verdict takes more than the interval that is shown: 98 % instead of 95 %. Of several figures judged together Holm's
@@ -57,7 +57,7 @@ def _fraction(a: float, b: float, x: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """I_x(a, b)."""
+    """Return I_x(a, b)."""
     if x <= 0.0 or x >= 1.0:
         return 0.0 if x <= 0.0 else 1.0
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
@@ -67,7 +67,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def t_probability(t: float, degrees: float) -> float:
-    """P(T ≤ t) with so many degrees of freedom.
+    """Return P(T ≤ t) with so many degrees of freedom.
 
     Raises:
         ValueError: There are no degrees of freedom.
@@ -85,7 +85,7 @@ def t_probability(t: float, degrees: float) -> float:
 
 @lru_cache(maxsize=512)
 def t_quantile(probability: float, degrees: float) -> float:
-    """The t with P(T ≤ t) = probability.
+    """Return the t with P(T ≤ t) = probability.
 
     Raises:
         ValueError: The probability is not between 0 and 1, or there are no degrees of freedom.
@@ -112,8 +112,7 @@ def t_quantile(probability: float, degrees: float) -> float:
 #
 # on the logarithms of the runs' figures; w² is the variance that a run's figure has from its own seconds. Without any
 # history runs are assumed to differ by 2 % (standard deviation). The interval has 98 %: runs are added until
-# something
-# shows, and 95 % would be wrong in one of eight.
+# something shows, and 95 % would be wrong in one of eight.
 #
 # That assumption is one about throughput and mean latency. Of other figures (percentiles, waits) nothing is known
 # beforehand: Student's interval of the runs themselves stands where it is wider, and one run a side decides nothing.
@@ -129,7 +128,7 @@ _MOST_RUNS: Final = 200
 
 
 class RunNoise(Struct, frozen=True):
-    """How the figures of runs of one setting differ, as far as it is known.
+    """The noise from run to run with one setting, as far as it is known.
 
     Attributes:
         sd: Standard deviation of the logarithm of one run's figure.
@@ -153,7 +152,7 @@ def run_noise(
     foreseen: bool = True,
     spread: RunSpread | None = None,
 ) -> RunNoise:
-    """From the runs of both sides, what history knows, and the prior.
+    """Return the noise from the runs of both sides, history, and the prior.
 
     Args:
         a, b: Logarithms of the runs' figures (or shares).
@@ -169,14 +168,14 @@ def run_noise(
     squares += now.squares
     measured = kept + now.degrees
     degrees = PRIOR_DEGREES + measured
-    found = RunNoise(
+    with_prior = RunNoise(
         sd=math.sqrt(max((PRIOR_DEGREES * (ASSUMED_SD**2 + within) + squares) / degrees, within)),
         degrees=degrees, from_history=kept, measured=measured,
     )  # fmt: skip
     if foreseen or not measured:
-        return found
+        return with_prior
     alone = RunNoise(sd=math.sqrt(squares / measured), degrees=measured, from_history=kept, measured=measured)
-    return max(found, alone, key=lambda noise: t_quantile(_DECIDES, noise.degrees) * noise.sd)
+    return max(with_prior, alone, key=lambda noise: t_quantile(_DECIDES, noise.degrees) * noise.sd)
 
 
 def runs_effect(
@@ -188,7 +187,7 @@ def runs_effect(
     change: float | None = None,
     root: float | None = None,
 ) -> Effect:
-    """B against A; at least one run on each side.
+    """Return the effect of B against A; at least one run on each side.
 
     Args:
         a, b: Logarithms of the runs' figures, or shares where `ratio` is not set.
@@ -199,29 +198,29 @@ def runs_effect(
     if root is None:
         root = math.sqrt(1.0 / len(a) + 1.0 / len(b))
     half = t_quantile(_DECIDES, noise.degrees) * noise.sd * root
-    seen = half + t_quantile(0.8, noise.degrees) * noise.sd * root
-    told = math.expm1 if ratio else float
+    detectable = half + t_quantile(0.8, noise.degrees) * noise.sd * root
+    on_scale_of_effect = math.expm1 if ratio else float
     return Effect(
-        relative=told(moved),
-        low=told(moved - half),
-        high=told(moved + half),
+        relative=on_scale_of_effect(moved),
+        low=on_scale_of_effect(moved - half),
+        high=on_scale_of_effect(moved + half),
         blocks_a=len(a),
         blocks_b=len(b),
         block_s=1,
-        smallest_seen=told(seen),
+        smallest_seen=on_scale_of_effect(detectable),
         chance=2.0 * t_probability(-abs(moved) / (noise.sd * root), noise.degrees) if noise.sd else float(not moved),
         confidence=CONFIDENCE,
     )
 
 
 def half_width(noise: RunNoise, runs_a: int, runs_b: int) -> float:
-    """Half of the interval, as a share, with so many runs on each side."""
+    """Return half of the interval with so many runs on each side, as a share."""
     root = math.sqrt(1.0 / runs_a + 1.0 / runs_b)
     return math.expm1(t_quantile(_DECIDES, noise.degrees) * noise.sd * root)
 
 
 def runs_needed(effect: Effect, noise: RunNoise) -> int | None:
-    """More runs on each side until an interval as narrow as the effect, or 2 %, is likely; None beyond 200.
+    """Return the further runs on each side that likely narrow the interval to the effect, or 2 %; None beyond 200.
 
     0 when there are enough.
     """
@@ -235,9 +234,8 @@ def runs_needed(effect: Effect, noise: RunNoise) -> int | None:
 
 # Seconds to blocks: neighbouring seconds resemble each other, so that the mean of a block is the smallest sample.
 #
-# The length of a block comes from the series itself: three times its integrated autocorrelation time, with the
-# window of
-# Sokal ("Monte Carlo Methods in Statistical Mechanics", 1997), or whole periods of what is known to recur
+# The length of a block comes from the series itself: three times its integrated autocorrelation time, with the window
+# of Sokal ("Monte Carlo Methods in Statistical Mechanics", 1997), or whole periods of what is known to recur
 # (checkpoints), whichever is longer. What correlation is left between blocks so short, the effect allows for.
 
 FEWEST: Final = 4
@@ -248,7 +246,7 @@ _WINDOW: Final = 5.0
 
 
 def autocorrelation_time(values: Sequence[float]) -> float:
-    """Integrated autocorrelation time in steps of the series: how many neighbours count as one. At least 1."""
+    """Return the integrated autocorrelation time in steps: how many neighbours count as one. At least 1."""
     n = len(values)
     mean = fmean(values) if values else 0.0
     centred = [value - mean for value in values]
@@ -264,7 +262,7 @@ def autocorrelation_time(values: Sequence[float]) -> float:
 
 
 def block_length(series: Sequence[Sequence[float]], period: int | None = None) -> int:
-    """Steps to a block that fits all the series to be compared.
+    """Return the steps of a block that fits all series to be compared.
 
     Args:
         period: Steps of something that recurs in them; blocks become whole multiples of it.
@@ -277,7 +275,7 @@ def block_length(series: Sequence[Sequence[float]], period: int | None = None) -
 
 
 def block_means(values: Sequence[float], length: int) -> list[float]:
-    """Means of whole blocks; the rest at the beginning, nearest to a warm-up, is left out."""
+    """Return means of whole blocks; the rest at the beginning, nearest to a warm-up, is left out."""
     start = len(values) % length
     return [fmean(values[at : at + length]) for at in range(start, len(values), length)]
 
@@ -299,7 +297,7 @@ _LARGEST: Final = 700.0
 
 
 class Verdict(StrEnum):
-    """What may be said."""
+    """A statement that the data allow."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -335,33 +333,33 @@ class Effect(Struct, frozen=True):
 
     @property
     def certain(self) -> bool:
-        """Whether 0 is outside of the wider interval that a verdict takes."""
+        """Return whether 0 is outside the wider interval that a verdict takes."""
         return self.chance is not None and self.chance < WRONG
 
     def within(self, share: float) -> bool:
-        """Whether the whole interval is closer to 0 than this."""
+        """Return whether the whole interval is closer to 0 than this."""
         return self.low is not None and self.high is not None and self.low >= -share and self.high <= share
 
     def without_interval(self) -> Effect:
-        """The same, of which nothing certain is said."""
+        """Return the effect without its interval."""
         return replace(self, low=None, high=None, smallest_seen=None, chance=None)
 
     def moved_to(self, relative: float) -> Effect:
-        """Another difference, with its interval: blocks leave out the rest at the beginning, a table does not."""
+        """Return the effect with another difference: blocks leave out the rest at the beginning, a table does not."""
         off = relative - self.relative
         if self.low is None or self.high is None:
             return replace(self, relative=relative)
         return replace(self, relative=relative, low=self.low + off, high=self.high + off)
 
     def scaled(self, scale: float) -> tuple[float, float | None, float | None]:
-        """The difference and its interval, times so much."""
+        """Return the difference and its interval, multiplied by `scale`."""
         if self.low is None or self.high is None:
             return self.relative * scale, None, None
         return self.relative * scale, self.low * scale, self.high * scale
 
 
 class RunSpread(Struct, frozen=True):
-    """How runs of one setting differ among each other.
+    """The spread of runs with one setting.
 
     Attributes:
         squares: Of the deviations from the mean of each group of runs: of logarithms, or of shares.
@@ -371,66 +369,63 @@ class RunSpread(Struct, frozen=True):
     squares: float = 0.0
     degrees: int = 0
 
-    def __add__(self, other: RunSpread) -> RunSpread:
-        return RunSpread(self.squares + other.squares, self.degrees + other.degrees)
+    def __add__(self, spread: RunSpread) -> RunSpread:
+        return RunSpread(self.squares + spread.squares, self.degrees + spread.degrees)
 
 
 def spread_of(groups: Sequence[Sequence[float]]) -> RunSpread:
-    """The spread within groups of runs that were made alike."""
-    found = RunSpread()
+    """Return the spread within groups of runs that were made alike."""
+    spread = RunSpread()
     for values in groups:
         if len(values) > 1:
             mean = fmean(values)
-            found += RunSpread(math.fsum((value - mean) ** 2 for value in values), len(values) - 1)
-    return found
+            spread += RunSpread(math.fsum((value - mean) ** 2 for value in values), len(values) - 1)
+    return spread
 
 
-def effect_of_whole(whole: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int) -> Effect | None:
-    """How B differs from A, told from the whole windows; None where one of these figures is not above 0.
+def effect_of_whole(overall: tuple[float, float], a: Sequence[float], b: Sequence[float], length: int) -> Effect | None:
+    """Return the effect over the whole windows; None where one of these figures is not above 0.
 
     Args:
-        whole: The figure over all of A, and of B.
+        overall: The figure over all of A, and of B.
         a, b: The figure of each block, for the uncertainty.
         length: Steps of a block.
     """
-    if min(whole) <= 0:
+    if min(overall) <= 0:
         return None
-    ratio = whole[1] / whole[0]
+    ratio = overall[1] / overall[0]
     if min(len(a), len(b)) < FEWEST or min(fmean(a), fmean(b)) <= 0:
         return Effect(ratio - 1.0, None, None, len(a), len(b), length, None)
-    return _of_blocks(ratio, a, b, length)
+    variances = variance(a) / len(a) / fmean(a) ** 2 + variance(b) / len(b) / fmean(b) ** 2
+    counts = len(a), len(b)
+    return _effect(math.log(ratio), math.sqrt(_STILL_ALIKE * variances), counts, length, ratio=True)
 
 
-def share_effect(a: Sequence[float], b: Sequence[float], whole: float) -> Effect | None:
-    """How a part of something changed, as a share of the whole: 2 ms less of a wait in 10 ms of latency are −20 %.
+def share_effect(a: Sequence[float], b: Sequence[float], total: float) -> Effect | None:
+    """Return the change of a part as a share of the total: 2 ms less of a wait in 10 ms of latency are −20 %.
 
     A part may be 0 in one of them, so that differences are taken in place of ratios: (mean B − mean A) ± t · error.
 
     Args:
-        a, b: The part in each block, in the unit of `whole`.
+        a, b: The part in each block, in the unit of `total`.
     """
-    if not a or not b or whole <= 0:
+    if not a or not b or total <= 0:
         return None
-    difference, counts = (fmean(b) - fmean(a)) / whole, (len(a), len(b))
+    difference, counts = (fmean(b) - fmean(a)) / total, (len(a), len(b))
     if min(counts) < FEWEST:
         return Effect(difference, None, None, *counts, 1, None)
-    error = math.sqrt(_STILL_ALIKE * (variance(a) / len(a) + variance(b) / len(b))) / whole
-    return _effect(difference, error, min(counts) - 1, counts, 1, ratio=False)
+    error = math.sqrt(_STILL_ALIKE * (variance(a) / len(a) + variance(b) / len(b))) / total
+    return _effect(difference, error, counts, 1, ratio=False)
 
 
 def on_scale(values: Sequence[float], points: float | None) -> list[float]:
-    """Values on the scale on which a spread of runs is told: logarithms, or shares of so many points."""
+    """Return values on the scale on which a spread of runs is told: logarithms, or shares of so many points."""
     return [math.log(value) if points is None else value / points for value in values]
 
 
-def _of_blocks(ratio: float, a: Sequence[float], b: Sequence[float], length: int) -> Effect:
-    variances = variance(a) / len(a) / fmean(a) ** 2 + variance(b) / len(b) / fmean(b) ** 2
-    counts = len(a), len(b)
-    return _effect(math.log(ratio), math.sqrt(_STILL_ALIKE * variances), min(counts) - 1, counts, length, ratio=True)
-
-
-def _effect(change: float, error: float, degrees: int, counts: tuple[int, int], block_s: int, *, ratio: bool) -> Effect:
-    """An effect with its interval, of a change of logarithms (a ratio) or of shares."""
+def _effect(change: float, error: float, counts: tuple[int, int], block_s: int, *, ratio: bool) -> Effect:
+    """Return an effect with its interval, of a change of logarithms (a ratio) or of shares."""
+    degrees = min(counts) - 1
     t, decided = t_quantile(_SHOWN, degrees), t_quantile(_DECIDED, degrees)
 
     def told(size: float) -> float:
@@ -450,17 +445,17 @@ def _effect(change: float, error: float, degrees: int, counts: tuple[int, int], 
 
 
 def certain_together(chances: Mapping[T, float]) -> frozenset[T]:
-    """Which of several figures differ for certain: all of them together are wrong in no more than 2 % (Holm)."""
-    found: set[T] = set()
-    for place, (name, chance) in enumerate(sorted(chances.items(), key=lambda each: each[1])):
-        if chance >= WRONG / (len(chances) - place):
+    """Return the figures that differ for certain; all together are wrong in no more than 2 % (Holm)."""
+    certain: set[T] = set()
+    for rank, (name, chance) in enumerate(sorted(chances.items(), key=lambda name_and_chance: name_and_chance[1])):
+        if chance >= WRONG / (len(chances) - rank):
             break
-        found.add(name)
-    return frozenset(found)
+        certain.add(name)
+    return frozenset(certain)
 
 
 def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = None) -> Verdict:
-    """Better or worse only when that is certain and the difference is worth mentioning.
+    """Return better or worse only when that is certain and the difference is worth mentioning.
 
     Args:
         certain: What a correction for several figures says of it; None takes the effect's own.
@@ -474,19 +469,19 @@ def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = No
     return Verdict.UNDECIDED
 
 
-def without_verdict(found: Verdict) -> Verdict:
-    """What is left of a verdict where the runs allow none."""
-    return Verdict.DIFFER if found in (Verdict.BETTER, Verdict.WORSE) else Verdict.UNDECIDED
+def without_verdict(judged: Verdict) -> Verdict:
+    """Weaken a verdict where the runs allow none."""
+    return Verdict.DIFFER if judged in (Verdict.BETTER, Verdict.WORSE) else Verdict.UNDECIDED
 
 
 def blocks_needed(effect: Effect) -> int | None:
-    """Blocks on each side until a difference as large as this one, or 2 %, would be found four times out of five.
+    """Return the blocks on each side that find a difference of this size, or 2 %, four times out of five.
 
     None when there are too few to say, or when there are enough already.
     """
     if effect.smallest_seen is None:
         return FEWEST
-    wanted = max(abs(effect.relative), SAME)
+    goal = max(abs(effect.relative), SAME)
     have = min(effect.blocks_a, effect.blocks_b)
-    needed = min(math.ceil(have * (math.log1p(effect.smallest_seen) / math.log1p(wanted)) ** 2), _MOST_BLOCKS)
+    needed = min(math.ceil(have * (math.log1p(effect.smallest_seen) / math.log1p(goal)) ** 2), _MOST_BLOCKS)
     return needed if needed > have else None

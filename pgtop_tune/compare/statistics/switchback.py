@@ -54,36 +54,36 @@ class InBlocks(Struct, frozen=True):
 
 
 def in_blocks(a: ByServer, b: ByServer) -> InBlocks | None:
-    """The effect within servers; None where none ran both."""
+    """Return the effect within servers; None where none ran both."""
     sides = {server: ([y for at, y in a if at == server], [y for at, y in b if at == server]) for server, _ in (*a, *b)}
-    both = [side for side in sides.values() if all(side)]
-    if not both:
+    common = [side for side in sides.values() if all(side)]
+    if not common:
         return None
-    weights = [len(of_a) * len(of_b) / (len(of_a) + len(of_b)) for of_a, of_b in both]
-    differences = [fmean(of_b) - fmean(of_a) for of_a, of_b in both]
+    weights = [len(of_a) * len(of_b) / (len(of_a) + len(of_b)) for of_a, of_b in common]
+    differences = [fmean(of_b) - fmean(of_a) for of_a, of_b in common]
     change = math.fsum(w * d for w, d in zip(weights, differences, strict=True)) / math.fsum(weights)
     levelled = [[*of_a, *(y - change for y in of_b)] for of_a, of_b in sides.values()]
-    squares = math.fsum((y - fmean(each)) ** 2 for each in levelled for y in each)
+    squares = math.fsum((y - fmean(runs)) ** 2 for runs in levelled for y in runs)
     return InBlocks(
         change=change,
         root=1.0 / math.sqrt(math.fsum(weights)),
-        runs_a=sum(len(of_a) for of_a, _ in both),
-        runs_b=sum(len(of_b) for _, of_b in both),
+        runs_a=sum(len(of_a) for of_a, _ in common),
+        runs_b=sum(len(of_b) for _, of_b in common),
         spread=RunSpread(squares, len(a) + len(b) - len(sides) - 1),
     )
 
 
 def server_effects(runs: Iterable[tuple[str, str, float]]) -> Mapping[str, float]:
-    """How far each server is above their mean, by the same model over all arms.
+    """Return how far each server is above their mean, by the same model over all arms.
 
     Args:
         runs: (arm, server, logarithm of a run's figure).
     """
-    found = list(runs)
-    servers = dict.fromkeys((server for _, server, _ in found), 0.0)
+    all_runs = list(runs)
+    servers = dict.fromkeys((server for _, server, _ in all_runs), 0.0)
     for _ in range(_ROUNDS if len(servers) > 1 else 0):
-        arms = {arm: fmean(y - servers[at] for of, at, y in found if of == arm) for arm, _, _ in found}
-        raw = {server: fmean(y - arms[of] for of, at, y in found if at == server) for server in servers}
+        arms = {arm: fmean(y - servers[at] for of, at, y in all_runs if of == arm) for arm, _, _ in all_runs}
+        raw = {server: fmean(y - arms[of] for of, at, y in all_runs if at == server) for server in servers}
         middle = fmean(raw.values())
         after = {server: value - middle for server, value in raw.items()}
         settled = max(abs(after[server] - servers[server]) for server in servers) < _SETTLED
@@ -108,7 +108,7 @@ _BUILDS_UP: Final = 0.01
 
 
 class PairedVerdict(StrEnum):
-    """What pairs of blocks say of B against A; higher is better."""
+    """A verdict from pairs of blocks on B against A; higher is better."""
 
     MEASURING = "measuring"
     BETTER = "better"
@@ -139,12 +139,12 @@ class Paired(Struct, frozen=True):
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing more to be measured."""
+        """Return whether more pairs would change nothing."""
         return self.verdict in (PairedVerdict.BETTER, PairedVerdict.WORSE, PairedVerdict.EQUIVALENT)
 
     @property
     def out_of_reach(self) -> str:
-        """Why more pairs would hardly decide, in words; "" where they would, and where nobody knows."""
+        """Return why more pairs would hardly decide; "" where they would, and where that is unknown."""
         if self.over or self.low is None or self.more_pairs is not None or self.pairs >= MOST_PAIRS:
             return ""
         differ = f"{100.0 * math.expm1(self.pair_sd):.0f} %"
@@ -152,7 +152,7 @@ class Paired(Struct, frozen=True):
 
 
 class CrossCheck(Struct, frozen=True):
-    """The same pairs without the model.
+    """The effect in the same pairs without the model.
 
     Attributes:
         relative: Median of the means of all twos of pairs (Hodges and Lehmann, 1963).
@@ -164,7 +164,7 @@ class CrossCheck(Struct, frozen=True):
 
 
 def bound(pairs: int, alpha: float) -> float:
-    """The t beyond which a claim is valid at every look; infinite with too few pairs.
+    """Return the t beyond which a claim is valid at every look; infinite with too few pairs.
 
     Source: Lai, "On confidence sequences", 1976, as a mixture over the effect size with weight 1/2.
     """
@@ -174,14 +174,14 @@ def bound(pairs: int, alpha: float) -> float:
 
 
 def decide(ratios: Sequence[float], *, higher_is_better: bool = True) -> Paired:
-    """What the pairs so far say.
+    """Judge the pairs so far.
 
     Args:
         ratios: ln(B/A) of each pair.
     """
     count = len(ratios)
     mean = fmean(ratios) if ratios else 0.0
-    squares = math.fsum((each - mean) ** 2 for each in ratios)
+    squares = math.fsum((ratio - mean) ** 2 for ratio in ratios)
     spread = math.sqrt((squares + _PRIOR_WEIGHT * _PRIOR_SD**2) / (max(count, 1) - 1 + _PRIOR_WEIGHT))
     if count < FEWEST_PAIRS:
         return Paired(
@@ -194,17 +194,17 @@ def decide(ratios: Sequence[float], *, higher_is_better: bool = True) -> Paired:
         verdict = PairedVerdict.BETTER if (mean > 0.0) == higher_is_better else PairedVerdict.WORSE
     elif abs(mean) + narrow < math.log1p(SAME):
         verdict = PairedVerdict.EQUIVALENT
-    found = Paired(
+    paired = Paired(
         verdict=verdict, relative=math.expm1(mean), low=_share(mean - half), high=_share(mean + half), pairs=count,
         pair_sd=spread, more_pairs=0,
     )  # fmt: skip
-    if found.over:
-        return found
-    return replace(found, more_pairs=_more(mean, spread, count))
+    if paired.over:
+        return paired
+    return replace(paired, more_pairs=_more(mean, spread, count))
 
 
 def _share(log_ratio: float) -> float | None:
-    """None where the interval has no end yet."""
+    """Return a log ratio as a share; None where the interval has no end yet."""
     return math.expm1(log_ratio) if math.isfinite(log_ratio) else None
 
 
@@ -216,15 +216,15 @@ def _more(mean: float, spread: float, count: int) -> int | None:
 
 
 def cross_check(ratios: Sequence[float], seed: int = 0) -> CrossCheck:
-    """The same pairs without the model; at least one."""
-    walsh = [(a + b) / 2.0 for place, a in enumerate(ratios) for b in ratios[place:]]
-    seen = abs(math.fsum(ratios)) * (1.0 - 1e-12)
+    """Return the effect in the same pairs without the model; at least one pair."""
+    walsh = [(a + b) / 2.0 for index, a in enumerate(ratios) for b in ratios[index:]]
+    observed = abs(math.fsum(ratios)) * (1.0 - 1e-12)
     if len(ratios) <= _EXACT_UP_TO:
         flips = [*product((1.0, -1.0), repeat=len(ratios))]
-        chance = sum(abs(_dot(signs, ratios)) >= seen for signs in flips) / len(flips)
+        chance = sum(abs(_dot(signs, ratios)) >= observed for signs in flips) / len(flips)
     else:
         draw = random.Random(seed)
-        beyond = sum(abs(_dot([draw.choice((1.0, -1.0)) for _ in ratios], ratios)) >= seen for _ in range(_DRAWN))
+        beyond = sum(abs(_dot([draw.choice((1.0, -1.0)) for _ in ratios], ratios)) >= observed for _ in range(_DRAWN))
         chance = (beyond + 1) / (_DRAWN + 1)
     return CrossCheck(relative=math.expm1(median(walsh)), chance=chance)
 
@@ -234,7 +234,7 @@ def _dot(signs: Sequence[float], ratios: Sequence[float]) -> float:
 
 
 def builds_up(halves: Sequence[float]) -> bool:
-    """Whether the effect still grows within B's blocks: it builds up slower than it was let settle.
+    """Return whether the effect still grows within B's blocks, so that it needs longer to settle.
 
     Args:
         halves: Of each block of B, ln(second half / first half), less the same of the block of A beside it.
@@ -243,5 +243,5 @@ def builds_up(halves: Sequence[float]) -> bool:
     if count < FEWEST_PAIRS:
         return False
     mean = fmean(halves)
-    error = math.sqrt(math.fsum((each - mean) ** 2 for each in halves) / (count - 1) / count)
+    error = math.sqrt(math.fsum((half - mean) ** 2 for half in halves) / (count - 1) / count)
     return error > 0.0 and 2.0 * t_probability(-abs(mean) / error, count - 1) < _BUILDS_UP

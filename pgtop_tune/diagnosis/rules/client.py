@@ -15,7 +15,7 @@ from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, plural, told
-from pgtop_tune.metrics import host_places, pooler, sections, server
+from pgtop_tune.metrics import host_details, pooler, sections, server
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
 from pgtop_tune.model.waits import LOAD_APPLICATION
@@ -252,7 +252,7 @@ def _rtt(facts: Facts) -> Hit | None:
 
 
 def _net_full(facts: Facts) -> Hit | None:
-    busy = facts.by(host_places.NETWORK_BUSY)
+    busy = facts.by(host_details.NETWORK_BUSY)
     link = max(busy, key=lambda each: busy[each], default="")
     clients = facts.run.clients if facts.run else max(facts.waits.active, 1.0)
     writing, full = facts.s("client:clientwrite"), busy.get(link, 0.0) >= _LINK
@@ -278,7 +278,7 @@ def _net_full(facts: Facts) -> Hit | None:
 
 
 def _loss(facts: Facts) -> Hit | None:
-    drops, errors = facts.by(host_places.NETWORK_DROPS), facts.by(host_places.NETWORK_ERRORS)
+    drops, errors = facts.by(host_details.NETWORK_DROPS), facts.by(host_details.NETWORK_ERRORS)
     lost = {each: drops.get(each, 0.0) + errors.get(each, 0.0) for each in {*drops, *errors}}
     link = max(sorted(lost), key=lambda each: lost[each], default="")
     client_ms = facts.b("client:*")

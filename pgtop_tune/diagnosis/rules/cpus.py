@@ -12,7 +12,7 @@ from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.rules.client import turn_owner
 from pgtop_tune.diagnosis.rules.statements import TIME, statement_clause
 from pgtop_tune.diagnosis.wording import told
-from pgtop_tune.metrics import host, host_details, host_places, sections
+from pgtop_tune.metrics import host, host_details, sections
 
 _QUEUE: Final = 0.10
 _LONG_QUEUE: Final = 0.25
@@ -166,7 +166,7 @@ def _steal(facts: Facts) -> Hit | None:
 
 
 def _quota(facts: Facts) -> Hit | None:
-    throttled, quota = facts.of(host_places.GROUP_THROTTLED), facts.of(host_places.GROUP_CPUS)
+    throttled, quota = facts.of(host_details.GROUP_THROTTLED), facts.of(host_details.GROUP_CPUS)
     if throttled is None or not quota or throttled < _THROTTLED:
         return None
     used = facts.server_cpus

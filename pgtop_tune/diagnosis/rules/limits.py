@@ -11,7 +11,7 @@ from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, told
-from pgtop_tune.metrics import host, host_places, io, sections
+from pgtop_tune.metrics import host, host_details, io, sections
 from pgtop_tune.metrics.connections import groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
 from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
@@ -34,7 +34,7 @@ def _disk(facts: Facts) -> Hit | None:
     sample = facts.interval.now(sections.file_systems)
     if sample is None:
         return None
-    used, minutes = host_places.SPACE_USED(facts.interval), host_places.MINUTES_LEFT(facts.interval)
+    used, minutes = host_details.SPACE_USED(facts.interval), host_details.MINUTES_LEFT(facts.interval)
     found = [
         (left_s, row)
         for row in sample.file_systems
@@ -68,7 +68,7 @@ def _left_s(facts: Facts, row: FileSystem, used: float, minutes: float | None) -
     left_s = None if minutes is None else 60.0 * minutes
     if "wal" in row.roles:
         by_wal_s = io.WAL_DISK_UNTIL_FULL(facts.interval)
-        grows, whole = io.WAL_DIRECTORY_GROWTH(facts.interval), host_places.SPACE_GROWTH(facts.interval).get(row.mount)
+        grows, whole = io.WAL_DIRECTORY_GROWTH(facts.interval), host_details.SPACE_GROWTH(facts.interval).get(row.mount)
         # WAL grows to max_wal_size after a start, and stops there.
         if by_wal_s is None and grows and whole and grows >= _WAL_GROWS * whole:
             left_s = None

@@ -9,7 +9,7 @@ from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import told
-from pgtop_tune.metrics import host, host_places, sections
+from pgtop_tune.metrics import host, host_details, sections
 
 _SWAP_BYTES: Final = 1e6
 _PRESSURE: Final = 5.0
@@ -33,7 +33,7 @@ def _swap(facts: Facts) -> Hit | None:
 
 
 def _group(facts: Facts) -> Hit | None:
-    hits, stalled = facts.of(host_places.GROUP_MEMORY_HITS) or 0.0, facts.of(host_places.GROUP_MEMORY_SOME)
+    hits, stalled = facts.of(host_details.GROUP_MEMORY_HITS) or 0.0, facts.of(host_details.GROUP_MEMORY_SOME)
     if hits < _HITS or (stalled or 0.0) < _PRESSURE:
         return None
     return Hit(
@@ -60,7 +60,7 @@ def _pages(facts: Facts) -> Hit | None:
 
 
 def _numa(facts: Facts) -> Hit | None:
-    hits, misses = host_places.NODE_HIT(facts.interval), host_places.NODE_MISS(facts.interval)
+    hits, misses = host_details.NODE_HIT(facts.interval), host_details.NODE_MISS(facts.interval)
     far = {node: missed / (missed + hits.get(node, 0.0)) for node, missed in misses.items() if missed > 0}
     node = max(sorted(far), key=lambda each: far[each], default=None)
     if node is None or len(hits) < 2 or far[node] < _FAR:

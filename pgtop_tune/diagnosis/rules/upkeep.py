@@ -9,10 +9,9 @@ from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, told
-from pgtop_tune.metrics import own_cost, sections
-from pgtop_tune.metrics.horizon import holders
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.io import io_rates
-from pgtop_tune.metrics.vacuum import table_rates
+from pgtop_tune.metrics.vacuum import holders, table_rates
 from pgtop_tune.model.relations import TableCounters
 
 _HOLDS_S: Final = 60.0
@@ -49,7 +48,7 @@ def _horizon(facts: Facts) -> Hit | None:
         ),
         short=f"{oldest.kind} {name(oldest.name)} holds back vacuum for {for_s}",
         evidence=told(
-            ("holder", f"{oldest.kind} {name(oldest.name)} {name(oldest.who)}".strip()),
+            ("holder", f"{oldest.kind} {name(oldest.name)} {name(oldest.owner)}".strip()),
             ("dead rows", f"{count(table.n_dead_tup)} in {name(table.name)}"),
         ),
         next_step="end the holder: CPU per transaction falls after a vacuum",
@@ -117,7 +116,7 @@ def _cold(facts: Facts) -> Hit | None:
 
 
 def _own(facts: Facts) -> Hit | None:
-    used = own_cost.OWN_CPU(facts.interval) or 0.0
+    used = host.OWN_CPU(facts.interval) or 0.0
     if used < _OWN_CPU:
         return None
     return Hit(

@@ -10,7 +10,7 @@ from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
 from pgtop_tune.diagnosis.rule import Hit, Rule
 from pgtop_tune.diagnosis.wording import name, told
-from pgtop_tune.metrics import ceilings, host, io, sections, server, wal_device
+from pgtop_tune.metrics import ceilings, host, io, sections, server
 
 _FLUSH_OF_L: Final = 0.25
 _BUSY: Final = 0.7
@@ -46,7 +46,7 @@ def _flush(facts: Facts) -> Hit | None:
         return None
     if facts.of(server.WAL_BYTES) is None or (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES:
         return None
-    flushes, flush_ms = facts.of(io.WAL_FLUSHES), facts.interval.once(wal_device.WAL_FLUSH_MS.value)
+    flushes, flush_ms = facts.of(io.WAL_FLUSHES), facts.interval.once(io.WAL_FLUSH_MS.value)
     commits, most = facts.of(io.COMMITS_PER_FLUSH), facts.of(ceilings.MOST_FLUSHES)
     each = f" of {with_ms(flush_ms)}" if flush_ms else ""
     limit = f", {count(most)} measured" if most else ""

@@ -45,7 +45,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, unit_bytes
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 
 # The hash of everything that decides what will run, and what differs from what was reviewed.
 

@@ -11,12 +11,11 @@ from msgspec import Struct
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.base.units import counted
+from pgtop_tune.base.units import counted, wall_moment
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
-from pgtop_tune.compare.reports.sheets import RUN_FIGURES, RunFigure, Sheet, step_sheet
+from pgtop_tune.compare.reports.sheets import RUN_FIGURES, RunFigure, Sheet, share_interval, signed, step_sheet
 from pgtop_tune.compare.statistics.effect import Verdict
-from pgtop_tune.compare.words import moment, shares, signed
 from pgtop_tune.experiment.plan.judging import (
     Judgement,
     LatencyChange,
@@ -64,7 +63,9 @@ def chapters(outcome: Outcome) -> tuple[Chapter, ...]:
 
 def _summary(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
     plan = outcome.plan
-    yield one_line(f"{plan.server}; begun {moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300)
+    yield one_line(
+        f"{plan.server}; begun {wall_moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300
+    )
     ended = outcome.ended or "not ended"
     bad = sum(bool(result.reason) for result in outcome.results.values())
     without = f", {bad} of them without figures" if bad else ""
@@ -277,7 +278,7 @@ def _latency_rows(judged: Sequence[Judgement]) -> Iterator[tuple[str, ...]]:
 def _interval(each: Judgement | LatencyChange) -> str:
     if each.effect is None or each.effect.low is None or each.effect.high is None:
         return units.UNKNOWN
-    return shares(each.effect.low, each.effect.high)
+    return share_interval(each.effect.low, each.effect.high)
 
 
 def _configurations(outcome: Outcome) -> Sheet:

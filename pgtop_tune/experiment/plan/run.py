@@ -31,8 +31,7 @@ from pgtop_tune.bench.ports import SqlSession
 from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
-from pgtop_tune.changes.model.change_set import ChangeSet
-from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.model.change_set import ChangeSet, PendingParameter
 from pgtop_tune.compare.noise import FIGURES, history, load_fingerprint, measured_run
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.answering import until_frames_show_it
@@ -60,8 +59,7 @@ from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.model.run_result import RunResult, as_json
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 # What somebody else does to the server while an experiment runs: it is restarted, or a parameter is changed.

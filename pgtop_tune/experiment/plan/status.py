@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import about, counted, duration
-from pgtop_tune.compare.words import moment
+from pgtop_tune.base.units import about, counted, duration, wall_moment
 from pgtop_tune.experiment.plan.judging import NOT_ATTRIBUTABLE, best_arm, judgements
 from pgtop_tune.experiment.plan.model import JUDGED_S, ONCE, Arm, BoundPlan, Stage, estimate, scale_words
 from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, Outcome
@@ -80,7 +79,7 @@ def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str
         yield f"note: runs of {plan.time_s} s are shown and not judged: that takes {JUDGED_S} s"
     found = estimate(plan, max_wal_bytes)
     yield f"takes {found.words}"
-    yield f"disk {about(found.disk_bytes)}; ends at {moment(now_ms + round(found.seconds * 1000))} if begun now"
+    yield f"disk {about(found.disk_bytes)}; ends at {wall_moment(now_ms + round(found.seconds * 1000))} if begun now"
 
 
 def _stage_words(stage: Stage, arm: Arm) -> str:
@@ -112,7 +111,7 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
         runs: Whether a process holds its journal.
     """
     plan, done = outcome.plan, outcome.results
-    yield f"{outcome.id}: {plan.name}, begun {moment(outcome.began_ms)}, hash {outcome.hash}"
+    yield f"{outcome.id}: {plan.name}, begun {wall_moment(outcome.began_ms)}, hash {outcome.hash}"
     bad = sum(bool(each.reason) for each in done.values())
     yield f"{len(done)} of {counted(len(plan.cells), 'cell')} done, {bad} of them without figures"
     for cell in plan.cells:
@@ -124,7 +123,7 @@ def status_lines(outcome: Outcome, now_ms: int, *, runs: bool) -> Iterator[str]:
         yield outcome.ended
         return
     found = estimate(plan, 0, left_of(outcome))
-    end = moment(now_ms + round(found.seconds * 1000))
+    end = wall_moment(now_ms + round(found.seconds * 1000))
     if runs:
         yield f"runs; {duration(found.seconds)} left, until {end}"
     else:

@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.units import counted, duration
+from pgtop_tune.compare.figure_rows import TOO_SHORT, worded
 from pgtop_tune.compare.sides.figures import BY_ID, LATENCY, TPS, Better
 from pgtop_tune.compare.sides.material import Look, mean_ms, summed
 from pgtop_tune.compare.statement_rows import (
@@ -36,7 +37,6 @@ from pgtop_tune.compare.statistics.switchback import (
     cross_check,
     decide,
 )
-from pgtop_tune.compare.statistics.verdicts import TOO_SHORT, worded
 from pgtop_tune.experiment.attribution import Surroundings, attribution, over_all
 from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, QUICK, Arm, Block, Pair
 from pgtop_tune.metrics import sections

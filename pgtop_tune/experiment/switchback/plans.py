@@ -13,8 +13,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.compare.sides.material import StatementsSeen
 from pgtop_tune.compare.statement_rows import StatementComparison, StatementRow
 from pgtop_tune.experiment.switchback.arms import Arm, Arms
-from pgtop_tune.model.backend_action import PlanRisk
-from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan
+from pgtop_tune.model.backend_action import PlannedBy, PlanRisk, PlanShape, StatementPlan, StatementToPlan
 
 MOST_PLANNED: Final = 10
 LONGEST_S: Final = 60.0

@@ -24,7 +24,7 @@ from pgtop_tune.experiment.switchback.plans import PlanPair
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.percentiles import bucket_edges
 from pgtop_tune.metrics.steady_state import FEWEST_S
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 
 
 class Phase(StrEnum):

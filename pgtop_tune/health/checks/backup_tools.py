@@ -11,7 +11,7 @@ from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, 
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import now_ms
-from pgtop_tune.model.backups import BackupCatalogue, ToolBackup
+from pgtop_tune.model.machine import BackupCatalogue, ToolBackup
 
 _DAY_S: Final = 86_400
 _TOOLS: Final = "pgBackRest, Barman, WAL-G"

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.units import duration
-from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.changes.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Limits, Severity, Threshold, Unknown

@@ -14,7 +14,7 @@ from pgtop_tune.health.fixes import words
 from pgtop_tune.health.further_rows import ConnectionLimit
 from pgtop_tune.health.questions import CONNECTION_LIMITS
 from pgtop_tune.health.rules import advice_facts, advised, hidden, on_standby, setting
-from pgtop_tune.metrics.pool_sizes import server_shares
+from pgtop_tune.metrics.pooler import server_shares
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import PGBOUNCER

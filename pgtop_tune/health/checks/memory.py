@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from pgtop_tune.base.units import GB, MB, about, count, duration, share_of
-from pgtop_tune.changes.start.values import AT_START
+from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.configured import with_value
@@ -76,7 +76,7 @@ def _rule(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
     arithmetic = " + ".join(f"{about(term.size_bytes)} ({term.says})" for term in terms)
     yield Finding(
         severity=severity,
-        says=f"{about(total)} may be requested, {share_of(percent, 'the memory')}; most of it for {terms[0].what}",
+        says=f"{about(total)} may be requested, {share_of(percent, 'the memory')}; most of it for {terms[0].name}",
         evidence=(
             Evidence(f"{arithmetic} = {about(total)}", "pg_settings"),
             there.evidence,
@@ -92,7 +92,7 @@ def _terms(server: Parameters, facts: CheckFacts) -> tuple[Term, ...]:
     there, pages = memory(facts), huge_pages_used(facts)
     terms = memory_rule.terms(_use(server, facts, there.limit_bytes, pages))
     uncounted = there.of_group and pages.used
-    return tuple(term for term in terms if not (uncounted and term.what == memory_rule.SHARED))
+    return tuple(term for term in terms if not (uncounted and term.name == memory_rule.SHARED))
 
 
 def _pages_evidence(pages: HugePageUse) -> Evidence:
@@ -113,7 +113,7 @@ def _by(percent: float, limits: Limits) -> Severity | None:
 
 def _less(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
     """Return what is advised to be lower, of the largest term first."""
-    names = tuple(dict.fromkeys(name for term in terms for name in _OF_TERM.get(term.what, ())))
+    names = tuple(dict.fromkeys(name for term in terms for name in _OF_TERM.get(term.name, ())))
     fix = _ending(facts, names, lambda changed: _is_within(facts, changed, limits))
     if fix is not None:
         return fix

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.base.sql_quoting import quoted
-from pgtop_tune.changes.model.restart import RestartVerdict
+from pgtop_tune.changes.model.change_set import RestartVerdict
 from pgtop_tune.changes.start.checks import FILES, checks
 from pgtop_tune.changes.start.rules import PARAMETERS
 from pgtop_tune.changes.statements import elements

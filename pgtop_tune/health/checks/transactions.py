@@ -13,8 +13,8 @@ from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import words
 from pgtop_tune.health.rules import advised_or, also_scoped, hidden, in_database, setting
 from pgtop_tune.metrics.connections import IN_TRANSACTION
-from pgtop_tune.metrics.horizon import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.metrics.server import client_backends
+from pgtop_tune.metrics.vacuum import PREPARED, SLOT, SLOT_CATALOG, STANDBY, HorizonHolder, holders
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.replication import PreparedTransaction
 
@@ -103,7 +103,7 @@ def _horizon(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
         return
     yield Finding(
         severity=Severity.HIGH if oldest.age >= limits["high"] else Severity.WARNING,
-        says=f"{oldest.kind} {oldest.name} {oldest.who}".rstrip()
+        says=f"{oldest.kind} {oldest.name} {oldest.owner}".rstrip()
         + f" keeps dead rows of the last {count(oldest.age)} transactions from being removed",
         evidence=(Evidence(f"{oldest.age} transactions since its oldest", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
         fix=_release(oldest, facts.have(needs.HORIZON).prepared),

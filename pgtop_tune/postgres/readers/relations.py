@@ -1,7 +1,7 @@
-"""Readings of tables and indexes, of replication and what holds back vacuum, of input and output.
+"""Readings of tables and indexes, of replication and open transactions, of input and output.
 
-Two statements a look: the first tells for every table how much it was used so far, the second everything of those
-worth a row. So a database of ten thousand tables costs one pass over pg_class, and its frames stay small.
+Tables take two statements: the first reads the use of every table, the second all columns of the chosen tables. So a
+database of ten thousand tables costs one pass over pg_class, and its frames stay small.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 
 ALL_UP_TO: Final = 200
-"""A database with no more tables than this is shown whole."""
+"""Number of tables up to which all of them are read."""
 USED_LATELY: Final = 100
 FIRST_BY_EACH: Final = 40
-"""Of dead tuples, age, pages and use in all."""
+"""Number of tables with the most dead tuples, age, pages, and use."""
 SYSTEM_TABLES: Final = 5
 INDEXES_AT_MOST: Final = 400
 
@@ -54,7 +54,7 @@ class TableLook(Struct, frozen=True):
     """One row of relation_activity.14.sql.
 
     Attributes:
-        used: Grows whenever the table or one of its indexes is read or written.
+        used: Counter that grows with each read or write of the table or one of its indexes.
         dead: n_dead_tup.
         xid_age: age(relfrozenxid).
         pages: relpages.
@@ -68,7 +68,7 @@ class TableLook(Struct, frozen=True):
 
 
 class RelationChoice:
-    """Which tables get a row; remembers when each was last used, so that rows do not come and go."""
+    """Choice of the tables that get a row; it keeps the last use of each, so that rows do not come and go."""
 
     def __init__(self) -> None:
         self._used: dict[int, int] = {}
@@ -76,10 +76,10 @@ class RelationChoice:
         self._looks = 0
 
     def choose(self, looks: Sequence[TableLook]) -> list[int]:
-        """Oids of the tables worth a row, ascending.
+        """Return the oids of the chosen tables, ascending.
 
         Args:
-            looks: All tables of the database now.
+            looks: All tables of the database.
         """
         self._looks += 1
         before, self._used = self._used, {look.oid: look.used for look in looks}
@@ -102,17 +102,17 @@ class RelationChoice:
 
 
 class RelationReader:
-    """Reads RelationSamples over one connection after the other."""
+    """Reader of RelationSamples, over one connection after the other."""
 
     def __init__(self) -> None:
         self._choice = RelationChoice()
 
     def forget(self) -> None:
-        """Starts anew: another connection may be to another database."""
+        """Forget the tables: another connection may be to another database."""
         self._choice = RelationChoice()
 
     async def read(self, context: ReadContext) -> RelationSample:
-        """Tables worth a row, with their indexes."""
+        """Read the chosen tables with their indexes."""
         rows = await context.fetch("relation_activity")
         looks = [
             TableLook(oid=row[0], used=row[1], dead=row[2] or 0, xid_age=row[3] or 0, pages=row[4] or 0) for row in rows
@@ -132,14 +132,14 @@ class RelationReader:
 
 
 def _most_used(indexes: Iterable[IndexCounters]) -> list[IndexCounters]:
-    """The unused ones are what one looks for; of the used ones those that are used most."""
-    found = list(indexes)
-    if len(found) <= INDEXES_AT_MOST:
-        return found
-    largest = nlargest(INDEXES_AT_MOST // 2, found, key=lambda index: (index.idx_scan == 0, index.pages))
+    """Return the largest indexes, unused ones first, and the most used ones."""
+    all_indexes = list(indexes)
+    if len(all_indexes) <= INDEXES_AT_MOST:
+        return all_indexes
+    largest = nlargest(INDEXES_AT_MOST // 2, all_indexes, key=lambda index: (index.idx_scan == 0, index.pages))
     kept = {index.oid for index in largest}
-    rest = [index for index in found if index.oid not in kept]
-    return largest + nlargest(INDEXES_AT_MOST // 2, rest, key=lambda index: index.idx_scan)
+    remaining = [index for index in all_indexes if index.oid not in kept]
+    return largest + nlargest(INDEXES_AT_MOST // 2, remaining, key=lambda index: index.idx_scan)
 
 
 def _by_oid(rows: Iterable[_Row]) -> tuple[_Row, ...]:
@@ -147,7 +147,7 @@ def _by_oid(rows: Iterable[_Row]) -> tuple[_Row, ...]:
 
 
 async def read_database_limits(context: ReadContext) -> DatabaseLimits:
-    """pg_database, and the roles with a limit."""
+    """Read pg_database, and the roles with a limit."""
     rows = [dict(row) for row in await context.fetch("database_limits")]
     clocks = [(row.pop("next_xid"), row.pop("next_multixact")) for row in rows]
     roles = await context.fetch("role_limits")
@@ -157,11 +157,11 @@ async def read_database_limits(context: ReadContext) -> DatabaseLimits:
 
 
 def temp_files_closed(_: str, user: str) -> str:
-    """The GRANT that opens pg_ls_tmpdir()."""
+    """Return the GRANT that opens pg_ls_tmpdir()."""
     return f"temporary files are hidden: {grant('pg_monitor', user)} shows them"
 
 
-# Readings of replication, and of what holds back vacuum.
+# Readings of replication, and of transactions that hold back vacuum.
 
 _RECEIVER: Final = (
     "status",
@@ -180,7 +180,7 @@ _RECEIVER: Final = (
 
 
 async def read_replication(context: ReadContext) -> ReplicationSample | Unavailable:
-    """Senders, and on a standby the receiver."""
+    """Read the senders, and on a standby the receiver."""
     rows = [dict(row) for row in await context.fetch("replication")]
     first = rows[0]
     if first["receiver_pid"] is not None and first["status"] is None:
@@ -217,12 +217,12 @@ _COMMON: Final = (
 
 
 def replication_closed(hidden: str, user: str) -> str:
-    """The GRANT that opens rows with hidden columns."""
+    """Return the GRANT that shows hidden columns."""
     return f"{hidden} is hidden: {grant('pg_monitor', user)} shows it"
 
 
 async def read_slots(context: ReadContext) -> SlotSample:
-    """pg_replication_slots."""
+    """Read pg_replication_slots."""
     rows = [dict(row) for row in await context.fetch("slots")]
     clocks = _popped(rows, ("now_ms", "lsn_bytes", "next_xid"))
     return SlotSample(
@@ -231,27 +231,27 @@ async def read_slots(context: ReadContext) -> SlotSample:
 
 
 async def read_subscriptions(context: ReadContext) -> SubscriptionSample:
-    """pg_stat_subscription."""
+    """Read pg_stat_subscription."""
     rows = [dict(row) for row in await context.fetch("subscriptions")]
     clocks = _popped(rows, ("now_ms",))
     workers = tuple(SubscriptionWorker(**row) for row in rows if row["id"] is not None)
     return SubscriptionSample(context.answered_s, **clocks, workers=workers)
 
 
-async def read_horizon(own: OwnSessions, context: ReadContext) -> HorizonSample:
-    """Open and prepared transactions, without those of our own sessions."""
-    own_pids = own.pids
+async def read_horizon(our_sessions: OwnSessions, context: ReadContext) -> HorizonSample:
+    """Read open and prepared transactions, without those of our own sessions."""
+    own_pids = our_sessions.pids
     rows = [dict(row) for row in await context.fetch("horizon")]
     clocks = _popped(rows, ("now_ms", "next_xid", "n_open"))
-    found = [row for row in rows if row["pid"] is not None]
-    others = tuple(OpenTransaction(**row) for row in found if row["pid"] not in own_pids)
-    clocks["n_open"] -= len(found) - len(others)
+    open_rows = [row for row in rows if row["pid"] is not None]
+    foreign = tuple(OpenTransaction(**row) for row in open_rows if row["pid"] not in own_pids)
+    clocks["n_open"] -= len(open_rows) - len(foreign)
     prepared = tuple(PreparedTransaction(**row) for row in await context.fetch("prepared"))
-    return HorizonSample(context.at_s, **clocks, open=others, prepared=prepared)
+    return HorizonSample(context.at_s, **clocks, open=foreign, prepared=prepared)
 
 
 def _popped(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, Any]:
-    """Takes out of every row what is the same in all."""
+    """Remove columns from all rows that have the same value in each, and return their values."""
     popped: dict[str, Any] = {}
     for row in rows:
         popped = {name: row.pop(name) for name in names}
@@ -262,19 +262,19 @@ def _popped(rows: list[dict[str, Any]], names: tuple[str, ...]) -> dict[str, Any
 
 
 async def read_databases(context: ReadContext) -> DatabaseSample:
-    """pg_stat_database, one row per database."""
+    """Read pg_stat_database, a row for each database."""
     rows = [dict(row) for row in await context.fetch("databases")]
     left_out = max((row.pop("left_out") for row in rows), default=0)
     return DatabaseSample(context.answered_s, tuple(DatabaseRow(**row) for row in rows), max(left_out, 0))
 
 
 async def read_io(context: ReadContext) -> IoSample:
-    """pg_stat_io."""
+    """Read pg_stat_io."""
     rows = [dict(row) for row in await context.fetch("io")]
     resets = [moment for row in rows if (moment := row.pop("stats_reset_ms")) is not None]
     return IoSample(context.answered_s, max(resets, default=None), tuple(IoCounters(**row) for row in rows))
 
 
 def wal_files_closed(_: str, user: str) -> str:
-    """The GRANT that opens pg_ls_waldir()."""
+    """Return the GRANT that opens pg_ls_waldir()."""
     return f"the WAL directory is hidden: {grant('pg_monitor', user)} shows it"

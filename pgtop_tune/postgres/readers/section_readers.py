@@ -1,4 +1,4 @@
-"""Readers of sections: the row alone is enough where rows of a query become structs one by one."""
+"""Readers of sections. A section needs no code of its own where each row of its query becomes a struct."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 
 R = TypeVar("R", bound=Reading)
 Closed = Callable[[str, str], str]
-"""Makes of the server's words and our role the sentence that names the GRANT."""
+"""Returns the sentence that names the GRANT, given the server's message and our role."""
 
 
 class ReadContext(Struct, frozen=True):
@@ -41,21 +41,21 @@ class ReadContext(Struct, frozen=True):
     facts: ServerFacts
 
     async def fetch(self, query: str, *arguments: object) -> Rows:
-        """Rows of `postgres/sql/QUERY.FIRSTMAJOR.sql`. Raises as `ReadConnection.fetch` does."""
+        """Return the rows of `postgres/sql/QUERY.FIRSTMAJOR.sql`. Raises as `ReadConnection.fetch` does."""
         return await self.connection.fetch(sql(query, self.major), *arguments)
 
     @property
     def answered_s(self) -> float:
-        """When the answer of the last `fetch` had come, on the clock of the session."""
+        """Time of the last answer, on the clock of the session."""
         return self.clock() - max(time.perf_counter() - self.connection.answered.at_s, 0.0)
 
 
 class SectionReader(Generic[R]):
-    """Reads one section.
+    """Reader of one section.
 
     Attributes:
         section: The row.
-        read: Asks the server.
+        read: Reads the section from the server.
     """
 
     def __init__(self, section: Section[R]) -> None:
@@ -71,23 +71,23 @@ class SectionReader(Generic[R]):
         unasked: Callable[[ReadContext], R | Unavailable | None] | None = None,
         closed: Closed | None = None,
     ) -> None:
-        """Replaces parts of the row's own way: reading, answering without a statement, wording a refusal."""
+        """Replace parts of the reader: the reading, the answer without a statement, the sentence for a refusal."""
         self.read = read or self.read
         self._unasked = unasked or self._unasked
         self._closed = closed
 
     def unasked(self, context: ReadContext) -> R | Unavailable | None:
-        """A reading or an absence that takes no statement; None where the server has to be asked."""
+        """Return a reading or an absence that takes no statement; None where a statement is needed."""
         first = inventory()[self.section.queries[0]][0]
         if context.major < first:
             return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} came with PostgreSQL {first}")
         return self._unasked(context)
 
-    def refused(self, why: Unavailable, facts: ServerFacts) -> Unavailable:
-        """The server's no, with the GRANT that opens the section."""
-        if why.reason is not Reason.NO_PERMISSION or self._closed is None:
-            return why
-        return Unavailable(why.reason, self._closed(why.detail, facts.user))
+    def refused(self, refusal: Unavailable, facts: ServerFacts) -> Unavailable:
+        """Return a refusal with the GRANT that opens the section."""
+        if refusal.reason is not Reason.NO_PERMISSION or self._closed is None:
+            return refusal
+        return Unavailable(refusal.reason, self._closed(refusal.detail, facts.user))
 
     async def _as_the_row_says(self, context: ReadContext) -> R:
         section = self.section
@@ -98,7 +98,7 @@ class SectionReader(Generic[R]):
 
 
 class SectionReaders:
-    """A reader for every section that is read by itself."""
+    """Readers of all sections that are read by themselves."""
 
     def __init__(self) -> None:
         self._readers = {section: SectionReader(section) for section in READ}

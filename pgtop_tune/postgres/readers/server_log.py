@@ -1,4 +1,4 @@
-"""The server's log, followed over SQL: what was written since the last look, at most 64 kB of it."""
+"""Reader of the server's log over SQL: the text since the last reading, at most 64 kB of it."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from pgtop_tune.postgres.server.failures import server_words
 PIECE_BYTES: Final = 65_536
 LINES_KEPT: Final = 100
 _LONGEST_LINE: Final = PIECE_BYTES // 2
-"""A line without an end for so long is given up."""
+"""Length from which on a line without an end is skipped."""
 _FUNCTIONS: Final = (
     "EXECUTE ON FUNCTION pg_current_logfile(), pg_stat_file(text, boolean), "
     "pg_read_binary_file(text, bigint, bigint, boolean)"
 )
-"""Before 16, pg_monitor has none of them."""
+"""Rights that pg_monitor does not have before 16."""
 _CODES: Final = "%e before any %q in log_line_prefix, or csvlog in log_destination, tells what a line is"
 _MOST_LANGUAGES: Final = 8
 
 
 class LogReader:
-    """Remembers where in which file it is, and the words of the server's languages."""
+    """Reader of the log; it keeps its file and position, and the words of the server's languages."""
 
     def __init__(self) -> None:
         self._file = ""
@@ -41,10 +41,10 @@ class LogReader:
         self._form: tuple[Any, ...] = ()
         self._language = ENGLISH
         self._no_words = ""
-        """Why the words of a language are not known."""
+        """Reason why the words of a language are not known."""
 
     async def read(self, context: ReadContext) -> LogTail | Unavailable:
-        """Return the newest entries, with those of earlier looks."""
+        """Return the newest entries, with those of earlier readings."""
         row = (await context.fetch("server_log", self._file, self._position, PIECE_BYTES))[0]
         if row["file"] is None:
             return _not_collected(row)
@@ -63,7 +63,7 @@ class LogReader:
         )
 
     async def _learn(self, context: ReadContext, row: Any) -> None:
-        """Take up languages, encodings and log_line_prefix where they are not those of the last look."""
+        """Learn languages, encodings and log_line_prefix, if they have changed since the last reading."""
         names = ("languages", "encodings", "line_prefix", "may_read_catalogue")
         form = tuple(str(row[name]) for name in names)
         if form == self._form:
@@ -85,28 +85,28 @@ class LogReader:
         if file == self._file and start > self._position:
             self._skipped += start - self._position
         if start and (file != self._file or start != self._position):
-            # We came in the middle of a line.
+            # The piece begins in the middle of a line.
             torn = content.find(b"\n") + 1
             start, content = start + torn, content[torn:]
-        found = log_entries(file, content, self._language)
-        consumed = found.consumed or (len(content) if len(content) > _LONGEST_LINE else 0)
-        for entry in found.entries:
+        piece = log_entries(file, content, self._language)
+        consumed = piece.consumed or (len(content) if len(content) > _LONGEST_LINE else 0)
+        for entry in piece.entries:
             line = LogLine(
                 id=f"{file}:{start + entry.offset}", severity=entry.severity, prefix=entry.prefix, message=entry.message
             )
             self._lines.append(line)
-        self._left_out += found.left_out
-        if found.consumed:
-            self._is_foreign = found.is_foreign or (self._is_foreign and bool(self._no_words))
+        self._left_out += piece.left_out
+        if piece.consumed:
+            self._is_foreign = piece.is_foreign or (self._is_foreign and bool(self._no_words))
         self._file, self._position = file, start + consumed
 
 
 async def _catalogues(context: ReadContext, language: str, *, may_read: bool) -> Sequence[dict[str, str]]:
-    """Return the server's catalogue of this language; nothing where it has none and writes English.
+    """Return the server's catalogues of a language; none where it has none and writes English.
 
     Raises:
-        asyncpg.PostgresError: The server does not show it.
-        ValueError: It is no catalogue, or our role may not read it.
+        asyncpg.PostgresError: The server refuses the reading.
+        ValueError: The content is no catalogue, or our role may not read it.
     """
     if not may_read:
         role = context.facts.user
@@ -118,7 +118,7 @@ async def _catalogues(context: ReadContext, language: str, *, may_read: bool) ->
 
 
 def _not_collected(row: Any) -> Unavailable:
-    """Return why there is no file of the log."""
+    """Return the reason why there is no log file."""
     destinations = {name.strip().lower() for name in row["destination"].split(",")}
     elsewhere = " and ".join(sorted(destinations - {"stderr", "csvlog", "jsonlog"}))
     if elsewhere and (row["collector"] or not destinations & {"stderr", "csvlog", "jsonlog"}):

@@ -18,11 +18,11 @@ from pgtop_tune.postgres.server.encodings import decoder, is_known
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 
 ASKED_AT_MOST: Final = 64
-"""Lock waiters asked about in one look, the longest waiting first: pg_blocking_pids stops every lock request."""
+"""Most lock waiters in one reading, the longest waiting first: pg_blocking_pids() stops all lock requests."""
 
 
 class LockReader:
-    """Remembers from a look at the sessions whom to ask about."""
+    """Reader of lock waits; it keeps the waiting sessions of the last reading of the sessions."""
 
     def __init__(self) -> None:
         self._waiters: tuple[int, ...] = ()
@@ -30,23 +30,23 @@ class LockReader:
         self._left_out = 0
 
     def waiters(self, activity: Activity) -> tuple[int, ...]:
-        """Pids of backends that wait for a lock, the longest waiting first, as many as are asked about."""
+        """Return pids of backends that wait for a lock, the longest waiting first, at most `ASKED_AT_MOST`."""
         waiting = [backend for backend in activity.backends if backend.wait_event_type == "Lock"]
         waiting.sort(key=lambda backend: backend.query_start_ms or 0)
         self._waiters = self._involved = tuple(backend.pid for backend in waiting[:ASKED_AT_MOST])
         self._left_out = max(len(waiting) - ASKED_AT_MOST, 0)
         return self._waiters
 
-    def blockers(self, found: dict[int, tuple[int, ...]]) -> None:
-        """Who blocks them."""
-        self._involved = tuple({*self._waiters, *(pid for pids in found.values() for pid in pids)} - {0})
+    def blockers(self, blockers_by_pid: dict[int, tuple[int, ...]]) -> None:
+        """Add the pids that block the waiting sessions."""
+        self._involved = tuple({*self._waiters, *(pid for pids in blockers_by_pid.values() for pid in pids)} - {0})
 
     def unasked(self, context: ReadContext) -> LockSample | None:
-        """Nobody waits: there is nothing to ask."""
+        """Return the empty reading while no session waits."""
         return None if self._waiters else LockSample(context.at_s, ())
 
     async def read(self, context: ReadContext) -> LockSample:
-        """locks.14.sql about the waiters of the last look. Raises as `ReadConnection.fetch` does."""
+        """Read locks.14.sql about the waiters of the last reading. Raises as `ReadConnection.fetch` does."""
         rows = await context.fetch("locks", [str(pid) for pid in self._involved])
         waits = [
             LockWait(
@@ -65,42 +65,42 @@ class LockReader:
         return LockSample(context.at_s, tuple(waits), self._left_out)
 
 
-# Rows of pg_stat_activity → Backends, sharing what has not changed since the look before.
+# Rows of pg_stat_activity as Backends, which share unchanged parts with the reading before.
 #
-# Three hundred rows a second are the bulk of our decoding and of a session's memory: an idle backend stays the
-# same object from frame to frame, and equal texts are one string.
+# Three hundred rows a second are most of our decoding and of a session's memory: an idle backend stays the same object
+# from frame to frame, and equal texts are one string.
 
 QUERY_CHARACTERS: Final = 500
 
 
 _NAMES_SHARED: Final = 5_000
-"""Distinct texts kept for sharing; beyond it they are forgotten and collected anew."""
+"""Most distinct texts kept for sharing; beyond it they are dropped and collected anew."""
 
 
 CONVERTED_AT_MOST: Final = 20
-"""Texts that the server converts in one look, each with a statement of its own."""
+"""Most texts that the server converts in one reading, each with a statement of its own."""
 _CONVERT: Final = "SELECT convert(decode($1::text, 'hex'), $2::text::name, 'UTF8') AS query"
 _LONGEST_CHARACTER: Final = 4
-"""Bytes: a text may be cut within one."""
+"""Bytes of the longest character, within which a text may be cut."""
 
 
 def shown_query(text: bytes, encoding: str | None = "UTF8") -> str:
-    """Return what is seen of a statement: its first characters, without secrets.
+    """Return the displayed part of a statement: its first characters, without secrets.
 
     Args:
-        text: As the server sends it.
-        encoding: Of the text, by the server's name; None where nobody knows.
+        text: Bytes from the server.
+        encoding: The server's name of their encoding; None where it is not known.
     """
     return without_secrets(decoder(encoding or "UTF8")(text)[:QUERY_CHARACTERS])
 
 
 def needs_server(text: bytes, encoding: str | None) -> bool:
-    """Return whether the server alone can read a text."""
+    """Return whether only the server can decode a text."""
     return bool(encoding) and not is_known(encoding or "") and not text.isascii()
 
 
 async def converted(context: ReadContext, text: bytes, encoding: str) -> bytes:
-    """Return a text that only the server can read in UTF-8; as it is where the server cannot, either."""
+    """Have the server convert a text to UTF-8; unchanged where the server cannot, either."""
     for cut in range(_LONGEST_CHARACTER):
         try:
             rows = await context.connection.fetch(_CONVERT, text[: len(text) - cut].hex(), encoding)
@@ -113,29 +113,29 @@ async def converted(context: ReadContext, text: bytes, encoding: str) -> bytes:
 _WATCHES_MS: Final = 5_000
 _MARK: Final = OWN_MARK.encode()
 _MARKED_WITHIN: Final = 40
-"""Bytes; the mark stands behind the first word."""
+"""Bytes within which a statement of ours has its mark, behind the first word."""
 
 
 class ActivityRows:
-    """Builds Activity after Activity; remembers the look before."""
+    """Builder of Activity; it keeps the rows of the reading before."""
 
-    def __init__(self, own: OwnSessions) -> None:
-        self._own = own
+    def __init__(self, our_sessions: OwnSessions) -> None:
+        self._own = our_sessions
         self._before: dict[int, tuple[Any, Backend]] = {}
         self._names: dict[Any, Any] = {}
         self._queries: dict[tuple[bytes, str | None], str] = {}
 
     async def convert(self, context: ReadContext, rows: Iterable[Any]) -> None:
-        """Has the server convert those texts of rows that Python cannot read. Raises as `ReadConnection.fetch` does."""
+        """Have the server convert the texts that Python cannot decode. Raises as `ReadConnection.fetch` does."""
         strange = [row for row in rows if row["query"] and not is_known(row["query_encoding"] or "UTF8")]
         texts = {(row["query"], row["query_encoding"]) for row in strange}
-        unread = [each for each in texts - self._queries.keys() if needs_server(*each)]
+        unread = [text for text in texts - self._queries.keys() if needs_server(*text)]
         for text, encoding in unread[:CONVERTED_AT_MOST]:
             self._queries[text, encoding] = shown_query(await converted(context, text, encoding))
 
     def activity(self, at_s: float, rows: Iterable[Any]) -> Activity:
-        """Rows of activity.14.sql: the fields of Backend up to `query` (as bytes), its encoding, then now_ms and
-        configured_ms in our own row."""
+        """Make an Activity of rows of activity.14.sql: the fields of Backend up to `query` (as bytes), its encoding,
+        then now_ms and configured_ms in our own row."""
         before, now = self._before, {}
         own_pids, pooled = self._own.pids, self._own.pooled
         names, queries = self._names, self._queries
@@ -144,55 +144,55 @@ class ActivityRows:
             queries.clear()
         same = names.setdefault
         backends = []
-        own = 0
+        own_backends = 0
         now_ms, configured_ms = 0, None
         watching: list[tuple[int, int | None]] = []
         asking: set[int] = set()
         for row in rows:
-            # One step takes a row apart: field by field it would be the bulk of the time.
+            # Unpacking in one step: access field by field would take most of the time.
             (
                 pid, backend_type, backend_start_ms, leader_pid, datname, usename, application, client, state,
                 wait_event_type, wait_event, xact_start_ms, query_start_ms, state_change_ms, xmin_age, query_id, text,
                 encoding, own_now_ms, own_configured_ms,
             ) = row  # fmt: skip
             if (pooled or pid in own_pids) and (application or "").startswith(APPLICATION_NAME):
-                own += 1
+                own_backends += 1
                 now_ms, configured_ms = own_now_ms or now_ms, own_configured_ms or configured_ms
                 continue
             if application == APPLICATION_NAME:
                 watching.append((pid, xact_start_ms))
                 if state == "active" and _MARK in (text or b"")[:_MARKED_WITHIN]:
                     asking.add(pid)
-            known = before.get(pid)
-            if known is None or known[0] != row:
+            cached = before.get(pid)
+            if cached is None or cached[0] != row:
                 query = queries.get((text, encoding))
                 if query is None and text is not None:
                     query = queries[text, encoding] = shown_query(text, encoding)
                 # In the order of the fields: seventeen keywords would take ten times as long.
-                known = row, Backend(
+                cached = row, Backend(
                     pid, same(backend_type, backend_type), backend_start_ms, leader_pid, same(datname, datname),
                     same(usename, usename), same(application, application), same(client, client), same(state, state),
                     same(wait_event_type, wait_event_type), same(wait_event, wait_event), xact_start_ms,
                     query_start_ms, state_change_ms, xmin_age, query_id, query,
                 )  # fmt: skip
-            now[pid] = known
-            backends.append(known[1])
+            now[pid] = cached
+            backends.append(cached[1])
         self._before = now
-        # Sessions with which other instances of this program watch, unless one has a transaction of seconds.
+        # Watching sessions of other instances of this program, unless they have a transaction of seconds.
         watchers = {pid for pid, begun_ms in watching if begun_ms is None or now_ms - begun_ms < _WATCHES_MS}
         self._own.watchers = len(watchers)
-        # A file system may keep a look of ours from ending for as long as it hangs.
+        # A file system that hangs may keep a statement of ours from ending.
         watchers |= asking
         if watchers:
             backends = [backend for backend in backends if backend.pid not in watchers]
-        own += len(watchers)
+        own_backends += len(watchers)
         return Activity(
-            at_s=at_s, now_ms=now_ms, backends=tuple(backends), own_backends=own, configured_ms=configured_ms
+            at_s=at_s, now_ms=now_ms, backends=tuple(backends), own_backends=own_backends, configured_ms=configured_ms
         )
 
     @staticmethod
     def blocked(activity: Activity, blockers: Mapping[int, tuple[int, ...]]) -> Activity:
-        """The same look, knowing who is blocked by whom."""
+        """Return the Activity with the blockers of its backends."""
         backends = tuple(
             replace(backend, blocked_by=blockers[backend.pid]) if backend.pid in blockers else backend
             for backend in activity.backends

@@ -1,8 +1,8 @@
-"""Entries of pg_stat_statements: their sums, which of thousands were used since the last look, and counters of those.
+"""Entries of pg_stat_statements: their sums, and the counters of those that were used since the last reading.
 
-The function of the extension returns every entry under its lock, whatever is asked of it. So one call a look serves
-sums and counters. An entry that is not called does not change, so what was read of it before stays true and is the
-older reading of its next rate.
+The function of the extension always returns every entry, under its lock. So one call for each reading serves sums and
+counters. An entry that is not called does not change: its last reading stays true and is the older one of its next
+rate.
 """
 
 from __future__ import annotations
@@ -24,30 +24,27 @@ from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSa
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.readers.sessions import converted, needs_server
-from pgtop_tune.postgres.server.capabilities import Capabilities
+from pgtop_tune.postgres.server.capabilities import PREDEFINED, Capabilities
 from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 from pgtop_tune.postgres.server.encodings import NOT_CONVERTED, decoder
 from pgtop_tune.postgres.server.failures import sqlstate_of
-from pgtop_tune.postgres.server.powerful import PREDEFINED
 
-# Texts of pg_stat_statements: each fetched once, and from elsewhere where the server has none.
+# Texts of pg_stat_statements: each is fetched once, from another database where this one fails.
 #
-# The function of the extension converts all texts to the encoding of the database in which it is called. One text
-# that
-# cannot be converted ends it. A database in SQL_ASCII converts none, one in UTF8 converts what others cannot; where
-# no
-# such database has the extension, sessions show what they run.
+# The function of the extension converts all texts to the encoding of the database in which it is called. One text that
+# cannot be converted ends it. A database in SQL_ASCII converts none, one in UTF8 converts texts that others cannot. If
+# no such database has the extension, texts come from the sessions that run them.
 
 TEXTS_AT_MOST: Final = 1_000
 TEXT_CHARACTERS: Final = 4_000
 _TEXT_COST: Final = 600.0
-"""Fetching texts takes a sixth of a per cent of the time: the server reads its whole file of texts for it."""
+"""Pause after fetching texts, as a multiple of its time, because the server reads its whole file of texts."""
 _TEXT_PAUSE_S: Final = 60.0
 _NOT_CONVERTED: Final = NOT_CONVERTED | {"42883"}
-"""Between two encodings, LATIN2 and WIN866 for instance, there is no conversion at all (undefined_function)."""
+"""sqlstates of a failed conversion; some encodings, such as LATIN2 and WIN866, have none (undefined_function)."""
 _OTHERS_AT_MOST: Final = 5
-"""Databases that are tried when this one cannot convert a text."""
+"""Most databases to try when this one cannot convert a text."""
 _OTHERS: Final = f"""
 SELECT datname::text AS name
   FROM pg_database
@@ -58,13 +55,13 @@ SELECT datname::text AS name
 """
 
 _EXTENSION_MAJORS: Final = (((1, 13), 19), ((1, 12), 18), ((1, 11), 17), ((1, 10), 15), ((1, 9), 14))
-"""Version of the extension → the major whose variant of the query reads it."""
+"""Version of the extension → major of the query's variant."""
 
 
 def variant(version: str) -> int:
-    """The major whose queries read this version of the extension."""
-    found = tuple(int(part) for part in version.split(".")[:2])
-    return next((major for first, major in _EXTENSION_MAJORS if found >= first), 14)
+    """Return the major whose queries read this version of the extension."""
+    numbers = tuple(int(part) for part in version.split(".")[:2])
+    return next((major for first, major in _EXTENSION_MAJORS if numbers >= first), 14)
 
 
 def query_text(query: str, capabilities: Capabilities) -> str:
@@ -74,12 +71,12 @@ def query_text(query: str, capabilities: Capabilities) -> str:
 
 
 def as_text(queryids: Iterable[int]) -> list[str]:
-    """For a text[] parameter: see `ReadConnection.fetch`."""
+    """Return ids for a text[] parameter, see `ReadConnection.fetch`."""
     return [str(queryid) for queryid in queryids]
 
 
 class StatementTextReader:
-    """Reads texts by query id, and keeps them.
+    """Reader of texts by query id, which keeps them.
 
     Args:
         clock: The session's clock.
@@ -97,29 +94,29 @@ class StatementTextReader:
         self._shown: StatementTexts | None = None
 
     def forget(self) -> None:
-        """Starts anew after a connection was lost, and keeps the texts."""
+        """Begin anew after a lost connection; the texts stay."""
         self._shown = None
 
-    async def texts(self, context: ReadContext, wanted: set[int]) -> StatementTexts:
-        """Texts of these ids; those not known yet are fetched, when that is not too dear."""
+    async def texts(self, context: ReadContext, queryids: set[int]) -> StatementTexts:
+        """Return the texts of some ids; unknown ones are fetched, unless the pause after the last fetch lasts."""
         started_s = self._clock()
-        if wanted - self._texts.keys() and started_s >= self._ask_from_s:
-            # Set before asking: a server that takes so long that we give it up is not asked again at once.
+        if queryids - self._texts.keys() and started_s >= self._ask_from_s:
+            # Set before the fetch: after a time-out, the server must not get the same statement at once.
             self._ask_from_s = started_s + _TEXT_PAUSE_S
-            await self._read(context, wanted)
+            await self._read(context, queryids)
             ended_s = self._clock()
             self._ask_from_s = max(ended_s + (ended_s - started_s) * _TEXT_COST, self._ask_from_s if self._lost else 0)
-        lost = self._lost & wanted
+        lost = self._lost & queryids
         if lost:
             rows = await context.fetch("running_texts", as_text(lost))
-            self._keep([await _readable(context, dict(row)) for row in rows], wanted)
-        texts = tuple(text for queryid, text in self._texts.items() if queryid in wanted)
+            self._keep([await _readable(context, dict(row)) for row in rows], queryids)
+        texts = tuple(text for queryid, text in self._texts.items() if queryid in queryids)
         if self._shown is None or self._shown.texts != texts:
             self._shown = StatementTexts(self._clock(), texts)
         return self._shown
 
-    async def _read(self, context: ReadContext, wanted: set[int]) -> None:
-        missing = wanted - self._texts.keys()
+    async def _read(self, context: ReadContext, queryids: set[int]) -> None:
+        missing = queryids - self._texts.keys()
         query = query_text("statement_texts", context.capabilities)
         try:
             rows = await context.connection.fetch(query, as_text(missing))
@@ -127,20 +124,20 @@ class StatementTextReader:
             if sqlstate_of(error) not in _NOT_CONVERTED:
                 raise
             rows = await _elsewhere(context, missing)
-        self._keep(rows, wanted)
+        self._keep(rows, queryids)
         self._lost = missing - self._texts.keys()
 
-    def _keep(self, rows: Rows, wanted: set[int]) -> None:
+    def _keep(self, rows: Rows, queryids: set[int]) -> None:
         if len(self._texts) + len(rows) > TEXTS_AT_MOST:
-            self._texts = {queryid: text for queryid, text in self._texts.items() if queryid in wanted}
-        found = {row["queryid"]: _text(**row) for row in rows}
-        self._texts |= found
-        self._lost -= found.keys()
-        self.own |= {queryid for queryid, text in found.items() if text.query == OWN_MARK}
+            self._texts = {queryid: text for queryid, text in self._texts.items() if queryid in queryids}
+        texts = {row["queryid"]: _text(**row) for row in rows}
+        self._texts |= texts
+        self._lost -= texts.keys()
+        self.own |= {queryid for queryid, text in texts.items() if text.query == OWN_MARK}
 
 
 async def _elsewhere(context: ReadContext, queryids: Iterable[int]) -> Rows:
-    """Rows from the first other database that has the extension and can convert all texts."""
+    """Return the rows of the first other database that has the extension and can convert all texts."""
     for (name,) in await context.connection.fetch(_OTHERS):
         try:
             connection = await open_connection(
@@ -158,7 +155,7 @@ async def _elsewhere(context: ReadContext, queryids: Iterable[int]) -> Rows:
 
 
 async def _rows_there(connection: ReadConnection, context: ReadContext, queryids: Sequence[str]) -> Rows:
-    """Rows of another database; none of a schema whose owner may not be trusted."""
+    """Return the rows of another database, unless the owner of the extension's schema is not trusted."""
     [row] = await connection.fetch(sql("capabilities", context.major), list(PREDEFINED))
     capabilities = Capabilities(**row)
     check_shape(capabilities)
@@ -168,25 +165,25 @@ async def _rows_there(connection: ReadConnection, context: ReadContext, queryids
 
 
 async def _readable(context: ReadContext, row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a session's text in an encoding that Python knows."""
+    """Return a row with a session's text in an encoding that Python knows."""
     if not needs_server(row["query"], row["encoding"]):
         return row
     return {**row, "query": await converted(context, row["query"], row["encoding"]), "encoding": "UTF8"}
 
 
 def _text(queryid: int, query: Any, encoding: str | None, characters: int) -> StatementText:
-    """Return a text; of our own statements, which are long, the mark alone."""
-    words = decoder(encoding or "UTF8")(bytes(query))[:TEXT_CHARACTERS]
-    return StatementText(queryid, OWN_MARK if OWN_MARK in words else without_secrets(words), characters)
+    """Return a text; for our own statements, which are long, only the mark."""
+    text = decoder(encoding or "UTF8")(bytes(query))[:TEXT_CHARACTERS]
+    return StatementText(queryid, OWN_MARK if OWN_MARK in text else without_secrets(text), characters)
 
 
 PRIMED_AT_MOST: Final = 6_000
-"""Entries whose counters the first look keeps: the first call of an old statement then has something to differ from."""
+"""Most entries whose counters the first reading keeps, as the older reading of an old statement's next call."""
 COMPARED_AT_MOST: Final = 400
-"""Changed entries whose counters one look keeps."""
+"""Most changed entries whose counters one reading keeps."""
 KEPT_AT_MOST: Final = 100
 STAYS_S: Final = 60.0
-"""An entry stays in the sample for so long after it was last among the first by anything."""
+"""Time for which an entry stays in the sample after it was last among the first by any criterion."""
 FIRST_BY_EACH: Final = 12
 FIRST_OF_ALL_TIMES: Final = 20
 
@@ -199,7 +196,7 @@ CRITERIA: Final[tuple[tuple[str, ...], ...]] = (
     ("jit_us",),
     ("plan_us",),
 )
-"""What entries are kept for: the growth of these, summed. One row, one way to be among the first."""
+"""Criteria for keeping an entry: the summed growth of some counters. Each row is one criterion."""
 
 _Key = tuple[int, int, int, bool]
 _UNREAD: Final = {"id", "usename", "datname"}
@@ -208,11 +205,11 @@ _READ: Final = tuple(name for name in StatementCounters.__struct_fields__ if nam
 
 
 class _Entry(Struct):
-    """What is known of an entry.
+    """Last reading of an entry.
 
     Attributes:
-        calls, plans, exec_us: When last looked at.
-        counters: Everything, as of then; None when it was not kept at its last change.
+        calls, plans, exec_us: Its counters.
+        counters: The full row; None when it was not kept at its last change.
     """
 
     calls: int
@@ -222,11 +219,12 @@ class _Entry(Struct):
 
 
 class _Reading(Struct, frozen=True):
-    """One answer of the function.
+    """One result of the function.
 
     Attributes:
-        rows: By entry.
-        hidden: Rows of other users, without an entry to see.
+        totals: Sums over all entries.
+        rows: Rows by entry.
+        hidden: Number of rows of other users, whose entries are hidden.
     """
 
     totals: StatementTotals
@@ -235,7 +233,7 @@ class _Reading(Struct, frozen=True):
 
 
 class StatementReader:
-    """Looks at pg_stat_statements of one server; remembers the look before.
+    """Reader of pg_stat_statements of one server, which keeps the reading before.
 
     Args:
         clock: The session's clock.
@@ -247,7 +245,7 @@ class StatementReader:
         self.forget()
 
     def forget(self) -> None:
-        """Starts anew, after a connection was lost: what happened in between is nobody's rate."""
+        """Begin anew after a lost connection: no rate may span the time in between."""
         self._entries: dict[_Key, _Entry] = {}
         self._kept: dict[_Key, float] = {}
         self._rows: dict[_Key, tuple[Any, StatementCounters]] = {}
@@ -258,11 +256,11 @@ class StatementReader:
         self._texts.forget()
 
     def share(self, begin: bool) -> None:
-        """Has the sections that are read from now on share one reading; `begin` False ends that."""
+        """Let the following sections share one reading; `begin` False ends that."""
         self._sharing, self._shared = begin, None
 
     def forget_names(self) -> None:
-        """Has names asked anew: databases and roles can be renamed."""
+        """Read names anew: databases and roles can be renamed."""
         self._names: dict[tuple[str, int], str | None] = {}
 
     async def totals(self, context: ReadContext) -> StatementTotals:
@@ -270,7 +268,7 @@ class StatementReader:
         return (await self._reading(context)).totals
 
     async def counters(self, context: ReadContext) -> StatementSample:
-        """The entries that matter, see StatementSample."""
+        """Return the most important entries, see StatementSample."""
         reading = await self._reading(context)
         first, before, rows = self._before_s is None, self._entries, reading.rows
         now: dict[_Key, _Entry] = {}
@@ -296,18 +294,18 @@ class StatementReader:
         for key in lasting:
             if now[key].counters is None:
                 now[key].counters = rows[key]
-        shown = self._shown(lasting)
-        came = [key for key in shown if key not in self._rows and not first]
-        olds = {key: before[key].counters for key in came if key in before}
-        await self._name(context, shown)
+        sampled = self._shown(lasting)
+        new = [key for key in sampled if key not in self._rows and not first]
+        olds = {key: before[key].counters for key in new if key in before}
+        await self._name(context, sampled)
         sample = StatementSample(
             at_s=at_s,
             before_s=self._before_s,
-            statements=self._made(shown),
+            statements=self._made(sampled),
             before=tuple(self._counters(key, old) for key, old in olds.items() if old is not None),
             unknown_before=tuple(_id(key) for key, old in olds.items() if old is None),
             changed=0 if first else len(changed),
-            left_out=0 if first else len(set(changed) - set(shown)),
+            left_out=0 if first else len(set(changed) - set(sampled)),
             hidden=reading.hidden,
             own=own_entries,
         )
@@ -315,11 +313,11 @@ class StatementReader:
         return sample
 
     async def texts(self, context: ReadContext) -> StatementTexts:
-        """Texts of the entries of the last sample; those not known yet are fetched, when that is not too dear."""
+        """Return the texts of the entries of the last sample, see `StatementTextReader.texts`."""
         return await self._texts.texts(context, {key[0] for key in self._rows})
 
     async def _reading(self, context: ReadContext) -> _Reading:
-        """The shared reading; why there is none, where it was refused. Raises as `ReadConnection.fetch` does."""
+        """Return the shared reading, or raise its refusal. Raises as `ReadConnection.fetch` does."""
         if isinstance(self._shared, Exception):
             raise self._shared
         if self._shared is not None:
@@ -333,7 +331,7 @@ class StatementReader:
         return reading
 
     async def _read(self, context: ReadContext) -> _Reading:
-        # Of this statement itself the server knows nothing yet.
+        # The server has not counted this statement itself yet.
         own_calls = context.connection.own.calls if context.capabilities.own_statements_counted else 0
         answer = await context.connection.fetch(query_text("statements", context.capabilities))
         rows: dict[_Key, Any] = {}
@@ -362,7 +360,7 @@ class StatementReader:
         return _Reading(totals, rows, hidden)
 
     def _compared(self, changed: list[_Key], before: Mapping[_Key, _Entry], first: bool) -> list[_Key]:
-        """Changed entries whose counters are kept: of too many those that are shown and those that grew most."""
+        """Return changed entries whose counters are kept: of too many, those in the sample and those that grew most."""
         if first:
             return changed if len(changed) <= PRIMED_AT_MOST else []
         if len(changed) <= COMPARED_AT_MOST:
@@ -397,17 +395,17 @@ class StatementReader:
         self._kept = staying
 
     def _shown(self, lasting: Iterable[_Key]) -> list[_Key]:
-        """Keys in the order in which they came, so that a recording need not tell it."""
-        wanted = self._kept.keys() | {key for key in lasting if self._entries[key].counters is not None}
-        stayed = [key for key in self._rows if key in wanted]
-        return stayed + sorted(wanted - self._rows.keys())
+        """Return the keys of the sample, old ones in their order, so that a recording need not write the order."""
+        keys = self._kept.keys() | {key for key in lasting if self._entries[key].counters is not None}
+        stayed = [key for key in self._rows if key in keys]
+        return stayed + sorted(keys - self._rows.keys())
 
     def _made(self, keys: Iterable[_Key]) -> tuple[StatementCounters, ...]:
         rows: dict[_Key, tuple[Any, StatementCounters]] = {}
         for key in keys:
             counters = self._entries[key].counters
-            made = self._rows.get(key)
-            rows[key] = made if made and made[0] is counters else (counters, self._counters(key, counters))
+            cached = self._rows.get(key)
+            rows[key] = cached if cached and cached[0] is counters else (counters, self._counters(key, counters))
         self._rows = rows
         return tuple(row for _, row in rows.values())
 
@@ -421,7 +419,7 @@ class StatementReader:
         )
 
     async def _name(self, context: ReadContext, keys: Iterable[_Key]) -> None:
-        """Asks for names once a role or a database turns up that has none yet."""
+        """Read names when a role or a database has none yet."""
         oids = {oid for _, role, database, _ in keys for oid in (("role", role), ("database", database))}
         if not oids <= self._names.keys():
             self._names = dict.fromkeys(oids) | {(kind, oid): name for kind, oid, name in await context.fetch("names")}

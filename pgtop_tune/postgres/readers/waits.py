@@ -1,7 +1,7 @@
-"""What every backend waits for: one look at it, or what pg_wait_sampling has counted since the look before.
+"""Waits of all backends: one sample, or the counters of pg_wait_sampling since the sample before.
 
-Rows are counted on the server; names of databases and roles come from memory. A look comes as records, or as bytes that
-were mostly seen before.
+The server counts rows; names of databases and roles come from memory. A sample comes as records, or as bytes that are
+mostly known.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from struct import Struct, unpack_from
 from typing import Any, Final
 
 from pgtop_tune.base.sql_quoting import quoted
-from pgtop_tune.model.tail import Blocker, OldTransaction
-from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, TURN, WaitCount, WaitLook
+from pgtop_tune.model.waits import BETWEEN, CLIENT, CPU, TURN, Blocker, OldTransaction, WaitCount, WaitLook
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.readers.sessions import shown_query
@@ -22,26 +21,26 @@ from pgtop_tune.postgres.server.rows import RowForm
 _FIRST_WORD: Final = re.compile(r"\s*([A-Za-z]{1,20})\b")
 _IDLE: Final = "idle in transaction"
 _KINDS_SHARED: Final = 10_000
-"""Distinct rows kept for sharing; beyond it they are forgotten and collected anew."""
+"""Most distinct rows kept for sharing; beyond it they are dropped and collected anew."""
 
 
 _MOMENT: Final = Struct(">d")
 _LENGTH: Final = Struct(">i")
 _MOMENT_AT: Final = 6
 _AFTER_NOW: Final = 14
-"""Bytes of a row: the number of columns, length and value of the first, which differs from look to look."""
+"""Bytes of a row up to the end of the first column, whose value differs from sample to sample."""
 _ARRAYS_AT: Final = 26
-"""Behind the second, the observations; pids and starts of old transactions are there or not."""
+"""Position behind the second column, the observations; arrays of pids and starts of old transactions may follow."""
 _BEHIND: Final = 34
 _NO_ARRAYS: Final = b"\xff" * 8
 _ELEMENTS: Final = 20
-"""Of an array: its head, see `server.rows`."""
+"""Bytes of an array's head, see `server.rows`."""
 _PAUSES: Final = {"idle": BETWEEN, "idle in transaction": TURN, "idle in transaction (aborted)": TURN}
-"""States in which a session has nothing to do."""
+"""Waits for the client, by the state of the session."""
 
 
 def _wait(kind: str | None, event: str | None, state: str | None) -> tuple[str, str]:
-    """Class and event as `WaitCount` has them."""
+    """Return class and event in the form of `WaitCount`."""
     pause = _PAUSES.get(state or "")
     if pause is not None:
         return CLIENT, pause
@@ -52,7 +51,7 @@ def _old(
     now_ms: float, pids: Sequence[int], began_ms: Sequence[str | bytes], kind: str | None, event: str | None,
     backend_type: str, query_id: int | None, database: int | None, role: int | None, of_load: bool, state: str | None,
 ) -> list[OldTransaction]:  # fmt: skip
-    """The old transactions of a row."""
+    """Return the old transactions of a row."""
     kind, event = _wait(kind, event, state)
     return [
         OldTransaction(
@@ -64,7 +63,7 @@ def _old(
 
 
 def _arrays(row: bytes) -> tuple[Sequence[int], list[bytes], int]:
-    """Pids and starts of a row that has both, and where the row goes on."""
+    """Return pids and starts of a row that has both, and the position behind them."""
     at = _ARRAYS_AT + 4
     end = at + _LENGTH.unpack_from(row, _ARRAYS_AT)[0]
     count = (end - at - _ELEMENTS) // 8
@@ -79,11 +78,11 @@ def _arrays(row: bytes) -> tuple[Sequence[int], list[bytes], int]:
 
 
 class _Unnamed(Exception):
-    """A database or a role whose name has not been asked for."""
+    """A database or a role whose name is not known yet."""
 
 
 class WaitReader:
-    """Reads waits.14.sql; remembers the objects of rows it has seen and what the oids in them are called."""
+    """Reader of waits.14.sql, which keeps the objects of known rows and the names of their oids."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Any, ...], WaitCount] = {}
@@ -94,7 +93,7 @@ class WaitReader:
         self._profile_s: float | None = None
 
     async def look(self, floor_ms: int, one_in: int, context: ReadContext) -> WaitLook:
-        """Every wait of this moment, and transactions older than the floor. Raises as `ReadConnection.fetch` does."""
+        """Read all present waits, and transactions older than the floor. Raises as `ReadConnection.fetch` does."""
         rows = await context.fetch("waits", floor_ms, one_in)
         try:
             return self._look(rows, by_number=False)
@@ -103,24 +102,24 @@ class WaitReader:
             return self._look(rows, by_number=True)
 
     def look_of_bytes(self, rows: Iterable[bytes], form: RowForm) -> WaitLook | None:
-        """The same of rows as `RowsAsBytes` has them; None where `look` is needed, for a name or a text to be read."""
+        """Make a sample of rows of `RowsAsBytes`; None where `look` is needed, because a name must be read."""
         counts: list[WaitCount] = []
         old: list[OldTransaction] = []
-        known, known_old = self._known_bytes, self._known_old
+        counts_by_bytes, known_old = self._known_bytes, self._known_old
         try:
             for row in rows:
                 if row[_ARRAYS_AT:_BEHIND] == _NO_ARRAYS:
-                    seen = row[_AFTER_NOW:]
-                    if seen not in known:
-                        known[seen] = self._taken(form.row(row), old, by_number=False)
-                    count = known[seen]
+                    pattern = row[_AFTER_NOW:]
+                    if pattern not in counts_by_bytes:
+                        counts_by_bytes[pattern] = self._taken(form.row(row), old, by_number=False)
+                    count = counts_by_bytes[pattern]
                 else:
                     pids, began, behind = _arrays(row)
-                    seen = row[_AFTER_NOW:_ARRAYS_AT] + row[behind:]
-                    if seen not in known_old:
-                        whole = form.row(row)
-                        known_old[seen] = self._taken(whole, [], by_number=False), whole[4:]
-                    count, values = known_old[seen]
+                    pattern = row[_AFTER_NOW:_ARRAYS_AT] + row[behind:]
+                    if pattern not in known_old:
+                        values_of_row = form.row(row)
+                        known_old[pattern] = self._taken(values_of_row, [], by_number=False), values_of_row[4:]
+                    count, values = known_old[pattern]
                     (now_ms,) = _MOMENT.unpack_from(row, _MOMENT_AT)
                     old += _old(now_ms, pids, began, *values)
                 if count is not None:
@@ -135,10 +134,10 @@ class WaitReader:
         return WaitLook([count for count in counts if count is not None], 1, old)
 
     def _taken(self, row: Any, old: list[OldTransaction], *, by_number: bool) -> WaitCount | None:
-        """What a row counts, None where it is there for its old transactions alone; adds these.
+        """Return the count of a row, None for a row that only has old transactions; add these to `old`.
 
         Raises:
-            _Unnamed: Of its database or role only the number is known, and that is not enough.
+            _Unnamed: The name of its database or role is needed, and not known.
         """
         now_ms, observations, pids, began_ms, kind, event, backend_type, query_id, database, role, of_load, state = row
         old += _old(
@@ -157,16 +156,16 @@ class WaitReader:
         return count
 
     async def blockers(self, pids: Sequence[int], context: ReadContext) -> dict[int, Blocker]:
-        """A session that blocks each of these, and each of those that wait. Raises as `ReadConnection.fetch` does."""
-        found = {}
+        """Return a blocker of each session, and of each blocker that waits. Raises as `ReadConnection.fetch` does."""
+        blockers = {}
         for pid, blocker, state, query, encoding in await context.fetch("tail_blockers", [str(pid) for pid in pids]):
             word = _FIRST_WORD.match(shown_query(query or b"", encoding))
             idle = (state or "").startswith(_IDLE)
-            found[pid] = Blocker(blocker, _IDLE if idle else word[1].upper() if word else "")
-        return found
+            blockers[pid] = Blocker(blocker, _IDLE if idle else word[1].upper() if word else "")
+        return blockers
 
     async def exact(self, context: ReadContext) -> WaitLook:
-        """Growth of pg_wait_sampling_profile since the last call; the first has none. Raises as `fetch` does."""
+        """Return the growth of pg_wait_sampling_profile since the last call; empty at first. Raises as `fetch` does."""
         capabilities, at_s = context.capabilities, context.at_s
         schema = quoted(capabilities.wait_sampling_schema or "")
         now: dict[tuple[Any, ...], int] = {}
@@ -179,7 +178,7 @@ class WaitReader:
             await self._read_names(context)
         before, before_s = self._profile, self._profile_s
         self._profile, self._profile_s = now, at_s
-        # Fewer than before: the counters were reset, or another process has the pid now.
+        # A counter that fell: the counters were reset, or the pid was reused.
         grown = {key: count - before.get(key, 0) for key, count in now.items() if count > before.get(key, 0)}
         if before_s is None or any(now.get(key, count) < count for key, count in before.items()):
             return WaitLook((), 0)
@@ -188,11 +187,11 @@ class WaitReader:
         return WaitLook(counts, max(round((at_s - before_s) / period_s), 1))
 
     def forget_profile(self) -> None:
-        """The next call of `exact` is a first one: another server may answer."""
+        """Make the next call of `exact` a first one: another server may answer."""
         self._profile, self._profile_s = {}, None
 
     def forget_names(self) -> None:
-        """Has names asked anew: databases and roles can be renamed."""
+        """Read names anew: databases and roles can be renamed."""
         self._forget_rows()
         self._names.clear()
 
@@ -213,5 +212,5 @@ class WaitReader:
         return WaitCount(wait_event_type, wait_event, backend_type, observations, query_id, *names, of_load)
 
     def _name(self, kind: str, oid: int | None) -> str | None:
-        # Dropped since, or never there (template of a session that is starting): the number is all there is.
+        # Dropped, or without a name (a starting session): only the oid is known.
         return self._names.get((kind, oid), str(oid)) if oid else None

@@ -1,7 +1,7 @@
 """Capabilities: the rights of this role on this server, and the statistics that the server collects; read once per
 connection.
 
-Every question that can be answered with no comes with the sentence that says what would turn it into a yes.
+Each missing capability comes with a sentence that names the remedy.
 """
 
 from __future__ import annotations
@@ -21,30 +21,29 @@ _STATEMENTS_SINCE: Final = (1, 9)
 
 
 class Capabilities(Struct, frozen=True):
-    """Answers of capabilities.14.sql, about the session that asked.
+    """Row of capabilities.14.sql, about the session that read it.
 
     Attributes:
-        backend_pid: Of our session.
-        backend_start_ms: When it began, milliseconds since the epoch on the server's clock; None where our role may
-            not see that.
+        backend_pid: Backend of our session.
+        backend_start_ms: Its start, milliseconds since the epoch on the server's clock; None where our role may not see
+            it.
         server_encoding: pg_encoding of the database: "UTF8", "SQL_ASCII".
         read_all_settings: Member of pg_read_all_settings (superuser, pg_monitor).
-        read_all_stats: Member of pg_read_all_stats: sees what other users' sessions do.
+        read_all_stats: Member of pg_read_all_stats: sees other users' sessions.
         read_server_files: Member of pg_read_server_files.
         read_file_settings: May call pg_show_all_file_settings().
         read_control: May call pg_control_system().
         compute_query_id: off, on, auto or regress.
         statements_track: pg_stat_statements.track; None when the library is not loaded.
-        statements_schema: Where the extension's functions are in this database; None when it was not created.
+        statements_schema: Schema of the extension in this database; None when it was not created.
         statements_version: Version of the extension's SQL objects.
         statements_permitted: Whether the role may use that schema.
-        statements_stranger: An ordinary role that owns that schema, where ours is a powerful one: what it puts there
-            would run with our rights. None otherwise.
-        wait_sampling_schema: Where pg_wait_sampling is in this database; None when it is not, or not for this role, or
-            as with `statements_stranger`.
-        wait_sampling_period_ms: How often its profile looks; None when not loaded or not kept per backend.
-        closed: What these answers lack, by the name of the view or function that this role may not use; what a GRANT
-            has to name to open it.
+        statements_stranger: An ordinary role that owns that schema, where ours is a powerful one: functions of that
+            role would run there with our rights. None otherwise.
+        wait_sampling_schema: Schema of pg_wait_sampling in this database; None without it, without rights on it, and in
+            the case of `statements_stranger`.
+        wait_sampling_period_ms: Period of its samples; None when not loaded or not kept per backend.
+        closed: Views and functions that this role may not use, each with the privilege that a GRANT has to name.
     """
 
     backend_pid: int
@@ -71,11 +70,11 @@ class Capabilities(Struct, frozen=True):
 
     @property
     def own_statements_counted(self) -> bool:
-        """Whether pg_stat_statements counts what we send."""
+        """Return whether pg_stat_statements counts our own statements."""
         return self.statements_track in {"top", "all"}
 
     def statements(self, facts: ServerFacts) -> Unavailable | None:
-        """Why pg_stat_statements cannot be read; None when it can."""
+        """Return the reason why pg_stat_statements cannot be read; None when it can."""
         if self.statements_track is None:
             return Unavailable(
                 Reason.NO_EXTENSION,
@@ -118,7 +117,7 @@ class Capabilities(Struct, frozen=True):
         return None
 
     def exact_waits(self) -> Unavailable | None:
-        """Why there is no profile of every wait; None when there is."""
+        """Return the reason why there is no profile of all waits; None when there is one."""
         if self.wait_sampling_schema is None or not self.wait_sampling_period_ms:
             return Unavailable(
                 Reason.NO_EXTENSION,
@@ -130,19 +129,19 @@ class Capabilities(Struct, frozen=True):
         return next((self.closed[name] for name in names if name in self.closed), "")
 
     def activity(self) -> Unavailable | None:
-        """Why sessions cannot be watched at all; None when they can."""
+        """Return the reason why sessions cannot be watched; None when they can."""
         if not self.track_activities:
             return Unavailable(Reason.SWITCHED_OFF, "track_activities is off: the server keeps no session states")
         return None
 
     def counters(self) -> Unavailable | None:
-        """Why pg_stat_database stands still; None when it counts."""
+        """Return the reason why pg_stat_database does not count; None when it does."""
         if not self.track_counts:
             return Unavailable(Reason.SWITCHED_OFF, "track_counts is off: the server does not count")
         return None
 
     def limits(self, facts: ServerFacts) -> tuple[str, ...]:
-        """What this role does not see although numbers come, one sentence each; empty for a full view."""
+        """Return a sentence for each limit of this role's view; empty for a full view."""
         sentences = (
             (self.read_all_stats, f"other users' sessions are hidden: {grant('pg_monitor', facts.user)} shows them"),
             (self.read_all_settings, f"some parameters are hidden: {grant('pg_monitor', facts.user)} shows them"),
@@ -152,6 +151,24 @@ class Capabilities(Struct, frozen=True):
 
 
 def too_old(version_num: int) -> str:
-    """A sentence when the server is older than we can read; "" otherwise."""
+    """Return a sentence when the server is older than the oldest supported major; "" otherwise."""
     major = version_num // 10_000
     return f"PostgreSQL {major} is older than {OLDEST_MAJOR}" if major < OLDEST_MAJOR else ""
+
+
+PREDEFINED: Final[Mapping[str, str]] = {
+    "pg_execute_server_program": "run programs on the server's machine",
+    "pg_write_server_files": "overwrite files of the server's machine",
+    "pg_read_server_files": "read files of the server's machine",
+    "pg_read_all_data": "read all tables",
+    "pg_write_all_data": "write all tables",
+    "pg_maintain": "lock, cluster and refresh all tables",
+    "pg_signal_backend": "end other sessions",
+    "pg_create_subscription": "connect from the server to other servers",
+}
+"""Predefined roles whose rights no foreign code should have, each with the possible harm.
+
+Other predefined roles read figures or take nothing from other roles: pg_monitor and its parts (pg_read_all_settings,
+pg_read_all_stats, pg_stat_scan_tables), pg_checkpoint, pg_use_reserved_connections, pg_signal_autovacuum_worker,
+pg_database_owner. Source: PostgreSQL documentation, "Predefined Roles".
+"""

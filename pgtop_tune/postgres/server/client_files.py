@@ -1,4 +1,4 @@
-"""Checks files that libpq reads to connect: it opens what is named, and waits for a pipe or reads a device without end.
+"""Checks of the files that libpq reads to connect: without them it would wait for a pipe, or read a device without end.
 
 Source: libpq "The Connection Service File", "The Password File", "SSL Support"; fe-connect.c, fe-secure-openssl.c.
 """
@@ -22,7 +22,7 @@ _OF_TLS: Final[Mapping[str, tuple[str, str]]] = {
     "sslkey": ("the client key", "postgresql.key"),
     "sslcrl": ("the certificate revocation list", "root.crl"),
 }
-"""Keyword → what it is, and its name in ~/.postgresql."""
+"""Keyword → description of the file, and its name in ~/.postgresql."""
 _SYSTEM: Final = "system"
 _ENGINE: Final = ":"
 """Separates a cryptographic engine and its key: no file."""
@@ -32,10 +32,10 @@ def check_before(keywords: Mapping[str, str]) -> None:
     """Make sure that libpq can read the service file and the password file.
 
     Args:
-        keywords: Those that libpq is given; it takes the others from the environment.
+        keywords: Keywords passed to libpq; it takes the others from the environment.
 
     Raises:
-        UsageProblem: One of them is no file, or too large to be one of these.
+        UsageProblem: One of them is no regular file, or too large.
     """
     if keywords.get("service") or os.environ.get("PGSERVICE"):
         for path in _service_files(keywords):
@@ -44,9 +44,9 @@ def check_before(keywords: Mapping[str, str]) -> None:
 
 
 def check_passfile(named: str) -> None:
-    """Make sure that a password file is one; "" means that of the home directory. Raises as `check_before`."""
+    """Check a password file; "" stands for that of the home directory. Raises as `check_before`."""
     if named != os.devnull:
-        # That is how no file is named; libpq passes over it with a warning.
+        # /dev/null stands for no file; libpq ignores it with a warning.
         _check(Path(named) if named else _home() / ".pgpass", _PASSWORD_FILE)
 
 
@@ -54,10 +54,10 @@ def check_tls(keywords: Mapping[str, str]) -> None:
     """Make sure that the files of TLS are files.
 
     Args:
-        keywords: All that libpq found.
+        keywords: All keywords that libpq found.
 
     Raises:
-        UsageProblem: One of them is no file, or too large to be one of these.
+        UsageProblem: One of them is no regular file, or too large.
     """
     for keyword, (meaning, name) in _OF_TLS.items():
         named = keywords.get(keyword, "")
@@ -76,7 +76,7 @@ def _home() -> Path:
     try:
         return Path.home()
     except RuntimeError:
-        # No account has this number: libpq finds no file either.
+        # There is no account with this uid: libpq finds no file either.
         return Path(os.devnull, "none")
 
 
@@ -84,7 +84,7 @@ def _check(path: Path, meaning: str) -> None:
     try:
         status = path.stat()
     except (OSError, ValueError):
-        # libpq says what it makes of a file that is not there.
+        # libpq itself reports a missing file.
         return
     if not stat.S_ISREG(status.st_mode):
         kind = "is a directory" if stat.S_ISDIR(status.st_mode) else "is not a regular file"

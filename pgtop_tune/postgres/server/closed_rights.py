@@ -1,7 +1,7 @@
-"""Views and functions of pg_catalog that an administrator has taken from PUBLIC: which, and the GRANTs that open them.
+"""Views and functions of pg_catalog that an administrator has revoked from PUBLIC, and the GRANTs that open them.
 
-Rights are looked at before a statement begins, also for a part of it that would never run. So a statement that has to
-succeed is asked again without what is closed: a view is then one without rows, made of its type.
+The server checks rights before a statement begins, also for parts of it that would never run. So a statement that must
+succeed is sent again without its closed parts: an empty relation of the same type replaces a closed view.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pgtop_tune.postgres.server.failures import server_words
 _NAME: Final = re.compile(r"\bpg_[a-z0-9_]+\b")
 _WORD: Final = re.compile(r"\b[a-z][a-z0-9_]*\b")
 _BEHIND: Final[Mapping[str, str]] = {"pg_settings": "pg_show_all_settings"}
-"""View → the function that it calls with the rights of whoever reads it; of views without which there is no start."""
+"""View → the function that it calls with the rights of its reader; of the views that a start needs."""
 _WITHOUT_CALL: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "pg_stat_get_activity": (
         (r"pg_stat_get_activity\(pg_backend_pid\(\)\)", "(SELECT NULL::timestamptz AS backend_start)"),
@@ -39,7 +39,7 @@ _WITHOUT_CALL: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     ),
     "pg_backend_pid": ((r"pg_backend_pid\(\)", "0"),),
     "pg_is_in_recovery": ((r"pg_is_in_recovery\(\)", "current_setting('in_hot_standby')::bool"),),
-    # The checkpointer starts with the server; who may not see that either sees no restart.
+    # The checkpointer starts with the server; a role that may not see that either sees no restart.
     "pg_postmaster_start_time": (
         (
             r"pg_postmaster_start_time\(\)",
@@ -48,7 +48,7 @@ _WITHOUT_CALL: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ),
     ),
     "pg_get_userbyid": ((r"pg_get_userbyid\(([a-z.]+)\)", r"\1::regrole"),),
-    # The bootstrap superuser may have what others may not.
+    # Only the bootstrap superuser counts as trusted.
     "pg_has_role": (
         (r"pg_has_role\(o\.owner, [^()]*\)", "(o.owner = 10)"),
         (r"pg_has_role\(session_user, r\.oid, [^()]*\)", "true"),
@@ -59,7 +59,7 @@ _WITHOUT_CALL: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
     "date_part": ((r"\bdate_part\(", '"extract"('),),
     "version": ((r"\bversion\(\)", "current_setting('server_version')"),),
 }
-"""Function → how the first statements call it, and what stands there where it is closed."""
+"""Function → its calls in the first statements, and their replacement where it is closed."""
 _CLOSED: Final = (
     """
 SELECT c.relname::text AS name, 'SELECT ON ' || c.relname AS opening
@@ -76,15 +76,15 @@ SELECT p.proname::text AS name, 'EXECUTE ON FUNCTION ' || p.oid::regprocedure AS
  ORDER BY 1
 """,
 )
-"""Relations, functions: each is asked by itself, for the catalogue of the other may be closed."""
+"""Queries for closed relations and functions: two, because one of both catalogues may be closed itself."""
 
 
 class ClosedRight(Struct, frozen=True):
     """A view, table or function that this role may not use.
 
     Attributes:
-        name: Without its schema.
-        opening: What a GRANT has to name: "SELECT ON pg_settings".
+        name: Its name without schema.
+        opening: Privilege for a GRANT: "SELECT ON pg_settings".
     """
 
     name: str
@@ -92,12 +92,12 @@ class ClosedRight(Struct, frozen=True):
 
 
 async def closed_rights(connection: ReadConnection, texts: Sequence[str], refusal: str) -> tuple[ClosedRight, ...]:
-    """Return what these statements name and our role may not use, as far as the server tells.
+    """Return views and functions in some statements that our role may not use, as far as the server tells.
 
     Args:
-        connection: Of the role.
+        connection: Connection of the role.
         texts: The statements.
-        refusal: The server's words: in every language they name what is closed, also a function behind a view.
+        refusal: The server's message: in every language it names the closed object, also a function behind a view.
 
     Raises:
         ConnectionProblem: The server is gone.
@@ -117,17 +117,17 @@ async def closed_rights(connection: ReadConnection, texts: Sequence[str], refusa
     return tuple(rights)
 
 
-async def with_grants(connection: ReadConnection, why: Unavailable, texts: Sequence[str]) -> Unavailable:
-    """Return a refusal of these statements with the GRANTs that open what they read, where it is a matter of rights."""
-    if why.reason is not Reason.NO_PERMISSION:
-        return why
-    rights = await closed_rights(connection, texts, why.detail)
+async def with_grants(connection: ReadConnection, absence: Unavailable, texts: Sequence[str]) -> Unavailable:
+    """Return a refusal of some statements with the GRANTs for what they read, if rights are the reason."""
+    if absence.reason is not Reason.NO_PERMISSION:
+        return absence
+    rights = await closed_rights(connection, texts, absence.detail)
     grants = "; ".join(grant(right.opening, connection.conninfo.user) for right in rights)
-    return replace(why, detail=f"{why.detail}: {grants}") if grants else why
+    return replace(absence, detail=f"{absence.detail}: {grants}") if grants else absence
 
 
 async def fetch_open(connection: ReadConnection, text: str, *arguments: object) -> tuple[Rows, frozenset[ClosedRight]]:
-    """Return rows of a statement without what our role may not use, and what that is. Raises as `fetch` does."""
+    """Return the rows of a statement without its closed parts, and these parts. Raises as `fetch` does."""
     closed: frozenset[ClosedRight] = frozenset()
     while True:
         try:
@@ -140,9 +140,9 @@ async def fetch_open(connection: ReadConnection, text: str, *arguments: object) 
 
 
 def _without(text: str, closed: Collection[ClosedRight]) -> str:
-    """The statement with empty views in place of those that are closed."""
+    """Return a statement with replacements of its closed views and functions."""
     names = {right.name for right in closed}
-    # What stands for one call may be another that is closed.
+    # Twice, because a replacement may contain another closed call.
     for function, calls in (*_WITHOUT_CALL.items(), *_WITHOUT_CALL.items()):
         if function in names:
             for call, instead in calls:

@@ -1,15 +1,17 @@
-"""Opens the read-only connection, of the kind that fits what stands between us and the server.
+"""Opening of the read-only connection, directly or behind a pooler; and the sqlstate of a refused login.
 
-The read-only connection behind a pooler that lends a server session for one transaction at a time (PgBouncer).
-There, a setting made with SET stays in a session that others use next, and a prepared statement may be in another
-session than the one that is asked to run it. So every reading is a transaction that brings its limits along, and every
-statement is parsed in the message that runs it. PgBouncer's "Features" page: SQL feature map for pooling modes.
+A pooler may lend a server session for one transaction at a time (PgBouncer). There, a setting made with SET stays in a
+session that others use next, and a prepared statement may be in another session than the one that is to run it. So
+every reading is a transaction with its own limits, and every statement is parsed in the message that runs it. Source:
+PgBouncer's "Features" page, SQL feature map for pooling modes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -32,7 +34,7 @@ from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import pin, pinned_first
 
 _PER_SESSION: Final = frozenset({"default_transaction_read_only", "idle_session_timeout"})
-"""Settings that say nothing to a transaction under way."""
+"""Settings without an effect within a transaction."""
 _BEGIN: Final = f"BEGIN READ ONLY, NOT DEFERRABLE; SELECT {OWN_MARK} {pin(local=True)}"
 _LIMITS: Final = ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', true)"
@@ -43,16 +45,16 @@ _BEGIN_LIMITED: Final = f"{_BEGIN}, {_LIMITS}"
 
 
 class PooledConnection(ReadConnection):
-    """Statements over a pooler; which backend serves them changes from one to the next."""
+    """Connection over a pooler; each statement may be served by another backend."""
 
     pooled = True
     _calls_of_a_reset = 4
 
     async def settle(self) -> None:
-        """Sets nothing: what we set would be found by whoever is lent the same session."""
+        """Set nothing: the next client of the same session would find our settings."""
 
     async def execute(self, text: str) -> None:
-        """Runs statements without parameters in a transaction of their own. Raises as `fetch` does."""
+        """Run statements without parameters in a transaction of their own. Raises as `fetch` does."""
         await super().execute(f"{_BEGIN}; {text}; COMMIT")
 
     async def _fetch(self, text: str, arguments: Sequence[object]) -> Rows:
@@ -78,27 +80,30 @@ class PooledConnection(ReadConnection):
 
 CONNECT_TIMEOUT_S: Final = 5.0
 _ENCODING: Final = {"client_encoding": "UTF8"}
-"""As the server writes it: PgBouncer takes asyncpg's 'utf-8' for another one and sets it anew for every transaction."""
+"""Encoding in the server's spelling: PgBouncer takes asyncpg's 'utf-8' for another one, and sets it anew for every
+transaction."""
 _RAW: Final = {"client_encoding": RAW}
 _LIFTED: Final[tuple[Mapping[str, Any], ...]] = (
     {},
     *({"limits": dict.fromkeys(own_sessions.of_major(major), "0")} for major in (14, own_sessions.ALL_SINCE)),
 )
-"""What the start-up packet says in attempt after attempt, while a limit of the database or the role ends our session
-before it can lift it. A server that does not know one of the limits lets nobody in."""
+"""Parameters of the start-up packet for each attempt, while a limit of the database or the role ends our session before
+it can lift the limit. A server that does not know one of them refuses the login."""
 
 
-async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: float = ANSWER_TIMEOUT_S) -> ReadConnection:
-    """Connects to the first endpoint that lets us in.
+async def open_connection(
+    conninfo: ConnInfo, our_sessions: OwnSessions, patience_s: float = ANSWER_TIMEOUT_S
+) -> ReadConnection:
+    """Connect to the first endpoint that accepts us.
 
     Args:
-        conninfo: Where to.
-        own: Our sessions.
-        patience_s: How long one answer is waited for.
+        conninfo: The server.
+        our_sessions: Our sessions.
+        patience_s: Longest wait for an answer.
 
     Raises:
-        ConnectionProblem: None did; speaks of the last.
-        PasswordNeeded: It wants a password and there was none to send.
+        ConnectionProblem: No endpoint accepts us; the message is about the last one.
+        PasswordNeeded: The server asks for a password, and there is none.
     """
     error: BaseException = OSError("no host to connect to")
     through_libpq = bool(beyond_asyncpg(conninfo))
@@ -107,7 +112,7 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
         endpoint = conninfo.endpoints[number % len(conninfo.endpoints)]
         for limits in _LIFTED:
             try:
-                return await _opened(connect, {**arguments, **limits}, endpoint, conninfo, own, patience_s)
+                return await _opened(connect, {**arguments, **limits}, endpoint, conninfo, our_sessions, patience_s)
             except asyncpg.TargetServerAttributeNotMatched:
                 error = _unfit(arguments["target_session_attrs"], conninfo)
             except (*CLIENT_ERRORS, asyncpg.PostgresError, ValueError, ConnectionProblem) as problem:
@@ -124,13 +129,13 @@ async def open_connection(conninfo: ConnInfo, own: OwnSessions, patience_s: floa
 
 def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:
     state = sqlstate_of(error)
-    # asyncpg gives a session that was ended between two statements a state of its own (08003).
-    words = (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)).message
-    return own_sessions.bites(words, "" if state.startswith("08") else state)
+    # asyncpg reports a session that ended between two statements with its own state (08003).
+    message = (error if isinstance(error, ConnectionProblem) else connection_problem(error, conninfo)).message
+    return own_sessions.bites(message, "" if state.startswith("08") else state)
 
 
 def _unfit(wish: str, conninfo: ConnInfo) -> ConnectionProblem:
-    """The server is there, and not of the kind that the operator asks for: a standby before it is promoted."""
+    """Return the problem of a server that does not match target_session_attrs: a standby before its promotion."""
     hint = "target_session_attrs asks for one; after a failover the standby has to be promoted first"
     return ConnectionProblem(f"{conninfo.describe()}: no server there is {wish}", hint)
 
@@ -147,7 +152,7 @@ async def _connected(arguments: dict[str, Any], settings: dict[str, str], connin
 async def _connected_by_libpq(
     arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float
 ) -> Any:
-    # Only here: watching does without psycopg otherwise.
+    # Imported here only, because watching otherwise does without psycopg.
     from pgtop_tune.postgres.server import libpq_connection
 
     return await libpq_connection.connect(arguments, settings, conninfo, CONNECT_TIMEOUT_S, patience_s)
@@ -158,7 +163,7 @@ async def _opened(
     arguments: dict[str, Any],
     endpoint: ServerEndpoint,
     conninfo: ConnInfo,
-    own: OwnSessions,
+    our_sessions: OwnSessions,
     patience_s: float,
 ) -> ReadConnection:
     limits = arguments.pop("limits", {})
@@ -168,13 +173,13 @@ async def _opened(
         try:
             return await connect(arguments, {**settings, **pinned}, conninfo, patience_s)
         except asyncpg.FeatureNotSupportedError:
-            # Nothing converts between UTF-8 and MULE_INTERNAL.
+            # The server has no conversion between UTF-8 and MULE_INTERNAL.
             return await connect(arguments, {**settings, **pinned, **_RAW}, conninfo, patience_s)
 
     raw = await pinned_first(connected)
     try:
-        kind = PooledConnection if await _behind_pooler(raw, own) else ReadConnection
-        connection = kind(raw, endpoint, conninfo, own)
+        kind = PooledConnection if await _behind_pooler(raw, our_sessions) else ReadConnection
+        connection = kind(raw, endpoint, conninfo, our_sessions)
     except BaseException:
         raw.terminate()
         raise
@@ -189,19 +194,59 @@ async def _opened(
     return connection
 
 
-async def _behind_pooler(raw: Any, own: OwnSessions) -> bool:
-    """Whether the process that serves us is not the one we were told of when we connected.
+async def _behind_pooler(raw: Any, our_sessions: OwnSessions) -> bool:
+    """Return whether another process serves us than the one in the answer to the start-up packet.
 
-    A pooler answers the start-up packet itself, with a key of its own making for cancel requests. Asked before
-    anything is set. Source: BackendKeyData, chapter "Message Flow", Start-up.
+    A pooler answers the start-up packet itself, with its own key for cancel requests. This is checked before anything
+    is set. Source: BackendKeyData, chapter "Message Flow", Start-up.
     """
-    own.statements += 1
-    own.calls += 1
-    own.transactions += 1
+    our_sessions.statements += 1
+    our_sessions.calls += 1
+    our_sessions.transactions += 1
     server_pid = raw.get_server_pid()
     try:
         return bool(await raw.fetchval(marked("SELECT pg_catalog.pg_backend_pid()")) != server_pid)
     except asyncpg.InsufficientPrivilegeError:
-        # The function is closed: a session that reads this view holds a lock on it.
+        # The function is closed; a session that reads this view holds a lock on it.
         locked = "SELECT FROM pg_catalog.pg_locks WHERE relation = 'pg_catalog.pg_locks'::regclass AND pid ="
         return not await raw.fetchval(marked(f"SELECT EXISTS ({locked} {server_pid:d})"))
+
+
+_TIMEOUT_S: Final = 3.0
+
+
+def refused_with(conninfo: ConnInfo) -> str:
+    """Return `refusal`, for callers without an event loop."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, refusal(conninfo)).result()
+
+
+async def refusal(conninfo: ConnInfo) -> str:
+    """Return the sqlstate with which a server refuses a login, in any language: libpq does not report it.
+
+    "" where the server does not answer or accepts the login, and where a keyword needs libpq: asyncpg would send a
+    password to a server that the keyword excludes.
+    """
+    if beyond_asyncpg(conninfo):
+        return ""
+    sqlstate = ""
+    for arguments in conninfo.as_asyncpg():
+        try:
+            connection = await pinned_first(partial(_connected_within, arguments))
+        except asyncpg.PostgresError as error:
+            sqlstate = sqlstate_of(error)
+        except CLIENT_ERRORS:
+            continue
+        except ValueError:
+            continue
+        else:
+            connection.terminate()
+            return ""
+    return sqlstate
+
+
+async def _connected_within(arguments: Mapping[str, Any], settings: Mapping[str, str]) -> Any:
+    own_settings = arguments.get("server_settings", {})
+    return await asyncpg.connect(
+        **{**arguments, "timeout": _TIMEOUT_S, "server_settings": {**own_settings, **settings}}
+    )

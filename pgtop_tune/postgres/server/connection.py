@@ -20,8 +20,8 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached, ServerEndpoin
 from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of
 from pgtop_tune.postgres.server.file_looks import IS_WAITING, place_of, stuck_at
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
-from pgtop_tune.postgres.server.rows import TEXT_ARRAYS, TEXTS, NamedRow, RowForm, text_array, text_decoders
-from pgtop_tune.postgres.server.rows_as_bytes import Question, RowsAsBytes, error_fields, transport_of
+from pgtop_tune.postgres.server.rows import TEXT_ARRAYS, TEXTS, RowForm, text_array, text_decoders
+from pgtop_tune.postgres.server.rows_as_bytes import RowsAsBytes, error_fields, transport_of
 from pgtop_tune.postgres.server.search_path import NAME, PINNED, pin
 
 ANSWER_TIMEOUT_S: Final = 4.0
@@ -116,14 +116,6 @@ class Answered(Struct, frozen=True):
     own_transactions: int
 
 
-class _Ahead(Struct):
-    """An answer that was asked ahead; `transactions` is 1 for the first statement of its transaction, 0 for others."""
-
-    rows: asyncio.Future[tuple[list[bytes] | None, Answered]]
-    form: RowForm
-    transactions: int
-
-
 class ReadConnection:
     """Prepared statements over one connection, one at a time.
 
@@ -150,7 +142,6 @@ class ReadConnection:
         self._come = asyncio.Event()
         self._as_bytes = None if transport is None else RowsAsBytes(transport, self._come.set)
         self._forms: dict[str, tuple[Any, str, RowForm | None]] = {}
-        self._ahead: dict[str, _Ahead] = {}
         self._asked_s = 0.0
         self._decode = encodings.decoder("UTF8")
         self._converted = True
@@ -208,10 +199,6 @@ class ReadConnection:
             asyncpg.PostgresError: The server refused the statement; the connection is fine.
             FilesHang: It was not sent, because a backend of ours waits for the same files.
         """
-        if text in self._ahead and not arguments:
-            rows = await self._fetch_ahead(text)
-            if rows is not None:
-                return rows
         place = place_of(text)
         if place:
             async with self.own.looks.setdefault(place, asyncio.Lock()):
@@ -253,7 +240,7 @@ class ReadConnection:
             Whether it is asked. Not behind a pooler, nor over libpq; not while something else is asked; not before the
             first `fetch` of this text. `fetch` is the way then.
         """
-        if self._ahead or not self._may_ask:
+        if not self._may_ask:
             return False
         known = self._known(text)
         if known is None:
@@ -269,44 +256,11 @@ class ReadConnection:
                 # `fetch` tells why.
                 looked(None, form)
 
-        self._ask([(name, arguments, come)])
+        assert self._as_bytes is not None
+        self._come.clear()
+        self._asked_s = asked_s
+        self._as_bytes.ask(name, arguments, come)
         return True
-
-    def ask_ahead(self, transactions: Sequence[Sequence[str]]) -> None:
-        """Sends statements together that `fetch` is called with next, in this order; those that it has prepared.
-
-        To be followed by `forget_ahead`, once they are fetched.
-
-        Args:
-            transactions: Texts of the statements of each.
-        """
-        if self._ahead or not self._may_ask:
-            return
-        loop = asyncio.get_running_loop()
-        for texts in transactions:
-            questions: list[Question] = []
-            for text in texts:
-                known = self._known(text)
-                if known is not None and text not in self._ahead:
-                    name, form = known
-                    asked = self._ahead[text] = _Ahead(loop.create_future(), form, 0 if questions else 1)
-                    questions.append((name, (), partial(self._settle_ahead, asked)))
-            if questions:
-                self._ask(questions)
-
-    def forget_ahead(self) -> None:
-        """What was asked ahead and not fetched."""
-        for each in self._ahead.values():
-            self._count(time.perf_counter(), transactions=0 if each.rows.done() else each.transactions)
-            each.rows.cancel()
-        self._ahead.clear()
-
-    def _settle_ahead(self, asked: _Ahead, rows: list[bytes] | None) -> None:
-        """Of looks that are sent later the server knows nothing yet: what it has counted is noted with the answer."""
-        # Nobody may wait for it any more.
-        if not asked.rows.done():
-            self.own.transactions += asked.transactions
-            asked.rows.set_result((rows, Answered(time.perf_counter(), self.own.transactions)))
 
     @property
     def _may_ask(self) -> bool:
@@ -320,33 +274,9 @@ class ReadConnection:
         prepared, name, form = self._forms.get(text, (None, "", None))
         if prepared is not statement:
             name = statement.get_name()
-            form = RowForm.of([(column.name, column.type.oid) for column in statement.get_attributes()], self._decode)
+            form = RowForm.of([column.type.oid for column in statement.get_attributes()], self._decode)
             self._forms[text] = statement, name, form
         return None if form is None else (name, form)
-
-    def _ask(self, questions: Sequence[Question]) -> None:
-        assert self._as_bytes is not None
-        self._come.clear()
-        self._asked_s = time.perf_counter()
-        self._as_bytes.ask(questions)
-
-    async def _fetch_ahead(self, text: str) -> list[NamedRow] | None:
-        """Rows that were asked ahead; None where there are none, and `fetch` has to ask."""
-        asked = self._ahead.pop(text)
-        started = time.perf_counter()
-        try:
-            if not asked.rows.done():
-                async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                    await asked.rows
-            rows, self.answered = asked.rows.result()
-            return None if rows is None else [asked.form.row(row) for row in rows]
-        except TimeoutError as error:
-            self._note_stuck(text, error)
-            raise self._lost(error) from None
-        except MALFORMED:
-            return None
-        finally:
-            self._count(started, transactions=0)
 
     async def execute(self, text: str) -> None:
         """Runs statements without parameters, as one simple query. Raises as `fetch` does."""

@@ -1,8 +1,8 @@
 """Connection settings: the user's options, resolved by libpq itself, in the form that each driver takes.
 
-libpq fills in PG* variables, the service file, .pgpass and its own defaults while it prepares a connection. It
-is asked to do just that, with one parameter it refuses *after* all this and before it touches the network, and
-then tells what it found (PQconninfo, PQhost, PQpass). So psql, pgbench, psycopg and asyncpg mean the same server.
+libpq fills in PG* variables, the service file, .pgpass and its own defaults while it prepares a connection. This module
+lets it do just that, with one parameter that it refuses *after* all this and before it uses the network, and then reads
+the result (PQconninfo, PQhost, PQpass). So psql, pgbench, psycopg and asyncpg mean the same server.
 
 Source: libpq "Database Connection Control Functions", fe-connect.c (connectOptions1, pqConnectOptions2).
 """
@@ -27,8 +27,8 @@ from pgtop_tune.process import handed_on
 
 # The libpq keywords that asyncpg honours as libpq does, and those that need libpq itself.
 #
-# asyncpg speaks the protocol by itself. It passes over most keywords that forbid something (require_auth,
-# channel_binding, requirepeer), and checks certificates by other rules. So it is used only where none of them is set.
+# asyncpg implements the protocol itself. It ignores most keywords that forbid something (require_auth, channel_binding,
+# requirepeer), and checks certificates by other rules. So it is used only where none of them is set.
 # Compared with asyncpg's connect_utils.py and libpq's fe-connect.c, fe-auth.c and fe-secure-openssl.c.
 
 ANY: Final = None
@@ -42,21 +42,21 @@ class Keyword(Struct, frozen=True):
     """A keyword of libpq.
 
     Attributes:
-        name: As in the manual.
-        asyncpg: Values with which asyncpg does what libpq does; `ANY`: whatever the value, `NONE`: with none.
-        why: How that comes.
+        name: Name in the manual.
+        asyncpg: Values for which asyncpg does the same as libpq; `ANY` for all values, `NONE` for no value.
+        reason: Why asyncpg does, or does not.
         since: First major whose libpq knows it; 13 where it is older.
-        only: Other values are refused: neither driver can be used with them. None: nothing is.
+        only: Accepted values; neither driver can be used with others. None accepts all.
     """
 
     name: str
     asyncpg: frozenset[str] | None
-    why: str
+    reason: str
     since: int = _FIRST
     only: frozenset[str] | None = None
 
     def obeyed(self, value: str) -> bool:
-        """Whether asyncpg does with this value what libpq does."""
+        """Return whether asyncpg does the same as libpq with this value."""
         return self.asyncpg is ANY or value in self.asyncpg
 
 
@@ -122,31 +122,31 @@ KEYWORDS: Final[Mapping[str, Keyword]] = {
         Keyword("oauth_scope", NONE, _OAUTH, 18),
     )
 }
-"""A keyword that is not here came with a newer libpq: it takes libpq."""
+"""Known keywords; others are of a newer libpq, and need libpq."""
 
 _OF_THE_USER: Final = ("root.crt", "root.crl", "postgresql.crt", "postgresql.key")
-"""Files in ~/.postgresql that TLS takes without a keyword."""
+"""Files in ~/.postgresql that TLS uses without a keyword."""
 
 
 def beyond_asyncpg(conninfo: ConnInfo) -> tuple[str, ...]:
-    """Keywords of this connection that take libpq, secret ones included; empty where asyncpg does as libpq does.
+    """Return the keywords of a connection that need libpq, including secret ones; empty where asyncpg is equivalent.
 
-    An address beside a host name counts with TLS, and so do the user's files of certificates, by their names.
+    With TLS, an address beside a host name counts as well, and so do the user's certificate files, by their names.
     """
-    given = {**conninfo.keywords, **dict.fromkeys(conninfo.secrets, "")}
-    found = [name for name, value in given.items() if not _obeyed(name, value)]
-    over_tls = given.get("sslmode") != "disable" and not all(each.is_socket for each in conninfo.endpoints)
+    keywords = {**conninfo.keywords, **dict.fromkeys(conninfo.secrets, "")}
+    beyond = [name for name, value in keywords.items() if not _obeyed(name, value)]
+    over_tls = keywords.get("sslmode") != "disable" and not all(endpoint.is_socket for endpoint in conninfo.endpoints)
     if over_tls:
-        found += ["hostaddr"] * any(each.hostaddr not in ("", each.host) for each in conninfo.endpoints)
-        found += [name for name in _OF_THE_USER if _there(name)]
-    if any(each.is_socket and each.host.startswith("@") for each in conninfo.endpoints):
-        # The abstract namespace; asyncpg takes it for a name.
-        found.append("host")
-    return tuple(found)
+        beyond += ["hostaddr"] * any(endpoint.hostaddr not in ("", endpoint.host) for endpoint in conninfo.endpoints)
+        beyond += [name for name in _OF_THE_USER if _there(name)]
+    if any(endpoint.is_socket and endpoint.host.startswith("@") for endpoint in conninfo.endpoints):
+        # A socket in the abstract namespace, which asyncpg takes for a host name.
+        beyond.append("host")
+    return tuple(beyond)
 
 
 def refused(keywords: Iterable[tuple[str, str]]) -> str:
-    """The first keyword whose value neither driver can be used with; "" where there is none."""
+    """Return the first keyword with a value that neither driver accepts; "" without one."""
     for name, value in keywords:
         row = KEYWORDS.get(name)
         if row is not None and row.only is not None and value not in row.only:
@@ -155,7 +155,7 @@ def refused(keywords: Iterable[tuple[str, str]]) -> str:
 
 
 def since(name: str) -> int:
-    """The first major whose libpq knows the keyword, 13 for older ones; of one that is not in the table, the newest."""
+    """Return the first major whose libpq knows a keyword, 13 for older ones; the newest for an unknown keyword."""
     return KEYWORDS[name].since if name in KEYWORDS else _NEWEST
 
 
@@ -177,20 +177,20 @@ SECRET_KEYWORDS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
 )
 _KEY_FILE_SECRETS: Final = frozenset({"sslpassword"})
-"""Secrets that open a file of this machine and never leave it."""
+"""Secrets for files of this machine, which never leave it."""
 _STOP_KEYWORD: Final = "load_balance_hosts"
 _STOP_VALUE: Final = "resolve-only"
 _BEFORE_IT: Final = "target_session_attrs"
-"""What libpq looks at just before; stops it where the value of the other is wanted."""
+"""Keyword that libpq checks just before; it stops libpq when the value of the other is needed."""
 _IN_ORDER: Final = "disable"
 _AT_RANDOM: Final = "random"
 _OWN_KEYWORDS: Final = frozenset({"host", "hostaddr", "port", "user", "dbname", "service", _STOP_KEYWORD})
 _EMPTY_COUNTS: Final = frozenset({"password", "hostaddr"})
-"""Keywords that keep libpq from PG* variables and services also where they are empty."""
+"""Keywords that override PG* variables and services also where they are empty."""
 _OLDEST_LIBPQ: Final = 13
-"""Of a pgbench that may be used: a variable that its libpq does not know would be passed over without a word."""
+"""Oldest libpq of a usable pgbench: it would silently ignore variables that it does not know."""
 _ASYNCPG_TLS: Final = ("sslmode", "ssl_min_protocol_version", "krbsrvname")
-"""The others are at their defaults where asyncpg is used (`keywords.beyond_asyncpg`)."""
+"""Keywords of TLS that asyncpg gets; the others have their defaults where asyncpg is used (`beyond_asyncpg`)."""
 _SESSION_ATTRS: Final[Mapping[str, tuple[str, ...]]] = {
     "any": ("any",),
     "read-write": ("read-write",),
@@ -200,18 +200,18 @@ _SESSION_ATTRS: Final[Mapping[str, tuple[str, ...]]] = {
     "prefer-standby": ("standby", "any"),
 }
 _TLS_IF_POSSIBLE: Final = ("", "allow", "prefer")
-"""Modes of TLS in which libpq goes on in clear where there is none."""
+"""Modes in which libpq connects without TLS if the server has none."""
 _SOCKET_DIRECTORIES: Final = ("/var/run/postgresql", "/run/postgresql", "/tmp")
 
 
 class ServerEndpoint(Struct, frozen=True):
-    """One place where the server may be found.
+    """One address of the server.
 
     Attributes:
         host: Host name, address, or the directory of a Unix socket.
         hostaddr: Address to connect to without a look-up; "" when `host` is to be looked up.
         port: TCP port, or the number in the name of the socket.
-        password: What libpq would send to this host, from the string, PGPASSWORD or .pgpass.
+        password: Password that libpq would send to this host, from the string, PGPASSWORD or .pgpass.
     """
 
     host: str
@@ -221,12 +221,12 @@ class ServerEndpoint(Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """Return the address if there is one, else the name."""
+        """The address if there is one, else the name."""
         return self.hostaddr or self.host
 
     @property
     def is_socket(self) -> bool:
-        """Whether it is a Unix socket of this machine (also in the abstract namespace)."""
+        """Return whether it is a Unix socket of this machine (also in the abstract namespace)."""
         return not self.hostaddr and self.host.startswith(("/", "@"))
 
     def __str__(self) -> str:
@@ -238,7 +238,7 @@ class Reached(Struct, frozen=True):
     """The address that a session has reached.
 
     Attributes:
-        endpoint: That of the list, with the address that answered.
+        endpoint: The endpoint, with the address that answered.
         tls: Whether the session is encrypted with TLS.
     """
 
@@ -247,13 +247,13 @@ class Reached(Struct, frozen=True):
 
 
 class ConnInfo(Struct, frozen=True):
-    """A resolved connection: everything libpq would use, secrets apart.
+    """A resolved connection: everything that libpq would use, with secrets kept apart.
 
     Attributes:
-        endpoints: Tried in this order.
+        endpoints: Endpoints in the order of the attempts.
         keywords: All further libpq keywords that have a value, none of them secret: sslmode, options, passfile …
         secrets: Secret keywords as given (the password also when it comes from PGPASSWORD, not from .pgpass).
-        variables: Keyword → environment variable, of those that libpq has one for and that are not secret.
+        variables: Keyword → environment variable, without secret keywords.
     """
 
     endpoints: tuple[ServerEndpoint, ...]
@@ -265,25 +265,25 @@ class ConnInfo(Struct, frozen=True):
 
     @property
     def host(self) -> str:
-        """Of the first endpoint."""
+        """Host of the first endpoint."""
         return self.endpoints[0].host
 
     @property
     def port(self) -> int:
-        """Of the first endpoint."""
+        """Port of the first endpoint."""
         return self.endpoints[0].port
 
     @property
     def password(self) -> Secret | None:
-        """Of the first endpoint."""
+        """Password of the first endpoint."""
         return self.endpoints[0].password
 
     def describe(self) -> str:
-        """`user@host:port/dbname` for titles and messages, without secrets. Foreign text."""
+        """Return `user@host:port/dbname` for titles and messages, without secrets. Foreign text."""
         return f"{self.user}@{','.join(map(str, self.endpoints))}/{self.dbname}"
 
     def with_password(self, password: Secret) -> ConnInfo:
-        """The same connection with a password that the user typed."""
+        """Return the same connection with a password that the user typed."""
         return replace(
             self,
             endpoints=tuple(replace(endpoint, password=password) for endpoint in self.endpoints),
@@ -291,10 +291,10 @@ class ConnInfo(Struct, frozen=True):
         )
 
     def as_role(self, user: str) -> ConnInfo:
-        """The same server as another role, which gets none of this role's passwords: libpq looks into .pgpass only.
+        """Return the connection as another role, which gets none of this role's passwords, but those in .pgpass.
 
-        The empty password keeps libpq from taking that of PGPASSWORD or of a service file. For psycopg; asyncpg looks
-        into the environment again.
+        The empty password keeps libpq from using that of PGPASSWORD or of a service file. For psycopg only, because
+        asyncpg reads the environment again.
         """
         none = {keyword: Secret("") for keyword in self.secrets if keyword not in _KEY_FILE_SECRETS}
         return replace(
@@ -305,36 +305,36 @@ class ConnInfo(Struct, frozen=True):
         )
 
     def only(self, endpoint: ServerEndpoint) -> ConnInfo:
-        """The connection to one of the hosts, by the name that the operator gave it.
+        """Return the connection to one of the hosts, under the name that the operator gave it.
 
         Args:
-            endpoint: As a session reached it.
+            endpoint: The endpoint that a session has reached.
         """
-        named = [each for each in self.endpoints if (each.host, each.port) == (endpoint.host, endpoint.port)]
-        same = [each for each in named if each.hostaddr in ("", endpoint.hostaddr)]
+        named = [item for item in self.endpoints if (item.host, item.port) == (endpoint.host, endpoint.port)]
+        same = [item for item in named if item.hostaddr in ("", endpoint.hostaddr)]
         return replace(self, endpoints=(*same, *named, endpoint)[:1])
 
     def pinned(self, reached: Reached) -> ConnInfo:
-        """The connection to the very address of a session, with TLS where the session has it.
+        """Return the connection to the address of a session, with TLS where the session has it.
 
-        The host stays beside the address: certificates and the lines of .pgpass name it.
+        The host name stays beside the address, because certificates and the lines of .pgpass have it.
         """
-        found = self.only(reached.endpoint)
-        endpoint = found.endpoints[0]
+        single = self.only(reached.endpoint)
+        endpoint = single.endpoints[0]
         keywords = {**self.keywords}
         if not endpoint.is_socket:
             endpoint = replace(endpoint, hostaddr=reached.endpoint.hostaddr or endpoint.hostaddr)
             if reached.tls and keywords.get("sslmode", "") in _TLS_IF_POSSIBLE:
                 keywords["sslmode"] = "require"
-        return replace(found, endpoints=(endpoint,), keywords=keywords)
+        return replace(single, endpoints=(endpoint,), keywords=keywords)
 
     def as_psycopg(self) -> dict[str, str]:
-        """Keyword arguments for `psycopg.connect`, passwords revealed.
+        """Return keyword arguments for `psycopg.connect`, passwords revealed.
 
-        In UTF-8 whatever the database has: what it has no character for is refused in the server's words, and texts of
-        one in SQL_ASCII are texts.
+        The encoding is UTF-8 for every database: the server refuses characters that it lacks with its own message, and
+        texts of a database in SQL_ASCII arrive as texts.
         """
-        # Of several hosts, libpq looks for the password of each.
+        # With several hosts, libpq looks for the password of each.
         password = self.password if len(self.endpoints) == 1 else None
         return {
             **self.keywords,
@@ -348,32 +348,32 @@ class ConnInfo(Struct, frozen=True):
         }
 
     def as_libpq(self) -> tuple[dict[str, Any], ...]:
-        """The attempts of `as_asyncpg` as keyword arguments for `psycopg.connect`, passwords revealed."""
+        """Return the attempts of `as_asyncpg` as keyword arguments for `psycopg.connect`, passwords revealed."""
         return tuple(self._libpq_arguments(endpoint, attempt) for attempt, endpoint in self._attempts())
 
     def as_asyncpg(self) -> tuple[dict[str, Any], ...]:
-        """Keyword arguments for `asyncpg.connect`, one set per attempt, to be tried in this order.
+        """Return keyword arguments for `asyncpg.connect`, a set for each attempt, in order.
 
-        Every value asyncpg would otherwise look up for itself is given, so that it cannot come to another answer.
+        They include every value that asyncpg would look up itself, so that it cannot find another one.
         """
         return tuple(self._asyncpg_arguments(endpoint, attempt) for attempt, endpoint in self._attempts())
 
     def for_pgbench(self) -> dict[str, str]:
-        """Environment variables by which pgbench finds the same server; holds no password.
+        """Return environment variables with which pgbench finds the same server, without a password.
 
-        .pgpass is found through PGPASSFILE; a password from elsewhere is in `password` and needs a private file.
+        PGPASSFILE names .pgpass; a password from elsewhere is in `password` and needs a private file.
         """
         variables = self.variables
         values = {**self.keywords, **self._places(), "user": self.user, "dbname": self.dbname}
         if len(self.endpoints) > 1:
             values[_STOP_KEYWORD] = _IN_ORDER
         if all(endpoint.is_socket for endpoint in self.endpoints) and "sslnegotiation" not in values:
-            # A libpq without TLS refuses the other modes there, too, where they mean nothing.
+            # A libpq without TLS refuses the other modes also for a socket, where they have no meaning.
             values["sslmode"] = "disable"
         return {variables[keyword]: value for keyword, value in values.items() if keyword in variables and value}
 
     def beside_variables(self) -> dict[str, str]:
-        """Keywords that pgbench must be given as words: without a variable, or with one that an older libpq ignores."""
+        """Return keywords for pgbench's command line: without a variable, or with one that an older libpq ignores."""
         return {
             name: self.keywords[name]
             for name in beyond_asyncpg(self)
@@ -381,11 +381,16 @@ class ConnInfo(Struct, frozen=True):
         }
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, secrets revealed, for a process of our own."""
+        """Return the whole connection, secrets revealed, for a process of our own."""
         return {
             "endpoints": [
-                [each.host, each.port, each.hostaddr, None if each.password is None else each.password.reveal()]
-                for each in self.endpoints
+                [
+                    endpoint.host,
+                    endpoint.port,
+                    endpoint.hostaddr,
+                    None if endpoint.password is None else endpoint.password.reveal(),
+                ]
+                for endpoint in self.endpoints
             ],
             "user": self.user,
             "dbname": self.dbname,
@@ -408,14 +413,14 @@ class ConnInfo(Struct, frozen=True):
         return [(wish, endpoint) for wish in wishes for endpoint in self.endpoints]
 
     def _libpq_arguments(self, endpoint: ServerEndpoint, session_attrs: str) -> dict[str, Any]:
-        place = {"host": endpoint.host, "port": str(endpoint.port), "hostaddr": endpoint.hostaddr}
+        address = {"host": endpoint.host, "port": str(endpoint.port), "hostaddr": endpoint.hostaddr}
         password = {} if endpoint.password is None else {"password": endpoint.password.reveal()}
-        return {**self.as_psycopg(), **place, **password, "target_session_attrs": session_attrs}
+        return {**self.as_psycopg(), **address, **password, "target_session_attrs": session_attrs}
 
     def _asyncpg_arguments(self, endpoint: ServerEndpoint, session_attrs: str) -> dict[str, Any]:
         tls = {key: self.keywords[key] for key in _ASYNCPG_TLS if self.keywords.get(key)}
         if endpoint.is_socket:
-            # As libpq does; asyncpg would have TLS ready, and use none.
+            # As libpq does; asyncpg would prepare TLS and not use it.
             tls["sslmode"] = "disable"
         arguments: dict[str, Any] = {
             "host": endpoint.hostaddr or endpoint.host,
@@ -439,7 +444,7 @@ _PLACE: Final = ("host", "hostaddr", "port", "user")
 
 
 def belongs_to_service(keywords: Mapping[str, str]) -> bool:
-    """Return whether words name a service and leave its host, port and user as they are: its password is for these."""
+    """Return whether keywords name a service and leave its host, port and user unchanged: its password applies."""
     return "service" in keywords and not any(keywords.get(keyword) for keyword in _PLACE)
 
 
@@ -452,69 +457,69 @@ def resolve(
     password: Secret | None = None,
     inherits: bool = True,
 ) -> ConnInfo:
-    """What psql would connect to.
+    """Resolve the connection that psql would make.
 
     Args:
-        target: A database name, a URI or a keyword string; what a string says wins over the options, as in psql.
-        host: -h; several are separated by commas.
+        target: A database name, a URI or a keyword string, which overrides the options, as in psql.
+        host: -h; several hosts are separated by commas.
         port: -p.
         user: -U.
-        password: Typed by the user; wins over everything.
-        inherits: It is the operator's own server, which PGPASSWORD and the password of PGSERVICE are for; False for
-            one of several, and for a pooler.
+        password: Password that the user typed; it overrides all others.
+        inherits: Whether it is the operator's own server, to which PGPASSWORD and the password of PGSERVICE belong;
+            False for one of several servers, and for a pooler.
 
     Raises:
-        UsageProblem: libpq refuses the words: unknown keyword, unknown service, value out of range.
+        UsageProblem: libpq refuses the options: unknown keyword, unknown service, value out of range.
     """
-    given = {"host": host, "port": port, "user": user}
-    for word in (target, *given.values()):
+    options = {"host": host, "port": port, "user": user}
+    for word in (target, *options.values()):
         if "\0" in word or word != word.encode(errors="replace").decode():
             raise UsageProblem("the connection parameters hold bytes that are not text")
-    own = handed_on.connection() if inherits else None
-    if own is not None and not any((target, *given.values(), password)):
-        return from_json(own)
-    wanted = {keyword: value for keyword, value in given.items() if value} | parsed(target)
+    handed_over = handed_on.connection() if inherits else None
+    if handed_over is not None and not any((target, *options.values(), password)):
+        return from_json(handed_over)
+    keywords = {keyword: value for keyword, value in options.items() if value} | parsed(target)
     if password is not None:
-        wanted["password"] = password.reveal()
-    if not inherits and "password" not in wanted and not belongs_to_service(wanted):
-        wanted["password"] = ""
-    found = asked(wanted)
+        keywords["password"] = password.reveal()
+    if not inherits and "password" not in keywords and not belongs_to_service(keywords):
+        keywords["password"] = ""
+    answer = asked(keywords)
     inherited = handed_on.inherited_password() if inherits else None
-    if not found.values.get("password") and "password" not in wanted and inherited is not None:
-        # A service wins over the variable, and the variable over .pgpass.
-        wanted["password"] = inherited.reveal()
-        found = asked(wanted)
-    return resolved(wanted, found)
+    if not answer.values.get("password") and "password" not in keywords and inherited is not None:
+        # A service overrides the variable, and the variable overrides .pgpass.
+        keywords["password"] = inherited.reveal()
+        answer = asked(keywords)
+    return resolved(keywords, answer)
 
 
-def from_json(given: Mapping[str, Any]) -> ConnInfo:
-    """The connection that `ConnInfo.as_json` wrote."""
+def from_json(record: Mapping[str, Any]) -> ConnInfo:
+    """Return the connection that `ConnInfo.as_json` wrote."""
     return ConnInfo(
         endpoints=tuple(
             ServerEndpoint(
                 host=host, port=port, hostaddr=hostaddr, password=None if password is None else Secret(password)
             )
-            for host, port, hostaddr, password in given["endpoints"]
+            for host, port, hostaddr, password in record["endpoints"]
         ),
-        user=given["user"],
-        dbname=given["dbname"],
-        keywords=given["keywords"],
-        secrets={keyword: Secret(value) for keyword, value in given["secrets"].items()},
-        variables=given["variables"],
+        user=record["user"],
+        dbname=record["dbname"],
+        keywords=record["keywords"],
+        secrets={keyword: Secret(value) for keyword, value in record["secrets"].items()},
+        variables=record["variables"],
     )
 
 
-def resolved(wanted: dict[str, str], found: Answer) -> ConnInfo:
-    """The connection that libpq's answer stands for.
+def resolved(keywords: dict[str, str], answer: Answer) -> ConnInfo:
+    """Return the connection of libpq's answer.
 
     Args:
-        wanted: Keywords.
-        found: What libpq answered to them.
+        keywords: The keywords.
+        answer: libpq's answer to them.
 
     Raises:
-        UsageProblem: A value with which neither driver can be used.
+        UsageProblem: Neither driver accepts one of the values.
     """
-    values = found.values
+    values = answer.values
     if keyword := refused(values.items()):
         raise UsageProblem(
             f"{keyword}={values[keyword]} cannot be used here", "the server would answer no queries; leave it out"
@@ -527,9 +532,11 @@ def resolved(wanted: dict[str, str], found: Answer) -> ConnInfo:
     hosts = hosts if len(hosts) == places else [""] * places
     addresses = addresses if len(addresses) == places else [""] * places
     listed = list(zip(hosts, addresses, ports, strict=True))
-    if places > 1 and _balanced(wanted):
+    if places > 1 and _balanced(keywords):
         random.shuffle(listed)
-    endpoints = [endpoint for place in listed for endpoint in _endpoints(*place, found, wanted, alone=places == 1)]
+    endpoints = [
+        endpoint for address in listed for endpoint in _endpoints(*address, answer, keywords, alone=places == 1)
+    ]
     return ConnInfo(
         endpoints=tuple(endpoints),
         user=values.get("user", ""),
@@ -549,9 +556,9 @@ class Answer(Struct, frozen=True):
 
 
 def _endpoints(
-    host: str, hostaddr: str, port: str, found: Answer, wanted: dict[str, str], *, alone: bool
+    host: str, hostaddr: str, port: str, answer: Answer, keywords: dict[str, str], *, alone: bool
 ) -> list[ServerEndpoint]:
-    """The endpoints of one host of the list; an unnamed host may stand for several socket directories."""
+    """Return the endpoints of one host of the list; without a name, these may be several socket directories."""
     try:
         number = int(port or 5432)
     except ValueError:
@@ -559,15 +566,16 @@ def _endpoints(
     if not 1 <= number <= 65535:
         raise UsageProblem(f"invalid port number: {port}", "a port is a number from 1 to 65535")
     if not alone:
-        found = asked({**wanted, "host": host, "hostaddr": hostaddr, "port": str(number)})
-    names = [host] if host or hostaddr else _socket_directories(found.host, number)
+        answer = asked({**keywords, "host": host, "hostaddr": hostaddr, "port": str(number)})
+    names = [host] if host or hostaddr else _socket_directories(answer.host, number)
     return [
-        ServerEndpoint(host=name or hostaddr, port=number, hostaddr=hostaddr, password=found.password) for name in names
+        ServerEndpoint(host=name or hostaddr, port=number, hostaddr=hostaddr, password=answer.password)
+        for name in names
     ]
 
 
 def _socket_directories(compiled: str, port: int) -> list[str]:
-    """Where a socket may be when no host is named: libpq builds differ in their default, machines do as well."""
+    """Return directories of the socket when no host is named: the default differs between builds of libpq."""
     candidates = [compiled, *(directory for directory in _SOCKET_DIRECTORIES if directory != compiled)]
     existing = [directory for directory in candidates if Path(directory).is_dir()]
     with_socket = [directory for directory in existing if Path(directory, f".s.PGSQL.{port}").exists()]
@@ -576,7 +584,7 @@ def _socket_directories(compiled: str, port: int) -> list[str]:
 
 
 def parsed(target: str) -> dict[str, str]:
-    """The keywords of a connection string; a plain word is a database name (psql's rule)."""
+    """Parse a connection string into keywords; a plain word is a database name, as in psql."""
     from psycopg import ProgrammingError
     from psycopg.conninfo import conninfo_to_dict
 
@@ -587,38 +595,38 @@ def parsed(target: str) -> dict[str, str]:
     try:
         return {keyword: str(value) for keyword, value in conninfo_to_dict(target).items() if value is not None}
     except ProgrammingError as problem:
-        # libpq quotes the piece it could not read, and that piece may be a password.
+        # libpq quotes the unreadable part, which may be a password.
         secret = any(word in target for word in ("@", *SECRET_KEYWORDS))
-        words = "" if secret else f": {str(problem).strip()}"
+        detail = "" if secret else f": {str(problem).strip()}"
         raise UsageProblem(
-            f"the connection string cannot be read{words}",
+            f"the connection string cannot be read{detail}",
             "write postgresql://user@host:port/database or host=… port=… dbname=… user=…; "
             "special characters in a URI are written as %XX",
         ) from None
 
 
-def _balanced(wanted: dict[str, str]) -> bool:
-    """Whether the hosts are to be taken in random order.
+def _balanced(keywords: dict[str, str]) -> bool:
+    """Return whether the hosts are to be tried in random order.
 
     All our connections must lead to one server, so the order is drawn here, once.
     """
-    chosen = asked(wanted, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
+    chosen = asked(keywords, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
     if chosen not in (_IN_ORDER, _AT_RANDOM):
         raise UsageProblem(f'invalid {_STOP_KEYWORD} value: "{chosen}"', f"it is {_IN_ORDER} or {_AT_RANDOM}")
     return chosen == _AT_RANDOM
 
 
-def asked(wanted: dict[str, str], stop: str = _STOP_KEYWORD) -> Answer:
-    """Lets libpq resolve the keywords without connecting; it tells all of them but the one that stops it.
+def asked(keywords: dict[str, str], stop: str = _STOP_KEYWORD) -> Answer:
+    """Let libpq resolve the keywords without connecting; the answer lacks the keyword that stops it.
 
     Raises:
-        UsageProblem: libpq refuses them, or would read what is no file.
+        UsageProblem: libpq refuses them, or would read something other than a regular file.
     """
-    client_files.check_before(wanted)
-    if wanted.get("service") or os.environ.get("PGSERVICE"):
-        # A service can name the password file, which libpq does not read where it is given a password.
-        client_files.check_passfile(_libpq_answer({**wanted, "password": "-"}, stop).values.get("passfile", ""))
-    answer = _libpq_answer(wanted, stop)
+    client_files.check_before(keywords)
+    if keywords.get("service") or os.environ.get("PGSERVICE"):
+        # A service can name the password file; libpq does not read it when it gets a password.
+        client_files.check_passfile(_libpq_answer({**keywords, "password": "-"}, stop).values.get("passfile", ""))
+    answer = _libpq_answer(keywords, stop)
     host = answer.values.get("hostaddr") or answer.values.get("host") or answer.host
     if answer.values.get("sslmode") != "disable" and not host.startswith(("/", "@")):
         client_files.check_tls(answer.values)

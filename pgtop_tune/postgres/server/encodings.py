@@ -1,7 +1,8 @@
-"""Texts of the server in Python: what cannot be read is U+FFFD, never an error.
+"""Decoding of the server's texts: unreadable bytes become U+FFFD, never an error.
 
-PostgreSQL shows a text of another database, and a name of a shared catalogue, in the bytes in which it was written.
-So our sessions have the server convert nothing where Python knows the encoding, and read each text in its own.
+PostgreSQL returns a text of another database, and a name in a shared catalogue, in the bytes in which it was written.
+So our sessions let the server convert nothing where Python knows the encoding, and decode each text in its own
+encoding.
 
 Source: chapter "Character Set Support": names of encodings; pg_wchar.h.
 """
@@ -13,7 +14,7 @@ from functools import cache
 from typing import Final
 
 RAW: Final = "SQL_ASCII"
-"""As client_encoding: the server neither converts nor checks."""
+"""Value of client_encoding for which the server neither converts nor checks."""
 NOT_CONVERTED: Final = frozenset({"22021", "22P05"})
 """sqlstates of a text that the server cannot convert: character_not_in_repertoire, untranslatable_character."""
 
@@ -44,23 +45,23 @@ _OF_MULE: Final[Mapping[int, str]] = {
     0x92: "euc_jp",
     0x93: "euc_kr",
 }
-"""Encoding of the character behind a leading byte."""
+"""Encoding of a character by its leading byte."""
 _OF_TWO_BYTES: Final = 0x90
-"""Leading bytes from here on."""
+"""First leading byte of characters of two bytes."""
 
 Decode = Callable[[bytes], str]
 
 
 def is_known(encoding: str) -> bool:
-    """Return whether Python reads this encoding, so that the server need not convert it."""
+    """Return whether Python knows this encoding, so that the server need not convert it."""
     return encoding in _PYTHON or encoding == _MULE
 
 
 @cache
 def decoder(encoding: str) -> Decode:
-    """Return the reader of bytes of an encoding; of one that Python does not know it reads what is ASCII.
+    """Return the decoder of an encoding; for an unknown one, it decodes ASCII only.
 
-    Bytes in a single-byte encoding that are UTF-8 as well come from another database: nobody writes "Ã©".
+    Bytes in a single-byte encoding that are also valid UTF-8 count as UTF-8 of another database: "Ã©" is no text.
     """
     if encoding == _MULE:
         return _from_mule
@@ -89,6 +90,6 @@ def _from_mule(value: bytes) -> str:
 
 
 def encoder(encoding: str) -> Callable[[str], bytes]:
-    """Return the writer of texts in an encoding; what the encoding lacks becomes a question mark."""
+    """Return the encoder of an encoding; characters that it lacks become question marks."""
     name = _PYTHON.get(encoding, _UTF_8)
     return lambda text: text.encode(name, "replace")

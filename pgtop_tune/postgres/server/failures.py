@@ -1,4 +1,4 @@
-"""From a driver's exception to the sentence a user can act on, in whatever language the server speaks."""
+"""Messages for exceptions of the drivers, with a remedy, for servers in any language."""
 
 from __future__ import annotations
 
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     import psycopg
 
 
-# Tells a server that does not answer from an address at which nobody takes connections.
-
 _PATIENCE_S: Final = 0.5
 
 
 def takes_connections(endpoint: ServerEndpoint) -> bool:
-    """Whether something listens at an endpoint at which a connection timed out; blocks for half a second at most."""
+    """Return whether something listens at an endpoint whose connection timed out; blocks for at most half a second."""
     if endpoint.is_socket:
         return True
     try:
@@ -47,10 +45,10 @@ def takes_connections(endpoint: ServerEndpoint) -> bool:
 _PASSWORD_FAILED: Final = "28P01"
 
 _FINAL: Final = frozenset({"3D000", "42501", "42704"})
-"""Besides class 28: answers that trying again does not change."""
+"""Final refusals, besides class 28: another attempt cannot succeed."""
 
 _PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
-"""Answers of a server that starts, stops or recovers."""
+"""Refusals of a server that starts, stops or recovers."""
 
 _CONNECT_HINTS: Final[Mapping[str, str]] = {
     _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
@@ -64,11 +62,11 @@ _CONNECT_HINTS: Final[Mapping[str, str]] = {
     "42704": "a setting in PGOPTIONS or options= does not exist on this server",
     "08P01": "a pooler rejects PGOPTIONS and options= unless its ignore_startup_parameters lists `options`",
 }
-"""sqlstate → what to do, PostgreSQL appendix A."""
+"""sqlstate → remedy; PostgreSQL appendix A."""
 
 _NO_SUCH_CHARACTER: Final = "this database lacks that character; name one in UTF8 with -d"
 STATEMENT_HINTS: Final[Mapping[str, str]] = {"22P05": _NO_SUCH_CHARACTER}
-"""sqlstate → what to do about a statement that was refused."""
+"""sqlstate → remedy for a refused statement."""
 
 _REASONS: Final[Mapping[str, Reason]] = {
     "42501": Reason.NO_PERMISSION,
@@ -79,25 +77,25 @@ _REASONS: Final[Mapping[str, Reason]] = {
     "55P03": Reason.TOO_SLOW,
     "57P03": Reason.NO_ANSWER,
 }
-"""sqlstate → why a section is missing."""
+"""sqlstate → reason why a section is missing."""
 
 _LONGEST_WORDS: Final = 2_000
 _ENDED: Final = frozenset({"25P03", "25P04", "57P05"})
-"""The server has ended the session: a time limit for idling in a transaction, for a transaction, for idling."""
+"""sqlstates of a session that a limit has ended: for idling in a transaction, for a transaction, for idling."""
 
 _OF_STATEMENTS: Final = ("22", "42", "55", "58")
-"""Beginnings of sqlstates of psycopg's OperationalError that leave the session as it was."""
+"""Beginnings of sqlstates of psycopg's OperationalError that do not end the session."""
 
 _TOO_SLOW: Final = "took longer than its time limit"
 
 
 def sqlstate_of(error: BaseException) -> str:
-    """The server's five characters (asyncpg and psycopg both call them `sqlstate`); "" when there are none."""
+    """Return the sqlstate of an exception of either driver; "" without one."""
     return getattr(error, "sqlstate", None) or ""
 
 
 def server_words(error: BaseException) -> str:
-    """The server's message in one line, with its detail and hint, each of limited length. Foreign text."""
+    """Return the server's message in one line, with its detail and hint, each of limited length. Foreign text."""
     diagnosis = getattr(error, "diag", None)
     if diagnosis is not None and diagnosis.message_primary:
         parts = (diagnosis.message_primary, diagnosis.message_detail, diagnosis.message_hint)
@@ -107,12 +105,12 @@ def server_words(error: BaseException) -> str:
 
 
 def connection_problem(error: BaseException, conninfo: ConnInfo, *, reached: bool = False) -> ConnectionProblem:
-    """Why there is no connection, in one sentence that names where we tried, and what to do about it.
+    """Return the problem of a failed connection: one sentence that names the address, and a remedy.
 
     Args:
-        error: As the driver or the network raised it.
-        conninfo: Where to.
-        reached: Something listens there: an answer that does not come is not the network's fault.
+        error: Exception of the driver or the network.
+        conninfo: The address.
+        reached: Whether something listens there, so that a missing answer is not the network's fault.
     """
     where = conninfo.describe()
     state = sqlstate_of(error)
@@ -120,50 +118,50 @@ def connection_problem(error: BaseException, conninfo: ConnInfo, *, reached: boo
         kind = _kind(state)
         if state == _PASSWORD_FAILED:
             kind = PasswordNeeded if conninfo.password is None else WrongPassword
-        words = server_words(error)
-        return kind(f"{where}: {words}", _CONNECT_HINTS.get(state, ""))
-    for class_, words, hint in _NETWORK:
+        message = server_words(error)
+        return kind(f"{where}: {message}", _CONNECT_HINTS.get(state, ""))
+    for class_, message, hint in _NETWORK:
         if isinstance(error, class_):
             cut = issubclass(class_, ConnectionResetError | BrokenPipeError)
             hint = _SILENT if reached and class_ is TimeoutError else hint
             kind = NoAnswer if reached and class_ is TimeoutError else NotReady if cut else ConnectionProblem
-            return kind(f"{where}: {words}", hint)
+            return kind(f"{where}: {message}", hint)
     return ConnectionProblem(f"{where}: {server_words(error) or 'the connection failed without a word'}")
 
 
 def refused_in_other_words(error: psycopg.OperationalError) -> bool:
-    """Whether a server has said something that is not understood here: it may speak another language."""
+    """Return whether a server's refusal is not known here, because it may be in another language."""
     return _ANSWERED.search(str(error)) is not None and not refusal_state(error)
 
 
 def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: str = "") -> ConnectionProblem:
-    """Why libpq has no connection: as `connection_problem`, also of the last place it tried; a server in libpq's words.
+    """Return the problem of a failed connection of libpq, about the last endpoint; a server's refusal in libpq's words.
 
-    Blocks for up to half a second for each place that did not answer.
+    Blocks for up to half a second for each endpoint that did not answer.
 
     Args:
-        error: What it raised.
-        conninfo: Where to.
-        state: The sqlstate, if it is known: libpq tells none of a connection that failed. The server's own words do,
-            where they are English.
+        error: Exception of psycopg.
+        conninfo: The address.
+        state: The sqlstate, if it is known: libpq does not report it for a failed connection. English messages of the
+            server show it.
     """
-    said = str(error).partition(_ALL_OF_THEM)[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
-    # The sampler has words of this module, too, and does without psycopg.
+    text = str(error).partition(_ALL_OF_THEM)[0].removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    # The sampler imports this module and does without psycopg.
     from psycopg.errors import ConnectionTimeout
 
     if isinstance(error, ConnectionTimeout):
         reached = any(map(takes_connections, conninfo.endpoints))
         return connection_problem(TimeoutError(), conninfo, reached=reached)
-    nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in said), None)
+    nobody = next((number for number in _NOBODY_THERE if f"failed: {os.strerror(number)}" in text), None)
     if nobody is not None:
         return connection_problem(OSError(nobody, ""), conninfo)
-    if any(words in said for words in _NAME_NOT_KNOWN):
+    if any(phrase in text for phrase in _NAME_NOT_KNOWN):
         return connection_problem(socket.gaierror(), conninfo)
-    words = " ".join(said.split())
-    message = f"{conninfo.describe()}: {words}"
+    one_line_text = " ".join(text.split())
+    message = f"{conninfo.describe()}: {one_line_text}"
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
-    if _FORBIDDEN.search(words):
+    if _FORBIDDEN.search(one_line_text):
         return NotLetIn(message, "a keyword of the connection, or a PG* variable, excludes this server")
     state = state or refusal_state(error)
     if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
@@ -172,7 +170,7 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
 
 
 def refusal_state(error: psycopg.OperationalError) -> str:
-    """Return the sqlstate of a refused login by its English words; "" where they are not known."""
+    """Return the sqlstate of a refused login from its English message; "" where that is not known."""
     return next((state for pattern, state in _REFUSALS if pattern.search(str(error))), "")
 
 
@@ -193,22 +191,22 @@ _REFUSALS: Final = (
     (re.compile(r"FATAL: .*(too many (clients|connections)|remaining connection slots)"), "53300"),
     (re.compile(r"FATAL: .*the database system is "), "57P03"),
 )
-"""What the server's sources say when they let nobody in, and the sqlstate that goes with it."""
+"""Messages in the server's sources for refused logins, and their sqlstates."""
 
 _FORBIDDEN: Final = re.compile(
     r"authentication method requirement|channel binding (is )?required|requirepeer specifies|certificate verify failed"
     r"|server certificate for .* does not match"
 )
-"""What libpq says when a keyword shuts the server out: require_auth, channel_binding, requirepeer, sslmode."""
+"""Messages of libpq when a keyword excludes the server: require_auth, channel_binding, requirepeer, sslmode."""
 
 _ALL_OF_THEM: Final = "\nMultiple connection attempts failed"
-"""Behind it psycopg repeats what it has said, once for each place."""
+"""Beginning of psycopg's repetition of its message for each endpoint."""
 _NAME_NOT_KNOWN: Final = ("failed to resolve host", "could not translate host name")
-"""psycopg's words, and libpq's."""
+"""Messages of psycopg and of libpq."""
 _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.EACCES, errno.ECONNRESET)
 
 _ANSWERED: Final = re.compile(r": \S+:  ")
-"""How libpq writes what a server has said, severity first, in the server's language."""
+"""Pattern of a server's message in libpq's, severity first, in the server's language."""
 
 _SILENT: Final = (
     "a server that hangs or waits for a lock listens there (pg_locks in an open session), or another program"
@@ -230,22 +228,22 @@ _NETWORK: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
 
 
 def absence(error: BaseException) -> Unavailable:
-    """Why a section is missing after the server refused its query."""
+    """Return the absence of a section whose query the server refused."""
     hangs = isinstance(error, FilesHang)
     reason = Reason.NO_ANSWER if hangs else _REASONS.get(sqlstate_of(error), Reason.FAILED)
-    words = server_words(error)
-    return Unavailable(reason, f"{words} ({_TOO_SLOW})" if reason is Reason.TOO_SLOW else words)
+    message = server_words(error)
+    return Unavailable(reason, f"{message} ({_TOO_SLOW})" if reason is Reason.TOO_SLOW else message)
 
 
 def not_text(error: UnicodeError) -> ServerProblem:
-    """A value of ours holds bytes that are no characters, or one of the server's is not in the encoding it says."""
+    """Return the problem of a value of ours that is no text, or a value of the server that is not in its encoding."""
     if isinstance(error, UnicodeEncodeError):
         return ServerProblem("a name or a value holds bytes that are not text", "write it in the terminal's encoding")
     return ServerProblem("the server sent bytes that are not text in the encoding of the database")
 
 
 class PlainWords:
-    """Turns psycopg's exceptions into ours on the way out."""
+    """Context that turns psycopg's exceptions into ours."""
 
     def __init__(self, conninfo: ConnInfo) -> None:
         self._conninfo = conninfo
@@ -258,7 +256,7 @@ class PlainWords:
             return
         if isinstance(error, UnicodeError):
             raise not_text(error) from None
-        # The sampler has these words, too, and does without psycopg.
+        # The sampler imports this module and does without psycopg.
         import psycopg
 
         state = sqlstate_of(error)

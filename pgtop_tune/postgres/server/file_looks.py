@@ -1,5 +1,7 @@
-"""Statements with which the server looks at files: its backend hangs with a file system that hangs, and nobody can end
-it. None is sent again as long as a backend of ours waits for the same place.
+"""Statements that read files of the server: with a file system that hangs, the backend hangs as well, and cannot be
+ended.
+
+No such statement is sent again while a backend of ours waits for the same location.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from pgtop_tune.process.path_looks import NO_ANSWER
 _TABLESPACE: Final = "a tablespace"
 _DATA: Final = "the data directory"
 _PLACES: Final = tuple(
-    (place, re.compile(rf"(?<!')\b(?:{functions})\b"))
-    for place, functions in (
+    (location, re.compile(rf"(?<!')\b(?:{functions})\b"))
+    for location, functions in (
         (_TABLESPACE, "pg_ls_tmpdir|pg_database_size|pg_tablespace_size"),
         ("pg_wal", "pg_ls_waldir|pg_ls_archive_statusdir"),
         (_DATA, r"pg_control_\w+|pg_control|pg_tablespace_location"),
@@ -27,40 +29,41 @@ _PLACES: Final = tuple(
         ),
     )
 )
-"""What hangs, and the functions and views that look at it, where they are not just named."""
+"""Locations, and calls of the functions and views that read them; not mere names in a string."""
 IS_WAITING: Final = "SELECT FROM pg_catalog.pg_stat_get_activity($1) WHERE state = 'active'"
-"""A row where a backend has not come back."""
+"""Returns a row while a backend still waits."""
 
 
 class FilesHang(ServerProblem):
-    """A backend of ours waits for files of the server, so that no other one is asked for them.
+    """A backend of ours waits for files of the server, so that no further one may read them.
 
     Attributes:
-        pid: Of the backend.
+        pid: Pid of the backend.
     """
 
-    def __init__(self, place: str, pid: int) -> None:
+    def __init__(self, location: str, pid: int) -> None:
         self.pid = pid
-        super().__init__(f"{place} {NO_ANSWER}: process {pid} of the server waits for it, and cannot be ended")
+        super().__init__(f"{location} {NO_ANSWER}: process {pid} of the server waits for it, and cannot be ended")
 
 
 @lru_cache(1000)
 def place_of(text: str) -> str:
-    """Return what a statement makes the server look at besides its tables; "" for nothing."""
-    return next((place for place, functions in _PLACES if functions.search(text)), "")
+    """Return the location of the files that a statement reads besides its tables; "" for none."""
+    return next((location for location, functions in _PLACES if functions.search(text)), "")
 
 
 def stuck_at(text: str, stuck: Mapping[str, int]) -> FilesHang | None:
-    """Return why a statement is not sent: its place does not answer, or the data directory, which may hold its place.
+    """Return why a statement may not be sent: its location does not answer, or the data directory, which may contain
+    it.
 
     Args:
         text: A statement.
-        stuck: Backends of ours that did not answer, by place.
+        stuck: Backends of ours that did not answer, by location.
     """
     places = (place_of(text), *((_DATA,) if place_of(text) not in ("", _TABLESPACE) else ()))
-    return next((FilesHang(place, stuck[place]) for place in places if place in stuck), None)
+    return next((FilesHang(location, stuck[location]) for location in places if location in stuck), None)
 
 
 def new_hangs(before: Mapping[str, int], now: Mapping[str, int]) -> list[FilesHang]:
-    """Return what does not answer since an earlier look at `OwnSessions.stuck`."""
+    """Return the locations that do not answer since an earlier copy of `OwnSessions.stuck`."""
     return [FilesHang(looked_at, pid) for looked_at, pid in now.items() if before.get(looked_at) != pid]

@@ -1,6 +1,6 @@
-"""Opens connections of libpq whose search_path is pinned from the start (see `search_path`).
+"""Connections of libpq with a search_path that is pinned from the start (see `search_path`).
 
-A pooler that does not know the parameter refuses the connection; it is then opened without, and each user pins its
+A pooler that does not know the parameter refuses the connection; it is then opened without, and each caller pins its
 transactions with `pin`.
 """
 
@@ -16,67 +16,70 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.search_path import AT_START, pinned_first, refused
 
 CONNECT_TIMEOUT_S: Final = 5
-"""Unless the operator's connect_timeout says otherwise."""
+"""Time-out without connect_timeout of the operator."""
 _MULE: Final = "MULE_INTERNAL"
 _FROM_MULE: Final = {"client_encoding": "LATIN1"}
-"""The server converts between these two (pg_conversion); psycopg takes what is not converted for bytes."""
+"""Encoding to which the server converts from MULE_INTERNAL (pg_conversion); psycopg leaves other texts as bytes."""
 
 
 def connect(conninfo: ConnInfo, application_name: str, *, options: str = "", **more: Any) -> psycopg.Connection[Any]:
-    """A connection in autocommit.
+    """Open a connection in autocommit mode.
 
     Args:
-        conninfo: Where to.
-        application_name: What the server calls us.
-        options: Of the start-up packet, behind the operator's own.
+        conninfo: The server.
+        application_name: application_name of the session.
+        options: Options of the start-up packet, after those of the operator.
         more: Further arguments of `psycopg.connect`.
 
     Raises:
         psycopg.OperationalError, OSError, UnicodeError: As psycopg does.
     """
-    words = _words(conninfo, application_name, options)
+    arguments = _words(conninfo, application_name, options)
     try:
-        return psycopg.connect(autocommit=True, **_with(words, AT_START), **more)
+        return psycopg.connect(autocommit=True, **_with(arguments, AT_START), **more)
     except psycopg.OperationalError as refusal:
         if not refused(refusal) and not _is_of_mule(refusal):
             raise
-        again = _with(words, {}) if refused(refusal) else {**_with(words, AT_START), **_FROM_MULE}
+        again = _with(arguments, {}) if refused(refusal) else {**_with(arguments, AT_START), **_FROM_MULE}
     return psycopg.connect(autocommit=True, **again, **more)
 
 
 async def connect_async(
     conninfo: ConnInfo, application_name: str, *, pinned: bool = True, **more: Any
 ) -> psycopg.AsyncConnection[Any]:
-    """The same for an event loop; arguments and exceptions as those of `connect`.
+    """Open a connection for an event loop; arguments and exceptions as those of `connect`.
 
     Args:
-        pinned: False for a session that has to be as others are; it must look nothing up.
+        conninfo: The server.
+        application_name: application_name of the session.
+        pinned: False for a session that must be like others; it must look up no names.
+        more: Further arguments of `psycopg.AsyncConnection.connect`.
     """
-    words = _words(conninfo, application_name, "")
+    arguments = _words(conninfo, application_name, "")
 
     async def connected(settings: Mapping[str, str]) -> psycopg.AsyncConnection[Any]:
         try:
-            return await psycopg.AsyncConnection.connect(autocommit=True, **_with(words, settings), **more)
+            return await psycopg.AsyncConnection.connect(autocommit=True, **_with(arguments, settings), **more)
         except psycopg.OperationalError as refusal:
             if not _is_of_mule(refusal):
                 raise
-        again = {**_with(words, settings), **_FROM_MULE}
+        again = {**_with(arguments, settings), **_FROM_MULE}
         return await psycopg.AsyncConnection.connect(autocommit=True, **again, **more)
 
     return await (pinned_first(connected) if pinned else connected({}))
 
 
 def _is_of_mule(refusal: psycopg.OperationalError) -> bool:
-    """Return whether the server converts nothing between UTF-8 and the database: it says so in any language."""
+    """Return whether the server has no conversion between UTF-8 and the database; the name is in every language."""
     return _MULE in str(refusal)
 
 
 def _words(conninfo: ConnInfo, application_name: str, options: str) -> dict[str, Any]:
-    """Keyword arguments of psycopg."""
-    words: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
-    options = f"{words.get('options', '')} {options}".strip()
-    return {**words, "application_name": application_name, "options": options}
+    """Return keyword arguments for psycopg."""
+    arguments: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
+    options = f"{arguments.get('options', '')} {options}".strip()
+    return {**arguments, "application_name": application_name, "options": options}
 
 
-def _with(words: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
-    return {**words, "options": with_settings(words["options"], settings)}
+def _with(arguments: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:
+    return {**arguments, "options": with_settings(arguments["options"], settings)}

@@ -1,7 +1,7 @@
-"""libpq, through psycopg, as an asyncpg connection: for keywords that only libpq obeys.
+"""libpq, through psycopg, with the interface of an asyncpg connection: for keywords that only libpq obeys.
 
-It has what `ReadConnection` and `PooledConnection` use, gives values of the same types, and raises exceptions of
-asyncpg. Imported when such a keyword is set; else the sampler does without psycopg.
+It has the methods that `ReadConnection` and `PooledConnection` use, returns values of the same types, and raises
+exceptions of asyncpg. It is imported when such a keyword is set; otherwise the sampler does without psycopg.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pgtop_tune.postgres.server.failures import connection_problem, libpq_proble
 from pgtop_tune.postgres.server.rows import NamedRow, kind_of
 
 _SETTLING_S: Final = 1.0
-"""A task whose socket has been cut has nothing to wait for any more."""
+"""Longest wait for a task whose socket has been shut down."""
 _OWN_KEYWORDS: Final = frozenset({"application_name", "client_encoding"})
-"""Parameters of a session that libpq sends by themselves; others go through `options`."""
+"""Parameters of a session that are keywords of libpq; others go through `options`."""
 _FIELDS: Final[Mapping[str, str]] = {
     "S": "severity",
     "V": "severity_nonlocalized",
@@ -37,16 +37,16 @@ _FIELDS: Final[Mapping[str, str]] = {
     "H": "message_hint",
     "R": "source_function",
 }
-"""Letters of an ErrorResponse, by which asyncpg makes an exception, and their names with psycopg."""
+"""Fields of an ErrorResponse, from which asyncpg makes an exception, and their names in psycopg."""
 
 _T = TypeVar("_T")
 
 
 class ServerSettings:
-    """Settings that the server told when we connected, and decoders of its types.
+    """Settings that the server sent at the start, and decoders of its types.
 
     Attributes:
-        server_encoding: Of the database.
+        server_encoding: Encoding of the database.
     """
 
     def __init__(self, connection: psycopg.AsyncConnection[NamedRow]) -> None:
@@ -54,10 +54,10 @@ class ServerSettings:
         self.server_encoding = connection.info.parameter_status("server_encoding") or ""
 
     def add_python_codec(self, typeoid: int, typename: str, *, decoder: Callable[[bytes], Any], **_: object) -> None:
-        """Has values of a type read by `decoder`, as asyncpg has."""
+        """Set the decoder of a type, as asyncpg does."""
 
         class Decoded(Loader):
-            """Reads what comes from the server."""
+            """Loader of values of this type."""
 
             format = Format.BINARY
 
@@ -68,7 +68,7 @@ class ServerSettings:
 
 
 class LibpqConnection:
-    """An open connection; made by `connect`."""
+    """An open connection, made by `connect`."""
 
     def __init__(self, connection: psycopg.AsyncConnection[NamedRow], patience_s: float) -> None:
         self._connection = connection
@@ -78,45 +78,45 @@ class LibpqConnection:
         connection.adapters.register_loader("xid", OidBinaryLoader)
 
     def get_server_pid(self) -> int:
-        """The process as it was told when we were let in."""
+        """Return the pid that the server sent at the start."""
         return self._connection.info.backend_pid
 
     def get_settings(self) -> ServerSettings:
-        """As asyncpg."""
+        """Return the settings, as asyncpg does."""
         return ServerSettings(self._connection)
 
     def server_end(self) -> tuple[str, bool]:
-        """The address that the connection leads to, "" for a Unix socket; and whether TLS encrypts it."""
+        """Return the server's address, "" for a Unix socket; and whether TLS encrypts the connection."""
         return self._connection.info.hostaddr, bool(self._connection.pgconn.ssl_in_use)
 
     def is_closed(self) -> bool:
-        """Whether the connection is known to be gone."""
+        """Return whether the connection is known to be lost."""
         return bool(self._connection.closed)
 
     async def prepare(self, text: str, *, name: str) -> LibpqStatement:
-        """A statement that the server keeps, parsed by its first `fetch`; with an empty name by every one."""
+        """Return a statement that the server keeps, parsed by its first `fetch`; with an empty name, by each."""
         return LibpqStatement(self, text, bool(name))
 
     async def fetch(self, text: str) -> list[NamedRow]:
-        """Rows of a statement that is parsed and forgotten."""
+        """Return the rows of a statement that the server does not keep."""
         return await self._within(self._rows(text, (), kept=False))
 
     async def fetchval(self, text: str) -> Any:
-        """The first value of the first row."""
+        """Return the first value of the first row."""
         return (await self.fetch(text))[0][0]
 
     async def execute(self, text: str) -> None:
-        """Runs statements without parameters as one simple query."""
+        """Run statements without parameters as one simple query."""
         await self._within(self._connection.execute(text.encode(), prepare=False))
 
     async def rows(self, text: str, arguments: Sequence[object], *, kept: bool, first: bool) -> list[NamedRow]:
-        """Rows of a statement; parameters are written $1. Arguments go as text, of the types that the server infers.
+        """Return the rows of a statement; parameters are written $1. The server infers the types of the arguments.
 
         Args:
             text: The statement.
             arguments: Its parameters.
             kept: Whether the server is to keep it.
-            first: It is not kept yet: parsed and run in one go, so that it is one transaction and not two.
+            first: Whether it is not kept yet: it is parsed and run at once, as one transaction instead of two.
         """
         if not (kept and first):
             return await self._within(self._rows(text, arguments, kept=kept))
@@ -132,26 +132,27 @@ class LibpqConnection:
             return await self._rows(text, arguments, kept=True)
 
     async def reload_schema_state(self) -> None:
-        """Forgets the statements that the server has kept: what they speak of has changed."""
+        """Drop the statements that the server keeps, because their tables have changed."""
         await self.execute("DEALLOCATE ALL")
 
     def terminate(self) -> None:
-        """Drops the connection at once, also under a statement."""
+        """Close the connection at once, also during a statement."""
         self._cut()
         if not self._busy:
             self._connection.pgconn.finish()
 
     async def close(self, *, timeout: float) -> None:  # noqa: ASYNC109 (as asyncpg)
-        """Says goodbye, without waiting for an answer: there is none. Under a statement as `terminate`."""
+        """Close the connection; during a statement like `terminate`."""
         if self._busy:
             self.terminate()
         else:
             await self._connection.close()
 
     async def _within(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """The result within our patience.
+        """Return the result of a coroutine within `patience_s`.
 
-        The socket is cut to end the wait: psycopg by itself would ask a server that hangs to cancel, and wait for it.
+        A shutdown of the socket ends the wait: psycopg itself would send a cancel request to a server that hangs, and
+        wait for it.
 
         Raises:
             TimeoutError: No answer; the connection is closed, as after a cancellation.
@@ -163,7 +164,7 @@ class LibpqConnection:
                 raise TimeoutError
         except BaseException:
             self._cut()
-            # Nobody asks for what comes of it, also where that takes longer.
+            # The result is retrieved, because an exception that is not retrieved is reported on stderr.
             task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             await asyncio.wait((task,), timeout=_SETTLING_S)
             self._connection.pgconn.finish()
@@ -193,7 +194,7 @@ class LibpqStatement:
         self._first = True
 
     async def fetch(self, *arguments: object) -> list[NamedRow]:
-        """Its rows."""
+        """Return its rows."""
         rows = await self._connection.rows(self._text, arguments, kept=self._kept, first=self._first)
         self._first = False
         return rows
@@ -202,24 +203,24 @@ class LibpqStatement:
 async def connect(
     arguments: Mapping[str, Any], settings: Mapping[str, str], conninfo: ConnInfo, timeout_s: float, patience_s: float
 ) -> LibpqConnection:
-    """Connects to one endpoint.
+    """Connect to one endpoint.
 
     Args:
         arguments: One of `ConnInfo.as_libpq`.
-        settings: Parameters that the session begins with, over those that the user has in `options`.
-        conninfo: Where it belongs to, for messages.
-        timeout_s: For the connection, where the user says nothing.
-        patience_s: How long one answer is waited for.
+        settings: Parameters of the session, which override those in the user's `options`.
+        conninfo: The connection, for messages.
+        timeout_s: Time-out of the connection without connect_timeout of the user.
+        patience_s: Longest wait for an answer.
 
     Raises:
-        ConnectionProblem: Not there, or it does not let us in, or a keyword forbids to be let in.
+        ConnectionProblem: The server is not there or refuses us, or a keyword excludes it.
         TimeoutError: There was no answer.
-        PasswordNeeded: It wants a password.
+        PasswordNeeded: The server asks for a password.
     """
-    own = {name: value for name, value in settings.items() if name in _OWN_KEYWORDS}
-    others = {name: value for name, value in settings.items() if name not in _OWN_KEYWORDS}
-    words = {**arguments, **own, "options": with_settings(arguments.get("options", ""), others)}
-    given_s = int(words.pop("connect_timeout", None) or 0)
+    own_settings = {name: value for name, value in settings.items() if name in _OWN_KEYWORDS}
+    other_settings = {name: value for name, value in settings.items() if name not in _OWN_KEYWORDS}
+    keywords = {**arguments, **own_settings, "options": with_settings(arguments.get("options", ""), other_settings)}
+    given_s = int(keywords.pop("connect_timeout", None) or 0)
     wait_s = float(max(given_s, 2)) if given_s > 0 else timeout_s
     try:
         async with asyncio.timeout(wait_s):
@@ -227,20 +228,20 @@ async def connect(
                 autocommit=True,
                 cursor_factory=psycopg.AsyncRawCursor,
                 row_factory=_rows_of,
-                **words,
+                **keywords,
             )
     except psycopg.errors.ConnectionTimeout:
         raise TimeoutError from None
     except psycopg.OperationalError as error:
         raise libpq_problem(error, conninfo) from None
     except (OSError, UnicodeError) as error:
-        # psycopg looks host names up by itself, before libpq has a say.
+        # psycopg resolves host names itself, before libpq runs.
         raise connection_problem(error, conninfo) from None
     return LibpqConnection(connection, patience_s)
 
 
 def translated(error: psycopg.Error) -> Exception:
-    """The same as asyncpg says it: by its class of the sqlstate; a cut connection as the system does."""
+    """Return the exception of asyncpg for one of psycopg, by sqlstate; ConnectionResetError for a lost connection."""
     if error.sqlstate:
         values = {letter: getattr(error.diag, name) for letter, name in _FIELDS.items()}
         refusal: Exception = asyncpg.PostgresError.new({letter: value for letter, value in values.items() if value})

@@ -1,7 +1,7 @@
 """Connections to another address than the operator's own: an endpoint of a load, which a plan may name.
 
-A secret stays with the address that it was found for. Another address gets what its own words say, what the service
-says that its words name, and what .pgpass has for its host, port, database and user. PGPASSWORD, a typed password and
+A secret stays with the address for which it was found. Another address gets the secrets in its own URI, those of the
+service that its URI names, and those of .pgpass for its host, port, database and user. PGPASSWORD, a typed password and
 the secrets of the operator's service and connection string are not sent there.
 """
 
@@ -29,15 +29,15 @@ from pgtop_tune.postgres.server.conninfo import (
 
 NO_PASSFILE: Final = f"{os.devnull}/none"
 _FORBIDDEN: Final = ("sslkeylogfile", "gssdelegation", "servicefile")
-"""Keywords by which an address could have files written or read, or get the operator's Kerberos ticket."""
+"""Keywords with which an address could make us write or read files, or get the operator's Kerberos ticket."""
 _SCHEMES: Final = ("postgresql://", "postgres://")
 
 
 class OtherAddress(Struct, frozen=True):
-    """Words that name an address.
+    """An address as the operator or a plan names it.
 
     Attributes:
-        uri: In place of the others; "" without.
+        uri: URI in place of the other fields; "" without.
         host, port, database: "" for those of the watched server.
     """
 
@@ -48,19 +48,19 @@ class OtherAddress(Struct, frozen=True):
 
 
 def resolve_other(address: OtherAddress, watched: ConnInfo) -> ConnInfo:
-    """The connection that the words mean. Looks names up, and blocks meanwhile.
+    """Resolve an address. Blocks while it resolves host names.
 
     Args:
-        address: The words.
-        watched: The server that is watched, at the address of our session: what the words leave out is its.
+        address: The address.
+        watched: The watched server, at the address of our session; missing parts of the address are taken from it.
 
     Raises:
-        UsageProblem: libpq refuses the words, or a keyword in them is not allowed here.
+        UsageProblem: libpq refuses the address, or it has a keyword that is not allowed here.
     """
     keywords = _keywords(address, watched)
     own_secrets = {keyword for keyword in SECRET_KEYWORDS if keywords.get(keyword)}
     if "password" not in keywords and not belongs_to_service(keywords):
-        # An empty one keeps libpq from PGPASSWORD and from the operator's service, and leads to .pgpass.
+        # With an empty password, libpq ignores PGPASSWORD and the operator's service, and reads .pgpass.
         keywords["password"] = ""
     connection = resolved(keywords, asked(keywords))
     if keywords.get("password") != "":
@@ -93,7 +93,7 @@ def _keywords(address: OtherAddress, watched: ConnInfo) -> dict[str, str]:
         if keyword in keywords:
             raise UsageProblem(f"an endpoint may not contain {keyword}", "leave it out")
     if "service" not in keywords:
-        # The variable is about the operator's own server.
+        # PGHOSTADDR is about the operator's own server.
         keywords = {"hostaddr": "", "user": watched.user} | keywords
     return keywords
 
@@ -103,22 +103,22 @@ def _same_address(connection: ConnInfo, watched: ConnInfo) -> bool:
 
 
 def _with_passwords_of(connection: ConnInfo, watched: ConnInfo) -> ConnInfo:
-    """The connection to the watched server's address in other words, with the address fixed."""
+    """Return the connection to the watched server's address under another name, with the address fixed."""
     endpoint, there = connection.endpoints[0], watched.endpoints[0]
     password = endpoint.password or there.password
     return replace(
         connection,
-        # Without an address, a link or a name in the words could lead elsewhere by the time a load follows it.
+        # Without the address, a link or a host name could lead elsewhere when a load connects later.
         endpoints=(replace(there, host=endpoint.host if there.hostaddr else there.host, password=password),),
         secrets={**watched.secrets, **connection.secrets, **({} if password is None else {"password": password})},
     )
 
 
 def _without_false_names(connection: ConnInfo, keywords: Mapping[str, str]) -> ConnInfo:
-    """Takes passwords away that .pgpass has for a host beside which another address stands; those of the address stay.
+    """Remove passwords of .pgpass for a host that stands beside another address; those of the address stay.
 
-    libpq looks for the host and sends to the address. Only TLS with verify-full proves that the host answers there, and
-    only with an authority that the words have not brought along.
+    libpq searches for the host and sends to the address. Only TLS with verify-full proves that the host answers there,
+    and only with a certificate authority that the address itself does not name.
     """
     own_authority = keywords.get("sslrootcert", "system") != "system"
     proven = connection.keywords.get("sslmode") == "verify-full" and not own_authority
@@ -141,22 +141,22 @@ def _falsely_named(endpoint: ServerEndpoint) -> bool:
 
 
 def leads_there(endpoint: ServerEndpoint, reached: ServerEndpoint) -> bool:
-    """Whether an endpoint is, in other words, the address of a session. Looks names up, and blocks meanwhile.
+    """Return whether an endpoint is the address of a session, under any name. Blocks while it resolves host names.
 
     Args:
-        endpoint: One that may have a name with several addresses.
-        reached: With the address of a session.
+        endpoint: An endpoint, whose name may have several addresses.
+        reached: Endpoint with the address of a session.
     """
     return bool(_places(endpoint) & _places(reached))
 
 
 def _places(endpoint: ServerEndpoint) -> set[tuple[str, int]]:
-    """Addresses and port, or directory and number of a socket; names are looked up."""
+    """Return addresses and port, or directory and number of a socket; host names are resolved."""
     if endpoint.is_socket:
         return {(os.path.realpath(endpoint.host), endpoint.port)}
     name = endpoint.address
     try:
-        found = socket.getaddrinfo(name, endpoint.port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(name, endpoint.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return {(name, endpoint.port)}
-    return {(str(address[0]).partition("%")[0], endpoint.port) for *_, address in found}
+    return {(str(address[0]).partition("%")[0], endpoint.port) for *_, address in addresses}

@@ -15,18 +15,18 @@ from pgtop_tune.model.statements import OWN_MARK
 
 
 class OwnSessions(Struct):
-    """Shared by the reader and the control of one process.
+    """Statistics of our sessions, shared by the reader and the control of one process.
 
     Attributes:
-        pids: Backends of ours that are connected now.
-        pooled: A pooler lends us other people's backends; they are known by our name while they bear it.
-        statements: Statements sent since the start, failed ones included.
-        calls: Those of them that pg_stat_statements counted.
+        pids: Backends of our connected sessions.
+        pooled: Whether a pooler lends us backends of others, which are known by application_name while we use them.
+        statements: Statements sent since the start, including failed ones.
+        calls: Statements that pg_stat_statements counted.
         transactions: Transactions finished since the start.
-        watchers: Sessions with which other instances of this program watch the server, at the last look.
-        statement_ms: Wall time spent waiting for them.
-        stuck: Backends that did not answer, by the place whose files they look at (`file_looks.place_of`).
-        looks: One of our sessions looks at a place at a time: of two, both would be held up.
+        watchers: Watching sessions of other instances of this program at the last reading.
+        statement_ms: Wall time spent waiting for answers.
+        stuck: Backends that did not answer, by the location of the files they read (`file_looks.place_of`).
+        looks: A lock for each location: only one of our sessions may read its files at a time.
     """
 
     pids: set[int] = field(default_factory=set)
@@ -41,23 +41,20 @@ class OwnSessions(Struct):
 
 
 def marked(text: str) -> str:
-    """A statement that pg_stat_statements will show to be ours.
+    """Mark a statement as ours for pg_stat_statements.
 
-    The mark stands behind the first word: what stands before it pg_stat_statements drops, what stands last may be cut.
-    Not for what others send as well (BEGIN, COMMIT, SET): from PostgreSQL 16 on such a statement has one query id.
+    The mark is behind the first word, because pg_stat_statements drops a comment before it, and may cut the end. Not
+    for statements that others send as well (BEGIN, COMMIT, SET): from PostgreSQL 16 on they share one query id.
     """
-    verb, *rest = text.split(maxsplit=1)
-    return " ".join((verb, OWN_MARK, *rest))
+    verb, *tail = text.split(maxsplit=1)
+    return " ".join((verb, OWN_MARK, *tail))
 
 
-# Parameters that end a statement or a session after a while: our own sessions have none, so that one that is set
-# too
-# low can still be looked at and taken back.
+# Limits that end a statement or a session after some time. Our own sessions lift them, so that one that is too low can
+# still be seen and reverted.
 #
-# Our session overrides them, so pg_settings shows what it has and not what is set. What is set is read off the
-# files and
-# pg_settings.reset_val, and never lived under. Source: documentation of "Statement Behavior"; guc.c
-# (ShowGUCOption).
+# Our session overrides them, so pg_settings shows our values. The values of other sessions come from the files and from
+# pg_settings.reset_val. Source: documentation of "Statement Behavior"; guc.c (ShowGUCOption).
 
 LIMITS: Final = {
     "statement_timeout": 14,
@@ -66,7 +63,7 @@ LIMITS: Final = {
     "idle_session_timeout": 14,
     "transaction_timeout": 17,
 }
-"""Parameter and the major that brought it."""
+"""Limits, each with its first major."""
 ALL_SINCE: Final = max(LIMITS.values())
 _BITES: Final = frozenset({"57014", "25P03", "25P04", "57P05"})
 """sqlstates of a statement or a session that a limit has ended."""
@@ -74,56 +71,56 @@ _CUT: Final = re.compile(
     "transaction timeout|idle-session timeout|terminated abnormally|closed the connection"
     "|closed in the middle of operation|another operation .* is in progress"
 )
-"""What is said of a session that a limit has ended while it began; libpq tells no sqlstate then, nor asyncpg where the
-server's last words came between two statements."""
+"""Messages about a session that a limit has ended at its start; libpq reports no sqlstate then, nor does asyncpg
+where the server's last message came between two statements."""
 _LIMIT: Final = re.compile("(statement|transaction|idle-session) timeout")
 IN_FILES: Final = """
 SELECT DISTINCT ON (lower(name)) lower(name) AS name, setting, sourcefile || ':' || sourceline AS place
   FROM pg_file_settings WHERE lower(name) = ANY(%s) AND error IS NULL ORDER BY lower(name), seqno DESC
 """
-"""The line that counts of each name; superusers only unless granted."""
+"""Query for the effective line of each name; for superusers only, unless granted."""
 
 _UNITS_MS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000), ("ms", 1))
 _VALUE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 
 
 def of_major(major: int) -> tuple[str, ...]:
-    """The limits that a server has."""
+    """Return the limits that a server of this major has."""
     return tuple(name for name, since in LIMITS.items() if major >= since)
 
 
-def bites(words: str, sqlstate: str) -> bool:
-    """Whether a limit may have ended a session, by the words and the sqlstate of its failure."""
-    return sqlstate in _BITES or (not sqlstate and _CUT.search(words) is not None)
+def bites(message: str, sqlstate: str) -> bool:
+    """Return whether a limit may have ended a session, by the message and the sqlstate of its failure."""
+    return sqlstate in _BITES or (not sqlstate and _CUT.search(message) is not None)
 
 
 def ended_by_limit(message: str, sqlstate: str) -> bool:
-    """Return whether a limit has surely ended a session; for `bites` the session may as well have crashed."""
+    """Return whether a limit has certainly ended a session; with `bites`, the session may have crashed instead."""
     return sqlstate in _BITES or (not sqlstate and _LIMIT.search(message) is not None)
 
 
 def lifting(names: Sequence[str]) -> str:
-    """A statement that lifts them for a session."""
+    """Return a statement that lifts some limits for a session."""
     return "SELECT " + ", ".join(f"pg_catalog.set_config('{name}', '0', false)" for name in names)
 
 
 def options(names: Sequence[str]) -> str:
-    """The same in the start-up packet: before a limit can bite."""
+    """Return options of the start-up packet that lift some limits, before one can end the session."""
     return " ".join(f"-c {name}=0" for name in names)
 
 
 def is_lifted(row: Parameter) -> bool:
-    """Whether a row of pg_settings shows a limit that our own session has lifted, while it ran or from its start."""
+    """Return whether a row of pg_settings shows a limit that our own session has lifted."""
     return row.name in LIMITS and row.setting == "0" and row.source in ("session", "client")
 
 
 def as_set(row: Parameter, line: tuple[str, str] | None, *, from_start: bool) -> Parameter:
-    """A limit as other sessions have it, not ours.
+    """Return a limit with the value of other sessions.
 
     Args:
-        row: What pg_settings shows in our session.
-        line: Its value and place in the files; None where there is none or we may not look.
-        from_start: Lifted in the start-up packet: then reset_val is our own 0 as well.
+        row: Row of pg_settings in our session.
+        line: Its value and line in the files; None without a line, or without the right to read them.
+        from_start: Whether it was lifted in the start-up packet, so that reset_val is our own 0 as well.
     """
     number = _ms(line[0]) if from_start and line is not None else int(row.reset_val or 0)
     source = "configuration file" if line is not None else "default" if str(number) == row.boot_val else "user"
@@ -133,11 +130,11 @@ def as_set(row: Parameter, line: tuple[str, str] | None, *, from_start: bool) ->
 
 
 def _ms(text: str) -> int:
-    found = _VALUE.fullmatch(text)
-    size = dict(_UNITS_MS).get(found[2] or "ms") if found is not None else None
-    return round(float(found[1]) * size) if found is not None and size is not None else 0
+    match = _VALUE.fullmatch(text)
+    size = dict(_UNITS_MS).get(match[2] or "ms") if match is not None else None
+    return round(float(match[1]) * size) if match is not None and size is not None else 0
 
 
 def _shown(number: int) -> str:
-    """As SHOW prints it: in the largest unit of which it is a whole number."""
+    """Format milliseconds as SHOW does: in the largest unit that gives a whole number."""
     return next((f"{number // size}{unit}" for unit, size in _UNITS_MS if number and number % size == 0), "0")

@@ -1,10 +1,10 @@
-"""`conninfo.resolve` in a short-lived process of its own, so that ours need not load libpq to be told where to connect.
+"""`conninfo.resolve` in a short-lived child process, so that this process need not load libpq to resolve an address.
 
-libpq and psycopg take a tenth of a second to load and 11 MB to keep; a session that only watches has no other use for
-them. The child is a fork: it has the words, the password among them, without their being written anywhere, and its
-answer comes through a pipe that nobody else holds. Meanwhile we go on.
+libpq and psycopg take a tenth of a second to load, and 11 MB of memory; a session that only watches has no other use
+for them. The child is a fork: it has the options and the password without a copy in a file, and its answer comes
+through a private pipe. This process continues in between.
 
-A child that dies costs nothing but the memory: the same is then asked in this process.
+If the child dies, this process resolves the address itself.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pgtop_tune.postgres.server.conninfo import ConnInfo, from_json, resolve
 from pgtop_tune.process.dispositions import reset_in_fork
 
 DEADLINE_S: Final = 20
-"""Longer than a service file in LDAP, or a home directory that is being mounted, takes."""
+"""Time limit: longer than a service file in LDAP, or the mount of a home directory, takes."""
 _MARGIN_S: Final = 1.0
-"""A child that reads from a dead file server cannot be ended, not even by its own alarm."""
+"""Additional wait for a child that reads from a dead file server, which not even its own alarm can end."""
 _CHUNK_BYTES: Final = 65_536
 _WHOLE: Final = b"\n"
-"""Ends an answer: a child that is killed while it writes has not said everything."""
+"""End of a complete answer, which is missing if the child was killed while it wrote."""
 
 
 class Resolving:
-    """What `resolve` gives for the same arguments, begun when this is made.
+    """A call of `resolve` in a child, which begins with the construction of this object.
 
-    Where a fork is not safe, because other threads run or the system's libraries do not stand it (macOS), nothing
-    happens before `answer`, which then resolves in this process.
+    Where a fork is not safe, because of other threads or of the system's libraries (macOS), `answer` resolves in this
+    process.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Resolving:
 
     @property
     def ready(self) -> bool:
-        """Whether `answer` need not wait for the child any more."""
+        """Return whether `answer` need not wait for the child."""
         return self._child is None or bool(select.select([self._child[1]], [], [], 0.0)[0])
 
     def answer(self) -> ConnInfo:
-        """Waits for it.
+        """Wait for the result.
 
         Raises:
             UsageProblem: As `resolve` does.
@@ -65,15 +65,15 @@ class Resolving:
         pid, reading = self._child
         self._child = None
         try:
-            said = _all_of(reading)
+            answer = _all_of(reading)
         except BaseException:
             os.kill(pid, signal.SIGKILL)
             raise
         finally:
             os.close(reading)
         status = _status_of(pid)
-        if said.endswith(_WHOLE):
-            return _understood(json.loads(said))
+        if answer.endswith(_WHOLE):
+            return _understood(json.loads(answer))
         if status == -signal.SIGALRM:
             raise _too_late()
         return self._here()
@@ -95,7 +95,7 @@ class Resolving:
         self._child = pid, reading
 
     def _be_child(self, writing: int) -> NoReturn:
-        """Answers and is gone, past everything that the parent would do at its end."""
+        """Write the answer and exit, without the exit handlers of the parent."""
         try:
             reset_in_fork()
             signal.alarm(DEADLINE_S)
@@ -110,29 +110,29 @@ class Resolving:
 
     def _said(self) -> dict[str, Any]:
         try:
-            found = self._here()
+            conninfo = self._here()
         except UsageProblem as problem:
             return {"refused": [problem.message, problem.hint]}
-        return found.as_json()
+        return conninfo.as_json()
 
 
 def _all_of(reading: int) -> bytes:
-    said = b""
+    answer = b""
     deadline_s = time.monotonic() + DEADLINE_S + _MARGIN_S
     while select.select([reading], [], [], max(deadline_s - time.monotonic(), 0.0))[0]:
         chunk = os.read(reading, _CHUNK_BYTES)
         if not chunk:
-            return said
-        said += chunk
+            return answer
+        answer += chunk
     raise _too_late()
 
 
 def _status_of(pid: int) -> int:
-    """How a child has ended, negative for a signal."""
+    """Return the exit status of a child, negative for a signal."""
     try:
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     except ChildProcessError:
-        # Whoever started us has SIGCHLD ignored: the kernel does not keep it.
+        # SIGCHLD was set to be ignored by our parent, so the kernel does not keep the status.
         return 0
 
 
@@ -144,7 +144,7 @@ def _too_late() -> ConnectionProblem:
     )
 
 
-def _understood(said: dict[str, Any]) -> ConnInfo:
-    if "refused" in said:
-        raise UsageProblem(*said["refused"])
-    return from_json(said)
+def _understood(answer: dict[str, Any]) -> ConnInfo:
+    if "refused" in answer:
+        raise UsageProblem(*answer["refused"])
+    return from_json(answer)

@@ -30,7 +30,7 @@ class NamedRow(tuple[Any, ...]):
 @cache
 def kind_of(names: tuple[str, ...]) -> type[NamedRow]:
     """Rows with these columns; our queries are a hundred, so the kinds are kept."""
-    places = {name: place for place, name in enumerate(names)}
+    places = {name: index for index, name in enumerate(names)}
     return type("Row", (NamedRow,), {"__slots__": (), "places": places})
 
 
@@ -57,36 +57,28 @@ _oid: Final = _number(">I")
 
 def _elements(of: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
     def elements(value: bytes) -> list[Any]:
-        found, at = [], _ELEMENTS_AT
+        values, at = [], _ELEMENTS_AT
         while at < len(value):
             (length,) = _LENGTH.unpack_from(value, at)
             at += 4
-            found.append(None if length < 0 else of(value[at : at + length]))
+            values.append(None if length < 0 else of(value[at : at + length]))
             at += max(length, 0)
         if at > max(len(value), _ELEMENTS_AT):
             raise ValueError("an element of an array ends behind the array")
-        return found
+        return values
 
     return elements
 
 
-def _nothing(value: bytes) -> None:
-    return None
-
-
 _DECODERS: Final[Mapping[int, Callable[[bytes], Any]]] = {
     16: _number(">?"),
-    17: bytes,
     20: _number(">q"),
-    21: _number(">h"),
     23: _number(">i"),
     26: _oid,
-    28: _oid,
     701: _number(">d"),
     1028: _elements(_oid),
-    2278: _nothing,
 }
-"""By the oid of the type: bool, bytea, int8, int2, int4, oid, xid, float8, oid[], void; arrays of one dimension."""
+"""By the oid of the type: bool, int8, int4, oid, float8, oid[]; arrays of one dimension."""
 
 TEXTS: Final[Mapping[int, str]] = {19: "name", 25: "text", 1043: "varchar"}
 """Types whose values are texts, by their oid."""
@@ -113,26 +105,23 @@ class RowForm:
     """The columns of a statement.
 
     Args:
-        names: As the server calls them.
         decoders: One for each.
     """
 
-    __slots__ = ("_decoders", "_kind")
+    __slots__ = ("_decoders",)
 
-    def __init__(self, names: Sequence[str], decoders: Sequence[Callable[[bytes], Any]]) -> None:
-        self._kind = kind_of(tuple(names))
+    def __init__(self, decoders: Sequence[Callable[[bytes], Any]]) -> None:
         self._decoders = tuple(decoders)
 
     @classmethod
-    def of(cls, columns: Sequence[tuple[str, int]], decode: Decode) -> RowForm | None:
-        """For columns of these names and types; None where a type is not among those known here."""
+    def of(cls, types: Sequence[int], decode: Decode) -> RowForm | None:
+        """Return the form of columns of these types, by their oids; None where one is not among those known here."""
         texts = text_decoders(decode)
-        decoders = [texts.get(oid) or _DECODERS.get(oid) for _, oid in columns]
-        known = [decoder for decoder in decoders if decoder is not None]
-        return cls([name for name, _ in columns], known) if len(known) == len(columns) else None
+        decoders = [decoder for oid in types if (decoder := texts.get(oid) or _DECODERS.get(oid)) is not None]
+        return cls(decoders) if len(decoders) == len(types) else None
 
-    def row(self, data: bytes) -> NamedRow:
-        """The values in a DataRow.
+    def row(self, data: bytes) -> tuple[Any, ...]:
+        """Return the values in a DataRow.
 
         Raises:
             struct.error: A number has another length than its type.
@@ -152,4 +141,4 @@ class RowForm:
                 at += length
         if at != len(data):
             raise ValueError("a row is longer or shorter than its columns")
-        return self._kind(values)
+        return tuple(values)

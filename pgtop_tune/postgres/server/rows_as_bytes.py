@@ -1,10 +1,9 @@
-"""Prepared statements asked over asyncpg's connection, several at once, their rows as bytes.
+"""A prepared statement asked over asyncpg's connection, its rows as bytes.
 
-asyncpg wakes a task and sets a timer for each statement, and waits for its answer before it sends the next. Here
-several go in one write and come in one read, and a row that was seen before is known by its bytes. The connection has
-our protocol, which hands on what asyncpg awaits. What a server says while it ends a session that waits for no answer,
-asyncpg takes for a fault of its own: it is kept here. `Connection._transport` is the only private name of asyncpg in
-use here.
+asyncpg wakes a task and sets a timer for each statement. What is asked ten times a second is asked here, and a row that
+was seen before is known by its bytes: a sixth of the sampler's time. The connection has our protocol, which hands on
+what asyncpg awaits. What a server says while it ends a session that waits for no answer, asyncpg takes for a fault of
+its own: it is kept here. `Connection._transport` is the only private name of asyncpg in use here.
 
 Source: chapter "Frontend/Backend Protocol": extended query, message formats.
 """
@@ -23,8 +22,6 @@ from pgtop_tune.base.foreign_answers import LONGEST_VALUE, MALFORMED
 Answered = Callable[[list[bytes] | None], None]
 """Takes the rows, each as in a DataRow: number of columns, and of each length (-1 is NULL) and bytes. None where
 the server refused or is gone; it is then asked in asyncpg's way, which tells why."""
-Question = tuple[str, tuple[int, ...], Answered]
-"""Name of a prepared statement, as many numbers as it takes, and a function that is called once, in the loop."""
 
 _HEAD: Final = Struct(">cI")
 _BINARY: Final = pack(">hh", 1, 1)
@@ -85,9 +82,10 @@ class RowsAsBytes(asyncio.Protocol):
         self._idle = idle
         self._theirs = cast(asyncio.Protocol, transport.get_protocol())
         self._messages: dict[tuple[str, tuple[int, ...]], bytes] = {}
-        self._awaited: deque[deque[Answered]] = deque()
+        self._awaited: deque[Answered] = deque()
         self._rest = b""
         self._rows: list[bytes] = []
+        self._is_complete = False
         self.farewell = b""
         transport.set_protocol(self)
 
@@ -96,17 +94,23 @@ class RowsAsBytes(asyncio.Protocol):
         """Whether answers are awaited."""
         return bool(self._awaited)
 
-    def ask(self, questions: Sequence[Question]) -> None:
-        """Sends statements as one transaction. Where one is refused, those after it have no answer either."""
-        self._awaited.append(deque(answered for _, _, answered in questions))
-        self._transport.write(b"".join([self._message(name, arguments) for name, arguments, _ in questions]) + _SYNC)
+    def ask(self, name: str, arguments: tuple[int, ...], answered: Answered) -> None:
+        """Send a prepared statement as a transaction of its own.
+
+        Args:
+            name: Of the statement.
+            arguments: As many numbers as it takes.
+            answered: Called once, in the loop.
+        """
+        self._awaited.append(answered)
+        self._transport.write(self._message(name, arguments))
 
     def _message(self, name: str, arguments: tuple[int, ...]) -> bytes:
         message = self._messages.get((name, arguments))
         if message is None:
             if len(self._messages) > _MESSAGES_KEPT:
                 self._messages.clear()
-            message = self._messages[name, arguments] = asking(name, arguments)
+            message = self._messages[name, arguments] = asking(name, arguments) + _SYNC
         return message
 
     def data_received(self, data: bytes) -> None:
@@ -135,12 +139,10 @@ class RowsAsBytes(asyncio.Protocol):
             if kind == b"D":
                 self._rows.append(data[at + 5 : end])
             elif kind == b"C":
-                rows, self._rows = self._rows, []
-                self._awaited[0].popleft()(rows)
+                self._is_complete = True
             elif kind == b"Z":
-                self._end_transaction()
+                self._answer()
             elif kind == b"E":
-                self._refuse()
                 if any(word in data[at:end] for word in _FATAL):
                     self._hand_on(data[at:end])
             elif kind in _NEWS:
@@ -151,23 +153,19 @@ class RowsAsBytes(asyncio.Protocol):
         elif at < size:
             self._hand_on(data[at:])
 
+    def _answer(self) -> None:
+        """End the oldest transaction: with its rows, or with None where the server has refused it."""
+        rows, self._rows = self._rows if self._is_complete else None, []
+        self._is_complete = False
+        self._awaited.popleft()(rows)
+        if not self._awaited:
+            self._idle()
+
     def _hand_on(self, data: bytes) -> None:
         """Hands on what is for asyncpg; the server ends a session with a message of its own."""
         if data[:1] == b"E" and any(word in data for word in _FATAL):
             self.farewell = data
         self._theirs.data_received(data)
-
-    def _refuse(self) -> None:
-        """None of the statements of this transaction that have not ended gets an answer."""
-        self._rows = []
-        while self._awaited[0]:
-            self._awaited[0].popleft()(None)
-
-    def _end_transaction(self) -> None:
-        self._refuse()
-        self._awaited.popleft()
-        if not self._awaited:
-            self._idle()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`: asyncpg is told as well."""
@@ -175,8 +173,9 @@ class RowsAsBytes(asyncio.Protocol):
             self._read_farewell()
         self._rest = b""
         self._theirs.connection_lost(exc)
+        self._is_complete = False
         while self._awaited:
-            self._end_transaction()
+            self._answer()
 
     def _read_farewell(self) -> None:
         """Reads what the server said before a write of ours failed: asyncio does not read it any more."""

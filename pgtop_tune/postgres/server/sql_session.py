@@ -20,8 +20,8 @@ from psycopg.rows import tuple_row
 
 from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import check_sizes, decodes
-from pgtop_tune.base.owner_trust import ME, trusted
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.sql_quoting import ME, trusted
 from pgtop_tune.model.instance import AnsweringServer
 from pgtop_tune.postgres.server import own_sessions
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, Reached, ServerEndpoint
@@ -30,7 +30,7 @@ from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import NAME, catalog_first, in_order, pin, schemas
 
-# The process that listens at a Unix socket: the server itself, or a proxy with a socket of its own in front of it.
+# The process that listens at a Unix socket: the server itself, or a proxy in front of it.
 #
 # Source: SO_PEERCRED of unix(7), the process that called listen(2); proc_pid_stat(5), proc_pid_status(5) (NSpid),
 # proc_tid_children(5).
@@ -40,10 +40,10 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 
 def is_of_server(descriptor: int, backend_pid: int) -> bool:
-    """Return whether the process that a Unix socket leads to has started a backend; False where that cannot be seen.
+    """Return whether the listener of a Unix socket is the parent of a backend; False where that is not visible.
 
     Args:
-        descriptor: Of the connected socket.
+        descriptor: The connected socket.
         backend_pid: pg_backend_pid() of the session, in the server's namespace of process numbers.
     """
     if not hasattr(socket, "SO_PEERCRED"):
@@ -52,7 +52,7 @@ def is_of_server(descriptor: int, backend_pid: int) -> bool:
         credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     listener, _, _ = _CREDENTIALS.unpack(credentials)
     if listener <= 0:
-        # It is in another namespace, and not visible from ours.
+        # The listener is in another namespace, and not visible from ours.
         return False
     try:
         if _parent_of(backend_pid) == listener:
@@ -72,7 +72,7 @@ def _parent_of(pid: int) -> int | None:
 
 
 def _number_inside(pid: str) -> int | None:
-    """Return the number of a process in its own namespace."""
+    """Return the pid of a process in its own namespace."""
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -89,9 +89,9 @@ _SETTINGS: Final = (
 )
 _PIN: Final = marked(f"SELECT {pin(local=True)}")
 _ALONE: Final = ("VACUUM", "CHECKPOINT")
-"""Statements that no transaction may have around them; they name tables with their schemas."""
+"""Statements that cannot run in a transaction; they name tables with their schemas."""
 _CONNECTION_CLASSES: Final = ("08", "28", "57P")
-"""Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
+"""Beginnings of sqlstates about the connection, not about a statement."""
 _LOGIN_TRIGGER: Final = "SELECT EXISTS (SELECT FROM pg_event_trigger WHERE evtevent = 'login' AND evtenabled <> 'D')"
 _CONFIGURED: Final = f"""
 SELECT (SELECT substr(entry, strpos(entry, '=') + 1)
@@ -103,7 +103,7 @@ SELECT (SELECT substr(entry, strpos(entry, '=') + 1)
          LIMIT 1),
        (SELECT boot_val FROM pg_settings WHERE name = '{NAME}')
 """
-"""Of role and database, the strongest (ApplySetting in postinit.c), and the server's own default."""
+"""Query for the effective search_path of role and database (ApplySetting in postinit.c), and the server's default."""
 _DATABASE_OWNER: Final = f"SELECT pg_get_userbyid(me.datdba)::text, {trusted('me.datdba')} FROM {ME}"
 _SAFE_SCHEMAS: Final = f"""
 SELECT n.nspname::text FROM pg_namespace n CROSS JOIN {ME}
@@ -115,41 +115,41 @@ _SERVER: Final = """
 SELECT (date_part('epoch', pg_postmaster_start_time()) * 1000)::bigint, pg_backend_pid(),
        host(inet_server_addr()), inet_server_port()
 """
-"""The start as frames have it (facts.14.sql)."""
+"""Query for the start of the server, in the form of frames (facts.14.sql), and the addresses of the session."""
 _TIMELINE: Final = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)"
 _WITHOUT_POLLING: Final = "22023"
-"""The kernel of the server cannot tell that a client is gone (invalid_parameter_value)."""
+"""sqlstate of a server whose kernel cannot notice a lost client (invalid_parameter_value)."""
 
 
 class PsycopgSession:
-    """A session; made by `open_sql_session`.
+    """A session, made by `open_sql_session`.
 
-    Behind a pooler each call may be served by another one: what we set lasts for one transaction then, and a statement
-    that takes none has only the settings that stand there.
+    Behind a pooler, each call may be served by another backend: our settings last for one transaction then, and a
+    statement outside of a transaction has none of them.
     """
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], conninfo: ConnInfo, own: OwnSessions) -> None:
+    def __init__(self, connection: psycopg.AsyncConnection[Any], conninfo: ConnInfo, our_sessions: OwnSessions) -> None:
         self._connection = connection
         self._conninfo = conninfo
-        self._own = own
+        self._own = our_sessions
         self._pid = connection.info.backend_pid
         self._pooled = True
-        own.pids.add(self._pid)
+        our_sessions.pids.add(self._pid)
 
     @property
     def backend_pid(self) -> int:
-        """The process as it was told when we were let in: the backend's, or a number that a pooler made up."""
+        """The pid that the server sent at the start: that of the backend, or an arbitrary number of a pooler."""
         return self._pid
 
     @property
     def reached(self) -> Reached:
-        """Return the address that the session has reached."""
+        """The address that the session has reached."""
         info = self._connection.info
         endpoint = ServerEndpoint(host=info.host, port=info.port, hostaddr=info.hostaddr)
         return Reached(endpoint, bool(self._connection.pgconn.ssl_in_use))
 
     async def server(self) -> AnsweringServer:
-        """The server that answers. Raises as `execute`."""
+        """Return the server that answers. Raises as `execute`."""
         [(started_ms, pid, address, port)] = await self.rows(_SERVER)
         endpoint = self.reached.endpoint
         straight = pid == self._pid and reached_there(endpoint, address, port)
@@ -158,31 +158,32 @@ class PsycopgSession:
         return AnsweringServer(int(str(started_ms)), straight)
 
     async def timeline(self) -> str:
-        """See `SqlSession.timeline`."""
+        """Return `SqlSession.timeline`."""
         try:
             return str((await self.rows(_TIMELINE))[0][0])
         except ServerProblem:
-            # Also of a standby, which writes none.
+            # A standby writes no WAL.
             return ""
 
     async def execute(self, sql: str) -> None:
-        """Runs statements that give no rows; several separated by semicolons are one transaction.
+        """Run statements without rows; several, separated by semicolons, are one transaction.
 
-        They are work, as a load's are: pg_stat_statements shows them as they are. Names are those of pg_catalog unless
-        a schema stands before them.
+        They are not marked as ours in pg_stat_statements. Names without a schema are those of pg_catalog.
 
         Raises:
-            ServerProblem: Refused, in the server's words.
-            ConnectionProblem: The connection is gone.
+            ServerProblem: The server refuses a statement.
+            ConnectionProblem: The connection is lost.
         """
         pinned = self._pooled and not sql.lstrip().upper().startswith(_ALONE)
         await self._run(f"{_PIN}; {sql}" if pinned else sql, None)
 
     async def rows(self, sql: str, parameters: Sequence[object] = (), *, longest: str = "") -> list[tuple[object, ...]]:
-        """Rows of one statement, a question of ours; parameters are written `%s`. Raises as `execute`.
+        """Return the rows of one statement, which is marked as ours. Raises as `execute`.
 
         Args:
-            longest: statement_timeout for it alone; "" for what stands.
+            sql: The statement; parameters are written `%s`.
+            parameters: Their values.
+            longest: statement_timeout for this statement; "" for that of the session.
         """
         if not self._pooled and not longest:
             return await self._fetched(sql, parameters)
@@ -194,16 +195,16 @@ class PsycopgSession:
 
     @decodes
     async def search_path(self) -> tuple[str, ...]:
-        """The schemas that other sessions of this role in this database look through, in their order.
+        """Return the schemas that other sessions of this role in this database search, in their order.
 
         Raises:
-            ServerProblem: Refused.
-            ConnectionProblem: No such session can be had.
+            ServerProblem: The server refuses a statement.
+            ConnectionProblem: There is no further session.
         """
         if self._pooled:
             setting = await self._shown(self._connection)
         elif (await self.rows(_LOGIN_TRIGGER))[0][0]:
-            # A trigger would run in a session that is not pinned: what it would have is read off the catalogue.
+            # A login trigger would run in a session that is not pinned, so the value comes from the catalogue.
             setting = await self._configured()
         else:
             setting = await self._shown_elsewhere()
@@ -211,20 +212,20 @@ class PsycopgSession:
 
     @decodes
     async def safe_path(self) -> str:
-        """A search_path for a load's sessions, in which nothing of a stranger's comes before what is meant.
+        """Return a search_path for a load's sessions without schemas of untrusted roles before pg_catalog.
 
         Returns:
-            "" where that of other sessions will do. Raises as `search_path`.
+            "" where that of other sessions is safe. Raises as `search_path`.
 
         Raises:
-            ServerProblem: There is none, or the pooler lets nobody set it.
+            ServerProblem: There is no safe one, or the pooler does not allow it to be set.
         """
         names = await self.search_path()
         [(owner, owner_is_safe)] = await self.rows(_DATABASE_OWNER)
         if owner_is_safe:
             path = catalog_first(names)
         else:
-            # That role can make a schema of any name on the path, and tables in it, while the load runs.
+            # That role can create a schema of any name on the path, and tables in it, while the load runs.
             safe = {str(name) for (name,) in await self.rows(_SAFE_SCHEMAS, [list(names)])}
             path = in_order([name for name in names if name in safe]) if safe else ""
         if (path or not owner_is_safe) and self._pooled:
@@ -242,12 +243,12 @@ class PsycopgSession:
         return path
 
     async def limits(self) -> tuple[str, ...]:
-        """See `SqlSession.limits`."""
+        """Return `SqlSession.limits`."""
         major = self._connection.info.server_version // 10_000
         return () if self._pooled else own_sessions.of_major(major)
 
     async def count_rows(self, table: str) -> int:
-        """How many rows a table has, as COPY writes them: nothing is planned, so nothing of the table's is evaluated.
+        """Count the rows of a table with COPY, which plans nothing and so evaluates no functions of the table.
 
         Args:
             table: Schema and name, quoted; no partitioned table and no view. Raises as `execute`.
@@ -259,17 +260,17 @@ class PsycopgSession:
             raise self._told(error) from None
 
     async def aclose(self) -> None:
-        """Says goodbye."""
+        """Close the session."""
         self._own.pids.discard(self._pid)
         await self._connection.close()
 
     @decodes
     async def settle(self) -> None:
-        """Makes the session's settings, where it is one and not a pooler's.
+        """Apply the session's settings, unless a pooler is in between.
 
         Raises:
-            ServerProblem: Refused.
-            ConnectionProblem: The connection is gone.
+            ServerProblem: The server refuses a statement.
+            ConnectionProblem: The connection is lost.
         """
         [(pid,)] = await (await self._run(_WHO, None)).fetchall()
         self._pooled = pid != self._pid
@@ -285,12 +286,12 @@ class PsycopgSession:
                     raise
 
     async def _shown(self, connection: psycopg.AsyncConnection[Any]) -> str:
-        """search_path as a session has it; SHOW looks no name up."""
+        """Return the search_path of a session; SHOW looks up no names."""
         try:
-            found = await (await connection.execute("SHOW search_path")).fetchone()
+            row = await (await connection.execute("SHOW search_path")).fetchone()
         except psycopg.Error as error:
             raise self._told(error) from None
-        return str(found[0]) if found else ""
+        return str(row[0]) if row else ""
 
     async def _shown_elsewhere(self) -> str:
         try:
@@ -307,8 +308,8 @@ class PsycopgSession:
     async def _configured(self) -> str:
         [(scoped, default)] = await self.rows(_CONFIGURED)
         if scoped is None and (await self.rows(_MAY_READ_FILES))[0][0]:
-            found = await self.rows(own_sessions.IN_FILES, [[NAME]])
-            scoped = found[0][1] if found else None
+            lines = await self.rows(own_sessions.IN_FILES, [[NAME]])
+            scoped = lines[0][1] if lines else None
         return str(default if scoped is None else scoped)
 
     async def _fetched(self, sql: str, parameters: Sequence[object]) -> list[tuple[object, ...]]:
@@ -339,34 +340,36 @@ class PsycopgSession:
     def _told(self, error: psycopg.Error) -> PgtopError:
         state = sqlstate_of(error)
         if self._connection.broken or self._connection.closed or state.startswith(_CONNECTION_CLASSES):
-            words = server_words(error) or "the connection was cut"
-            return ConnectionProblem(f"{self._conninfo.describe()}: {words}", "the server may be restarting; try again")
+            message = server_words(error) or "the connection was cut"
+            return ConnectionProblem(
+                f"{self._conninfo.describe()}: {message}", "the server may be restarting; try again"
+            )
         return ServerProblem(server_words(error) or one_line(str(error), 2_000), sqlstate=state)
 
 
 def reached_there(endpoint: ServerEndpoint, address: object, port: object) -> bool:
-    """Return whether a server was reached where we knocked: a proxy connects from its own side, mostly to another port.
+    """Return whether the server's end of a session is the endpoint: a proxy has a connection of its own to the server.
 
     Args:
-        endpoint: What a session was connected to.
-        address: inet_server_addr() there, the server's end; NULL for a Unix socket.
-        port: inet_server_port() there.
+        endpoint: Endpoint of the session.
+        address: inet_server_addr() of the session; NULL for a Unix socket.
+        port: inet_server_port() of the session.
     """
     return (
         port is None if endpoint.is_socket else (address, port) == (endpoint.address.partition("%")[0], endpoint.port)
     )
 
 
-async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -> PsycopgSession:
-    """Connects.
+async def open_sql_session(conninfo: ConnInfo, our_sessions: OwnSessions | None = None) -> PsycopgSession:
+    """Open a session.
 
     Args:
-        conninfo: The server; its first database that lets us in.
-        own: Our sessions, left out of what the others do; None where nobody watches.
+        conninfo: The server.
+        our_sessions: Our sessions, whose statistics are subtracted; None where no reader watches the server.
 
     Raises:
-        ConnectionProblem: Not there, or it does not let us in; in libpq's words.
-        PasswordNeeded: It wants a password.
+        ConnectionProblem: The server is not there or refuses us, in libpq's words.
+        PasswordNeeded: The server asks for a password.
     """
     try:
         connection = await connect_async(conninfo, SQL_SESSION_NAME, row_factory=tuple_row)
@@ -374,13 +377,13 @@ async def open_sql_session(conninfo: ConnInfo, own: OwnSessions | None = None) -
         raise (await asyncio.to_thread(libpq_problem, error, conninfo)) from None
     except psycopg.OperationalError as error:
         needs_password = error.pgconn is not None and error.pgconn.needs_password
-        words = " ".join(str(error).removeprefix("connection failed: ").split())
+        message = " ".join(str(error).removeprefix("connection failed: ").split())
         kind = PasswordNeeded if needs_password else ConnectionProblem
-        raise kind(f"{conninfo.describe()}: {words}") from None
+        raise kind(f"{conninfo.describe()}: {message}") from None
     except (OSError, UnicodeError) as error:
-        # psycopg looks host names up by itself, before libpq has a say.
+        # psycopg resolves host names itself, before libpq runs.
         raise connection_problem(error, conninfo) from None
-    sql_session = PsycopgSession(connection, conninfo, own if own is not None else OwnSessions())
+    sql_session = PsycopgSession(connection, conninfo, our_sessions if our_sessions is not None else OwnSessions())
     try:
         await sql_session.settle()
     except BaseException:

@@ -1,6 +1,6 @@
 """Actions on the server's sessions, with psycopg: signals and EXPLAIN.
 
-Each act opens a connection of its own and closes it: acts are rare, and none may wait for another.
+Each action opens a connection of its own: actions are rare, and none may wait for another.
 """
 
 from __future__ import annotations
@@ -18,8 +18,17 @@ from psycopg.rows import dict_row
 from pgtop_tune.base.errors import ConnectionProblem, ServerProblem, UsageProblem
 from pgtop_tune.base.secret import MASK
 from pgtop_tune.base.sql_quoting import quoted
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, BackendResult, PlanRisk, QueryPlan
-from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
+from pgtop_tune.model.backend_action import (
+    BackendAct,
+    BackendKey,
+    BackendOutcome,
+    BackendResult,
+    PlanRisk,
+    PlanShape,
+    QueryPlan,
+    StatementToPlan,
+)
+from pgtop_tune.postgres.server.connecting import refusal
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.failures import (
     libpq_problem,
@@ -30,9 +39,8 @@ from pgtop_tune.postgres.server.failures import (
 )
 from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
-from pgtop_tune.postgres.server.refusal import refusal
 from pgtop_tune.postgres.server.search_path import pin
-from pgtop_tune.postgres.statements.backend_statement import signal_statement
+from pgtop_tune.postgres.statements.backend_control import signal_statement
 from pgtop_tune.postgres.statements.explain import (
     SeenStatement,
     explainable,
@@ -50,39 +58,39 @@ _LIMITS: Final = (
     " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', true)"
 )
 _BEGIN: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {_LIMITS}")
-"""For one transaction: a pooler knows no startup options, and lends the session to others after it."""
+"""Begin of a transaction with its limits: a pooler accepts no start-up options, and lends the session to others."""
 _BEGIN_PINNED: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {pin(local=True)}, {_LIMITS}")
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
-"""Beginnings of SQLSTATEs that speak of the connection, not of a statement."""
+"""Beginnings of sqlstates about the connection, not about a statement."""
 
 Connection = psycopg.AsyncConnection[dict[str, Any]]
 T = TypeVar("T")
 
 
 class BackendActs(Struct, frozen=True):
-    """See `PostgresBackends`, whose methods these are.
+    """Implementation of `PostgresBackends`.
 
     Attributes:
         conninfo: The server.
-        own: Our sessions.
+        our_sessions: Our sessions.
     """
 
     conninfo: ConnInfo
-    own: OwnSessions
+    our_sessions: OwnSessions
 
     async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
         """See `PostgresBackends.signal`."""
         async with self._connected(self.conninfo) as connection:
             return tuple([await self._signalled(connection, act, backend) for backend in backends])
 
-    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
+    async def explain(self, backend: BackendKey, seen_text: str, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
         """See `PostgresBackends.explain`."""
         async with self._connected(self.conninfo) as connection, _bounded(connection):
-            found = await whole_statement(connection, backend, seen)
-            # Before anything is asked or tried that would be in vain.
-            explainable(connection, found)
-            candidates = await planners(connection, found)
-        return await self._by_one_of(candidates, found, agreed, explained)
+            statement = await whole_statement(connection, backend, seen_text)
+            # First, because the following steps would be in vain.
+            explainable(connection, statement)
+            candidates = await planners(connection, statement)
+        return await self._by_one_of(candidates, statement, agreed, explained)
 
     async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
         """See `PostgresBackends.plan_statement`."""
@@ -98,29 +106,29 @@ class BackendActs(Struct, frozen=True):
         agreed: PlanRisk | None,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T | PlanRisk:
-        found = SeenStatement(statement.query, statement.datname, statement.role)
-        if MASK in found.query:
+        seen_statement = SeenStatement(statement.query, statement.datname, statement.role)
+        if MASK in seen_statement.query:
             raise UsageProblem("the statement had a secret removed")
         async with self._connected(self.conninfo) as connection, _bounded(connection):
-            explainable(connection, found)
-            candidates = await planners(connection, found)
-        return await self._by_one_of(candidates, found, agreed, plan)
+            explainable(connection, seen_statement)
+            candidates = await planners(connection, seen_statement)
+        return await self._by_one_of(candidates, seen_statement, agreed, plan)
 
     async def _by_one_of(
         self,
         candidates: Sequence[str | None],
-        found: SeenStatement,
+        statement: SeenStatement,
         agreed: PlanRisk | None,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T | PlanRisk:
-        """Plans as the first role that gets in, if that is harmless or agreed to."""
+        """Plan as the first role that can log in, if that is harmless or agreed to."""
         not_as_session = ""
         async with contextlib.AsyncExitStack() as stack:
             for role in candidates:
                 conninfo = self.conninfo if role is None else self.conninfo.as_role(role)
                 try:
                     connection = await stack.enter_async_context(
-                        self._connected(replace(conninfo, dbname=found.datname))
+                        self._connected(replace(conninfo, dbname=statement.datname))
                     )
                 except ConnectionProblem as problem:
                     if role is None:
@@ -130,30 +138,30 @@ class BackendActs(Struct, frozen=True):
                 await stack.enter_async_context(_bounded(connection))
                 login = await login_role(connection, role)
                 if login is not None:
-                    risk = await unagreed(connection, found, login, not_as_session, agreed)
+                    risk = await unagreed(connection, statement, login, not_as_session, agreed)
                     if risk is not None:
                         return risk
-                    return await self._planned(replace(conninfo, dbname=found.datname), found, login, plan)
+                    return await self._planned(replace(conninfo, dbname=statement.datname), statement, login, plan)
                 not_as_session = f"{conninfo.describe()}: a pooler makes this a connection of another role"
         raise AssertionError("the operator's own role is always among them")
 
     async def _planned(
         self,
         conninfo: ConnInfo,
-        found: SeenStatement,
+        statement: SeenStatement,
         role: str,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T:
-        """Plans in a session that is as the role's own: names in the statement are found along its search_path.
+        """Plan in a session like the role's own: names in the statement are looked up in its search_path.
 
-        Only once that is harmless or agreed to: there, login triggers already run as the owner of the database wants.
+        Only once that is harmless or agreed to, because login triggers of the database run in such a session.
         """
         async with self._connected(conninfo, pinned=False) as connection, _bounded(connection, _BEGIN):
-            return await plan(connection, found, role)
+            return await plan(connection, statement, role)
 
     async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
         pid, started_ms = backend
-        if pid in self.own.pids:
+        if pid in self.our_sessions.pids:
             return BackendResult(backend, BackendOutcome.REFUSED, "one of our own sessions")
         if started_ms is None:
             return BackendResult(
@@ -161,8 +169,8 @@ class BackendActs(Struct, frozen=True):
             )
         try:
             async with _bounded(connection):
-                words = marked(signal_statement(act, backend))
-                row = await (await connection.execute(words.encode())).fetchone()
+                statement = marked(signal_statement(act, backend))
+                row = await (await connection.execute(statement.encode())).fetchone()
         except psycopg.errors.InsufficientPrivilege as error:
             return BackendResult(backend, BackendOutcome.NOT_PERMITTED, f"{server_words(error)}; {self._grant()}")
         if row is None:
@@ -178,7 +186,7 @@ class BackendActs(Struct, frozen=True):
 
     @contextlib.asynccontextmanager
     async def _connected(self, conninfo: ConnInfo, *, pinned: bool = True) -> AsyncIterator[Connection]:
-        """A connection for one act, within a deadline; psycopg's words become ours on the way out."""
+        """Open a connection for one action, within a deadline; exceptions of psycopg become ours."""
         name = f"{APPLICATION_NAME} control"
         try:
             async with asyncio.timeout(_DEADLINE_S):
@@ -186,11 +194,11 @@ class BackendActs(Struct, frozen=True):
                     conninfo, name, pinned=pinned, row_factory=dict_row, prepare_threshold=None
                 )
                 pid = connection.info.backend_pid
-                self.own.pids.add(pid)
+                self.our_sessions.pids.add(pid)
                 try:
                     yield connection
                 finally:
-                    self.own.pids.discard(pid)
+                    self.our_sessions.pids.discard(pid)
                     await connection.close()
         except TimeoutError:
             raise ConnectionProblem(f"{conninfo.describe()}: no answer within {_DEADLINE_S:.0f} s") from None
@@ -200,7 +208,7 @@ class BackendActs(Struct, frozen=True):
             if sqlstate_of(error) and not sqlstate_of(error).startswith(_CONNECTION_CLASSES):
                 raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None
             if isinstance(error, psycopg.OperationalError) and not sqlstate_of(error):
-                # Asked for another role, asyncpg would send the password of PGPASSWORD.
+                # For another role, asyncpg would send the password of PGPASSWORD.
                 asks = conninfo.user == self.conninfo.user and refused_in_other_words(error)
                 state = await refusal(conninfo) if asks else ""
                 raise (await asyncio.to_thread(libpq_problem, error, conninfo, state)) from None
@@ -209,12 +217,12 @@ class BackendActs(Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def _bounded(connection: Connection, begin: str = _BEGIN_PINNED) -> AsyncIterator[None]:
-    """A transaction that cannot write, within time limits; rolled back in the end."""
+    """Run a transaction that cannot write, within time limits; roll it back at the end."""
     await connection.execute(begin.encode())
     try:
         yield
     except Exception:
-        # Not after a cancellation: a server that hangs would hang this, too.
+        # Not after a cancellation: with a server that hangs, this would hang, too.
         if not connection.closed:
             await connection.execute("ROLLBACK")
         raise

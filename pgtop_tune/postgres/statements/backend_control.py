@@ -7,83 +7,104 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendResult, PlanRisk, QueryPlan
-from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
+from pgtop_tune.model.backend_action import (
+    BackendAct,
+    BackendKey,
+    BackendResult,
+    PlanRisk,
+    PlanShape,
+    QueryPlan,
+    StatementToPlan,
+)
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
-from pgtop_tune.postgres.statements.backend_statement import signal_statement
+
+_FUNCTIONS: Final = {BackendAct.CANCEL: "pg_cancel_backend", BackendAct.TERMINATE: "pg_terminate_backend"}
+
+
+def signal_statement(act: BackendAct, backend: BackendKey) -> str:
+    """Return the statement that finds a session by pid and start and signals it; no row if the pid was reused."""
+    pid, started_ms = backend
+    started = "NULL" if started_ms is None else f"{started_ms:d}"
+    return (
+        f"SELECT {_FUNCTIONS[act]}(pid) AS sent FROM pg_stat_activity"
+        f" WHERE pid = {pid:d} AND (date_part('epoch', backend_start) * 1000)::bigint = {started}"
+    )
+
 
 if TYPE_CHECKING:
     from pgtop_tune.postgres.statements.backend_acts import BackendActs
 
 
 class PostgresBackends:
-    """Fits BackendControl.
+    """BackendControl of a PostgreSQL server.
 
     Attributes:
-        conninfo: The server; replaced when a password was typed.
+        conninfo: The server; replaced when the user types a password.
     """
 
-    def __init__(self, conninfo: ConnInfo, own: OwnSessions | None = None) -> None:
+    def __init__(self, conninfo: ConnInfo, our_sessions: OwnSessions | None = None) -> None:
         """Args:
         conninfo: The server.
-        own: Our sessions: never signalled; the cost of these statements is counted there.
+        our_sessions: Our sessions, which are never signalled, with the cost of these statements.
         """
         self.conninfo = conninfo
-        self._own = own if own is not None else OwnSessions()
+        self._own = our_sessions if our_sessions is not None else OwnSessions()
 
     def statement(self, act: BackendAct, backend: BackendKey) -> str:
-        """The exact SQL `signal` would run, for the screen."""
+        """Return the exact SQL that `signal` would run, for display."""
         return f"{signal_statement(act, backend)};"
 
     async def signal(self, act: BackendAct, backends: Sequence[BackendKey]) -> tuple[BackendResult, ...]:
-        """Signals sessions, one after the other.
+        """Signal sessions, one after the other.
 
         Returns:
-            What came of each, in their order.
+            The result for each, in their order.
 
         Raises:
-            ConnectionProblem: The server is not there, or went away in between.
+            ConnectionProblem: The server is not there, or the connection was lost in between.
         """
         return await (await self._acts()).signal(act, backends)
 
-    async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
-        """The plan of a session's statement, or what has to be agreed to before it is made.
+    async def explain(
+        self, backend: BackendKey, seen_text: str, agreed: PlanRisk | None = None
+    ) -> QueryPlan | PlanRisk:
+        """Plan a session's statement, or return the risk to which the operator must agree first.
 
-        The statement is not executed, but planning executes functions in it. So it is planned by the session's own
-        role, logged in as such, where that role is an ordinary one and lets us in without a password of the operator;
-        else by the operator's role where that is an ordinary one; else only once the risk is agreed to.
+        The statement is not executed, but planning executes functions in it. So the session's own role plans it, logged
+        in as itself, if it is an ordinary role and can log in without a password of the operator; else the operator's
+        role, if it is an ordinary one; else a powerful role, only once the operator has agreed to the risk.
 
         Args:
-            backend: Which session.
-            seen: Its statement as the operator saw it, perhaps only the first 500 characters.
-            agreed: The risk that the operator has agreed to; None before the question.
+            backend: The session.
+            seen_text: Its statement on the screen, perhaps only the first 500 characters.
+            agreed: The risk to which the operator has agreed; None before the question.
 
         Returns:
-            The plan; or the risk, where it is another one than was agreed to.
+            The plan; or the risk, where it is not the one agreed to.
 
         Raises:
-            UsageProblem: It is not one complete plain query, or another one by now.
+            UsageProblem: The statement is not one complete plain query, or has changed.
             ServerProblem: The server refuses it.
-            ConnectionProblem: The server, or the session's database, does not let us in.
+            ConnectionProblem: The server, or the session's database, refuses the login.
         """
-        return await (await self._acts()).explain(backend, seen, agreed)
+        return await (await self._acts()).explain(backend, seen_text, agreed)
 
     async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
-        """The plan of a statement of pg_stat_statements; as `plan_shape`."""
+        """Plan a statement of pg_stat_statements; roles, risk and errors as for `plan_shape`."""
         return await (await self._acts()).plan_statement(statement, agreed)
 
     async def plan_shape(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> PlanShape | PlanRisk:
-        """The shape of the plan of a statement of pg_stat_statements; roles, risk and errors as of `explain`.
+        """Return the shape of the plan of a statement of pg_stat_statements; roles, risk and errors as for `explain`.
 
-        A statement with placeholders has its generic plan, from PostgreSQL 16 on.
+        A statement with placeholders gets its generic plan, from PostgreSQL 16 on.
         """
         return await (await self._acts()).plan_shape(statement, agreed)
 
     async def _acts(self) -> BackendActs:
-        # Frames are sampled in this loop.
+        # In a thread, because this loop samples frames.
         kind = await asyncio.to_thread(_kind)
         return kind(self.conninfo, self._own)
 

@@ -1,8 +1,8 @@
-"""EXPLAIN of what a session runs: plain EXPLAIN, of one complete plain query, as its own role, in a transaction that
+"""EXPLAIN of a session's statement: plain EXPLAIN, of one complete plain query, as its own role, in a transaction that
 may not write.
 
-Planning executes functions of the statement (`planning_role` says as whom), and a read-only transaction does not stop
-all of what they may do: COPY TO PROGRAM, for one.
+Planning executes functions of the statement (`planners` chooses the role), and a read-only transaction does not prevent
+all of their effects, such as COPY TO PROGRAM.
 """
 
 from __future__ import annotations
@@ -21,13 +21,50 @@ from psycopg.rows import dict_row
 
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.base.secret import MASK
-from pgtop_tune.model.backend_action import BackendKey, PlanRisk, QueryPlan
+from pgtop_tune.model.backend_action import BackendKey, PlanRisk, PlanShape, QueryPlan
 from pgtop_tune.model.postgres import HIDDEN_QUERY
-from pgtop_tune.model.statement_plan import PlanShape
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.readers.sessions import QUERY_CHARACTERS, shown_query
+from pgtop_tune.postgres.server.capabilities import PREDEFINED
 from pgtop_tune.postgres.server.own_sessions import marked
-from pgtop_tune.postgres.server.role_powers import powers
+
+SUPERUSER: Final = "SUPERUSER"
+ATTRIBUTES: Final = ("CREATEROLE", "REPLICATION", "BYPASSRLS")
+"""Attributes of powerful roles: to create and alter roles; to copy all data and keep WAL; to bypass row security."""
+
+Connection = psycopg.AsyncConnection[dict[str, Any]]
+
+
+async def powers(connection: Connection, role: str) -> tuple[str, ...]:
+    """Return the rights of a role that foreign code should not have, in words; () for an ordinary role.
+
+    Planning a statement runs functions in it, as the role that plans, and that code may become any role that the login
+    role may become, because SET ROLE ends with RESET ROLE. So a role has the powers of every role of which it is a
+    member, inherited or not. Source: PostgreSQL documentation, "Role Attributes" and "Predefined Roles"; pg_has_role(…,
+    'MEMBER').
+
+    Args:
+        connection: Connection to the server.
+        role: A role of the server.
+    """
+    text = queries.sql("role_powers", connection.info.server_version // 10_000)
+    cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
+    rows = await (await cursor.execute(marked(text).encode(), (role, list(PREDEFINED)))).fetchall()
+    rights = []
+    for row in rows:
+        name = row["name"]
+        if row[SUPERUSER]:
+            # A superuser is a member of every role, so further roles add nothing.
+            return ("a superuser" if name == role else f"a member of {name}, a superuser",)
+        attributes = [attribute for attribute in ATTRIBUTES if row[attribute]]
+        if name == role:
+            rights += attributes
+        elif attributes:
+            rights.append(f"a member of {name} ({', '.join(attributes)})")
+        else:
+            rights.append(f"a member of {name}")
+    return tuple(rights)
+
 
 # The shape of a plan: nodes, indexes and the order of joins, without costs and conditions. Pure.
 
@@ -35,11 +72,11 @@ _MOST_NODES: Final = 400
 _DEEPEST: Final = 100
 _ON: Final = ("Relation Name", "Function Name", "CTE Name", "Tuplestore Name", "Table Function Name")
 _UNSAID: Final = {"Strategy": "Plain", "Join Type": "Inner", "Partial Mode": "Simple"}
-"""What EXPLAIN in text leaves out, too."""
+"""Usual values, which the text format of EXPLAIN leaves out as well."""
 
 
 def shape_of(explained: Any) -> tuple[str, ...]:
-    """Lines of EXPLAIN (FORMAT JSON, COSTS OFF), a node each; () of what is no plan."""
+    """Return the lines of EXPLAIN (FORMAT JSON, COSTS OFF), one for each node; () for anything but a plan."""
     try:
         return tuple(_nodes(explained[0]["Plan"], 0))[:_MOST_NODES]
     except (KeyError, IndexError, TypeError, AttributeError):
@@ -50,26 +87,25 @@ def _nodes(node: Any, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         return
     named = "".join(f"{node[key]} " for key, plain in _UNSAID.items() if node.get(key, plain) != plain)
-    words = f"{named}{node.get('Operation') or node['Node Type']}"
+    line = f"{named}{node.get('Operation') or node['Node Type']}"
     if index := node.get("Index Name"):
-        words += f" using {index}"
+        line += f" using {index}"
     if on := next((node[key] for key in _ON if node.get(key)), None):
-        words += f" on {on}"
+        line += f" on {on}"
     subplan = node.get("Subplan Name")
-    yield "  " * depth + (f"{subplan}: " if subplan else "") + words
+    yield "  " * depth + (f"{subplan}: " if subplan else "") + line
     for below in node.get("Plans", ()):
         yield from _nodes(below, depth + 1)
 
 
-# Whether a text is one complete plain query that EXPLAIN may see. Pure.
+# Check that a text is one complete plain query for EXPLAIN. Pure.
 #
-# Not a parser: it tells comments, quotes and words apart, as PostgreSQL's scanner does, and refuses whatever it is
-# not
-# sure of. The server's own parser has the last word before anything is run (`explain`).
+# This is no parser: it distinguishes comments, quotes and words, as PostgreSQL's scanner does, and refuses everything
+# uncertain. The server's own parser decides before anything is run (`explain`).
 
 _PLAIN: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "WITH", "TABLE")
 _TARGETED: Final = ("INSERT", "MERGE")
-"""Words before an INTO that names what is written to."""
+"""Words before an INTO that names the target table."""
 
 _TOKEN: Final = re.compile(
     r"""
@@ -98,7 +134,7 @@ class PlainQuery(Struct, frozen=True):
     """A query that EXPLAIN may see.
 
     Attributes:
-        text: Without a semicolon at its end.
+        text: The query without a semicolon at its end.
         placeholders: Whether it has $1, $2, ….
     """
 
@@ -107,17 +143,17 @@ class PlainQuery(Struct, frozen=True):
 
 
 def plain_query(text: str) -> PlainQuery:
-    """The query in this text.
+    """Return the query in a text.
 
     Args:
-        text: A statement as pg_stat_activity has it; foreign.
+        text: A statement of pg_stat_activity; foreign.
 
     Raises:
-        UsageProblem: It is none, or more than one, or not complete; the message says which.
+        UsageProblem: The text is no query, several statements, or an incomplete one; the message says which.
     """
-    words: list[str] = []
+    keywords: list[str] = []
     depth = 0
-    # A union may begin with parentheses; words are looked at as deep as the first one stands.
+    # A union may begin with parentheses; words count up to the depth of the first one.
     looked_at = 0
     end: int | None = None
     placeholders = False
@@ -136,25 +172,25 @@ def plain_query(text: str) -> PlainQuery:
                 raise UsageProblem("the text is not a complete statement: a closing parenthesis without an opening one")
         elif kind == "placeholder":
             placeholders = True
-        elif depth <= looked_at or not words:
-            looked_at = looked_at if words else depth
-            words.append(token.upper() if kind == "word" else "")
-        if words and words[0] not in _PLAIN:
+        elif depth <= looked_at or not keywords:
+            looked_at = looked_at if keywords else depth
+            keywords.append(token.upper() if kind == "word" else "")
+        if keywords and keywords[0] not in _PLAIN:
             raise UsageProblem(
-                f"EXPLAIN takes only plain queries, and this begins with {words[0] or 'something else'}",
+                f"EXPLAIN takes only plain queries, and this begins with {keywords[0] or 'something else'}",
                 "SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES, TABLE and WITH are plain",
             )
-    if not words:
+    if not keywords:
         raise UsageProblem("the text has no plain query")
     if depth:
         raise UsageProblem("the text is not a complete statement: a parenthesis is open")
-    if any(word == "INTO" and before not in _TARGETED for before, word in pairwise(words)):
+    if any(word == "INTO" and before not in _TARGETED for before, word in pairwise(keywords)):
         raise UsageProblem("SELECT INTO makes a table; it is not explained")
     return PlainQuery(text[:end].strip(), placeholders)
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
-    """Kind, text and place of everything that is neither blank nor comment."""
+    """Yield kind, text and position of each token that is neither blank nor comment."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -176,7 +212,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _after_comment(text: str, at: int) -> int:
-    """Comments nest."""
+    """Return the position behind a comment; comments nest."""
     depth = 1
     while depth:
         edge = _COMMENT_EDGE.search(text, at)
@@ -189,62 +225,60 @@ def _after_comment(text: str, at: int) -> int:
 
 _GENERIC_SINCE: Final = 16
 _LONGEST_CHARACTER: Final = 4
-"""Bytes: the server cuts a text before the character that would not fit."""
-
-Connection = psycopg.AsyncConnection[dict[str, Any]]
+"""Bytes of the longest character, before which the server may cut a text."""
 
 
 class SeenStatement(Struct, frozen=True):
-    """A statement in full, where it was run, and the role whose session ran it ("" where it was dropped)."""
+    """A full statement, its database, and the role of its session ("" where it was dropped)."""
 
     query: str
     datname: str
     role: str
 
 
-async def whole_statement(connection: Connection, backend: BackendKey, seen: str) -> SeenStatement:
-    """The statement an operator saw, in full.
+async def whole_statement(connection: Connection, backend: BackendKey, seen_text: str) -> SeenStatement:
+    """Return the full statement that the operator saw.
 
     Args:
-        connection: To any database of the server.
-        backend: Which session.
-        seen: What was on the screen: the first `QUERY_CHARACTERS` at most.
+        connection: Connection to any database of the server.
+        backend: The session.
+        seen_text: Text on the screen, at most the first `QUERY_CHARACTERS`.
 
     Raises:
-        UsageProblem: The session is gone, its text is cut or hidden, or it has another statement by now.
+        UsageProblem: The session has ended, its text is cut or hidden, or it runs another statement now.
     """
     text = queries.sql("one_backend", connection.info.server_version // 10_000)
     cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
     row = await (await cursor.execute(marked(text).encode(), backend)).fetchone()
     if row is None or row["datname"] is None:
         raise UsageProblem("the session has ended, or runs no queries")
-    if seen == HIDDEN_QUERY or not seen:
+    if seen_text == HIDDEN_QUERY or not seen_text:
         raise UsageProblem("this role may not see the session's query", "pg_monitor lets it")
     role = row["role"] or ""
-    whole = bytes(row["query"] or b"")
+    full_text = bytes(row["query"] or b"")
     most_bytes = row["most_bytes"] - _LONGEST_CHARACTER
-    if shown_query(whole) == seen:
+    if shown_query(full_text) == seen_text:
         if row["query_bytes"] >= most_bytes:
             raise UsageProblem(
                 f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, and this one is longer",
                 "raise track_activity_query_size (needs a restart)",
             )
-        return SeenStatement(whole.decode("utf-8", "replace"), row["datname"], role)
-    if MASK in seen:
+        return SeenStatement(full_text.decode("utf-8", "replace"), row["datname"], role)
+    if MASK in seen_text:
         raise UsageProblem("the session runs another statement now, and this one had a secret removed")
-    if len(seen) < QUERY_CHARACTERS and len(seen.encode("utf-8", "replace")) < most_bytes:
-        return SeenStatement(seen, row["datname"], role)
+    if len(seen_text) < QUERY_CHARACTERS and len(seen_text.encode("utf-8", "replace")) < most_bytes:
+        return SeenStatement(seen_text, row["datname"], role)
     raise UsageProblem("the session runs another statement now, and only the beginning of this one is known")
 
 
-def explainable(connection: Connection, found: SeenStatement) -> PlainQuery:
-    """The query in a statement that this server can plan without its session.
+def explainable(connection: Connection, statement: SeenStatement) -> PlainQuery:
+    """Return the query of a statement that this server can plan outside of its session.
 
     Raises:
-        UsageProblem: Not one complete plain query.
-        ServerProblem: It has placeholders and the server is older than 16.
+        UsageProblem: The statement is not one complete plain query.
+        ServerProblem: It has placeholders, and the server is older than 16.
     """
-    query = plain_query(found.query)
+    query = plain_query(statement.query)
     major = connection.info.server_version // 10_000
     if query.placeholders and major < _GENERIC_SINCE:
         raise ServerProblem(
@@ -254,34 +288,34 @@ def explainable(connection: Connection, found: SeenStatement) -> PlainQuery:
     return query
 
 
-async def explained(connection: Connection, found: SeenStatement, role: str) -> QueryPlan:
-    """The plan, as the server writes it. The statement is not executed; functions in it may be, as this role.
+async def explained(connection: Connection, seen_statement: SeenStatement, role: str) -> QueryPlan:
+    """Return the plan in the server's format. The statement is not executed; functions in it may be, as this role.
 
     Args:
-        connection: To the database of the session, in a transaction that is read-only and rolled back, with the
-            search_path of the role: names in the statement are found along it.
-        found: The statement.
-        role: The role that is logged in there.
+        connection: Connection to the database of the session, in a transaction that is read-only and rolled back, with
+            the search_path of the role, in which names of the statement are looked up.
+        seen_statement: The statement.
+        role: Login role of the connection.
 
     Raises:
         UsageProblem, ServerProblem: See `explainable`.
         psycopg.Error: The server refuses it.
     """
-    query = explainable(connection, found)
+    query = explainable(connection, seen_statement)
     statement = explain_statement(query)
     return QueryPlan(
         lines=tuple(map(str, await _answers(connection, query, statement))),
         statement=statement,
-        database=found.datname,
+        database=seen_statement.datname,
         user=role,
-        session_role=found.role,
+        session_role=seen_statement.role,
         generic=query.placeholders,
     )
 
 
-async def planned_shape(connection: Connection, found: SeenStatement, role: str) -> PlanShape:
-    """The shape of the plan; arguments and errors as of `explained`."""
-    query = explainable(connection, found)
+async def planned_shape(connection: Connection, seen_statement: SeenStatement, role: str) -> PlanShape:
+    """Return the shape of the plan; arguments and errors as for `explained`."""
+    query = explainable(connection, seen_statement)
     answers = await _answers(connection, query, explain_statement(query, "FORMAT JSON, COSTS OFF"))
     nodes = shape_of(answers[0] if answers else None)
     if not nodes:
@@ -290,83 +324,79 @@ async def planned_shape(connection: Connection, found: SeenStatement, role: str)
 
 
 async def _answers(connection: Connection, query: PlainQuery, statement: str) -> list[Any]:
-    # The server's own parser is asked first whether this is one statement: it refuses several here.
+    # First, the server's own parser checks that this is one statement: it refuses several here.
     await _parsed(connection, query.text)
     rows = await (await connection.execute(marked(statement).encode())).fetchall()
     return [next(iter(row.values())) for row in rows]
 
 
 def explain_statement(query: PlainQuery, options: str = "SETTINGS") -> str:
-    """EXPLAIN of the query: never ANALYZE."""
+    """Return the EXPLAIN of a query, never with ANALYZE."""
     return f"EXPLAIN ({options}{', GENERIC_PLAN' if query.placeholders else ''}) {query.text}"
 
 
 async def _parsed(connection: Connection, text: str) -> None:
-    """Sends a Parse message and nothing more; several statements in one are a syntax error there."""
+    """Send only a Parse message, in which several statements are a syntax error."""
     connection.pgconn.send_prepare(b"", text.encode())
     for result in await connection.wait(execute(connection.pgconn)):
         if result.status == ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result, encoding=connection.info.encoding)
 
 
-# As whom a session's statement is planned.
+# Role that plans a session's statement.
 #
-# Planning executes functions of the statement that are marked IMMUTABLE or STABLE, as the role that plans, and SET
-# ROLE
-# is no fence: the function takes it back. So the session's own role plans, logged in as itself, or an ordinary role
-# of
-# the operator; a powerful role only once the operator has agreed to it.
+# Planning executes functions of the statement that are marked IMMUTABLE or STABLE, as the role that plans, and SET ROLE
+# does not help, because the function can reset it. So the session's own role plans, logged in as itself, or an ordinary
+# role of the operator; a powerful role only once the operator has agreed to it.
 
 
-async def planners(connection: Connection, found: SeenStatement) -> tuple[str | None, ...]:
-    """Roles that may plan a statement, to be tried in this order; None is the operator's own, which stands last.
+async def planners(connection: Connection, statement: SeenStatement) -> tuple[str | None, ...]:
+    """Return the roles that may plan a statement, in order; None stands for the operator's own, which is the last.
 
-    The session's own role comes first, but not a powerful one where the operator's is an ordinary one.
+    The session's own role comes first, unless it is powerful and the operator's is an ordinary one.
 
     Args:
-        connection: The operator's.
-        found: The statement.
+        connection: Connection of the operator.
+        statement: The statement.
     """
     operator, _ = await _logged_in_as(connection)
-    if found.role in ("", operator):
+    if statement.role in ("", operator):
         return (None,)
-    if await powers(connection, found.role) and not await powers(connection, operator):
+    if await powers(connection, statement.role) and not await powers(connection, operator):
         return (None,)
-    return found.role, None
+    return statement.role, None
 
 
 async def login_role(connection: Connection, role: str | None) -> str | None:
-    """The role that a connection is logged in as; None where it is not the one that was asked for.
-
-    A pooler may have made it another.
+    """Return the login role of a connection; None where it is not the requested one, because a pooler replaced it.
 
     Args:
-        connection: To the server.
-        role: See `planners`.
+        connection: Connection to the server.
+        role: The requested role, see `planners`.
     """
     login, acting = await _logged_in_as(connection)
     return login if role is None or (login, acting) == (role, role) else None
 
 
 async def unagreed(
-    connection: Connection, found: SeenStatement, role: str, not_as_session: str, agreed: PlanRisk | None
+    connection: Connection, statement: SeenStatement, role: str, not_as_session: str, agreed: PlanRisk | None
 ) -> PlanRisk | None:
-    """The risk of planning, where the role of this connection is powerful and that was not agreed to; else None.
+    """Return the risk of planning, where the role of a connection is powerful and that was not agreed to; else None.
 
     Args:
-        connection: To the database of the session.
-        found: The statement.
-        role: The role that is logged in there.
-        not_as_session: Why the session's own role does not plan.
+        connection: Connection to the database of the session.
+        statement: The statement.
+        role: Login role of the connection.
+        not_as_session: Reason why the session's own role does not plan.
         agreed: See `PostgresBackends.explain`.
     """
     found_powers = await powers(connection, role)
     risk = PlanRisk(
-        query=found.query,
-        database=found.datname,
+        query=statement.query,
+        database=statement.datname,
         role=role,
         powers=found_powers,
-        session_role=found.role,
+        session_role=statement.role,
         not_as_session=not_as_session,
     )
     agreed_to = agreed is not None and replace(agreed, not_as_session=not_as_session) == risk

@@ -11,17 +11,19 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, duration
-from pgtop_tune.compare import words
 from pgtop_tune.compare.reports.sheets import (
     BELOW_NOISE,
     HEADING,
+    event_cells,
     statement_cells,
-    statement_confidence,
+    statement_interval_heading,
     statement_notes,
+    wait_interval,
+    wait_text,
 )
 from pgtop_tune.compare.sides.figures import WaitRow
 from pgtop_tune.compare.statement_rows import GONE, NEW, StatementComparison
-from pgtop_tune.compare.windows.differing import Differing, WindowComparison, amount, between, changed, sized, titled
+from pgtop_tune.compare.window_comparison import Differing, WindowComparison, amount, between, changed, sized, titled
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.scene.banners import span_words
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, wrapped
@@ -86,8 +88,8 @@ class WindowsDialog(Dialog[None]):
             self.repaint()
 
     def _compute(self) -> WindowComparison | None:
-        from pgtop_tune.compare.windows.differing import window_comparison
-        from pgtop_tune.compare.windows.window import LEAST_FRAMES, read_window
+        from pgtop_tune.compare.sides.from_window import LEAST_FRAMES, read_window
+        from pgtop_tune.compare.window_comparison import window_comparison
 
         sides = []
         for name, window, span in zip("AB", self._pair, self._spans, strict=True):
@@ -140,7 +142,7 @@ class WindowsDialog(Dialog[None]):
         if self._found is None:
             return
         from pgtop_tune.compare.reports.written import text
-        from pgtop_tune.compare.windows.differing import window_sheets
+        from pgtop_tune.compare.window_comparison import window_sheets
 
         self.copy(text(window_sheets(self._found)), "the table is in your terminal's clipboard")
 
@@ -204,7 +206,7 @@ def _number(row: Differing, cells: int, glyphs: Glyphs) -> Line:
 
 def _statements(comparison: StatementComparison, cells: int, glyphs: Glyphs) -> Iterator[Line]:
     """Yield time per call; a statement below the noise is dim."""
-    heads = (HEADING, "A ms", "B ms", "effect", statement_confidence(comparison), "", "verdict")
+    heads = (HEADING, "A ms", "B ms", "effect", statement_interval_heading(comparison), "", "verdict")
     yield _row(heads, "title", cells)
     for row in statement_cells(comparison):
         texts = (row.name, row.a, row.b, row.change, row.interval, "")
@@ -216,8 +218,8 @@ def _statements(comparison: StatementComparison, cells: int, glyphs: Glyphs) -> 
 
 def _wait(row: WaitRow, cells: int, glyphs: Glyphs) -> Line:
     name = one_line(row.label, 40) if row.whole_class else f"  {one_line(row.label, 40)}"
-    interval = words.wait_interval(row) or ""
-    texts = (name, *(words.wait_ms(ms, ".2f") for ms in (row.a_ms, row.b_ms)), words.wait_ms(row.change_ms, "+.2f"))
+    interval = wait_interval(row) or ""
+    texts = (name, *(wait_text(ms, ".2f") for ms in (row.a_ms, row.b_ms)), wait_text(row.change_ms, "+.2f"))
     texts = (*texts, interval, "")
     style = PLAIN if row.whole_class else "dim"
     return _row((*_drawn(texts, glyphs), _SHORT.get(row.verdict, row.verdict)), style, cells)
@@ -251,7 +253,7 @@ def _events(comparison: WindowComparison, cells: int) -> Iterator[Line]:
         yield ()
         yield ((f"events in {name}", "title"),)
         for event in side.events[:_MOST_EVENTS]:
-            after, kind, text = words.event_words(event, side.began_ms)
+            after, kind, text = event_cells(event, side.began_ms)
             yield ((clip(f"{after}  {kind}  {one_line(text, 100)}", cells).rstrip(), PLAIN),)
         if len(side.events) > _MOST_EVENTS:
             yield ((f"and {len(side.events) - _MOST_EVENTS} more", "dim"),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pgtop_tune.metrics import ceilings, checkpoints, host, load, own_cost, server, stall, waits
+from pgtop_tune.metrics import ceilings, checkpoints, host, load, server, waits
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD
 from pgtop_tune.tui.dialogs.help import DescribedNumber, Entry, explained, why_untold
@@ -75,10 +75,10 @@ _SINCE: Final = Entry(
 )
 
 PANE_METRICS: Final[Mapping[str, tuple[DescribedNumber, ...]]] = {
-    "header": own_cost.METRICS,
+    "header": host.OWN_METRICS,
     "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
     "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, server.ROLLBACKS, load.CLIENT_FAILED, _SINCE),
-    "latency": (*load.PER_SECOND, _LATENCY, *stall.METRICS),
+    "latency": (*load.PER_SECOND, _LATENCY, *load.STALL_METRICS),
     "budget": (_BUDGET, *waits.METRICS),
     "wal": (
         server.WAL_BYTES, server.FULL_PAGES, server.WAL_SINCE_REDO, server.WAL_BUFFERS_FULL, server.CACHE_HIT,

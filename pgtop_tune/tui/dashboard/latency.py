@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import marked_ms, ms, percent, with_ms
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.load import CLIENT_LATENCY, P50, P95, P99, P99_9, running
-from pgtop_tune.metrics.stall import OLDEST, OPEN_WHILE_STALLED, SHORTEST_S
+from pgtop_tune.metrics.load import (
+    CLIENT_LATENCY,
+    OLDEST,
+    OPEN_WHILE_STALLED,
+    P50,
+    P95,
+    P99,
+    P99_9,
+    SHORTEST_S,
+    running,
+)
 from pgtop_tune.metrics.tail import FEWEST, TAIL_WINDOW_S, Tail, TailCause, by_wait, tail
 from pgtop_tune.model.bench import estimate_mark
 from pgtop_tune.model.waits import PREPARED_TRANSACTION

@@ -15,9 +15,17 @@ from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import standstill
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_TPS, UNDER_WAY, failed_s, run_of, running
+from pgtop_tune.metrics.load import (
+    CLIENT_FAILED,
+    CLIENT_TPS,
+    SHORTEST_S,
+    UNDER_WAY,
+    failed_s,
+    run_of,
+    running,
+    stalled_s,
+)
 from pgtop_tune.metrics.server import QPS, ROLLBACKS, TPS
-from pgtop_tune.metrics.stall import SHORTEST_S, stalled_s
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.runtime.session import Session

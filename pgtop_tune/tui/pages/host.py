@@ -11,8 +11,6 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_history as kept
-from pgtop_tune.metrics import host_places as limits
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.metrics.host_values import untold
@@ -75,22 +73,29 @@ _CPU_STYLES: Final = ("cpu", "wait-io", "wait-lwlock", "critical")
 _CHARTS: Final = (
     _Chart(
         title="CPU %", form=percent, stacked=True, most=lambda interval: 100.0,
-        curves=tuple(_Curve(metric.title, metric, style) for metric, style in zip(kept.CPU, _CPU_STYLES, strict=True)),
+        curves=tuple(
+            _Curve(metric.title, metric, style)
+            for metric, style in zip(details.CHARTED_CPU, _CPU_STYLES, strict=True)
+        ),
     ),
     _Chart(
         title="B/s of", form=size, of_disk=True, unit=_MEBI,
-        curves=(_Curve("write", kept.DISK_WRITE, "series-1"), _Curve("read", kept.DISK_READ, "series-2")),
+        curves=(
+            _Curve("write", details.DATA_DISK_WRITE, "series-1"), _Curve("read", details.DATA_DISK_READ, "series-2"),
+        ),
     ),
     _Chart(
         title="await ms of", form=ms, of_disk=True,
-        curves=(_Curve("write", kept.WRITE_AWAIT, "series-1"), _Curve("read", kept.READ_AWAIT, "series-2")),
+        curves=(
+            _Curve("write", details.DATA_WRITE_AWAIT, "series-1"), _Curve("read", details.DATA_READ_AWAIT, "series-2"),
+        ),
     ),
     _Chart(
         title="pressure %", form=percent,
         curves=tuple(
             _Curve(label, metric, style)
             for label, metric, style in zip(
-                ("cpu", "io", "mem"), kept.PRESSURE, ("cpu", "wait-io", "wait-lock"), strict=True
+                ("cpu", "io", "mem"), details.CHARTED_PRESSURE, ("cpu", "wait-io", "wait-lock"), strict=True
             )
         ),
     ),
@@ -98,7 +103,7 @@ _CHARTS: Final = (
         title="memory", form=size, stacked=True, most=_whole_memory,
         curves=tuple(
             _Curve(metric.title, metric, style)
-            for metric, style in zip(kept.MEMORY, ("series-5", "series-3"), strict=True)
+            for metric, style in zip(details.CHARTED_MEMORY, ("series-5", "series-3"), strict=True)
         ),
     ),
 )  # fmt: skip
@@ -146,7 +151,7 @@ def _drawn(
         ]
         stacked = list(values)
     highest = max((value for series in stacked for value in series if value is not None), default=0.0)
-    disk = kept.data_disk(interval) if chart.of_disk else None
+    disk = details.data_disk(interval) if chart.of_disk else None
     title = f"{chart.title} {one_line(disk, _NAME)}" if disk else chart.title.removesuffix(" of")
     figures = [
         Phrase(labelled(curve.label, chart.form(curve.metric(interval)).rjust(5), curve.style), index)
@@ -476,18 +481,18 @@ def _frequency(frame: Frame, interval: Interval) -> Phrase:
 
 
 def _limits(interval: Interval) -> list[Phrase]:
-    memory, most = limits.GROUP_MEMORY(interval), limits.GROUP_MEMORY_MAX(interval)
-    cpus = limits.GROUP_CPUS(interval)
-    throttled, kills = limits.GROUP_THROTTLED(interval), limits.GROUP_OOM_KILLS(interval)
+    memory, most = details.GROUP_MEMORY(interval), details.GROUP_MEMORY_MAX(interval)
+    cpus = details.GROUP_CPUS(interval)
+    throttled, kills = details.GROUP_THROTTLED(interval), details.GROUP_OOM_KILLS(interval)
     return [
         Phrase(labelled("memory", size(memory) + (", no limit" if most is None else f" of {size(most)}"))),
         Phrase(labelled("cpus", "no limit" if cpus is None else count(cpus))),
         Phrase(
-            labelled("throttled", percent(throttled), alarm(throttled, limits.GROUP_THROTTLED.critical), " %")
+            labelled("throttled", percent(throttled), alarm(throttled, details.GROUP_THROTTLED.critical), " %")
             if throttled is not None
             else ()
         ),
-        Phrase(labelled("oom kills", count(kills), alarm(kills, limits.GROUP_OOM_KILLS.critical)), 1),
+        Phrase(labelled("oom kills", count(kills), alarm(kills, details.GROUP_OOM_KILLS.critical)), 1),
     ]
 
 
@@ -495,8 +500,8 @@ _SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP
 NUMBERS: Final[tuple[DescribedNumber, ...]] = (
     *_CPU, metrics.CORE_BUSY, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
     *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *_WORK,
-    details.FREQUENCY, details.FREQUENCY_SHARE, limits.GROUP_MEMORY, limits.GROUP_MEMORY_MAX, limits.GROUP_CPUS,
-    limits.GROUP_THROTTLED, limits.GROUP_OOM_KILLS,
+    details.FREQUENCY, details.FREQUENCY_SHARE, details.GROUP_MEMORY, details.GROUP_MEMORY_MAX, details.GROUP_CPUS,
+    details.GROUP_THROTTLED, details.GROUP_OOM_KILLS,
 )  # fmt: skip
 PAGE: Final = Page(
     key="7",

@@ -13,8 +13,6 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import age, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_places as limits
-from pgtop_tune.metrics import host_places as places
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.ceilings import disks_at_cap
@@ -168,19 +166,19 @@ FILE_SYSTEMS: Final = PageTable(
     columns=(
         word("mount", "mount", 16, lambda row: _name(row.key), "Mount point.", "/proc/self/mountinfo", most=40),
         _ROLES,
-        _of(places.SPACE_USED, 5, percent, title="used%"),
-        _of(places.SPACE_AVAILABLE, 6, size),
-        _of(places.MINUTES_LEFT, 7, _minutes),
-        _of(places.SPACE_GROWTH, 8, size, title="growsB/s"),
-        _of(places.SPACE_TOTAL, 6, size),
-        _of(places.INODES_USED, 7, percent, title="inodes%"),
+        _of(details.SPACE_USED, 5, percent, title="used%"),
+        _of(details.SPACE_AVAILABLE, 6, size),
+        _of(details.MINUTES_LEFT, 7, _minutes),
+        _of(details.SPACE_GROWTH, 8, size, title="growsB/s"),
+        _of(details.SPACE_TOTAL, 6, size),
+        _of(details.INODES_USED, 7, percent, title="inodes%"),
         word("kind", "type", 6, lambda row: _name(row.row.kind), "Type of file system.", "/proc/self/mountinfo"),
         word(
             "source", "device", 12, lambda row: _name(row.row.source), "Mounted device.", "/proc/self/mountinfo",
             elastic=True,
         ),
     ),
-    rows=_rows(sections.file_systems, attrgetter("file_systems"), attrgetter("mount"), places.SPACE_METRICS),
+    rows=_rows(sections.file_systems, attrgetter("file_systems"), attrgetter("mount"), details.SPACE_METRICS),
     key_of=_key,
     sort="used",
     empty="no file system of the server answers",
@@ -197,19 +195,19 @@ NETWORK: Final = PageTable(
     title="network",
     columns=(
         word("name", "interface", 12, lambda row: _name(row.key), "Name of the interface.", "/proc/net/dev"),
-        _of(places.NETWORK_RECEIVED, 6, size, title="in B/s"),
-        _of(places.NETWORK_SENT, 7, size, title="out B/s"),
-        _of(places.NETWORK_BUSY, 5, percent, title="busy%"),
-        _of(places.NETWORK_RECEIVED_PACKETS, 6, count, title="in p/s"),
-        _of(places.NETWORK_SENT_PACKETS, 7, count, title="out p/s"),
-        _of(places.NETWORK_ERRORS, 8, count, title="errors/s"),
-        _of(places.NETWORK_DROPS, 7, count, title="drops/s"),
+        _of(details.NETWORK_RECEIVED, 6, size, title="in B/s"),
+        _of(details.NETWORK_SENT, 7, size, title="out B/s"),
+        _of(details.NETWORK_BUSY, 5, percent, title="busy%"),
+        _of(details.NETWORK_RECEIVED_PACKETS, 6, count, title="in p/s"),
+        _of(details.NETWORK_SENT_PACKETS, 7, count, title="out p/s"),
+        _of(details.NETWORK_ERRORS, 8, count, title="errors/s"),
+        _of(details.NETWORK_DROPS, 7, count, title="drops/s"),
         figure(
             "speed", "Mbit/s", 7, _megabits, count,
             "Speed of the link; unknown of virtual interfaces.", "/sys/class/net/NAME/speed",
         ),
     ),
-    rows=_rows(sections.network, attrgetter("interfaces"), attrgetter("name"), places.NETWORK_METRICS),
+    rows=_rows(sections.network, attrgetter("interfaces"), attrgetter("name"), details.NETWORK_METRICS),
     key_of=_key,
     sort="received",
     empty="no interface has carried a packet",
@@ -220,13 +218,13 @@ NUMA: Final = PageTable(
     title="NUMA nodes",
     columns=(
         figure("node", "node", 4, lambda row: row.key, count, "Number of the node.", "/sys/devices/system/node"),
-        *(_of(keyed, 8, size) for keyed in limits.NODE_METRICS if keyed.unit == "bytes"),
-        _of(limits.NODE_HUGE, 9, count),
-        _of(limits.NODE_HIT, 7, count, title="hit/s"),
-        _of(limits.NODE_MISS, 7, count, title="miss/s"),
-        _of(limits.NODE_FOREIGN, 9, count, title="foreign/s"),
+        *(_of(keyed, 8, size) for keyed in details.NODE_METRICS if keyed.unit == "bytes"),
+        _of(details.NODE_HUGE, 9, count),
+        _of(details.NODE_HIT, 7, count, title="hit/s"),
+        _of(details.NODE_MISS, 7, count, title="miss/s"),
+        _of(details.NODE_FOREIGN, 9, count, title="foreign/s"),
     ),
-    rows=_rows(sections.numa, attrgetter("nodes"), attrgetter("node"), limits.NODE_METRICS),
+    rows=_rows(sections.numa, attrgetter("nodes"), attrgetter("node"), details.NODE_METRICS),
     key_of=_key,
 )  # fmt: skip
 
@@ -240,7 +238,7 @@ def _limit_rows(interval: Interval) -> Sequence[HostRow]:
     path = "" if group is None else group.path
     return [
         HostRow(metric.id, metric, _SharedFacts({_VALUE: {metric.id: metric(interval)}}, note=lambda row: path))
-        for metric in limits.GROUP_METRICS
+        for metric in details.GROUP_METRICS
     ]
 
 

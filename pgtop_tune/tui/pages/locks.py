@@ -192,7 +192,8 @@ _COLUMNS: Final = (
          "pg_locks.mode where granted"),
     word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype",
          visible=False),
-    word("others", "also", 12, lambda row: " ".join(map(str, row.node.others)), "Further sessions that block it; 0 is "
+    word("others", "also", 12, lambda row: " ".join(map(str, row.node.other_blockers)),
+        "Further sessions that block it; 0 is "
         "a prepared transaction.", "pg_blocking_pids(pid)"),
     _age("xact", "xact", "xact_start_ms", "Age of its transaction."),
     word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),

@@ -20,9 +20,8 @@ from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.help import DescribedNumber
 from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, ellipsized, labelled, wrap

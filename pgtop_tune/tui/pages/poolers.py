@@ -9,7 +9,6 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import count, ms, percent, size, with_ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.pool_sizes import server_shares
 from pgtop_tune.metrics.pooler import (
     CLIENTS,
     MAX_WAIT,
@@ -21,6 +20,7 @@ from pgtop_tune.metrics.pooler import (
     PoolRow,
     pool_rows,
     poolers,
+    server_shares,
     share_rows,
     traffic,
     unreserved_connections,

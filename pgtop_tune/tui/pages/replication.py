@@ -9,7 +9,6 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, age, count, ms, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.horizon import HorizonHolder, holders
 from pgtop_tune.metrics.replication import (
     INACTIVE,
     ReceiverLag,
@@ -19,6 +18,7 @@ from pgtop_tune.metrics.replication import (
     slot_danger,
     slot_states,
 )
+from pgtop_tune.metrics.vacuum import HorizonHolder, holders
 from pgtop_tune.metrics.vacuum import age as xid_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker

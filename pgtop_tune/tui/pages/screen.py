@@ -13,8 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from pgtop_tune.base.paths import content_of, private, replacing, state_dir
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.model.statement_plan import StatementToPlan
+from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import PAGES, ROWS, Action, footer_keys
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog
@@ -340,7 +339,7 @@ class PageScreen(SceneScreen):
         return (column.title or column.id) if chosen and column is not None else self.table.title
 
     def explained(self, cells: int) -> list[Line]:
-        """Return the columns of the table in view, the numbers of the summary, the columns of the page's other tables."""
+        """Return the columns of the table in view, the numbers of the summary, the columns of the other tables."""
         other_tables = [table for table in self.page.tables if table is not self.table]
         lines = self._columns_explained(self.table, cells)
         if self.page.numbers:

@@ -16,8 +16,8 @@ from pgtop_tune.metrics.server import number as setting_of
 from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
 from pgtop_tune.metrics.waits import LONG_WINDOW_S
 from pgtop_tune.model.absence import Reason, Unavailable, grant
+from pgtop_tune.model.backend_action import StatementToPlan
 from pgtop_tune.model.postgres import StatementTotals
-from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.model.statements import StatementCounters, StatementSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import Page, PageTable, figure, section_rows, word

@@ -17,14 +17,18 @@ from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.tail import FEWEST, TailCause, by_statement
-from pgtop_tune.metrics.wait_paths import PROPERTIES, Grouped, Step, WaitProperty, grouped
 from pgtop_tune.metrics.waits import (
+    PROPERTIES,
+    Grouped,
+    Step,
     WaitGroup,
+    WaitProperty,
     by_database,
     by_event,
     by_query,
     by_type,
     by_user,
+    grouped,
     label_of,
     wait_groups,
 )

@@ -15,15 +15,20 @@ from pgtop_tune.changes.model.change import (
     HostChange,
     Proof,
     Reach,
-    ScopeKind,
     Terms,
     WantedParameter,
     WantedSetting,
 )
-from pgtop_tune.changes.model.change_set import Change, ChangeSet
-from pgtop_tune.changes.model.restart import RestartOutcome, RestartPlan, RestartState, RestartVerdict
+from pgtop_tune.changes.model.change_set import (
+    Change,
+    ChangeSet,
+    RestartOutcome,
+    RestartPlan,
+    RestartState,
+    RestartVerdict,
+)
 from pgtop_tune.changes.ports import RestartControl
-from pgtop_tune.changes.selection import in_order, last
+from pgtop_tune.changes.selection import last, parameters_in_order
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.trip_wires import WATCHED, TripWire
 from pgtop_tune.runtime.engine import EngineClient
@@ -538,8 +543,8 @@ class Applying:
         if staged_set.needs_root:
             return await self._to_paste(staged_set.settings)
         waiting = (WantedParameter(row.name, row.staged.value) for row in staged_set.restart if row.staged is not None)
-        system = [change for change in (*staged_set.live, *waiting) if change.scope.kind is ScopeKind.SYSTEM]
-        ordered = in_order(system, {row.name.lower(): row.parameter for row in staged})
+        system = [change for change in (*staged_set.live, *waiting) if change.scope.is_system]
+        ordered = parameters_in_order(system, {row.name.lower(): row.parameter for row in staged})
         try:
             confirmed = await self.unlock(_of(staged, [change.name for change in ordered]), ends=False)
         except PgtopError as problem:

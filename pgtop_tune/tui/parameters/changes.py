@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.change_sets import Undo
     from pgtop_tune.changes.confirm.pending_sets import AutoReverted, Pending, PendingSets
     from pgtop_tune.changes.model.change import Proof, WantedSetting
-    from pgtop_tune.changes.model.change_set import Change
-    from pgtop_tune.changes.model.restart import RestartOutcome
+    from pgtop_tune.changes.model.change_set import Change, RestartOutcome
     from pgtop_tune.changes.ports import ChangeControl, MachineControl
     from pgtop_tune.metrics.trip_wires import TripWire
     from pgtop_tune.model.postgres import Parameter
@@ -103,7 +102,7 @@ class Changes:
         return await self._client.ask(self._control.list(names))
 
     async def statements(self, changes: Sequence[WantedParameter]) -> tuple[str, ...]:
-        """Return the exact SQL that `apply` would run, in this order; with one reload at the end where one is needed."""
+        """Return the exact SQL that `apply` would run, in this order, with a reload at the end where one is needed."""
         control = self._control
 
         async def compose() -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from pgtop_tune.changes.model.change import (
     of_reach,
 )
 from pgtop_tune.changes.model.change_set import Change
-from pgtop_tune.changes.selection import in_order
+from pgtop_tune.changes.selection import parameters_in_order
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.load import CLIENT_TPS, P50, P99
 from pgtop_tune.metrics.server import TPS, WAL_BYTES, client_backends
@@ -512,7 +512,7 @@ def staged_changes(staged: Sequence[SettingRow], conditions: ChangeConditions, a
         else:
             live.append(WantedParameter(row.name, row.staged.value, _scope(choice.reach, conditions, around)))
     return StagedChanges(
-        live=in_order(live, {row.name.lower(): row.parameter for row in staged}),
+        live=parameters_in_order(live, {row.name.lower(): row.parameter for row in staged}),
         next_load=tuple(next_load),
         restart=tuple(row for row in staged if row.setting is None and row.when == RESTART),
         machine=tuple(row for row in staged if row.setting is not None),

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
     from pgtop_tune.compare.overlay.curves import OverlayWatch
     from pgtop_tune.diagnosis.finding import Diagnosis
-    from pgtop_tune.model.backend_action import BackendKey
-    from pgtop_tune.model.statement_plan import StatementToPlan
+    from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
     from pgtop_tune.runtime.experiment_control import ExperimentState
     from pgtop_tune.runtime.load_control import LoadState
     from pgtop_tune.runtime.ports import RecordingState, TransportState

@@ -34,7 +34,7 @@ _STYLES: Final = {
 
 
 def wait_style(wait_event_type: str) -> str:
-    """Return the style of a class of pg_stat_activity.wait_event_type, of "CPU", its queue, or of what is not active."""
+    """Return the style of a pg_stat_activity.wait_event_type, of "CPU", its queue, or of inactive sessions."""
     return _STYLES.get(wait_event_type, "wait-other")
 
 
@@ -113,7 +113,7 @@ def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) 
 
 
 def absent(title: str, unavailable: Unavailable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Return a pane that has nothing to show: why stands in its head, or below it where the head is too short for that."""
+    """Return a pane without content: the reason stands in its head, or below it where the head is too short."""
     reason = absence(unavailable)
     beside: Line = ((f"{title}  ", "title"), *reason)
     if width(beside) + 4 <= cells or rows < 2:

@@ -13,10 +13,9 @@ from rich.cells import cell_len, set_cell_size
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import age, wall_clock
 from pgtop_tune.compare.statistics.before_after import CONDITIONS
-from pgtop_tune.metrics import host_history, waits
-from pgtop_tune.metrics.load import CLIENT_TPS
+from pgtop_tune.metrics import host_details, waits
+from pgtop_tune.metrics.load import CLIENT_TPS, OPEN_WHILE_STALLED
 from pgtop_tune.metrics.server import TPS
-from pgtop_tune.metrics.stall import OPEN_WHILE_STALLED
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.runtime.history import Charted, SeriesPoint
 from pgtop_tune.runtime.session import Session
@@ -169,7 +168,7 @@ def _room(text: str, column: int, occupied: bytearray, glyphs: Glyphs) -> tuple[
 CHARTED: Final[tuple[Charted, ...]] = (
     *(CLIENT_TPS, TPS, OPEN_WHILE_STALLED),
     *waits.METRICS,
-    *host_history.CHARTED,
+    *host_details.CHARTED,
     *(condition.metric for condition in CONDITIONS),
 )
 """What a `Session` for this screen must keep series of."""

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.units import MB, about, duration
-from pgtop_tune.changes.start.values import ValuesAfter
+from pgtop_tune.changes.start.next_start import ValuesAfter
 from pgtop_tune.metrics.memory_rule import MemoryUse, terms
 from pgtop_tune.model.postgres import Parameter
 

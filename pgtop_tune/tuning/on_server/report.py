@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.base.units import counted, duration
+from pgtop_tune.base.units import counted, duration, wall_moment
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.words import moment
 from pgtop_tune.experiment.prediction import score_words
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
@@ -269,7 +268,7 @@ def tuning_chapters(kept: KeptTuning, found: Result, script: Sequence[str]) -> t
 
 def _head(kept: KeptTuning, found: Result, objective: str) -> Iterator[str]:
     plan = kept.plan
-    yield f"begun {moment(kept.began_ms)}, seed {plan.seed}, engine {plan.engine}, budget {duration(plan.budget)}"
+    yield f"begun {wall_moment(kept.began_ms)}, seed {plan.seed}, engine {plan.engine}, budget {duration(plan.budget)}"
     yield from (one_line(line, 300) for line in result_lines(found, objective))
 
 
@@ -305,7 +304,7 @@ def _path(found: Result) -> Iterator[Sheet | Picture]:
     chart = Chart(
         heading="objective, per cent of the start's",
         lines=lines,
-        words=lambda value: "" if value is None else f"{100.0 * value:.0f} %",
+        format_value=lambda value: "" if value is None else f"{100.0 * value:.0f} %",
         marks=tuple(marks),
         across="evaluation",
         dots=True,

@@ -17,10 +17,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem
 from pgtop_tune.bench.argv import run_argv
-from pgtop_tune.bench.datasets.bus import BLOCK_TICKETS, SEATS, TABLES, BusPlan, parse_size, rows_of
+from pgtop_tune.bench.datasets.bus import BLOCK_TICKETS, SEATS, TABLES, BusPlan, parse_size, table_sizes
 from pgtop_tune.bench.datasets.bus_make import GENERATE, make_bus
-from pgtop_tune.bench.datasets.pgbench_tables import Initialised
-from pgtop_tune.bench.datasets.progress import InitialiseProgress
+from pgtop_tune.bench.datasets.pgbench_tables import Initialised, InitialiseProgress
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import hint_for, last_words
@@ -75,7 +74,7 @@ def test_parts_cover_every_ticket_once(tickets: int) -> None:
     middle = plan.chunks // 2
     if middle:
         assert plan.chunk(middle - 1)[1] + 1 == plan.chunk(middle)[0]
-    rows = rows_of(tickets)
+    rows = table_sizes(tickets)
     assert tickets <= rows["rides"] * SEATS < tickets + BLOCK_TICKETS
     assert rows["schedules"] * (rows["days"] - 1) < rows["rides"] <= rows["schedules"] * rows["days"]
     assert rows["days"] <= 366
@@ -159,7 +158,7 @@ async def test_every_row_follows_from_its_number_and_the_seed(sql_session: Psyco
     )
     assert await sql_session.rows(wrong) == [(0,)]
     counted = {table: (await sql_session.rows(f"SELECT count(*) FROM bus.{table}"))[0][0] for table in TABLES}
-    expected = rows_of(SMALL.tickets)
+    expected = table_sizes(SMALL.tickets)
     assert counted == {
         "cities": 50, "stations": 150, "buses": 10, "seats": 400, "routes": expected["routes"],
         "schedule": expected["schedules"], "rides": expected["rides"], "tickets": 6000,
@@ -309,7 +308,7 @@ def bus(server: Throwaway) -> Iterator[LoadEndpoint]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-SCRIPTED = [each for each in load_profiles((SHIPPED,)).known.values() if each.scripts]
+SCRIPTED = [each for each in load_profiles((SHIPPED,)).by_name.values() if each.scripts]
 
 
 async def run_once(profile: Profile, protocol: str, bus: LoadEndpoint, server: Throwaway, pgbench: Pgbench) -> None:

@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.bench.datasets.pgbench_tables import PgbenchShape, estimated_bytes, initialise
-from pgtop_tune.bench.datasets.progress import InitialiseProgress
+from pgtop_tune.bench.datasets.pgbench_tables import InitialiseProgress, PgbenchShape, estimated_bytes, initialise
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_bus, recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint
@@ -120,7 +119,7 @@ async def test_somebody_elses_tables_of_the_same_names_are_told_apart(made: str,
 async def test_steps_of_which_pgbench_says_nothing_are_asked_of_the_server(
     sql_session: PsycopgSession, endpoint: LoadEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.bench.datasets.progress.LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr("pgtop_tune.bench.datasets.pgbench_tables.LOOK_EVERY_S", 0.01)
     told: list[InitialiseProgress] = []
     await initialise(endpoint, 5, find_pgbench(), told.append, PgbenchShape(steps="dtGvp"), sql_session)
     made = [each for each in told if each.step == "generating data (server-side)" and each.total]

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.bench.datasets.pgbench_tables import Room, look_for_room
-from pgtop_tune.bench.datasets.progress import InitialiseProgress, PaceMeter, StepPace
+from pgtop_tune.bench.datasets.pgbench_tables import InitialiseProgress, PaceMeter, Room, StepPace, look_for_room
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import open_sql_session

@@ -14,7 +14,7 @@ from pgtop_tune.changes.machine.one_change import Intent, make
 from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.changes.model.pending_set import GRACE_S, NO_DEADLINE
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.watchdogs import Watchdogs
+from pgtop_tune.changes.watchdogs import HeldSets
 from pgtop_tune.cli.commands.watch.session import ScreenSession
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -30,7 +30,7 @@ from tests.support.servers import conninfo
 async def left_behind(server: Throwaway, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pending set whose deadline has passed, and no program that would revert it."""
     with monkeypatch.context() as patch:
-        patch.setattr(Watchdogs, "guard", lambda *arguments: None)
+        patch.setattr(HeldSets, "own", lambda *arguments: None)
         control = PostgresControl(place(server), directory=directory)
         await control.apply_set([WantedParameter("commit_delay", "123")], Terms(keep_within_s=-GRACE_S - 1.0))
         await control.aclose()

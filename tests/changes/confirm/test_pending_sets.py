@@ -13,8 +13,7 @@ from pgtop_tune.changes import change_sets
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParameter
-from pgtop_tune.changes.model.change_set import ChangeSet
-from pgtop_tune.changes.model.restart import RestartOutcome, RestartState
+from pgtop_tune.changes.model.change_set import ChangeSet, RestartOutcome, RestartState
 from pgtop_tune.changes.ports import AdoptedSet, AdoptionControl, RestartControl
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.model.events import Event

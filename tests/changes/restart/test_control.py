@@ -21,14 +21,12 @@ from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.pending_sets import PendingSets
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
-from pgtop_tune.changes.model.change_set import ChangeSet
-from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
+from pgtop_tune.changes.model.change_set import ChangeSet, RestartState, RestartVerdict
+from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.recovery import Policy, recover
 from pgtop_tune.changes.selection import everything
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import now_ms
-from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.cluster.postmaster import pid_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.changes.server.test_control import ROOT
@@ -36,6 +34,7 @@ from tests.postgres.conftest import place
 from tests.support.by_pg_ctl import auto_conf_of, by_pg_ctl
 from tests.support.quick_server import quick_server
 from tests.support.servers import MAJORS, Servers, conninfo
+from tests.support.undoing import revert_parameters
 
 TOO_MUCH: Final = (WantedParameter("shared_buffers", "900GB"), WantedParameter("max_wal_size", "2GB"))
 
@@ -312,7 +311,7 @@ def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
         assert recovered is not None
         assert recovered.is_up
         assert auto_conf_of(server) == before
-        revert(place(server), directory=tmp_path)
+        revert_parameters(place(server), directory=tmp_path)
         assert auto_conf_of(server) == before
         assert shown(server, "shared_buffers") == "32MB"
         assert read(journals(tmp_path)[0]).in_force == ()

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.changes.model.restart import RestartState
+from pgtop_tune.changes.model.change_set import RestartState
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve

@@ -16,7 +16,7 @@ import pytest
 from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
-from pgtop_tune.changes.model.restart import RestartState, RestartVerdict
+from pgtop_tune.changes.model.change_set import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.restart.returning import leads_to
 from pgtop_tune.changes.server.control import PostgresControl
@@ -78,7 +78,7 @@ async def test_a_new_port_is_followed_there_and_back(by_hand: Throwaway, tmp_pat
     assert f"{by_hand.socket_dir}:6543" in outcome.words
     assert answers(str(by_hand.socket_dir), 6543)
     (journal,) = journals(tmp_path)
-    noted = read(journal).place
+    noted = read(journal).server_place
     assert noted is not None
     assert noted.was_at([f"{by_hand.socket_dir}:6543"])
     assert noted.was_at([f"{by_hand.socket_dir}:5432"])

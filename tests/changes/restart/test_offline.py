@@ -40,26 +40,26 @@ def test_lines_come_back_with_their_values_and_in_their_order() -> None:
         change("shared_buffers", "900GB", None),
         change("work_mem", "8MB", "5MB", ("jit", "log_line_prefix", "shared_buffers")),
     )
-    after = auto_conf.with_value(auto_conf.with_value(BEFORE, "shared_buffers", "900GB"), "work_mem", "8MB")
+    after = auto_conf.with_line(auto_conf.with_line(BEFORE, "shared_buffers", "900GB"), "work_mem", "8MB")
     assert put_back(after, changes) == BEFORE
     assert put_back(BEFORE, changes) == BEFORE
 
 
 def test_what_somebody_else_has_set_since_is_left_alone() -> None:
-    after = auto_conf.with_value(BEFORE, "shared_buffers", "1GB")
+    after = auto_conf.with_line(BEFORE, "shared_buffers", "1GB")
     assert put_back(after, (change("shared_buffers", "900GB", "128MB"),)) == after
 
 
 def test_lists_are_the_same_however_they_are_quoted() -> None:
-    after = auto_conf.with_value(BEFORE, "shared_preload_libraries", '"a", b')
+    after = auto_conf.with_line(BEFORE, "shared_preload_libraries", '"a", b')
     assert put_back(after, (change("shared_preload_libraries", "a,b", None),)) == BEFORE
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")))
 def test_a_value_that_was_written_is_read_as_it_was(value: str) -> None:
-    text = auto_conf.with_value(HEAD, "cluster_name", value)
+    text = auto_conf.with_line(HEAD, "cluster_name", value)
     assert auto_conf.settings(text) == {"cluster_name": value}
-    assert auto_conf.with_value(text, "CLUSTER_NAME", None) == HEAD
+    assert auto_conf.with_line(text, "CLUSTER_NAME", None) == HEAD
 
 
 def test_comments_that_alter_system_drops_come_back_from_the_copy(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_comments_that_alter_system_drops_come_back_from_the_copy(tmp_path: Path
     copy.write_text(by_hand)
     data = tmp_path / "data"
     data.mkdir()
-    (data / "postgresql.auto.conf").write_text(auto_conf.with_value(BEFORE, "shared_buffers", "900GB"))
+    (data / "postgresql.auto.conf").write_text(auto_conf.with_line(BEFORE, "shared_buffers", "900GB"))
     (data / "postgresql.auto.conf").chmod(0o640)
     place = ServerPlace("", str(data), "", copy=str(copy))
     assert restore(place, (change("shared_buffers", "900GB", None),))
@@ -80,7 +80,7 @@ def test_comments_that_alter_system_drops_come_back_from_the_copy(tmp_path: Path
 def test_a_copy_that_says_something_else_is_not_used(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     copy.write_text("jit = 'on'\n")
-    (tmp_path / "postgresql.auto.conf").write_text(auto_conf.with_value(BEFORE, "shared_buffers", "900GB"))
+    (tmp_path / "postgresql.auto.conf").write_text(auto_conf.with_line(BEFORE, "shared_buffers", "900GB"))
     place = ServerPlace("", str(tmp_path), "", copy=str(copy))
     assert restore(replace(place), (change("shared_buffers", "900GB", None),))
     assert (tmp_path / "postgresql.auto.conf").read_text() == BEFORE

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ClusterProblem
 from pgtop_tune.changes.restart.recovery import check_recorded
-from pgtop_tune.cluster.service import run
+from pgtop_tune.cluster.service import run_program
 from pgtop_tune.model.instance import ServerPlace
 
 pytestmark = pytest.mark.root
@@ -88,6 +88,6 @@ def test_the_directory_of_another_user_is_not_touched(place: ServerPlace) -> Non
 
 def test_a_program_of_the_system_gets_nothing_that_loads_libraries_of_the_server_s_user(place: ServerPlace) -> None:
     with_path = replace(place, environment=(("LD_LIBRARY_PATH", "/srv/pg/lib"), ("PATH", "/srv"), ("TZ", "UTC")))
-    said = run(("/usr/bin/env",), with_path, as_owner=False).words
+    said = run_program(("/usr/bin/env",), with_path, as_owner=False).output_lines
     assert "TZ=UTC" in said
     assert not [line for line in said if "/srv" in line]

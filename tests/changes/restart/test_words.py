@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.changes.restart.words import explaining
+from pgtop_tune.changes.restart.offline import explaining
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.start.places import find_place, language_of
 from pgtop_tune.cluster.service import LogPiece, StartLog

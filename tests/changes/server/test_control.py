@@ -291,7 +291,7 @@ async def test_a_plain_role_is_told_what_it_needs_and_with_it_can_work(
 
 async def test_our_sessions_are_known_and_named(server: Throwaway, tmp_path: Path) -> None:
     own = OwnSessions()
-    control = PostgresControl(place(server), own=own, directory=tmp_path)
+    control = PostgresControl(place(server), own_sessions=own, directory=tmp_path)
     await control.list(("work_mem",))
     with psycopg.connect(conninfo(server)) as connection:
         rows = connection.execute(
@@ -307,7 +307,7 @@ async def test_a_server_that_hangs_does_not_hang_us(
     fresh_server: Throwaway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = OwnSessions()
-    control = PostgresControl(place(fresh_server), own=own, directory=tmp_path)
+    control = PostgresControl(place(fresh_server), own_sessions=own, directory=tmp_path)
     await control.list(("work_mem",))
     (pid,) = own.pids
     os.kill(pid, signal.SIGSTOP)

@@ -16,7 +16,7 @@ from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.reverting import revert, try_to_revert
+from pgtop_tune.changes.server.reverting import try_to_revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
 from pgtop_tune.postgres.server.conninfo import resolve
@@ -24,7 +24,7 @@ from tests.postgres.conftest import Superuser, place
 from tests.support.by_pg_ctl import by_pg_ctl
 from tests.support.servers import Servers, conninfo
 from tests.support.standby import standby_of
-from tests.support.undoing import undo, undo_all
+from tests.support.undoing import revert_parameters, undo, undo_all
 
 KNOWN = Instance(
     system_identifier="77",
@@ -112,7 +112,7 @@ async def test_the_way_back_does_not_depend_on_the_spelling_of_the_endpoint(
             await control.apply("commit_delay", str(number + 1))
             await control.aclose()
         assert len(read(journal_of(tmp_path)).in_force) == 3
-        assert len(revert(places[1], directory=tmp_path)) == 3
+        assert len(revert_parameters(places[1], directory=tmp_path)) == 3
         assert read(journal_of(tmp_path)).in_force == ()
 
 
@@ -127,7 +127,7 @@ async def test_what_a_plain_role_has_changed_is_reached_by_everybody(
     control = PostgresControl(place(server), directory=tmp_path)
     assert [change.value for change in await control.in_force()] == ["9MB"]
     await control.aclose()
-    (change,) = revert(place(server), directory=tmp_path)
+    (change,) = revert_parameters(place(server), directory=tmp_path)
     assert (change.value, change.shown_after) == ("9MB", "default")
     assert superuser.execute("SELECT count(*) FROM pg_db_role_setting").fetchone() == (0,)
 
@@ -146,7 +146,7 @@ async def test_a_plain_role_finds_its_changes_after_a_restart_by_their_values(
     control = PostgresControl(where, directory=tmp_path)
     await control.apply_set([WantedParameter("work_mem", "11MB", Scope(ScopeKind.ROLE, "plain"))], Terms())
     await control.aclose()
-    assert [change.value for change in revert(where, directory=tmp_path)] == ["11MB", "10MB", "9MB"]
+    assert [change.value for change in revert_parameters(where, directory=tmp_path)] == ["11MB", "10MB", "9MB"]
     with psycopg.connect(conninfo(fresh_server)) as connection:
         assert connection.execute("SELECT count(*) FROM pg_db_role_setting").fetchone() == (0,)
     assert all(read(path).in_force == () for path in journals(tmp_path))
@@ -221,7 +221,7 @@ async def test_what_the_server_refuses_stays_in_force_and_does_not_stop_the_othe
     assert [change.value for change in poor.reverted] == ["6MB"]
     assert [change.message for change in poor.left_alone] == ["changed again since, to 11MB: undoing that gives 9MB"]
     assert [change.value for change in read(journal_of(tmp_path)).in_force] == ["9MB", "11MB"]
-    assert [change.value for change in revert(place(server), directory=tmp_path)] == ["11MB", "9MB"]
+    assert [change.value for change in revert_parameters(place(server), directory=tmp_path)] == ["11MB", "9MB"]
     with psycopg.connect(conninfo(server)) as connection:
         rows = connection.execute("SELECT setrole::regrole::text, setconfig FROM pg_db_role_setting").fetchall()
     assert rows == [("poor", ["work_mem=5MB"])]

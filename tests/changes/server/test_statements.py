@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.changes.model.change import Scope, ScopeKind
-from pgtop_tune.changes.statements import elements, out_of_order, same, statement
+from pgtop_tune.changes.statements import elements, is_same_value, out_of_order, statement
 
 NAMES = st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\0"), max_size=8), max_size=5)
 
@@ -15,7 +15,7 @@ NAMES = st.lists(st.text(st.characters(blacklist_categories=["Cs"], blacklist_ch
 def test_a_list_with_every_element_quoted_is_read_as_it_was_written(names: list[str]) -> None:
     written = ", ".join('"' + name.replace('"', '""') + '"' for name in names)
     assert elements("search_path", written) == tuple(names)
-    assert same("search_path", written, written.replace('", "', '","'))
+    assert is_same_value("search_path", written, written.replace('", "', '","'))
 
 
 @given(st.text(max_size=30))
@@ -23,13 +23,13 @@ def test_any_text_is_a_list_or_none(text: str) -> None:
     for name in ("search_path", "shared_preload_libraries"):
         pieces = elements(name, text)
         assert pieces is None or all(isinstance(element, str) for element in pieces)
-        assert same(name, text, text)
+        assert is_same_value(name, text, text)
 
 
 def test_an_empty_list_and_an_element_without_a_name_compare_as_the_server_reads_them() -> None:
-    assert same("search_path", "", '""')
-    assert not same("shared_preload_libraries", "", '""')
-    assert not same("search_path", "", None)
+    assert is_same_value("search_path", "", '""')
+    assert not is_same_value("shared_preload_libraries", "", '""')
+    assert not is_same_value("search_path", "", None)
     assert elements("shared_preload_libraries", "a b, C") == ("a b", "C")
     assert elements("search_path", "a, C") == ("a", "c")
     for broken in ("a,", ",", "a,,b", '"a', '"a"b'):

@@ -16,7 +16,6 @@ from pgtop_tune.base.errors import LockedOut, ServerProblem, UnsafeChange
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.changes.server.reverting import revert
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.statements import statement
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -28,6 +27,7 @@ from tests.support.by_pg_ctl import auto_conf_of
 from tests.support.poolers import PgBouncer
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
+from tests.support.undoing import revert_parameters
 
 LIBRARIES = "session_preload_libraries"
 SCOPES = (
@@ -212,7 +212,7 @@ async def test_a_library_that_is_gone_does_not_keep_revert_out(
         await control.aclose()
         library.unlink()
         assert is_locked_out(server)
-        [back] = revert(place(server), directory=tmp_path)
+        [back] = revert_parameters(place(server), directory=tmp_path)
         assert back.shown_after in ("", "default")
         assert not is_locked_out(server)
         library_of(server)
@@ -227,7 +227,7 @@ async def test_an_old_value_that_keeps_everybody_out_is_not_restored(fresh_serve
     await control.aclose()
     first.unlink()
     with pytest.raises(ServerProblem, match=r"no new session gets in with .*first"):
-        revert(place(fresh_server), directory=tmp_path)
+        revert_parameters(place(fresh_server), directory=tmp_path)
     assert not is_locked_out(fresh_server)
 
 

@@ -8,9 +8,9 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.changes.model.restart import RestartCheck, RestartVerdict
+from pgtop_tune.changes.model.change_set import RestartCheck, RestartVerdict
 from pgtop_tune.changes.start.checks import RestartFacts, checks
-from pgtop_tune.changes.start.values import ValuesAfter
+from pgtop_tune.changes.start.next_start import ValuesAfter
 from pgtop_tune.cluster.dry_start import DryStart
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import HugePages

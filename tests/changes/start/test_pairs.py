@@ -156,10 +156,10 @@ async def test_whatever_passes_starts_and_nothing_is_refused_that_would(
             # The server's own words, before any start.
             continue
         if refusal:
-            text = before.decode()
+            text = before
             for name, value in values.items():
-                text = auto_conf.with_value(text, name, value)
-            auto_conf.write(data, text.encode())
+                text = auto_conf.with_line(text, name, value)
+            auto_conf.write(data, text)
         does_start = starts(server)
         if does_start is bool(refusal):
             wrong.append(f"{values}: {'starts' if does_start else 'does not start'}, and was told: {refusal or 'fine'}")

@@ -13,14 +13,13 @@ from msgspec.structs import replace
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.compare import baselines
-from pgtop_tune.compare.baselines import Kept, changes
+from pgtop_tune.compare.baselines import KeptRun, changes
 from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge, parse_condition
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, RunState
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import HousekeepingStep, RunResult
+from pgtop_tune.model.run_result import HousekeepingStep, RunResult, as_json
 from tests.support.results import result
 from tests.support.run_frames import FACTS
 from tests.support.sides import frames, on_machine, recorded, side, with_parameter
@@ -199,8 +198,8 @@ def test_a_record_of_any_shape_is_read_or_refused_in_a_sentence(record: object, 
         open_material(path)
 
 
-def kept(day: int, tps: float) -> Kept:
-    return Kept(Path(f"{day}"), day * 86_400_000, "", {"tpcb-like ×16": {"tps": tps, "p99": 10_000.0 / tps}})
+def kept(day: int, tps: float) -> KeptRun:
+    return KeptRun(Path(f"{day}"), day * 86_400_000, "", {"tpcb-like ×16": {"tps": tps, "p99": 10_000.0 / tps}})
 
 
 def test_the_day_on_which_the_level_fell_is_named() -> None:

@@ -10,18 +10,18 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem
-from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlayDirectory
+from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlaySource
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, LatencySecond
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import as_json
 from pgtop_tune.runtime.history import LatencyHistory
 from tests.support.results import result
 from tests.support.sides import frames, recorded
 
 
-def overlay_source(directory: Path, shown: Path | None = None) -> OverlayDirectory:
-    return OverlayDirectory(directory, lambda: shown)
+def overlay_source(directory: Path, shown: Path | None = None) -> OverlaySource:
+    return OverlaySource(directory, lambda: shown)
 
 
 def whole(path: Path) -> OverlayCurves:

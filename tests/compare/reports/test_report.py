@@ -25,8 +25,7 @@ from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.bench import BenchReport, StatementReport
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.machine import CgroupSample
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict
+from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from tests.support.frames import EPOCH_MS
 from tests.support.results import asked, failed, result

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.tables import as_markdown, as_text
 from pgtop_tune.cli.commands.bench.measuring import BAR, chart_lines
-from pgtop_tune.compare.reports.tables import connected_clients, table_of
+from pgtop_tune.compare.reports.sheets import table_of
+from pgtop_tune.compare.sides.from_records import connected_clients
 from pgtop_tune.experiment.series import Steps, curves, series_json
 from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.run_json import as_json
+from pgtop_tune.model.run_result import as_json
 from tests.support.results import asked, failed, never_began, result
 
 FULL = (

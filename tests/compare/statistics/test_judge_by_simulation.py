@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from msgspec import Struct
 
-from pgtop_tune.compare.statistics.before_after import CLAIMS, LOOKS, Look, Second, Told, difference, tell
+from pgtop_tune.compare.statistics.before_after import CLAIMS, LOOKS, ChangeLook, Claim, Second, claim_after, difference
 from pgtop_tune.compare.statistics.effect import Verdict, run_noise, runs_effect
 from pgtop_tune.compare.statistics.switchback import MOST_PAIRS, Paired, PairedVerdict, decide
 from pgtop_tune.experiment.switchback.arms import QUICK, Arm, Block, Pair, lengths
@@ -43,7 +43,7 @@ def seconds_of(tps: Floats, checkpoint: Floats, first: int) -> list[Second]:
     ]
 
 
-def title(tps: Floats, checkpoint: Floats, before_s: int, effect: float) -> list[Told]:
+def title(tps: Floats, checkpoint: Floats, before_s: int, effect: float) -> list[Claim]:
     """What the title says after each look."""
     tps = tps.copy()
     tps[before_s:] *= 1.0 + effect
@@ -57,8 +57,8 @@ def title(tps: Floats, checkpoint: Floats, before_s: int, effect: float) -> list
     left, looks, told = side(0, before_s - 2), [], []
     for look in LOOKS:
         right = side(before_s + SETTLED_S, before_s + SETTLED_S + look)
-        looks.append(Look(difference(left, right), (len(left), len(right))))
-        found = tell(looks)
+        looks.append(ChangeLook(difference(left, right), (len(left), len(right))))
+        found = claim_after(looks)
         assert found is not None
         told.append(found)
     return told

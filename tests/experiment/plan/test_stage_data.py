@@ -59,7 +59,7 @@ async def made_by_experiment(directory: Path, database: str, make: Callable[[], 
         assert begun is not None
         parts = ExperimentParts(
             load=cast(LoadRun, None), keeper=FrameKeeper(), cpu=SurroundingsMeter(), doors=cast(Any, None), targets={},
-            profiles=load_profiles().known, open_sql_session=lambda: open_sql_session(resolve(database)),
+            profiles=load_profiles().by_name, open_sql_session=lambda: open_sql_session(resolve(database)),
             make_data=made, free_bytes=cast(Any, None), unsafe=False, confirmed=frozenset(), told=lambda line: None,
         )  # fmt: skip
         try:

@@ -91,7 +91,7 @@ async def ran(
         assert begun is not None
         parts = ExperimentParts(
             load=cast(LoadRun, None), keeper=Frames(), cpu=SurroundingsMeter(), doors=server, targets={},
-            profiles=load_profiles().known, open_sql_session=server.session, make_data=made, free_bytes=free,
+            profiles=load_profiles().by_name, open_sql_session=server.session, make_data=made, free_bytes=free,
             unsafe=False, confirmed=frozenset(), told=lambda line: None,
         )  # fmt: skip
         try:

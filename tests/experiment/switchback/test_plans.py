@@ -17,8 +17,7 @@ from pgtop_tune.experiment.switchback.plans import (
 )
 from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState, as_json
 from pgtop_tune.experiment.switchback.words import headline, markdown, text
-from pgtop_tune.model.backend_action import PlanRisk
-from pgtop_tune.model.statement_plan import PlannedBy, PlanShape, StatementPlan, StatementToPlan
+from pgtop_tune.model.backend_action import PlannedBy, PlanRisk, PlanShape, StatementPlan, StatementToPlan
 from pgtop_tune.postgres.statements.explain import shape_of
 from tests.experiment.switchback.simulated import PLAN
 from tests.experiment.switchback.test_same_mix import LIGHT, TEXTS, pairs

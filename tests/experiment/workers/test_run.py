@@ -17,7 +17,7 @@ from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, Outcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import Stopped
 from pgtop_tune.experiment.workers.run import CellOnServer, Distribution, RunOnServers, UnitFailed, WorkerGone
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 from tests.support.plans import bound_text
 
 ARMS = """

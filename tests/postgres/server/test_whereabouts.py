@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.host.locality import local_postmaster
+from pgtop_tune.host.process_files import local_postmaster
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.straight_way import whereabouts

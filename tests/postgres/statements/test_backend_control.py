@@ -14,8 +14,15 @@ from psycopg import sql
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.model.backend_action import BackendAct, BackendKey, BackendOutcome, PlanRisk, QueryPlan
-from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
+from pgtop_tune.model.backend_action import (
+    BackendAct,
+    BackendKey,
+    BackendOutcome,
+    PlanRisk,
+    PlanShape,
+    QueryPlan,
+    StatementToPlan,
+)
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.postgres.conftest import Superuser, place

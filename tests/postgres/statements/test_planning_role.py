@@ -12,8 +12,7 @@ from psycopg import sql
 
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.model.backend_action import PlanRisk, QueryPlan
-from pgtop_tune.model.statement_plan import PlanShape, StatementToPlan
+from pgtop_tune.model.backend_action import PlanRisk, PlanShape, QueryPlan, StatementToPlan
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.postgres.conftest import place

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgtop_tune.compare.overlay.curves import OverlayDirectory
+from pgtop_tune.compare.overlay.curves import OverlaySource
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
@@ -24,8 +24,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def overlay_source(directory: Path) -> OverlayDirectory:
-    return OverlayDirectory(directory, lambda: None)
+def overlay_source(directory: Path) -> OverlaySource:
+    return OverlaySource(directory, lambda: None)
 
 
 def faster(seconds: int = 120) -> ScriptedSource:

@@ -10,7 +10,7 @@ from textual.command import CommandPalette
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.compare.overlay.curves import OverlayDirectory
+from pgtop_tune.compare.overlay.curves import OverlaySource
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.tui.actions import ACTIONS
@@ -343,7 +343,7 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         checks=None if replayed else ScriptedCheck(),
         on_password=lambda password: None,
         frames=lambda since_s: iter(frames(5)),
-        overlays=OverlayDirectory(tmp_path, lambda: None),
+        overlays=OverlaySource(tmp_path, lambda: None),
     ) as rig:
         await check(rig)
 

@@ -69,7 +69,7 @@ async def watching(fed: int = COUNT, **controls: object) -> AsyncIterator[Rig]:
     source, hour = ScriptedSource(), HistoryBuffer()
 
     def past(shown: Sequence[Frame]) -> PastSource | None:
-        kept = ReplaySource(hour, shown=shown)
+        kept = ReplaySource(hour, shown_frames=shown)
         return PastSource(Engine(kept), kept)
 
     wired = wire(Engine(source, (hour,)), past=past, **controls)

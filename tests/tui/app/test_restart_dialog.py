@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import Terms, WantedParameter
-from pgtop_tune.changes.model.restart import (
+from pgtop_tune.changes.model.change_set import (
     PendingParameter,
     RestartCheck,
     RestartOutcome,
@@ -14,7 +14,7 @@ from pgtop_tune.changes.model.restart import (
     RestartState,
     RestartVerdict,
 )
-from pgtop_tune.changes.ports import silent
+from pgtop_tune.changes.ports import no_progress
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from tests.support.screens import ScriptedParameters, running_screen
 from tests.tui.app.dialog_steps import at, opened
@@ -53,7 +53,7 @@ class ScriptedRestart:
         self,
         wanted: Sequence[WantedParameter],
         terms: Terms,
-        progress: Callable[[str], None] = silent,
+        progress: Callable[[str], None] = no_progress,
         *,
         anyway: bool = False,
     ) -> RestartOutcome:
@@ -67,7 +67,9 @@ class ScriptedRestart:
     async def keep(self, set_id: str) -> None:
         raise NotImplementedError
 
-    async def revert_set(self, set_id: str, why: str = "", progress: Callable[[str], None] = silent) -> RestartOutcome:
+    async def revert_set(
+        self, set_id: str, why: str = "", progress: Callable[[str], None] = no_progress
+    ) -> RestartOutcome:
         raise NotImplementedError
 
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.runtime.lazy import Lazy
+from pgtop_tune.runtime.engine import Lazy
 from pgtop_tune.tui.controls import ScreenOptions, Services
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.load.dialog import LoadDialog

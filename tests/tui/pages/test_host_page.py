@@ -10,8 +10,6 @@ from msgspec.structs import replace
 
 from pgtop_tune.host.psutil_source import PsutilHost
 from pgtop_tune.metrics import host_details as details
-from pgtop_tune.metrics import host_places as limits
-from pgtop_tune.metrics import host_places as places
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskSample, FileSystemSample, HostFacts, HostSample, HugePages, ThreadCounters
 from pgtop_tune.runtime.ports import Step
@@ -200,7 +198,7 @@ async def test_help_on_the_page_tells_the_numbers_of_its_summary_and_of_its_tabl
         screen = rig.app.screen
         assert isinstance(screen, PageScreen)
         told = " ".join(plain_text(line).strip() for line in screen.explained(200))
-    for metric in (details.CPU_GUEST, details.FREQUENCY, places.MINUTES_LEFT, limits.NODE_MISS):
+    for metric in (details.CPU_GUEST, details.FREQUENCY, details.MINUTES_LEFT, details.NODE_MISS):
         assert metric.definition in told
 
 
@@ -265,7 +263,7 @@ def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_th
     assert "run queue" not in above
     assert "load" in above
     if rows == 14:
-        assert " huge  psutil does not tell huge pages" in "\n".join(lines)
+        assert " huge  psutil does not report huge pages" in "\n".join(lines)
     [row] = PROCESSES.rows(by_psutil)
     assert row.note == "pgtop-tune"
     assert row.value(details.PROCESS_RUN_DELAY.id) is None
@@ -275,7 +273,7 @@ def test_the_dashboard_leaves_out_what_psutil_does_not_tell_and_says_so(by_psuti
     text = "\n".join(plain_text(line) for line in host_lines(by_psutil, 200, 5, UNICODE))
     assert "by psutil: ? says what is not known" in text
     assert not [word for word in ("dirty", "huge ", "run queue", "queue  ", "blocked", "committed") if word in text]
-    assert all(word in text for word in ("usr", "used", "cache", "load", "available", "psi psutil does not tell"))
+    assert all(word in text for word in ("usr", "used", "cache", "load", "available", "psi psutil does not report"))
     assert "by psutil" in plain_text(host_lines(by_psutil, 80, 5, UNICODE)[1])
 
 
@@ -283,7 +281,7 @@ def test_the_help_gives_the_reason_below_the_definition(by_psutil: Session) -> N
     metrics = {row.id: row for row in PAGE.numbers}
     why = why_untold(metrics["host.run_queue"], by_psutil.now)
     said = [plain_text(line).strip() for line in explained(metrics["host.run_queue"], 100, why)]
-    assert "unknown here: psutil does not tell how many tasks are ready to run" in said
+    assert "unknown here: psutil does not report how many tasks are ready to run" in said
     assert why_untold(metrics["host.load_1m"], by_psutil.now) == ""
     delay = next(column for column in PROCESSES.columns if column.title == "delay%")
     assert "schedstat" in why_untold(delay.metric, by_psutil.now)

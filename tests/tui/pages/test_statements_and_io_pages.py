@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.backend_action import StatementToPlan
 from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSample, WalFiles
 from pgtop_tune.model.postgres import Activity, ParameterSample, StatementTotals
-from pgtop_tune.model.statement_plan import StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import io, listing, statements
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.wait_paths import PROPERTIES, grouped
+from pgtop_tune.metrics.waits import PROPERTIES, grouped
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.waits import GroupsView, entered, found_groups, group_lines, left, turned

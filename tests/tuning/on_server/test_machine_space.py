@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.changes.machine.one_change import checked
+from pgtop_tune.changes.machine.one_change import kernel_value
 from pgtop_tune.host.system_settings import settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import SystemSetting
@@ -114,4 +114,4 @@ def test_the_kernel_takes_every_value_of_this_machine() -> None:
     for dimension in space.dimensions:
         assert dimension.levels[dimension.start] == here[dimension.name].live
         for level in dimension.levels:
-            checked(here[dimension.name], level)
+            kernel_value(here[dimension.name], level)

@@ -8,7 +8,7 @@ import sys
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.commands.ab.request import SwitchRequest
 from pgtop_tune.cli.output import tell
-from pgtop_tune.model.statement_plan import PlannedBy
+from pgtop_tune.model.backend_action import PlannedBy
 
 
 def ab(request: SwitchRequest) -> None:

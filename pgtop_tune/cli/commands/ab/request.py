@@ -12,7 +12,7 @@ from pgtop_tune.cli import options
 from pgtop_tune.cli.connecting import ConnectionOptions
 from pgtop_tune.cli.live_options import LoadSessionWords
 from pgtop_tune.cli.options import LOAD, TableFormat
-from pgtop_tune.model.statement_plan import PlannedBy
+from pgtop_tune.model.backend_action import PlannedBy
 
 _EXPERIMENT: Final = "Experiment"
 _SEPARATE: Final = "Blocks that are runs of their own"

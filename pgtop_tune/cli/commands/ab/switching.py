@@ -73,10 +73,10 @@ from pgtop_tune.experiment.switchback.state import (
 from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.words import Narrator, ShownStates, markdown, text
 from pgtop_tune.metrics.setting_risks import risk_of
+from pgtop_tune.model.backend_action import PlannedBy
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.model.statement_plan import PlannedBy
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of

@@ -25,14 +25,16 @@ from pgtop_tune.bench.datasets.bus_make import make_bus
 from pgtop_tune.bench.datasets.pgbench_tables import (
     DEFAULT_STEPS,
     Initialised,
+    InitialiseProgress,
+    PaceMeter,
     PgbenchShape,
     Room,
+    StepPace,
     estimated_bytes,
     initialise,
     initialise_argv,
     look_for_room,
 )
-from pgtop_tune.bench.datasets.progress import InitialiseProgress, PaceMeter, StepPace
 from pgtop_tune.bench.datasets.recognise import BusFacts, PgbenchFacts, recognise_bus, recognise_pgbench
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.cli.commands.bench.request import Dataset, InitRequest

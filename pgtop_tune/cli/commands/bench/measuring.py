@@ -28,8 +28,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import as_markdown, as_text, escaped
 from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.housekeeping import parse_housekeeping
-from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
-from pgtop_tune.bench.scripts import LONGEST_BYTES, parse_choice
+from pgtop_tune.bench.profiles import LONGEST_BYTES, Profiles, load_profiles, parse_choice, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.assignments import PARAMETER_NAMES, check_known
 from pgtop_tune.cli.commands.bench.request import RunRequest
@@ -40,9 +39,15 @@ from pgtop_tune.cli.load_targets import first_answer, targets
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.noise import CellOfRuns, LoadFingerprint, known_noise, known_words
-from pgtop_tune.compare.reports.sheets import cell_notes, cell_table, configuration_table
-from pgtop_tune.compare.reports.tables import load_name, percentile_words, table_of
-from pgtop_tune.compare.sides.facts import FactsSeen
+from pgtop_tune.compare.reports.sheets import (
+    cell_notes,
+    cell_table,
+    configuration_table,
+    load_name,
+    percentile_words,
+    table_of,
+)
+from pgtop_tune.compare.sides.fingerprint import FactsSeen
 from pgtop_tune.compare.sides.material import Fact
 from pgtop_tune.experiment.configurations import (
     Configuration,
@@ -57,8 +62,7 @@ from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadSpec, ScriptChoice
-from pgtop_tune.model.run_json import as_json
-from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict
+from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -586,7 +590,7 @@ class Surroundings:
 
     def facts(self) -> tuple[Fact, ...]:
         """As far as frames have told them."""
-        return () if self._seen is None else self._seen.found(())
+        return () if self._seen is None else self._seen.facts(())
 
 
 async def _loads(

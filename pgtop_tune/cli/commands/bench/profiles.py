@@ -11,9 +11,16 @@ from typing import Any
 from pgtop_tune.bench.argv import run_argv, shell_quoted
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
-from pgtop_tune.bench.profiles import Profile, Profiles, load_profiles, profile_directories, with_variables
-from pgtop_tune.bench.run_directory import base_directory, unused_name
-from pgtop_tune.bench.scripts import check_script, read_script
+from pgtop_tune.bench.places import base_directory, unused_name
+from pgtop_tune.bench.profiles import (
+    Profile,
+    Profiles,
+    check_script,
+    load_profiles,
+    profile_directories,
+    read_script,
+    with_variables,
+)
 from pgtop_tune.cli.connecting import ConnectionWords, opened, resolve_words
 from pgtop_tune.cli.options import Format
 from pgtop_tune.cli.output import say, tell, write_for_programs
@@ -128,7 +135,7 @@ def say_profiles(directory: Path | None, format: Format) -> None:
             "builtin": each.builtin or None,
             "description": each.description,
         }
-        for each in _loaded(directory).known.values()
+        for each in _loaded(directory).by_name.values()
     ]
     if format is Format.JSON:
         write_for_programs()

@@ -42,7 +42,7 @@ from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, P
 from pgtop_tune.experiment.noise_floor import PAIR_S, Floor, Visible, before_after_half, floor_of, seen_of, visible
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import EventKind
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.runtime.window import seconds as seconds_of
 

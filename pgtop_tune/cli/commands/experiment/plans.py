@@ -17,7 +17,7 @@ from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.model.change import WantedParameter
-from pgtop_tune.changes.model.restart import RestartVerdict
+from pgtop_tune.changes.model.change_set import RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.commands.experiment.request import PlanOverrides, PlanRequest

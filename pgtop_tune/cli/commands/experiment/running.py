@@ -22,7 +22,7 @@ from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.changes.model.restart import PendingParameter
+from pgtop_tune.changes.model.change_set import PendingParameter
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
@@ -303,7 +303,7 @@ class ExperimentSession:
             cpu=meter,
             doors=doors,
             targets=await self._targets(conninfo),
-            profiles=load_profiles(self._directories).known,
+            profiles=load_profiles(self._directories).by_name,
             open_sql_session=lambda: open_sql_session(conninfo),
             make_data=lambda scale: self._made(conninfo, scale),
             free_bytes=lambda: self._free_bytes(conninfo),

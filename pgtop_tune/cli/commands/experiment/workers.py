@@ -41,7 +41,7 @@ from pgtop_tune.experiment.plan.results import (
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
 from pgtop_tune.experiment.workers.run import CellOnServer, RunOnServers, UnitFailed, Workers
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 from pgtop_tune.runtime.running_experiments import ServerKey
 
 _NAMED: Final = 4

@@ -38,7 +38,7 @@ from pgtop_tune.cli.parameter_rows import (
 from pgtop_tune.cli.signals import answer_to, run_until_signalled
 from pgtop_tune.host.system_settings import is_sysctl
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.host_places import GROUP_MEMORY_MAX
+from pgtop_tune.metrics.host_details import GROUP_MEMORY_MAX
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import Unavailable
 

@@ -32,17 +32,22 @@ from pgtop_tune.changes.change_sets import MachineHalves, check_up, is_of_machin
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs, note_given_up
 from pgtop_tune.changes.journal import JournalText, journals, path_for, read, read_all
 from pgtop_tune.changes.journal import retire as renamed
-from pgtop_tune.changes.machine.control import HostControl, machine, revert
+from pgtop_tune.changes.machine.control import HostControl, machine, revert_settings
 from pgtop_tune.changes.model.change import SYSTEM, ChangeState, HostChange, ParameterChange
-from pgtop_tune.changes.model.change_set import Change, Refusal, RevertOutcome
-from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED
-from pgtop_tune.changes.model.restart import RestartState
+from pgtop_tune.changes.model.change_set import Change, Refusal, RestartState, RevertOutcome
+from pgtop_tune.changes.model.pending_set import NOT_CONFIRMED, now_ms
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.locked_out import by_hand, let_in_again
-from pgtop_tune.changes.restart.recovery import Elsewhere, Known, Policy, elsewhere, recover
+from pgtop_tune.changes.restart.recovery import (
+    Elsewhere,
+    KnownServer,
+    Policy,
+    by_hand,
+    elsewhere,
+    let_in_again,
+    recover,
+)
 from pgtop_tune.changes.selection import Selection
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.one_change import now_ms
 from pgtop_tune.changes.server.reverting import missed_set, try_to_revert
 from pgtop_tune.cli.changing import _back_to, of_settled
 from pgtop_tune.cli.commands.parameters.request import RevertRequest
@@ -212,7 +217,7 @@ def _revert(request: RevertRequest, chosen: Selection, copies: Sequence[bytes]) 
     machine = HostControl(directory=directory, copies={set_id: copies[0]} if copies else {})
     # Each half of a set has a revert watchdog with a copy of its own.
     is_server_alone = any(text.in_force for _, text in lost)
-    halves = MachineHalves(None if is_server_alone else machine, [set_id] if set_id else [], told=say_reverted)
+    halves = MachineHalves(None if is_server_alone else machine, [set_id] if set_id else [], report=say_reverted)
     if set_id and is_of_machine_only(set_id, directory, copies):
         say(sum_of(RevertOutcome(), asyncio.run(halves.after())))
         return ExitCode.OK, None
@@ -286,7 +291,7 @@ def _taken_back(
                 conninfo,
                 selection.overdue(now_ms()),
                 directory=directory,
-                why=NOT_CONFIRMED,
+                reason=NOT_CONFIRMED,
                 first=first,
                 key=key,
                 tell_of_others=None if set_id else tell,
@@ -478,7 +483,7 @@ def revert_machine(chosen: Selection, directory: Path | None, copies: Sequence[b
     """
     if not copies:
         journals(directory)
-    say(sum_of(RevertOutcome(), revert(chosen, directory=directory, each=say_reverted, copies=copies)))
+    say(sum_of(RevertOutcome(), revert_settings(chosen, directory=directory, report=say_reverted, copies=copies)))
 
 
 def tell_of_the_rest(directory: Path | None) -> None:
@@ -526,9 +531,9 @@ def policy_for(conninfo: ConnInfo, *, yes: bool, watchdog: bool) -> Policy:
         watchdog: Nobody is there to be asked, ever.
     """
 
-    def is_meant(known: Known) -> bool:
+    def is_meant(known: KnownServer) -> bool:
         seen = f"{datetime.fromtimestamp(known.changed_ms / 1000):%Y-%m-%d %H:%M:%S}"
-        what = f"PostgreSQL {known.version} in {known.place.data_directory}, changed last at {seen}"
+        what = f"PostgreSQL {known.version} in {known.server_place.data_directory}, changed last at {seen}"
         tell(f"nothing answers at {conninfo.endpoints[0]}; down there: {what}")
         if known.alone:
             return True
@@ -539,7 +544,7 @@ def policy_for(conninfo: ConnInfo, *, yes: bool, watchdog: bool) -> Policy:
             )
         return answer_to("restore its old values? [y/N] ").lower() in ("y", "yes")
 
-    def may_start(known: Known) -> bool:
+    def may_start(known: KnownServer) -> bool:
         return yes or (can_ask() and answer_to("start it with its old values? [y/N] ").lower() in ("y", "yes"))
 
     return Policy(is_meant=is_meant, may_start=None if watchdog else may_start, may_copy=_may_copy)

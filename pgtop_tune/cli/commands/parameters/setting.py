@@ -9,7 +9,7 @@ from typing import Final
 from pgtop_tune.base.errors import HostProblem, UsageProblem
 from pgtop_tune.changes.change_sets import check_up
 from pgtop_tune.changes.confirm.orphans import leave_watchdogs
-from pgtop_tune.changes.machine.control import HostControl, revert
+from pgtop_tune.changes.machine.control import HostControl, revert_settings
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     Scope,
@@ -17,7 +17,7 @@ from pgtop_tune.changes.model.change import (
     WantedParameter,
     WantedSetting,
 )
-from pgtop_tune.changes.model.restart import RestartState
+from pgtop_tune.changes.model.change_set import RestartState
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.selection import named
 from pgtop_tune.changes.server.control import PostgresControl
@@ -139,7 +139,7 @@ async def reset_settings(conninfo: ConnInfo, names: Sequence[str], request: SetR
         return
     await check_permitted(machine, wanted)
     await leave_watchdogs(None, machine, None, tell)
-    taken_back = await asyncio.to_thread(revert, named(names))
+    taken_back = await asyncio.to_thread(revert_settings, named(names))
     for each in taken_back:
         say_setting(each, each.value)
     live = await live_values(machine, wanted)

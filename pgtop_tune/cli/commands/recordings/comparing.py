@@ -36,7 +36,7 @@ from pgtop_tune.compare.reports.sheets import Sheet, sheets
 from pgtop_tune.compare.reports.written import html, report_markdown
 from pgtop_tune.compare.sides.fingerprint import check_names
 from pgtop_tune.compare.sides.opening import Named, named, open_all, open_material, read_windows
-from pgtop_tune.compare.windows.differing import differences_json, window_comparison, window_sheets
+from pgtop_tune.compare.window_comparison import differences_json, window_comparison, window_sheets
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.recording.outlet import is_stdout
 
@@ -102,7 +102,7 @@ def check_baseline(name: str, file: Path | None, request: BaselineRequest) -> in
         check_names(under_test, (before, now))
         comparison = compare(
             before, now, under_test, baselines.earlier_runs(before),
-            known=known_spreads([before, now]), contract=request.comparison.contract,
+            spreads=known_spreads([before, now]), contract=request.comparison.contract,
         )  # fmt: skip
         unkept: RecordingProblem | None = None
         if request.keep:
@@ -175,7 +175,7 @@ def compare_files(files: Sequence[Path], request: CompareRequest) -> int:
     check_names(under_test, (first, *others))
     earlier, known = earlier_runs(first), known_spreads([first, *others])
     comparisons = [
-        compare(first, other, under_test, earlier, known=known, contract=request.contract) for other in others
+        compare(first, other, under_test, earlier, spreads=known, contract=request.contract) for other in others
     ]
     judged = [judge(condition, comparisons) for condition in conditions]
     _print_comparisons(request.format, comparisons, judged)
@@ -211,7 +211,7 @@ def _tell_outcome(judged: Sequence[Judged], comparisons: Sequence[Comparison]) -
     """Says on stderr which conditions hold or cannot be told and which contract is broken; gives the exit status."""
     for each in judged:
         if each.outcome is not ConditionOutcome.DOES_NOT:
-            tell(f"--fail-if '{each.condition.words}' {each.outcome}: {each.because}")
+            tell(f"--fail-if '{each.condition.text}' {each.outcome}: {each.because}")
     outcomes = {each.outcome for each in judged}
     if ConditionOutcome.HOLDS in outcomes:
         return ExitCode.CONDITION_HOLDS

@@ -41,7 +41,7 @@ from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
 from pgtop_tune.experiment.workers.run import UnitFailed, Workers
 from pgtop_tune.host.source_names import HostSource
-from pgtop_tune.model.run_json import plain
+from pgtop_tune.model.run_result import plain
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, server_of
 from pgtop_tune.tuning.on_server.conditions import Change

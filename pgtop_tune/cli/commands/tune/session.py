@@ -22,7 +22,7 @@ from pgtop_tune.bench.datasets.pgbench_tables import look_for_room
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart, check_up
 from pgtop_tune.changes.model.change import Terms
-from pgtop_tune.changes.ports import MachineControl, ParameterControl
+from pgtop_tune.changes.ports import ChangeControl, MachineControl
 from pgtop_tune.cli.changing import confirm, machine_of
 from pgtop_tune.cli.connecting import ConnectionWords, opened
 from pgtop_tune.cli.live_options import LiveOptions
@@ -237,7 +237,7 @@ def cycle_of(block_s: float) -> float:
     return separate_lengths(block_s, restart=False).measured_s
 
 
-async def until_nothing_pends(control: ParameterControl | MachineControl) -> None:
+async def until_nothing_pends(control: ChangeControl | MachineControl) -> None:
     """Waits for revert watchdogs of a search that was killed. Raises a UsageProblem where a change goes on pending."""
     deadline_s = time.monotonic() + _WATCHDOG_S
     while True:

@@ -18,8 +18,7 @@ from pgtop_tune.advice.proposal import propose
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.datasets.bus import BusPlan
 from pgtop_tune.bench.datasets.bus_make import make_bus
-from pgtop_tune.bench.datasets.pgbench_tables import initialise
-from pgtop_tune.bench.datasets.progress import InitialiseProgress
+from pgtop_tune.bench.datasets.pgbench_tables import InitialiseProgress, initialise
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.changes.model.change import SYSTEM
@@ -34,8 +33,7 @@ from pgtop_tune.cli.output import not_stdout, say, tell
 from pgtop_tune.cli.parameter_rows import rows_of
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster import auto_conf
-from pgtop_tune.cluster.binaries import Binaries, find
-from pgtop_tune.cluster.setting_check import names, refusal
+from pgtop_tune.cluster.binaries import Binaries, find_binaries, parameter_names, setting_refusal
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.bench import LoadSpec
@@ -77,9 +75,11 @@ def _given(words: Sequence[str], binaries: Binaries) -> dict[str, str]:
         name, value = each.name.lower(), each.value or ""
         if name in _OF_THE_DEMO:
             raise UsageProblem(f"--setting {name}: the demo chooses it", "the demo's server is private: leave it out")
-        refused = refusal(binaries, name, value)
+        refused = setting_refusal(binaries, name, value)
         if refused is not None and refused.unknown:
-            raise UsageProblem(f"PostgreSQL {binaries.version} has no parameter {name}", instead(name, names(binaries)))
+            raise UsageProblem(
+                f"PostgreSQL {binaries.version} has no parameter {name}", instead(name, parameter_names(binaries))
+            )
         if refused is not None:
             raise UsageProblem(f"--setting {name}={value}: {refused.says}", "nothing was started")
         settings[name] = value
@@ -116,7 +116,7 @@ def _advised(server: ConnectionWords, kept: Mapping[str, str]) -> Advised:
 
 def _overridden(server: Throwaway, settings: Mapping[str, str]) -> tuple[str, ...]:
     """Those of the settings that ALTER SYSTEM of an earlier session holds in a kept cluster."""
-    stored = auto_conf.settings(auto_conf.read(str(server.data_dir)).decode(errors="replace"))
+    stored = auto_conf.settings(auto_conf.read(str(server.data_dir)))
     return tuple(name for name in stored if name.lower() in settings)
 
 
@@ -157,7 +157,7 @@ def run_demo(words: DemoWords) -> int:
 
 def _prepared(stack: ExitStack, words: DemoWords) -> tuple[Throwaway, ConnInfo]:
     """A running server with pgbench's tables in it."""
-    binaries = find(words.pg_bin)
+    binaries = find_binaries(words.pg_bin)
     tell(f"PostgreSQL {binaries.version} ({binaries.origin})")
     pgbench = find_pgbench(words.session.pgbench)
     settings = _given(words.setting or (), binaries)

@@ -212,7 +212,7 @@ def _past_source(history: HistoryBuffer, shown: Sequence[Frame]) -> PastSource |
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.tui.controls import PastSource
 
-    source = ReplaySource(history, shown=shown)
+    source = ReplaySource(history, shown_frames=shown)
     return PastSource(Engine(source), source)
 
 
@@ -328,9 +328,9 @@ def overlay_directory(wanted: Path | None, shown: Callable[[], Path | None]) -> 
         RecordingProblem: It cannot be read.
     """
     from pgtop_tune.base import paths
-    from pgtop_tune.compare.overlay.curves import OverlayDirectory
+    from pgtop_tune.compare.overlay.curves import OverlaySource
 
-    overlay_source = OverlayDirectory(paths.recordings_dir(), shown)
+    overlay_source = OverlaySource(paths.recordings_dir(), shown)
     if wanted is not None:
         overlay_source.check(wanted)
     return overlay_source

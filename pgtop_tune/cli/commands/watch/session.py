@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base import paths
 from pgtop_tune.cli.memory import give_back
 from pgtop_tune.cli.watching import Watching
-from pgtop_tune.runtime.lazy import Lazy
+from pgtop_tune.runtime.engine import Lazy
 from pgtop_tune.tui.controls import Services
 
 if TYPE_CHECKING:

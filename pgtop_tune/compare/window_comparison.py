@@ -14,21 +14,22 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table
-from pgtop_tune.compare import words
 from pgtop_tune.compare.comparison import Comparison, compare
-from pgtop_tune.compare.figure_rows import FigureRow, aligned_period
+from pgtop_tune.compare.figure_rows import CERTAIN, FigureRow, aligned_period, worded
 from pgtop_tune.compare.reports.sheets import (
     Sheet,
-    event_sheet,
+    event_sheets,
     figure_sheet,
     fingerprint_sheet,
     settling_sheet,
+    signed,
     statement_sheet,
     wait_sheet,
 )
 from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.figures import FAILED, FIGURES, LATENCY, PERCENTILES, TPS, Better, Figure
-from pgtop_tune.compare.sides.material import Material, Sums, blocks, quotient
+from pgtop_tune.compare.sides.from_window import PER_TRANSACTION, Number, WindowSide
+from pgtop_tune.compare.sides.material import Sums, blocks, quotient
 from pgtop_tune.compare.statement_rows import StatementComparison
 from pgtop_tune.compare.statistics.effect import (
     WRONG,
@@ -40,8 +41,6 @@ from pgtop_tune.compare.statistics.effect import (
     share_effect,
     t_quantile,
 )
-from pgtop_tune.compare.statistics.verdicts import CERTAIN, worded
-from pgtop_tune.compare.windows.window import PER_TRANSACTION, Number, Side
 
 # Two windows as headings and tables, and as one JSON object.
 
@@ -60,32 +59,32 @@ _SUFFIXES: Final[Mapping[str, str]] = {"": "", "bytes": "B", "bytes/s": "B/s"}
 
 
 def titled(row: Differing) -> str:
-    """The name with its unit; what is foreign in it is made harmless."""
+    """Return the name with its unit; what is foreign in it is made harmless."""
     unit = _SUFFIXES.get(row.unit, row.unit)
     return one_line(row.name, _NAME) + (f", {unit}" if unit else "")
 
 
 def amount(row: Differing, value: float) -> str:
-    """A figure in the row's unit."""
+    """Return a figure in the row's unit."""
     negative = value < 0
     text = _IN_UNITS.get(row.unit, units.count)(abs(value))
     return f"-{text}" if negative else text
 
 
 def changed(row: Differing) -> str:
-    """The change: "+3.9 %", "-12.0 pt", "+4.5M"."""
+    """Return the change: "+3.9 %", "-12.0 pt", "+4.5M"."""
     return units.UNKNOWN if row.change is None else f"{_told(row, row.change[0])}{_sign(row)}"
 
 
 def between(row: Differing) -> str:
-    """Its 95 % interval."""
+    """Return the 95 % interval of the change."""
     if row.change is None or row.change[1] is None or row.change[2] is None:
         return units.UNKNOWN
     return f"{_told(row, row.change[1])} … {_told(row, row.change[2])}{_sign(row)}"
 
 
 def sized(row: Differing) -> str:
-    """The effect in standard deviations of blocks."""
+    """Return the effect in standard deviations of blocks."""
     if row.size is None:
         return units.UNKNOWN
     if abs(row.size) > _HUGE:
@@ -94,62 +93,58 @@ def sized(row: Differing) -> str:
 
 
 def _told(row: Differing, value: float) -> str:
-    if row.told is ToldChange.AMOUNT:
+    if row.change_kind is ToldChange.AMOUNT:
         return ("-" if value < 0 else "+") + amount(row, abs(value))
-    return words.signed(100.0 * value)
+    return signed(100.0 * value)
 
 
 def _sign(row: Differing) -> str:
-    return {ToldChange.SHARE: " %", ToldChange.POINTS: " pt", ToldChange.AMOUNT: ""}[row.told]
+    return {ToldChange.SHARE: " %", ToldChange.POINTS: " pt", ToldChange.AMOUNT: ""}[row.change_kind]
 
 
-def window_sheets(found: WindowComparison) -> tuple[Sheet, ...]:
-    """All of it, in the order in which it is read."""
-    comparison = found.comparison
+def window_sheets(windows: WindowComparison) -> tuple[Sheet, ...]:
+    """Return all sheets of a comparison of windows, in the order in which they are read."""
+    comparison = windows.comparison
     sheets = [fingerprint_sheet(comparison)]
-    if found.outcomes:
-        sheets.append(Sheet("outcome", (), _table("", found.outcomes)))
-    if found.statements is not None:
-        sheets.append(statement_sheet(found.statements))
-    sheets.append(differing_sheet(found))
+    if windows.outcomes:
+        sheets.append(Sheet("outcome", (), _table("", windows.outcomes)))
+    if windows.statements is not None:
+        sheets.append(statement_sheet(windows.statements))
+    sheets.append(differing_sheet(windows))
     sheets += [wait_sheet(phase) for phase in comparison.phases if phase.waits]
     sheets += [settling_sheet(phase) for phase in comparison.phases if phase.to_settle]
-    for name, side in (("A", comparison.a), ("B", comparison.b)):
-        events = event_sheet(f"events in {name}", side)
-        if events is not None:
-            sheets.append(events)
-    return tuple(sheets)
+    return (*sheets, *event_sheets(comparison))
 
 
-def differing_sheet(found: WindowComparison) -> Sheet:
-    """Every other number that can be told of both windows."""
-    notes = [*found.notes]
-    if found.alike:
-        notes.append(f"{found.alike} numbers are constant and equal in both")
-    for phase in found.comparison.phases:
+def differing_sheet(comparison: WindowComparison) -> Sheet:
+    """Return every other number that is known for both windows."""
+    notes = [*comparison.notes]
+    if comparison.alike:
+        notes.append(f"{comparison.alike} numbers are constant and equal in both")
+    for phase in comparison.comparison.phases:
         notes += figure_sheet(phase).notes
     return Sheet(
         heading="what differs",
         lines=("certain differences by size in standard deviations of blocks, then the largest uncertain ones",),
-        table=_table("largest effect first", found.others) if found.others else None,
+        table=_table("largest effect first", comparison.others) if comparison.others else None,
         notes=tuple(one_line(note, 300) for note in notes),
     )
 
 
-def _table(head: str, told: Sequence[Differing]) -> Table:
+def _table(head: str, differing: Sequence[Differing]) -> Table:
     rows = tuple(
         (titled(row), amount(row, row.a), amount(row, row.b), changed(row), between(row), sized(row), row.verdict)
-        for row in told
+        for row in differing
     )
     return Table((head, *_HEADS), rows, frozenset({1, 2, 3, 4, 5}))
 
 
-def differences_json(found: WindowComparison) -> dict[str, Any]:
-    """What a comparison of windows has beyond one of whole recordings."""
+def differences_json(comparison: WindowComparison) -> dict[str, Any]:
+    """Return the JSON that a comparison of windows has beyond one of whole recordings."""
     return {
-        "differences": [_row(row) for row in found.rows],
-        "alike": found.alike,
-        "notes": list(found.notes),
+        "differences": [_row(row) for row in comparison.rows],
+        "alike": comparison.alike,
+        "notes": list(comparison.notes),
     }
 
 
@@ -160,7 +155,7 @@ def _row(row: Differing) -> dict[str, Any]:
         "unit": row.unit,
         "a": row.a,
         "b": row.b,
-        "told_as": str(row.told),
+        "told_as": str(row.change_kind),
         "change": change[0],
         "low": change[1],
         "high": change[2],
@@ -182,7 +177,7 @@ _LARGEST: Final = 1e6
 
 
 def standardised(effect: Effect, *, ratio: bool) -> float | None:
-    """The effect in standard deviations of the blocks of one window, with its sign; None without an interval.
+    """Return the effect in standard deviations of the blocks of one window, with its sign; None without an interval.
 
     Read back from the interval: its half width is t · s · √(1/kA + 1/kB).
 
@@ -210,7 +205,7 @@ _DIFFERING: Final = CERTAIN | {Verdict.DIFFER}
 
 
 class ToldChange(StrEnum):
-    """How a change reads."""
+    """The form in which a change is written."""
 
     SHARE = "share"
     """Of A: +4.1 %."""
@@ -227,8 +222,8 @@ class Differing(Struct, frozen=True):
         name: What it is called; its key is foreign.
         a, b: Means over the windows.
         effect: None where nothing can be said of a difference.
-        told: How the change reads.
-        change: The change and its interval as `told` says; None without.
+        change_kind: The way in which the change reads.
+        change: The change and its interval as `change_kind` says; None without.
         size: The effect in standard deviations of blocks; None without an interval.
         apart: How far the means are apart; larger is farther.
         outcome: What a load is run for: throughput, latency, failures.
@@ -241,7 +236,7 @@ class Differing(Struct, frozen=True):
     a: float
     b: float
     effect: Effect | None
-    told: ToldChange
+    change_kind: ToldChange
     change: tuple[float, float | None, float | None] | None
     size: float | None
     apart: float
@@ -250,7 +245,7 @@ class Differing(Struct, frozen=True):
 
     @property
     def certain(self) -> bool:
-        """Whether it differs for certain, in these windows."""
+        """Return whether the number differs for certain in these windows."""
         return self.verdict in _DIFFERING
 
 
@@ -271,30 +266,30 @@ class WindowComparison(Struct, frozen=True):
 
     @property
     def outcomes(self) -> tuple[Differing, ...]:
-        """Throughput, latency, failures, in the order of a comparison."""
-        order = {figure.title: place for place, figure in enumerate(FIGURES)}
+        """Return throughput, latency, failures, in the order of a comparison."""
+        order = {figure.title: index for index, figure in enumerate(FIGURES)}
         return tuple(sorted((row for row in self.rows if row.outcome), key=lambda row: order[row.name]))
 
     @property
     def statements(self) -> StatementComparison | None:
-        """None where a window has no counters of statements."""
+        """Return the comparison of statements; None where a window has no counters of them."""
         return next((phase.statements for phase in self.comparison.phases), None)
 
     @property
     def others(self) -> tuple[Differing, ...]:
-        """Everything else, in the order of `rows`."""
+        """Return all other rows, in their order."""
         return tuple(row for row in self.rows if not row.outcome)
 
 
 def window_comparison(
-    a: Side,
-    b: Side,
+    a: WindowSide,
+    b: WindowSide,
     under_test: Sequence[str] = (),
     *,
     one_recording: bool = True,
     contract: Contract | None = None,
 ) -> WindowComparison:
-    """B against A.
+    """Compare window B with window A.
 
     Args:
         under_test, contract: As of `comparison.compare`. Without a contract the loads may differ.
@@ -312,50 +307,43 @@ def window_comparison(
     )
     phase = comparison.phases[0] if comparison.phases else None
     decisive = phase is not None and not phase.no_verdict
-    told = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
-    names = [name for name in a.numbers if name in b.numbers and not (_has_waits(comparison) and _is_wait(a, name))]
+    numbers = [] if phase is None else [_of_figure(row, a, b) for row in phase.rows]
+    told_as_waits = PER_TRANSACTION if any(phase.waits for phase in comparison.phases) else frozenset[str]()
+    names = [name for name in a.numbers if name in b.numbers and a.numbers[name].metric.id not in told_as_waits]
     alike = {name for name in names if _alike(a, b, name)}
     period_s = aligned_period(a.material.runs, b.material.runs)
     for name in names:
         if name not in alike:
             number = _of_number(a, b, name, period_s)
-            said = worded(number.effect, Better.NEITHER, None, comparable=comparison.comparable, decisive=decisive)
-            told.append(replace(number, verdict=said))
-    rows = tuple(sorted((row for row in told if not _nothing(row)), key=_place))
+            verdict = worded(number.effect, Better.NEITHER, None, comparable=comparison.comparable, decisive=decisive)
+            numbers.append(replace(number, verdict=verdict))
+    rows = tuple(sorted((row for row in numbers if not _nothing(row)), key=_place))
     return WindowComparison(
         comparison=comparison,
         rows=rows,
-        alike=len(alike) + len(told) - len(rows),
+        alike=len(alike) + len(numbers) - len(rows),
         notes=tuple(_notes(a, b, rows)),
     )
 
 
-def _has_waits(comparison: Comparison) -> bool:
-    return any(phase.waits for phase in comparison.phases)
-
-
-def _is_wait(side: Side, name: str) -> bool:
-    return side.numbers[name].metric.id in PER_TRANSACTION
-
-
-def _alike(a: Side, b: Side, name: str) -> bool:
+def _alike(a: WindowSide, b: WindowSide, name: str) -> bool:
     if name in a.moving or name in b.moving:
         return False
     return quotient(a.run.gathered.sums(name)[:1]) == quotient(b.run.gathered.sums(name)[:1])
 
 
 def _nothing(row: Differing) -> bool:
-    """Whether neither the change nor its uncertainty is more than an error of arithmetic."""
-    return row.change is not None and all(each is None or abs(each) < _ROUNDING for each in row.change)
+    """Return whether the change and its interval are no more than errors of arithmetic."""
+    return row.change is not None and all(part is None or abs(part) < _ROUNDING for part in row.change)
 
 
 def _place(row: Differing) -> tuple[bool, float, str]:
-    """What is certain by the size of its effect, then the rest by how far apart the seconds are."""
+    """Return the sort key: certain numbers by effect size, then the rest by the distance of their seconds."""
     return not row.certain, -abs(row.size or 0.0) if row.certain else -row.apart, row.name
 
 
 def _apart(a: Sequence[float], b: Sequence[float]) -> float:
-    """The distance of means in standard deviations of what varies: no ground for a verdict, but for an order.
+    """Return the distance of means in standard deviations of what varies: no ground for a verdict, but for an order.
 
     What drifts is far apart in two windows whatever happens, so that steps that resemble each other count for fewer.
     """
@@ -366,7 +354,7 @@ def _apart(a: Sequence[float], b: Sequence[float]) -> float:
     return distance / spread if spread > distance / _MOST_APART else _MOST_APART if distance else 0.0
 
 
-def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
+def _of_figure(row: FigureRow, a: WindowSide, b: WindowSide) -> Differing:
     figure, ratio = row.figure, row.figure.points is None
     return Differing(
         name=figure.title,
@@ -376,7 +364,7 @@ def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
         a=row.a or 0.0,
         b=row.b or 0.0,
         effect=row.effect,
-        told=ToldChange.SHARE if ratio else ToldChange.POINTS,
+        change_kind=ToldChange.SHARE if ratio else ToldChange.POINTS,
         change=row.change,
         size=None if row.effect is None else standardised(row.effect, ratio=ratio),
         apart=_apart(_steps(a, figure), _steps(b, figure)),
@@ -385,15 +373,15 @@ def _of_figure(row: FigureRow, a: Side, b: Side) -> Differing:
     )
 
 
-def _steps(side: Side, figure: Figure) -> list[float]:
+def _steps(side: WindowSide, figure: Figure) -> list[float]:
     if figure.quantile is not None:
         return [value for _, value in side.run.gathered.latency_series(figure.quantile)]
     return [value for _, value in side.run.gathered.series(figure.id)]
 
 
-def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
+def _of_number(a: WindowSide, b: WindowSide, name: str, period_s: int | None) -> Differing:
     number, sums = a.numbers[name], (a.run.gathered.sums(name), b.run.gathered.sums(name))
-    whole = quotient(sums[0]) or 0.0, quotient(sums[1]) or 0.0
+    overall = quotient(sums[0]) or 0.0, quotient(sums[1]) or 0.0
     step_s = max(a.run.gathered.step_s, b.run.gathered.step_s)
     steps = [[part / share for part, share in side] for side in sums]
     length = block_length(
@@ -401,7 +389,7 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
         None if period_s is None else max(round(period_s / step_s), 1),
     )
     means = _block_means(sums[0], length), _block_means(sums[1], length)
-    told, effect, scale = _effect(number, whole, means, length)
+    change_kind, effect, scale = _effect(number, overall, means, length)
     seconds = max(round(length * max(_pace(a, sums[0]), _pace(b, sums[1]))), 1)
     effect = None if effect is None else replace(effect, block_s=seconds)
     return Differing(
@@ -409,64 +397,60 @@ def _of_number(a: Side, b: Side, name: str, period_s: int | None) -> Differing:
         unit=number.metric.unit,
         definition=number.metric.definition,
         source=number.metric.source,
-        a=whole[0],
-        b=whole[1],
+        a=overall[0],
+        b=overall[1],
         effect=effect,
-        told=told,
+        change_kind=change_kind,
         change=None if effect is None else effect.scaled(scale),
-        size=None if effect is None else standardised(effect, ratio=told is ToldChange.SHARE),
+        size=None if effect is None else standardised(effect, ratio=change_kind is ToldChange.SHARE),
         apart=_apart(steps[0], steps[1]),
         verdict="",
     )
 
 
-def _pace(side: Side, sums: Sequence[Sums]) -> float:
-    """Seconds of one of its steps: frames may be further apart than a second."""
+def _pace(side: WindowSide, sums: Sequence[Sums]) -> float:
+    """Return seconds of one of its steps: frames may be further apart than a second."""
     return side.run.seconds / len(sums) if sums else 1.0
 
 
 def _block_means(sums: Sequence[Sums], length: int) -> list[float]:
-    found = (quotient(sums[part]) for part in blocks(len(sums), length))
-    return [value for value in found if value is not None]
+    means = (quotient(sums[part]) for part in blocks(len(sums), length))
+    return [value for value in means if value is not None]
 
 
 def _effect(
-    number: Number, whole: tuple[float, float], means: tuple[list[float], list[float]], length: int
+    number: Number, overall: tuple[float, float], means: tuple[list[float], list[float]], length: int
 ) -> tuple[ToldChange, Effect | None, float]:
-    """How it is told, the effect, and what the effect is multiplied with to be told so."""
+    """Return the form of the change, the effect, and the factor that brings the effect into that form."""
     if number.metric.unit == "%":
-        return ToldChange.POINTS, _difference(whole, means, 100.0), 1.0
-    if min(whole) > 0 and all(min(side, default=0.0) >= 0 for side in means):
-        return ToldChange.SHARE, effect_of_whole(whole, *means, length), 1.0
-    most = max(abs(whole[0]), abs(whole[1]), *(abs(value) for side in means for value in side))
-    return ToldChange.AMOUNT, _difference(whole, means, most), most
+        return ToldChange.POINTS, _difference(overall, means, 100.0), 1.0
+    if min(overall) > 0 and all(min(side, default=0.0) >= 0 for side in means):
+        return ToldChange.SHARE, effect_of_whole(overall, *means, length), 1.0
+    most = max(abs(overall[0]), abs(overall[1]), *(abs(value) for side in means for value in side))
+    return ToldChange.AMOUNT, _difference(overall, means, most), most
 
 
-def _difference(whole: tuple[float, float], means: tuple[list[float], list[float]], of: float) -> Effect | None:
-    found = share_effect(*means, of) if all(means) else None
-    if found is None:
-        difference = (whole[1] - whole[0]) / of if of > 0 else 0.0
+def _difference(overall: tuple[float, float], means: tuple[list[float], list[float]], of: float) -> Effect | None:
+    effect = share_effect(*means, of) if all(means) else None
+    if effect is None:
+        difference = (overall[1] - overall[0]) / of if of > 0 else 0.0
         return Effect(difference, None, None, len(means[0]), len(means[1]), 1, None)
-    return found.moved_to((whole[1] - whole[0]) / of)
+    return effect.moved_to((overall[1] - overall[0]) / of)
 
 
-def _notes(a: Side, b: Side, rows: Sequence[Differing]) -> list[str]:
+def _notes(a: WindowSide, b: WindowSide, rows: Sequence[Differing]) -> list[str]:
     judged = sum(1 for row in rows if row.size is not None)
     chance = WRONG * judged
-    notes = [f"{name} {_load(side)}" for name, side in (("A", a), ("B", b)) if len(side.loads) != 1]
+    notes = [
+        f"{name} has parts of {len(side.loads)} runs of pgbench" if side.loads else f"{name} has no load of ours"
+        for name, side in (("A", a), ("B", b))
+        if len(side.loads) != 1
+    ]
     if chance >= 1.0:
         notes.append(f"of {judged} numbers about {chance:.0f} may be called different by chance alone")
     few = len(rows) - judged
     if few:
         notes.append(f"{few} numbers have fewer than four blocks: mark longer windows")
-    if a.loads and b.loads and [_known(side.material) for side in (a, b)].count(True) == 1:
+    if a.loads and b.loads and bool(a.run.gathered.latencies()) != bool(b.run.gathered.latencies()):
         notes.append("percentiles exist for one window only")
     return notes
-
-
-def _load(side: Side) -> str:
-    return "has no load of ours" if not side.loads else f"has parts of {len(side.loads)} runs of pgbench"
-
-
-def _known(material: Material) -> bool:
-    return bool(material.runs[0].gathered.latencies())

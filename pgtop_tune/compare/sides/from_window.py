@@ -1,6 +1,6 @@
-"""One side of a comparison from a window of frames: only the marked frames are read.
+"""One side of a comparison, read from a window of frames: only the marked frames are read.
 
-Rates, waits and budgets of the first seconds are therefore missing rather than told from what was before.
+Rates, waits and budgets of the first seconds are therefore missing; frames before the window do not supply them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.compare.sides.facts import FactsSeen
 from pgtop_tune.compare.sides.figures import disks_by_role, frame_sums, line_sums
+from pgtop_tune.compare.sides.fingerprint import FactsSeen
 from pgtop_tune.compare.sides.from_recording import CheckpointsSeen, budget_of, key_of, spec_of
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Gathered, LoadKey, Material, StatementsSeen
 from pgtop_tune.metrics import (
@@ -19,16 +19,12 @@ from pgtop_tune.metrics import (
     checkpoints,
     host,
     host_details,
-    host_places,
     io,
     load,
-    own_cost,
     pooler,
     server,
-    stall,
     statements,
     waits,
-    wal_device,
 )
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.load import ProgressMetric, under_way
@@ -55,10 +51,10 @@ PASSING: Final = frozenset(
 OF_OTHER_TIMES: Final = frozenset(
     metric.id
     for metric in (
-        host.LOAD_1M, host.LOAD_5M, host.LOAD_15M, host_places.MINUTES_LEFT, io.SINCE_ARCHIVED, io.WAL_DISK_UNTIL_FULL,
+        host.LOAD_1M, host.LOAD_5M, host.LOAD_15M, host_details.MINUTES_LEFT, io.SINCE_ARCHIVED, io.WAL_DISK_UNTIL_FULL,
         ceilings.MOST_FLUSHES, ceilings.CEILING_AGE,
-        checkpoints.SINCE_CHECKPOINT, checkpoints.FULL_PAGES_SINCE, server.WAL_SINCE_REDO, *stall.METRICS,
-        *wal_device.METRICS,
+        checkpoints.SINCE_CHECKPOINT, checkpoints.FULL_PAGES_SINCE, server.WAL_SINCE_REDO, *load.STALL_METRICS,
+        *io.WAL_METRICS,
     )
 )  # fmt: skip
 """Means over minutes, times since something, forecasts, what was measured before: told of more than the window."""
@@ -72,7 +68,7 @@ SINGLE: Final[tuple[Metric | ProgressMetric, ...]] = tuple(
     for metric in (
         *server.METRICS, *waits.METRICS, *checkpoints.METRICS, *io.METRICS, io.WAL_FLUSHES, io.COMMITS_PER_FLUSH,
         ceilings.FLUSHES_USED,
-        *statements.METRICS, *host.METRICS, *host_details.METRICS, *host_places.GROUP_METRICS, *own_cost.METRICS,
+        *statements.METRICS, *host.METRICS, *host_details.METRICS, *host_details.GROUP_METRICS, *host.OWN_METRICS,
     )
     if metric.id not in FIGURED | OF_OTHER_TIMES
 )  # fmt: skip
@@ -80,7 +76,7 @@ FAMILIES: Final[tuple[Keyed[Any], ...]] = tuple(
     family
     for family in (
         *host.CORE_METRICS, *host.DISK_METRICS, *host.HUGE_PAGE_METRICS, *host_details.KEYED,
-        *host_places.NODE_METRICS, *host_places.NETWORK_METRICS, *host_places.SPACE_METRICS, *pooler.METRICS,
+        *host_details.NODE_METRICS, *host_details.NETWORK_METRICS, *host_details.SPACE_METRICS, *pooler.METRICS,
     )
     if family.id not in PASSING | OF_OTHER_TIMES
 )  # fmt: skip
@@ -99,7 +95,7 @@ class Number(Struct, frozen=True):
 
 
 def every_number(interval: Interval) -> Iterator[tuple[Number, float]]:
-    """All that can be said of the newest frame."""
+    """Yield all that can be said of the newest frame."""
     for metric in SINGLE:
         value = metric(interval)
         if value is not None:
@@ -119,8 +115,8 @@ _PAST: Final = 130
 _MOST_EVENTS: Final = 2_000
 
 
-class Side(Struct, frozen=True):
-    """What was read of a window.
+class WindowSide(Struct, frozen=True):
+    """A window as it was read.
 
     Attributes:
         material: With one run: the window, whatever ran in it.
@@ -138,21 +134,20 @@ class Side(Struct, frozen=True):
 
     @property
     def run(self) -> ComparedRun:
-        """Its only run."""
         return self.material.runs[0]
 
 
 def read_window(
     frames: Iterable[Frame], window: Window, name: str, given_up: Callable[[], bool] | None = None
-) -> Side | None:
-    """As `read_looks`, of frames that each stand for themselves."""
+) -> WindowSide | None:
+    """Read a window as `read_looks` does, from frames that each stand for themselves."""
     return read_looks(map(MinuteLook, frames), window, name, given_up)
 
 
 def read_looks(
     looks: Iterable[MinuteLook], window: Window, name: str, given_up: Callable[[], bool] | None = None
-) -> Side | None:
-    """Reads a window.
+) -> WindowSide | None:
+    """Read a window.
 
     Args:
         looks: Those of the window and, for what arrives late, of `LATE_S` after it; others do no harm. Oldest first.
@@ -162,7 +157,7 @@ def read_looks(
     Returns:
         None without two frames in it, and when it was given up.
     """
-    reading = _Reading(window)
+    reading = _WindowReading(window)
     for look in looks:
         if given_up is not None and given_up():
             return None
@@ -176,7 +171,7 @@ def read_looks(
     return reading.finished(name)
 
 
-class _Reading:
+class _WindowReading:
     """The window so far; moments are told from its first frame."""
 
     def __init__(self, window: Window) -> None:
@@ -199,7 +194,7 @@ class _Reading:
         self._due_s = BUDGET_S
 
     def take(self, frame: Frame, folded: int) -> None:
-        """The next frame of it, which stands for so many before it."""
+        """Take the next frame, which stands for so many before it."""
         before, self._last = self._last, frame
         self._past.append(frame)
         if len(self._past) > 2 * _PAST:
@@ -218,8 +213,8 @@ class _Reading:
         if folded:
             self._gathered.widen(seconds)
         loaded = under_way(frame) is not None
-        for figure, part, whole in frame_sums(interval, seconds, loaded=loaded):
-            self._gathered.add(figure, at_s, part, whole)
+        for figure, part, divisor in frame_sums(interval, seconds, loaded=loaded):
+            self._gathered.add(figure, at_s, part, divisor)
         for number, value in every_number(interval):
             self._take_number(number, value, at_s, seconds)
         self._take_load(frame, at_s)
@@ -227,10 +222,10 @@ class _Reading:
         self._checkpoints.take(interval, frame.elapsed_s - self._first.elapsed_s)
         if frame.elapsed_s - self._first.elapsed_s >= self._due_s:
             self._due_s = frame.elapsed_s - self._first.elapsed_s + BUDGET_S
-            found = budget_of(
+            budget = budget_of(
                 interval, frame.elapsed_s - self._first.elapsed_s, seconds if folded else None, loaded=loaded
             )
-            self._budgets += [] if found is None else [found]
+            self._budgets += [] if budget is None else [budget]
 
     def _take_number(self, number: Number, value: float, at_s: float, seconds: float) -> None:
         self._gathered.add(number.name, at_s, value * seconds, seconds)
@@ -241,7 +236,7 @@ class _Reading:
             self._moving.add(number.name)
 
     def _take_load(self, frame: Frame, at_s: float | None) -> None:
-        """Progress lines; those that came with the first frame are of the time before it."""
+        """Take progress lines; those of the first frame belong to the time before it."""
         bench = frame.bench
         if not isinstance(bench, BenchSample):
             return
@@ -255,11 +250,11 @@ class _Reading:
             if before_s is None or at_s is None or line.elapsed_s <= before_s:
                 continue
             seconds = line.elapsed_s - before_s
-            for figure, part, whole in line_sums(line, seconds):
-                self._gathered.add(figure, at_s, part, whole)
+            for figure, part, divisor in line_sums(line, seconds):
+                self._gathered.add(figure, at_s, part, divisor)
 
     def take_late(self, frame: Frame) -> None:
-        """Seconds of the transaction log that lie in the window, whenever they came."""
+        """Take seconds of the transaction log that lie in the window, whenever they came."""
         first, last = self._first, self._last
         if first is None or last is None or not isinstance(frame.bench, BenchSample):
             return
@@ -269,8 +264,7 @@ class _Reading:
             if second.logged and -0.5 <= at_s < length_s:
                 self._gathered.add_latencies(at_s, second)
 
-    def finished(self, name: str) -> Side | None:
-        """What came of it."""
+    def finished(self, name: str) -> WindowSide | None:
         first, last = self._first, self._last
         if first is None or last is None or last is first:
             return None
@@ -290,10 +284,10 @@ class _Reading:
             began_ms=first.taken_at_ms,
             seconds=run.seconds,
             runs=(run,),
-            facts=self._facts.found((run,)),
+            facts=self._facts.facts((run,)),
             events=tuple(self._events),
         )
-        return Side(
+        return WindowSide(
             material=material,
             numbers=self._numbers,
             moving=frozenset(self._moving),

@@ -1,1 +1,0 @@
-"""Comparison of two windows of one session or of two recordings."""

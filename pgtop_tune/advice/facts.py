@@ -10,12 +10,11 @@ from typing import Final
 from msgspec import Struct, field
 
 from pgtop_tune.base.units import MB
-from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.host.machine_setup import MachineFacts
 from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.model.machine import DiskKind, SystemSetting, Workload
+from pgtop_tune.model.machine import Disk, DiskKind, SystemSetting, Workload
 
 DERIVED: Final = frozenset({"default", "override"})
 """Sources of what the server has worked out by itself, such as wal_buffers from -1."""

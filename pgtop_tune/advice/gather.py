@@ -13,14 +13,13 @@ from pgtop_tune.advice.rules.system import kind_of
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import MB
-from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
 from pgtop_tune.metrics.server import WAL_BYTES, client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters, HostFacts
-from pgtop_tune.model.machine import DiskKind, Workload
+from pgtop_tune.model.machine import Disk, DiskKind, Workload
 from pgtop_tune.model.parameter_values import parse, show
 from pgtop_tune.model.postgres import DatabaseCounters, ParameterSample, ServerFacts
 

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from pgtop_tune.base.errors import JournalProblem
     from pgtop_tune.changes.model.change import Proof, Terms, WantedParameter, WantedSetting
     from pgtop_tune.changes.model.change_set import RestartOutcome, RestartPlan
-    from pgtop_tune.host.block_devices import Disk
     from pgtop_tune.host.machine_setup import MachineFacts
     from pgtop_tune.model.absence import Unavailable
-    from pgtop_tune.model.machine import SystemSetting
+    from pgtop_tune.model.machine import Disk, SystemSetting
     from pgtop_tune.model.postgres import Parameter
 
 

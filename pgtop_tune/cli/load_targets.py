@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.cli.connecting import with_inherited_password
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
-from pgtop_tune.experiment.run_cell import LoadTarget, parse_endpoint
+from pgtop_tune.experiment.path import LoadTarget, parse_endpoint
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Unavailable

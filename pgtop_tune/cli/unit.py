@@ -45,7 +45,7 @@ from pgtop_tune.cli.load_targets import first_answer
 from pgtop_tune.cli.output import tell
 from pgtop_tune.experiment.plan.bind import plan_hash
 from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
-from pgtop_tune.experiment.plan.results import RUNS, ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.results import RUNS, ExperimentLog, ExperimentOutcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import check_room, parameters_of, server_state
 from pgtop_tune.host.kernel_text import text_of
 from pgtop_tune.model.run_result import plain
@@ -102,7 +102,7 @@ def evaluate(request: Mapping[str, Any]) -> dict[str, Any]:
             asked.block_s,
             yes=True,
             before_set=lambda set_id: tell(f"set {set_id}"),
-            seen=lambda state: announcement.tick(),
+            take_state=lambda state: announcement.tick(),
         ) as evaluator:
             session.live.engine.attach(announcement)
             announcement.begin()
@@ -236,7 +236,7 @@ def _identity(request: Mapping[str, Any]) -> str:
     return identity
 
 
-def _run(request: Mapping[str, Any], plan: BoundPlan, directory: Path, *, abandon: bool) -> Outcome:
+def _run(request: Mapping[str, Any], plan: BoundPlan, directory: Path, *, abandon: bool) -> ExperimentOutcome:
     """Runs what is left of an experiment on this server; raises as `ExperimentSession.run`."""
     identity = _identity(request)
     with _opened(directory) as log:

@@ -25,10 +25,8 @@ from pgtop_tune.changes.server.session_runner import own_sql_session
 from pgtop_tune.changes.watchdogs import guard_set
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.watching import Watching
-from pgtop_tune.experiment.data_set_service import DataSetService
-from pgtop_tune.experiment.load_service import LoadService
-from pgtop_tune.experiment.other_experiments import OtherExperiments
-from pgtop_tune.experiment.switchback_service import SwitchbackService
+from pgtop_tune.experiment.load_service import DataSetService, LoadService
+from pgtop_tune.experiment.screen_experiments import OtherExperiments, SwitchbackService
 from pgtop_tune.health.service import CheckService
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.events import Event, EventKind

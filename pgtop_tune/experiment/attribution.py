@@ -1,16 +1,16 @@
-"""Whether a difference can be put down to what was changed, where others took more beside one side. Pure.
+"""Attribution of a difference to what was changed, where others took more beside one side. Pure.
 
 On a full machine other programs get more CPU time beside the arm that uses less of it, and more of the disk. The
 difference is still attributable where it is beyond what that could have given: in proportion to the load's own, and as
-much again for those who wait for a session that waits.
+much again for sessions that wait for a session that waits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Struct, field
 
@@ -28,7 +28,13 @@ from pgtop_tune.runtime.ports import Step
 #
 # A sink of whole frames: those that are kept of a run are thin.
 
-OF_OTHERS: Final = (CPU_FOREIGN, CPU_STEAL, IO_OTHERS, IO_OWN)
+OF_OTHERS: Final[Mapping[str, Metric]] = {
+    "foreign": CPU_FOREIGN,
+    "steal": CPU_STEAL,
+    "foreign_io": IO_OTHERS,
+    "own_io": IO_OWN,
+}
+"""Metrics by field of `Surroundings`."""
 _KEPT: Final = 130
 """Frames that metrics look back over (`catalogue`)."""
 
@@ -43,25 +49,30 @@ class Means:
     def __init__(self) -> None:
         self.sums: Final[dict[str, tuple[float, float]]] = {}
 
-    def add(self, name: str, part: float, whole: float) -> None:
-        """Some time more."""
+    def add(self, name: str, part: float, total: float) -> None:
+        """Add some time."""
         parts, wholes = self.sums.get(name, (0.0, 0.0))
-        self.sums[name] = parts + part, wholes + whole
+        self.sums[name] = parts + part, wholes + total
 
     def add_metrics(self, metrics: Iterable[Metric], interval: Interval, seconds: float) -> None:
-        """The newest frame of an interval stands for so many seconds."""
+        """Add the newest frame of an interval, which stands for so many seconds."""
         for metric in metrics:
             if (value := metric(interval)) is not None:
                 self.add(metric.id, value * seconds, seconds)
 
+    def mean(self, name: str) -> float | None:
+        """Return a mean; None where there was no time with it."""
+        part, total = self.sums.get(name, (0.0, 0.0))
+        return part / total if total > 0.0 else None
+
     @property
-    def found(self) -> dict[str, float]:
-        """The means."""
-        return {name: part / whole for name, (part, whole) in self.sums.items() if whole > 0.0}
+    def of_others(self) -> dict[str, Any]:
+        """Return means of `OF_OTHERS`, by field."""
+        return {field: self.mean(metric.id) for field, metric in OF_OTHERS.items()}
 
 
 class SurroundingsMeter:
-    """Implements `FrameSink`. All calls come from the engine's loop."""
+    """A sink that sums what others take beside loads. All calls come from the engine's loop."""
 
     def __init__(self) -> None:
         self._frames: list[Frame] = []
@@ -69,7 +80,7 @@ class SurroundingsMeter:
         self._means = Means()
 
     def begin(self) -> None:
-        """Only loads that run from now on count."""
+        """Count only the loads that run from now on."""
         self._means = Means()
 
     def accept(self, step: Step) -> None:
@@ -79,54 +90,44 @@ class SurroundingsMeter:
             self._frames.append(frame)
             del self._frames[:-_KEPT]
             if not isinstance(frame.bench, Unavailable) and frame.bench.run.state in UNDER_WAY:
-                self._add(Interval(self._frames), seconds)
+                interval = Interval(self._frames)
+                if (cpu := interval.now(sections.cpu)) is not None:
+                    self._cpus = len(cpu.cores)
+                self._means.add_metrics((*OF_OTHERS.values(), CPU_BUSY), interval, seconds)
 
     def close(self) -> None:
         """See `FrameSink.close`."""
 
-    def _add(self, interval: Interval, seconds: float) -> None:
-        if (cpu := interval.now(sections.cpu)) is not None:
-            self._cpus = len(cpu.cores)
-        self._means.add_metrics((*OF_OTHERS, CPU_BUSY), interval, seconds)
-
     @property
     def seen(self) -> Surroundings:
-        """Since `begin`."""
-        means = self._means.found
-        foreign, busy = means.get(CPU_FOREIGN.id), means.get(CPU_BUSY.id)
-        own = None if foreign is None or busy is None else max(busy - foreign, 0.0)
-        return Surroundings(
-            foreign=foreign,
-            steal=means.get(CPU_STEAL.id),
-            own_cpu=own,
-            cpus=self._cpus,
-            foreign_io=means.get(IO_OTHERS.id),
-            own_io=means.get(IO_OWN.id),
-        )
+        """Return the means since `begin`."""
+        foreign, busy = self._means.mean(CPU_FOREIGN.id), self._means.mean(CPU_BUSY.id)
+        own_cpu = None if foreign is None or busy is None else max(busy - foreign, 0.0)
+        return Surroundings(own_cpu=own_cpu, cpus=self._cpus, **self._means.of_others)
 
 
 FOREIGN_POINTS: Final = 5.0
-"""Of all CPU time: others that take so much more beside one arm count."""
+"""Points of all CPU time: others that take so many more beside one arm count."""
 _LEAST_POINTS: Final = 0.5
-"""Less is what ticks cannot tell."""
+"""The fewest points that ticks can tell."""
 _LEAST_TENTH: Final = 0.05
 """Cores; fewer have two digits, so that a difference that counts is never told as 0.0."""
 _LEAST_IO: Final = 1e6
 """Bytes per second that others read and write more: less keeps no disk busy."""
 _OWN_SHARE: Final = 0.05
-"""Of the load's own CPU time or I/O: others that take so much more beside one arm count."""
+"""A share of the load's own CPU time or I/O: others that take so much more beside one arm count."""
 _GRANTED: Final = 2.0
-"""Times what others took more of."""
+"""The allowance for others, times what they took more."""
 
 
 class Surroundings(Struct, frozen=True):
-    """What was seen beside a run or a block: means, CPU time in per cent of all CPUs; None where not known.
+    """Means that were seen beside a run or a block, CPU time in per cent of all CPUs; None where not known.
 
     Attributes:
         foreign: CPU time of programs besides server, load and this one, stolen time included.
         steal: CPU time that the hypervisor gave to others.
         own_cpu: CPU time of server, load and this program.
-        cpus: Of the machine; 0 where not known.
+        cpus: The CPUs of the machine; 0 where not known.
         foreign_io: Read and written by other programs, bytes per second.
         own_io: The same of server, load and this program.
     """
@@ -139,20 +140,20 @@ class Surroundings(Struct, frozen=True):
     own_io: float | None = None
 
 
-def over_all(seen: Sequence[Surroundings]) -> Surroundings:
-    """Means over runs or blocks."""
-    return Surroundings(
-        foreign=_mean(lambda each: each.foreign, seen),
-        steal=_mean(lambda each: each.steal, seen),
-        own_cpu=_mean(lambda each: each.own_cpu, seen),
-        cpus=max((each.cpus for each in seen), default=0),
-        foreign_io=_mean(lambda each: each.foreign_io, seen),
-        own_io=_mean(lambda each: each.own_io, seen),
-    )
+def over_all(sides: Sequence[Surroundings]) -> Surroundings:
+    """Return means over runs or blocks."""
+    means: dict[str, Any] = {name: known_mean(getattr(one, name) for one in sides) for name in ("own_cpu", *OF_OTHERS)}
+    return Surroundings(cpus=max((one.cpus for one in sides), default=0), **means)
+
+
+def known_mean(values: Iterable[float | None]) -> float | None:
+    """Return the mean of the values that are known; None without any."""
+    known_values = [value for value in values if value is not None]
+    return fmean(known_values) if known_values else None
 
 
 def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, str]]:
-    """What others took beside A and beside B, in words; rows that neither knows are left out."""
+    """Return what others took beside A and beside B, in words, without the rows that neither side knows."""
     cpus = max(a.cpus, b.cpus)
     rows = (
         ("others' CPU", a.foreign, b.foreign, lambda value: _cpu_words(value, cpus)),
@@ -160,46 +161,44 @@ def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, 
         ("others' I/O", a.foreign_io, b.foreign_io, lambda value: f"at least {_rate_words(value)}"),
     )
     return [
-        (title, _or_unknown(words, of_a), _or_unknown(words, of_b))
-        for title, of_a, of_b, words in rows
+        (title, _or_unknown(formatted, of_a), _or_unknown(formatted, of_b))
+        for title, of_a, of_b, formatted in rows
         if (of_a, of_b) != (None, None)
     ]
 
 
-def _or_unknown(words: Callable[[float], str], value: float | None) -> str:
-    return "unknown" if value is None else words(value)
+def _or_unknown(formatted: Callable[[float], str], value: float | None) -> str:
+    return "unknown" if value is None else formatted(value)
 
 
 class _Source(Struct, frozen=True):
-    """What others can take.
+    """A resource that other programs can take.
 
     Attributes:
-        taken: By others.
-        own: By the load.
+        use_of_others: The use of other programs.
+        own_use: The load's own use.
         counts: Whether so much more counts, of so much of the load's own.
-        told: So much more, on so many CPUs, in words that end in "more".
+        more_words: The surplus, on so many CPUs, in words that end in "more".
     """
 
-    taken: Callable[[Surroundings], float | None]
-    own: Callable[[Surroundings], float | None]
+    use_of_others: Callable[[Surroundings], float | None]
+    own_use: Callable[[Surroundings], float | None]
     counts: Callable[[float, float], bool]
-    told: Callable[[float, int], str]
+    more_words: Callable[[float, int], str]
 
 
-def _many_points(points: float, own: float) -> bool:
-    """Few points are much to a load that has few itself."""
-    return points > (min(FOREIGN_POINTS, max(_LEAST_POINTS, _OWN_SHARE * own)) if own > 0.0 else FOREIGN_POINTS)
+def _many_points(points: float, own_points: float) -> bool:
+    """Return whether so many points count; few points are much to a load that has few itself."""
+    return points > (
+        min(FOREIGN_POINTS, max(_LEAST_POINTS, _OWN_SHARE * own_points)) if own_points > 0.0 else FOREIGN_POINTS
+    )
 
 
-def _much_io(bytes_per_s: float, own: float) -> bool:
-    return bytes_per_s > max(_LEAST_IO, _OWN_SHARE * own)
+def _cores(taker: str) -> Callable[[float, int], str]:
+    def more_words(points: float, cpus: int) -> str:
+        return f"{taker} took {_cpu_words(points, cpus)} more"
 
-
-def _cores(who: str) -> Callable[[float, int], str]:
-    def told(points: float, cpus: int) -> str:
-        return f"{who} took {_cpu_words(points, cpus)} more"
-
-    return told
+    return more_words
 
 
 def _cpu_words(points: float, cpus: int) -> str:
@@ -213,14 +212,15 @@ def _rate_words(bytes_per_s: float) -> str:
     return f"{units.size(bytes_per_s)}B/s"
 
 
-def _bytes(bytes_per_s: float, cpus: int) -> str:
-    return f"others read and wrote {_rate_words(bytes_per_s)} more"
-
-
 _SOURCES: Final = (
-    _Source(lambda seen: seen.steal, lambda seen: seen.own_cpu, _many_points, _cores("the hypervisor")),
-    _Source(lambda seen: seen.foreign, lambda seen: seen.own_cpu, _many_points, _cores("others")),
-    _Source(lambda seen: seen.foreign_io, lambda seen: seen.own_io, _much_io, _bytes),
+    _Source(lambda side: side.steal, lambda side: side.own_cpu, _many_points, _cores("the hypervisor")),
+    _Source(lambda side: side.foreign, lambda side: side.own_cpu, _many_points, _cores("others")),
+    _Source(
+        lambda side: side.foreign_io,
+        lambda side: side.own_io,
+        lambda bytes_per_s, own_bytes_per_s: bytes_per_s > max(_LEAST_IO, _OWN_SHARE * own_bytes_per_s),
+        lambda bytes_per_s, cpus: f"others read and wrote {_rate_words(bytes_per_s)} more",
+    ),
 )
 
 
@@ -233,40 +233,35 @@ def attribution(
     *,
     higher_is_better: bool = True,
 ) -> tuple[str, str]:
-    """Why a difference cannot be put down to what was changed, and a remark where it can all the same; each may be "".
+    """Return why a difference is not attributable to what was changed, and a remark where it is; each may be "".
 
     Args:
         a, b: Runs or blocks of either arm.
         low, high: Interval of B / A - 1; without one nothing is claimed yet, and what others took is the remark.
-        names: Of the arms.
+        names: The names of the arms.
     """
     logs = None if low is None or high is None else (math.log1p(low), math.log1p(high))
     if logs is not None and not higher_is_better:
         logs = -logs[1], -logs[0]
-    seen = over_all(a), over_all(b)
+    means = over_all(a), over_all(b)
     remark = ""
     for source in _SOURCES:
-        taken = source.taken(seen[0]), source.taken(seen[1])
-        more = 0.0 if taken[0] is None or taken[1] is None else taken[1] - taken[0]
+        taken_beside = source.use_of_others(means[0]), source.use_of_others(means[1])
+        more = 0.0 if taken_beside[0] is None or taken_beside[1] is None else taken_beside[1] - taken_beside[0]
         hindered = "B" if more > 0.0 else "A"
-        own = source.own(seen[hindered == "B"]) or 0.0
-        if not source.counts(abs(more), own):
+        own_use = source.own_use(means[hindered == "B"]) or 0.0
+        if not source.counts(abs(more), own_use):
             continue
-        told = f"{source.told(abs(more), max(each.cpus for each in seen))} beside {names[hindered == 'B']}"
+        difference = f"{source.more_words(abs(more), max(mean.cpus for mean in means))} beside {names[hindered == 'B']}"
         if logs is None:
-            remark = remark or told
-        elif own <= 0.0 or not _beyond(logs, hindered, math.log1p(_GRANTED * abs(more) / own)):
-            return f"{told}: not attributable", ""
+            remark = remark or difference
+        elif own_use <= 0.0 or not _beyond(logs, hindered, math.log1p(_GRANTED * abs(more) / own_use)):
+            return f"{difference}: not attributable", ""
         else:
-            remark = remark or f"{told}, which explains less than the effect"
+            remark = remark or f"{difference}, which explains less than the effect"
     return "", remark
 
 
-def _mean(of: Callable[[Surroundings], float | None], seen: Sequence[Surroundings]) -> float | None:
-    values = [value for each in seen if (value := of(each)) is not None]
-    return fmean(values) if values else None
-
-
 def _beyond(logs: tuple[float, float], hindered: str, explained: float) -> bool:
-    """Whether the interval lies beyond what the hindered arm could have gained; or the hindered arm is ahead."""
+    """Return whether the interval lies beyond what the hindered arm could have gained, or that arm is ahead."""
     return max(logs[0] - explained * (hindered == "A"), -logs[1] - explained * (hindered == "B")) > 0.0

@@ -1,7 +1,7 @@
-"""Configurations of a series: values of parameters that a run is made under, put into force before it by turns.
+"""Values that stay in force while something is measured, and the configurations of a series that are made of them.
 
-Each is a change set pending confirmation: a kill reverts it. Only what new sessions see after a reload; plans have what
-takes a restart, and the machine's settings.
+Each is a change set pending confirmation: a kill reverts it. A series has only values that new sessions see after a
+reload; plans have those that take a restart, and the settings of the machine.
 """
 
 from __future__ import annotations
@@ -9,25 +9,105 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
 from pgtop_tune.advice.facts import OUT_OF_REACH
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem, UsageProblem
-from pgtop_tune.changes.ports import ChangeControl
-from pgtop_tune.experiment.run_cell import BeforeEachRun, RunCell
-from pgtop_tune.experiment.standing_values import StandingValues
+from pgtop_tune.changes.change_sets import ChangeSets
+from pgtop_tune.changes.model.change import Terms, WantedParameter, WantedSetting
+from pgtop_tune.changes.model.change_set import ChangeSet
+from pgtop_tune.changes.ports import ChangeControl, MachineControl, SetControl
+from pgtop_tune.experiment.load_run import BeforeEachRun, RunCell
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
+
+_AWAY_S: Final = 30.0
+
+
+class StandingValues:
+    """The values in force, as one change set at a time.
+
+    Args:
+        door: Makes and reverts the server's half.
+        before: A callback with the id of each set before it is made.
+        reason: Begins what the journal says of them.
+        machine: The door of the machine's half; None where no value is a setting of it.
+        settings: Names that are settings of the machine.
+    """
+
+    def __init__(
+        self,
+        door: SetControl,
+        before: Callable[[str], None],
+        reason: str,
+        machine: MachineControl | None = None,
+        settings: frozenset[str] = frozenset(),
+    ) -> None:
+        self._sets: Final = ChangeSets(door, machine)
+        self._door: Final = door
+        self._machine: Final = machine
+        self._settings: Final = settings
+        self._before: Final = before
+        self._reason: Final = reason
+        self._set_id = ""
+        self.values: Mapping[str, str] = {}
+
+    def differs(self, values: Mapping[str, str]) -> bool:
+        """Return whether `to` would change anything."""
+        return dict(values) != dict(self.values)
+
+    async def to(self, values: Mapping[str, str], within_s: float) -> None:
+        """Put exactly these values into force, or prolong them; they revert by themselves after `within_s`.
+
+        Raises:
+            PgtopError: The server or the machine refused, or the server is not there.
+        """
+        if not self.differs(values):
+            if self._set_id:
+                if not self._settings.issuperset(self.values):
+                    await self._door.begin_deadline(self._set_id, within_s)
+                if self._machine is not None and not self._settings.isdisjoint(self.values):
+                    await self._machine.begin_deadline(self._set_id, within_s)
+            return
+        await self.revert("other values follow")
+        if not values:
+            return
+        set_id = uuid.uuid4().hex[:12]
+        self._before(set_id)
+        assignments = ", ".join(f"{name}={value}" for name, value in values.items())
+        terms = Terms(keep_within_s=within_s, reason=f"{self._reason} {assignments}", set_id=set_id, of_experiment=True)
+        self._set_id = set_id
+        await self._sets.apply(
+            ChangeSet(
+                parameters=tuple(WantedParameter(*item) for item in values.items() if item[0] not in self._settings),
+                settings=tuple(WantedSetting(*item) for item in values.items() if item[0] in self._settings),
+            ),
+            terms,
+        )
+        self.values = dict(values)
+
+    async def revert(self, reason: str) -> None:
+        """Take them out of force; a server that is away is waited for. Raises as `to`."""
+        if self._set_id:
+            until_s = time.monotonic() + _AWAY_S
+            settled = await self._sets.revert_until_done(
+                self._set_id, f"{self._reason} {reason}", lambda problem: None, lambda: time.monotonic() < until_s
+            )
+            settled.checked()
+        self._set_id, self.values = "", {}
+
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}")
 _FORM: Final = "write --configuration 'big: work_mem=64MB jit=off'; 'now:' is the server as it is"
 _MOST: Final = 20
 _MARGIN_S: Final = 3600.0
-"""Beyond the run and its warm-up, before values revert by themselves: a vacuum of a large data set takes its time."""
+"""The time beyond run and warm-up before values revert by themselves: vacuum of a large data set takes long."""
 _REFUSED: Final = {
     "internal": ("cannot be changed", "leave it out"),
     "postmaster": ("takes a restart of the server", "`pgtop-tune experiment run` takes a plan with restarts"),
@@ -40,38 +120,38 @@ class Configuration(Struct, frozen=True):
 
     Attributes:
         name: Stands in tables and records.
-        values: By parameter; empty is the server as it is.
+        values: The values by parameter; empty is the server as it is.
     """
 
     name: str
     values: Mapping[str, str]
 
 
-def parse_configurations(words: Sequence[str]) -> tuple[Configuration, ...]:
-    """ "big: work_mem=64MB jit=off", each; a value with blanks stands in quotes.
+def parse_configurations(texts: Sequence[str]) -> tuple[Configuration, ...]:
+    """Return "big: work_mem=64MB jit=off", each; a value with blanks stands in quotes.
 
     Raises:
         UsageProblem: It is not of that form, or two have the same name.
     """
-    found = tuple(_parsed(text) for text in words)
-    names = [each.name for each in found]
+    configurations = tuple(_parsed(text) for text in texts)
+    names = [configuration.name for configuration in configurations]
     if double := next((name for name in names if names.count(name) > 1), ""):
         raise UsageProblem(f"two configurations are called {double}", _FORM)
-    if len(found) > _MOST:
-        raise UsageProblem(f"{len(found)} configurations", f"{_MOST} at most")
-    return found
+    if len(configurations) > _MOST:
+        raise UsageProblem(f"{len(configurations)} configurations", f"{_MOST} at most")
+    return configurations
 
 
 def _parsed(text: str) -> Configuration:
-    name, colon, rest = text.partition(":")
+    name, colon, assignments = text.partition(":")
     if not colon or not _NAME.fullmatch(name.strip()):
         raise UsageProblem(f"{text!r} is not a configuration", _FORM)
     try:
-        words = shlex.split(rest)
+        words_of_value = shlex.split(assignments)
     except ValueError as problem:
         raise UsageProblem(f"{text!r}: {problem}", _FORM) from None
     values: dict[str, str] = {}
-    for word in words:
+    for word in words_of_value:
         parameter, equals, value = word.partition("=")
         if not equals or not parameter:
             raise UsageProblem(f"{word!r} is not a parameter and its value", _FORM)
@@ -82,12 +162,12 @@ def _parsed(text: str) -> Configuration:
 
 
 def check_configurations(
-    configurations: Sequence[Configuration], found: Mapping[str, Parameter], cells: Sequence[RunCell]
+    configurations: Sequence[Configuration], parameters: Mapping[str, Parameter], cells: Sequence[RunCell]
 ) -> None:
-    """Refuses what a series cannot put into force.
+    """Refuse what a series cannot put into force.
 
     Args:
-        found: What the server has, by name in lower case; each name is there.
+        parameters: The server's parameters, by name in lower case; each name is there.
 
     Raises:
         UsageProblem: A value that the server would not take, that can lose data, or that takes a restart; or runs
@@ -97,10 +177,10 @@ def check_configurations(
         raise UsageProblem("-t does not go with --configuration", "pass the length of the runs in seconds: -T")
     for configuration in configurations:
         for name, value in configuration.values.items():
-            parameter = found[name]
+            parameter = parameters[name]
             if refused := _REFUSED.get(parameter.context):
-                why, remedy = refused
-                raise UsageProblem(f"{configuration.name}: {name} {why}", remedy)
+                reason, remedy = refused
+                raise UsageProblem(f"{configuration.name}: {name} {reason}", remedy)
             check_value(parameter, value)
             if source := OUT_OF_REACH.get(parameter.source, ""):
                 raise UsageProblem(f"{configuration.name}: {name}: {source}", "leave it out")
@@ -111,24 +191,26 @@ def check_configurations(
 
 
 class ConfiguredRuns:
-    """Puts the configuration of each run into force, and tells whether it stayed there. Implements `RunConfigurations`.
+    """The `RunConfigurations` of a series: they put values into force, and tell whether these stayed there.
 
     Args:
-        configurations: Of the series.
+        configurations: The configurations of the series.
         control: The server's parameters.
-        before: What precedes each run.
+        before: The steps before each run.
     """
 
     def __init__(self, configurations: Sequence[Configuration], control: ChangeControl, before: BeforeEachRun) -> None:
-        self._values: Final = {each.name: each.values for each in configurations}
-        self._names: Final = tuple(dict.fromkeys(name for each in configurations for name in each.values))
+        self._values: Final = {configuration.name: configuration.values for configuration in configurations}
+        self._names: Final = tuple(
+            dict.fromkeys(name for configuration in configurations for name in configuration.values)
+        )
         self._control: Final = control
         self._standing: Final = StandingValues(control, lambda set_id: None, "bench run:")
         self._before_s: Final = before.quiet_deadline_s + before.warm_up_s + _MARGIN_S
         self._first: Final[dict[str, dict[str, str]]] = {}
 
     async def check(self) -> None:
-        """Puts each into force for a moment: what the server refuses is said before anything is run.
+        """Put each into force for a moment: what the server refuses is said before anything is run.
 
         Raises:
             UsageProblem: The server refused one.
@@ -146,7 +228,7 @@ class ConfiguredRuns:
             await asyncio.shield(self._standing.revert("checked"))
 
     async def to(self, cell: RunCell) -> None:
-        """Before the run.
+        """Put the configuration of a run into force, before the run.
 
         Raises:
             PgtopError: The server refused, or is not there; or others have changed a value since.
@@ -160,16 +242,16 @@ class ConfiguredRuns:
             raise ServerProblem(lost, "the runs of a configuration would not be alike")
 
     async def lost(self, cell: RunCell) -> str:
-        """Which value of the run's configuration is no more in force, "" for none. Raises as `to`."""
+        """Return which value of the run's configuration is no longer in force; "" for none. Raises as `to`."""
         if not self._names:
             return ""
         first, now = self._first[cell.configuration], await self._shown()
-        other = (name for name in self._names if now.get(name) != first.get(name))
-        return next((f"others changed {name} from {first.get(name)} to {now.get(name)}" for name in other), "")
+        changed_names = (name for name in self._names if now.get(name) != first.get(name))
+        return next((f"others changed {name} from {first.get(name)} to {now.get(name)}" for name in changed_names), "")
 
     async def revert(self) -> None:
-        """After the last one. Raises as `StandingValues.revert`."""
+        """Revert the configuration, after the last run. Raises as `StandingValues.revert`."""
         await self._standing.revert("the series has ended")
 
     async def _shown(self) -> dict[str, str]:
-        return {each.name.lower(): each.shown for each in await self._control.list(self._names)}
+        return {parameter.name.lower(): parameter.shown for parameter in await self._control.list(self._names)}

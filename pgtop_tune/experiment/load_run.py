@@ -1,4 +1,4 @@
-"""One run: housekeeping, quiet, start, watch, record."""
+"""One run: the load that is asked for, housekeeping, quiet, start, watch, record."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import asyncio
 import math
 import resource
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from datetime import datetime
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, PgtopError, ServerProblem
-from pgtop_tune.bench.datasets.recognise import PgbenchFacts, found_variables, recognise_pgbench
+from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.bench.datasets.recognise import found_variables, recognise_pgbench
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
 from pgtop_tune.bench.ports import SqlSession, safe_path
-from pgtop_tune.bench.profiles import reads_scale, with_variables
+from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.path import limits, path_facts, poolers_looked_at, unreachable
+from pgtop_tune.experiment.path import LoadTarget, limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
-from pgtop_tune.experiment.run_cell import NOTHING_BEFORE, BeforeEachRun, RunCell, RunConfigurations
-from pgtop_tune.experiment.server_times import CounterReading, ServerClock
+from pgtop_tune.experiment.server_times import CounterReading, OpenSqlSession, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.run_evidence import evidence_of
@@ -32,8 +33,87 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
-from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ServerTimes
+from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunResult, ScriptFile, ServerTimes
 from pgtop_tune.runtime.run_frames import FrameKeeper
+
+QUIET_DEADLINE_S: Final = 60.0
+
+
+class RunCell(Struct, frozen=True):
+    """A run to be made.
+
+    Attributes:
+        profile: The profile that runs, where the spec has no scripts of its own.
+        spec: The load with everything that the profile leaves open filled in.
+        scripts: The scripts, for the record.
+        configuration: Name of the parameters' values that are in force; "" for the server as it is.
+    """
+
+    target: LoadTarget
+    profile: Profile
+    spec: LoadSpec
+    scripts: tuple[ScriptFile, ...] = ()
+    configuration: str = ""
+
+    @property
+    def profile_name(self) -> str:
+        """Return "" for scripts that the operator gave."""
+        return "" if self.spec.scripts else self.profile.name
+
+    @property
+    def dataset(self) -> str:
+        """Return the data set that the scripts run on; "" where it is not known."""
+        return "" if self.spec.scripts else self.profile.dataset or ("pgbench" if self.profile.builtin else "")
+
+
+class BeforeEachRun(Struct, frozen=True):
+    """Steps that precede each run.
+
+    Attributes:
+        housekeeping: Steps, see `bench.housekeeping`.
+        warm_up_s: The same load for so long, thrown away; 0 for none.
+        quiet_deadline_s: The longest wait for quiet.
+    """
+
+    housekeeping: tuple[str, ...] = ()
+    warm_up_s: int = 0
+    quiet_deadline_s: float = QUIET_DEADLINE_S
+
+
+NOTHING_BEFORE: Final = BeforeEachRun()
+
+
+class RunConfigurations(Protocol):
+    """The configurations that runs are made under."""
+
+    async def to(self, cell: RunCell) -> None:
+        """Put the configuration of a run into force; raises a PgtopError where that cannot be done."""
+
+    async def lost(self, cell: RunCell) -> str:
+        """Return why a run was not made under its configuration, or not throughout; "" where it was."""
+
+
+ANSWER_S: Final = 120.0
+_STARTED: Final = "SELECT extract(epoch FROM pg_postmaster_start_time())::float8"
+
+
+@decodes
+async def until_frames_show_it(open_sql_session: OpenSqlSession, keeper: FrameKeeper) -> None:
+    """Wait for a frame of the server that answers now.
+
+    Raises:
+        ConnectionProblem: It does not answer, or frames do not show it in time.
+    """
+    async with aclosing(await open_sql_session()) as sql_session:
+        [[started_s]] = await sql_session.rows(_STARTED)
+
+    def shows(interval: Interval) -> bool:
+        facts = sections.server(interval.newest)
+        return not isinstance(facts, Unavailable) and abs(facts.started_ms / 1000.0 - float(str(started_s))) < 1.0
+
+    if not await keeper.until(shows, ANSWER_S):
+        raise ConnectionProblem("the server does not answer")
+
 
 # Checks before a run: whether its tables exist, and whether there is room for its clients.
 
@@ -42,12 +122,12 @@ PGBENCH_FILES: Final = 3
 
 
 def shows_connections(interval: Interval) -> bool:
-    """Whether the newest frame has what `connection_room` is computed from."""
+    """Return whether the newest frame has the sections from which `connection_room` is computed."""
     return not isinstance(sections.server(interval.newest), Unavailable) and interval.now(sections.activity) is not None
 
 
 def connection_room(interval: Interval, clients: int) -> str:
-    """Why the clients will not all get a connection of this server, with numbers; "" when they will, or who knows.
+    """Return why some clients will get no connection, with numbers; "" if all fit, or if that is not known.
 
     Source: max_connections less superuser_reserved_connections and reserved_connections (16), neither of which binds
     a superuser, and the second no member of pg_use_reserved_connections, less the sessions that are there.
@@ -61,15 +141,15 @@ def connection_room(interval: Interval, clients: int) -> str:
     room = server.max_connections - reserved - there
     if clients <= room:
         return ""
-    words = f", {reserved} of them reserved" if reserved else ""
+    reserved_words = f", {reserved} of them reserved" if reserved else ""
     return (
-        f"{clients} clients will not fit: max_connections is {server.max_connections}{words}, and {there} sessions "
-        f"are connected already, which leaves {max(room, 0)}"
+        f"{clients} clients will not fit: max_connections is {server.max_connections}{reserved_words}, and {there} "
+        f"sessions are connected already, which leaves {max(room, 0)}"
     )
 
 
 def file_room(limit: int, clients: int) -> str:
-    """Why pgbench cannot open so many connections, with numbers; "" when it can.
+    """Return why pgbench cannot open so many connections, with numbers; "" if it can.
 
     Args:
         limit: RLIMIT_NOFILE (ulimit -n), the soft one; negative is no limit.
@@ -84,7 +164,7 @@ def file_room(limit: int, clients: int) -> str:
 
 
 async def pgbench_ready(sql_session: SqlSession) -> str:
-    """What is missing of pgbench's tables that a load can do without, at a price; "" when nothing is.
+    """Return the parts of pgbench's tables that are missing and that a load can do without, at a price; "" for none.
 
     Raises:
         LoadProblem: They are not there, empty, those of an ordinary role where ours is a superuser, or other tables
@@ -96,7 +176,8 @@ async def pgbench_ready(sql_session: SqlSession) -> str:
     except ServerProblem:
         # Who may not read them is told so by pgbench.
         return ""
-    if facts is None or _nothing_in(facts):
+    # Without a primary key the number of rows is an estimate, 0 before the first ANALYZE.
+    if facts is None or facts.scale == 0 or facts.size_bytes == 0 or (facts.primary_keys and facts.rows == 0):
         missing = "it does not exist" if facts is None else facts.incomplete
         raise LoadProblem(
             f"the pgbench data set cannot be used: {missing}", "create it: pgtop-tune bench init --dataset pgbench"
@@ -109,46 +190,41 @@ async def pgbench_ready(sql_session: SqlSession) -> str:
     return f"the pgbench data set is incomplete: {facts.incomplete}" if facts.incomplete else ""
 
 
-def _nothing_in(facts: PgbenchFacts) -> bool:
-    # Without a primary key the number of rows is an estimate, 0 before the first ANALYZE.
-    return facts.scale == 0 or facts.size_bytes == 0 or (facts.primary_keys and facts.rows == 0)
-
-
 _FRAME_DEADLINE_S: Final = 20.0
 _LOOK_DEADLINE_S: Final = 5.0
 _AWAY_S: Final = 60.0
 _AGAIN_S: Final = 5.0
 _SILENCE_S: Final = 10.0
 """A server that says nothing for so long does not become quiet."""
+_COUNTED: Final = ("processed", "failed", "serialization_failures", "deadlock_failures", "skipped")
+"""Fields of pgbench's report that the facts of a run have as well."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
-
-OpenSqlSession = Callable[[], Awaitable[SqlSession]]
 
 
 class UnderWay(Struct, frozen=True):
     """A run that was started.
 
     Attributes:
-        number: Of the run, as frames have it.
-        asked, facts: For its record.
-        before: What the server had counted of statements, where that is asked for.
+        number: The number of the run, as frames have it.
+        asked_run, facts: The request and the facts, for its record.
+        before: The server's counters of statements before the run, where these are asked for.
     """
 
     number: int
-    asked: AskedRun
+    asked_run: AskedRun
     facts: RunFacts
     before: CounterReading | None
 
 
 class LoadRun:
-    """Makes runs against a server that is watched, one at a time, in the engine's loop.
+    """The maker of runs against a server that is watched, one at a time, in the engine's loop.
 
     Args:
         runner: pgbench, not used before; a part of the source whose frames the keeper gets.
         keeper: The frames.
         open_sql_session: SQL on the server that is watched.
         told: Takes what is going on, one line.
-        configurations: Of the cells; None where no cell has one.
+        configurations: The configurations of the cells; None where no cell has one.
         one_server: Its runs are compared with each other: another server in place of the first one is refused.
         restarts: Somebody restarts the server between them on purpose.
     """
@@ -158,7 +234,7 @@ class LoadRun:
         runner: PgbenchRunner,
         keeper: FrameKeeper,
         open_sql_session: OpenSqlSession,
-        told: Callable[[str], None],
+        tell: Callable[[str], None],
         configurations: RunConfigurations | None = None,
         *,
         one_server: bool = True,
@@ -168,7 +244,7 @@ class LoadRun:
         self._keeper = keeper
         self._open_sql_session = open_sql_session
         self._clock = ServerClock(open_sql_session)
-        self._told = told
+        self._told = tell
         self._configurations = configurations
         self._one_server = one_server
         self._restarts = restarts
@@ -177,23 +253,21 @@ class LoadRun:
         self._runs = 0
 
     async def measure(self, cell: RunCell, before: BeforeEachRun) -> RunResult:
-        """Makes the run. One that fails, or cannot begin, is a result with its reason.
+        """Make the run. One that fails, or cannot begin, is a result with its reason.
 
         Raises:
             Cancelled: A run under way was stopped; `partial` of it is its record.
             asyncio.CancelledError: Nothing was under way yet.
         """
-        asked, facts = _asked(cell), _facts(cell)
+        asked_run, facts = _asked(cell), _facts(cell)
         try:
-            asked, facts = await self._prepare_soon(cell, before)
+            asked_run, facts = await self._prepare_soon(cell, before)
             if before.warm_up_s:
-                await self._warm_up(asked.spec, before.warm_up_s)
+                await self._warm_up(asked_run.spec, before.warm_up_s)
             await self._keeper.fresh(_FRAME_DEADLINE_S)
-            self._keeper.begin()
-            looked = await self._look(asked.spec)
-            run = UnderWay(number=await self._start(asked.spec), asked=asked, facts=facts, before=looked)
+            run = await self._begin(asked_run, facts)
         except PgtopError as problem:
-            return record_of_nothing(asked, facts, problem.message, problem.hint, _now_ms())
+            return record_of_nothing(asked_run, facts, problem.message, problem.hint, _now_ms())
         except asyncio.CancelledError:
             await asyncio.shield(self._runner.stop())
             raise
@@ -211,30 +285,34 @@ class LoadRun:
             return ""
 
     async def start(self, cell: RunCell, before: BeforeEachRun = NOTHING_BEFORE) -> UnderWay:
-        """Starts a run that somebody else ends.
+        """Start a run that the caller ends.
 
         Args:
             cell: The load.
-            before: What precedes it, but for a warm-up; nothing: the run starts at once, as it stands.
+            before: Steps that precede it, but for a warm-up; without any, the run starts at once.
 
         Raises:
             LoadProblem: It cannot be started, or would surely die of a limit; with the numbers.
             ConnectionProblem: The server is not there.
         """
-        if words := await self._will_not_fit(cell):
-            raise LoadProblem("; ".join(words), "fewer clients, or raise the limit")
-        asked, facts = await self._prepare(cell, before)
+        if obstacles := await self._will_not_fit(cell):
+            raise LoadProblem("; ".join(obstacles), "fewer clients, or raise the limit")
+        asked_run, facts = await self._prepare(cell, before)
+        return await self._begin(asked_run, facts)
+
+    async def _begin(self, asked_run: AskedRun, facts: RunFacts) -> UnderWay:
         self._keeper.begin()
-        looked = await self._look(asked.spec)
-        return UnderWay(number=await self._start(asked.spec), asked=asked, facts=facts, before=looked)
+        where, spec = self._runner.endpoint, asked_run.spec
+        before = await self._clock.before(where.user, where.dbname) if spec.per_statement else None
+        return UnderWay(number=await self._start(spec), asked_run=asked_run, facts=facts, before=before)
 
     async def finish(self, run: UnderWay) -> RunResult:
-        """Waits for a run to end, by itself or stopped, and gives its record."""
+        """Wait for a run to end, by itself or stopped, and return its record."""
         await self._runner.ended()
         return await self._record(run)
 
     async def _complete(self, cell: RunCell, spec: LoadSpec) -> AskedRun:
-        """What is asked for, once pgbench is there and takes it.
+        """Return the run that is asked for, once pgbench is there and takes it.
 
         Raises:
             LoadProblem: No pgbench, or a load that it would refuse.
@@ -244,15 +322,10 @@ class LoadRun:
         return replace(_asked(cell), spec=spec, pgbench_version=version, command=command)
 
     async def _start(self, spec: LoadSpec) -> int:
-        """Starts pgbench; the number of the run."""
+        """Start pgbench; the number of the run."""
         await self._runner.start(spec)
         self._runs += 1
         return self._runs
-
-    async def _look(self, spec: LoadSpec) -> CounterReading | None:
-        """What the server counted of statements up to now; None where nobody asks for statements."""
-        where = self._runner.endpoint
-        return await self._clock.before(where.user, where.dbname) if spec.per_statement else None
 
     async def _server_times(self, run: UnderWay, report: BenchReport | None) -> ServerTimes:
         where = self._runner.endpoint
@@ -265,28 +338,31 @@ class LoadRun:
         return await self._record(run)
 
     async def _record(self, run: UnderWay) -> RunResult:
-        """What was seen, once a frame has shown the end of the run."""
+        """Return the record of a run, once a frame has shown its end."""
         ended_ms = _now_ms()
-        shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
+        end_is_shown = await self._keeper.until(_shows_the_end(run.number), _FRAME_DEADLINE_S)
         report = self._runner.report
-        facts = replace(_with_report(run.facts, report), logged=self._runner.log_statistics.lines)
+        facts = replace(run.facts, logged=self._runner.log_statistics.lines)
+        if report is not None:
+            counted = {name: getattr(report, name) for name in _COUNTED}
+            facts = replace(facts, **counted, scale=report.scale if facts.builtin else None)
         frames = self._keeper.frames
-        evidence = evidence_of(frames if shown else self._with_the_rest(frames), run.number, facts)
+        evidence = evidence_of(frames if end_is_shown else self._with_the_rest(frames), run.number, facts)
         if evidence is None:
             problem = "no frame covers the run: the session ended first"
-            return record_of_nothing(run.asked, facts, problem, "", ended_ms)
-        record = record_of(run.asked, evidence, report, self._runner.output, ended_ms)
+            return record_of_nothing(run.asked_run, facts, problem, "", ended_ms)
+        record = record_of(run.asked_run, evidence, report, self._runner.output, ended_ms)
         return replace(record, server_times=await self._server_times(run, report))
 
     def _with_the_rest(self, frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
-        """No frame will show the end, the session has ended before: what pgbench said since is taken from itself."""
+        """Return the frames with pgbench's own last words: the session has ended, and no frame will show the end."""
         if not frames:
             return ()
         sample = self._runner.sample(frames[-1].elapsed_s)
         return frames if isinstance(sample, Unavailable) else (*frames, replace(frames[-1], bench=sample))
 
     async def _prepare_soon(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
-        """`_prepare` under the configuration of the cell; after an earlier run, a server that is away is waited for."""
+        """Prepare a run under the configuration of its cell; after an earlier run, wait for a server that is away."""
         until_s = time.monotonic() + (_AWAY_S if self._runs else 0.0)
         while True:
             try:
@@ -300,7 +376,7 @@ class LoadRun:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _prepare(self, cell: RunCell, before: BeforeEachRun) -> tuple[AskedRun, RunFacts]:
-        """Looks at all that the run needs, and does the housekeeping when it can begin.
+        """Look at all that the run needs, and do the housekeeping when it can begin.
 
         Returns:
             The load with the numbers that its data set gives, and the facts with what was found.
@@ -316,7 +392,7 @@ class LoadRun:
             if cell.target.direct and not isinstance(problem, NotLetIn):
                 raise
             warnings = [*self._warn(*await self._will_not_fit(cell)), *await self._check_the_way(cell)]
-            asked = await self._complete(cell, self._with_numbers(cell, {}))
+            asked_run = await self._complete(cell, self._with_numbers(cell, {}))
             steps = tuple(HousekeepingStep(step, 0.0, problem.message) for step in before.housekeeping)
             proven = False
         else:
@@ -326,38 +402,40 @@ class LoadRun:
                 no_room = self._warn(*await self._will_not_fit(cell))
                 warnings = [*no_room, *await self._check_the_way(cell)]
                 tables = await find_tables(sql_session, cell.dataset)
-                must_be_there(cell, tables)
+                if cell.dataset and cell.target.direct and not tables:
+                    raise LoadProblem(
+                        f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",
+                        f"create them first: pgtop-tune bench init --dataset {cell.dataset}",
+                    )
                 if cell.dataset == "pgbench" and cell.target.direct:
                     warnings += self._warn(await pgbench_ready(sql_session))
                 # A pooler lets no PGOPTIONS through; scripts of the operator's may want the path as it is.
                 pinned = await safe_path(sql_session) if cell.target.direct and not cell.spec.scripts else ()
-                found: dict[str, str] = {}
+                variables: dict[str, str] = {}
                 if cell.profile.from_dataset and not cell.spec.scripts:
-                    found = await found_variables(sql_session, cell.dataset)
+                    variables = await found_variables(sql_session, cell.dataset)
                 elif reads_scale(cell.spec):
-                    found = await self._scale(sql_session)
-                asked = await self._complete(cell, self._with_numbers(cell, found, pinned))
+                    variables = await self._scale(sql_session)
+                asked_run = await self._complete(cell, self._with_numbers(cell, variables, pinned))
                 # Nothing was changed up to here. A run that will hardly begin is not worth a history.
-                wanted = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
-                steps = await tidy(sql_session, wanted, tables, lambda step: self._told(f"housekeeping: {step}"))
+                wanted_steps = [step for step in before.housekeeping if not (no_room and step == TRUNCATE)]
+                steps = await tidy(sql_session, wanted_steps, tables, lambda step: self._told(f"housekeeping: {step}"))
                 if no_room and TRUNCATE in before.housekeeping:
                     steps = (HousekeepingStep(TRUNCATE, 0.0, "the clients will not fit"), *steps)
             finally:
                 await sql_session.aclose()
             if QUIET in before.housekeeping:
                 steps = (*steps, await self._wait_for_quiet(before.quiet_deadline_s))
-        names = tuple(table.name for table in tables)
-        unlogged = tuple(table.name for table in tables if table.unlogged)
         facts = replace(
             _facts(cell),
-            tables=names,
-            unlogged=unlogged,
+            tables=tuple(table.name for table in tables),
+            unlogged=tuple(table.name for table in tables if table.unlogged),
             housekeeping=steps,
             warnings=tuple(warnings),
             proven=proven,
             restarted=self._restarted,
         )
-        return asked, facts
+        return asked_run, facts
 
     async def _is_watched(self, sql_session: SqlSession) -> bool:
         """Return whether the load surely runs on the server that is watched.
@@ -416,10 +494,12 @@ class LoadRun:
         self._first = joined(self._first, now)
 
     @staticmethod
-    def _with_numbers(cell: RunCell, found: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()) -> LoadSpec:
+    def _with_numbers(
+        cell: RunCell, variables: Mapping[str, str], pinned: tuple[tuple[str, str], ...] = ()
+    ) -> LoadSpec:
         if cell.spec.scripts:
-            return replace(cell.spec, variables=(*found.items(), *cell.spec.variables))
-        spec = with_variables(cell.spec, cell.profile, found)
+            return replace(cell.spec, variables=(*variables.items(), *cell.spec.variables))
+        spec = with_variables(cell.spec, cell.profile, variables)
         # The same parameter of the operator's wins: it stands behind ours.
         return replace(spec, settings=(*pinned, *spec.settings))
 
@@ -436,12 +516,12 @@ class LoadRun:
         self._told(f":scale is {facts.scale}, as pgbench's tables are; -D scale=NUMBER sets another")
         return {"scale": str(facts.scale)}
 
-    def _warn(self, *words: str) -> list[str]:
-        """Tells what is to be said; what is "" is not."""
-        said = [each for each in words if each]
-        for each in said:
-            self._told(f"warning: {each}")
-        return said
+    def _warn(self, *warnings: str) -> list[str]:
+        """Tell what is to be said; what is "" is not."""
+        said_warnings = [warning for warning in warnings if warning]
+        for warning in said_warnings:
+            self._told(f"warning: {warning}")
+        return said_warnings
 
     async def _will_not_fit(self, cell: RunCell) -> list[str]:
         if cell.target.direct:
@@ -449,16 +529,16 @@ class LoadRun:
             await self._keeper.until(shows_connections, _LOOK_DEADLINE_S)
         interval = self._keeper.interval
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        words = [file_room(files, cell.spec.clients)]
+        obstacles = [file_room(files, cell.spec.clients)]
         if interval is not None and cell.target.direct:
-            words.append(connection_room(interval, cell.spec.clients))
-        return [each for each in words if each]
+            obstacles.append(connection_room(interval, cell.spec.clients))
+        return [obstacle for obstacle in obstacles if obstacle]
 
     async def _check_the_way(self, cell: RunCell) -> list[str]:
-        """Says what stands in the way to the target.
+        """Say what stands in the way to the target.
 
         Raises:
-            LoadProblem: The run would surely die of it, or nobody answers there.
+            LoadProblem: The run would surely die of it, or no server answers there.
         """
         if not cell.target.direct and not self._runner.machine and (problem := await unreachable(cell.target.endpoint)):
             raise LoadProblem(problem, "the endpoint does not answer, or listens elsewhere")
@@ -466,31 +546,31 @@ class LoadRun:
         interval = self._keeper.interval
         if interval is None:
             return []
-        found = limits(await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine))
-        for limit in found:
+        path_limits = limits(await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine))
+        for limit in path_limits:
             if limit.refuses:
                 raise LoadProblem(limit.reason, limit.advice)
             self._told(f"warning: {limit.reason} -> {limit.advice}")
-        return [limit.reason for limit in found]
+        return [limit.reason for limit in path_limits]
 
     async def _wait_for_quiet(self, deadline_s: float) -> HousekeepingStep:
         started_s = time.monotonic()
         await self._keeper.fresh(_FRAME_DEADLINE_S)
-        seen: tuple[str, ...] = ()
+        reasons: tuple[str, ...] = ()
         since_s = started_s
 
         def is_quiet(interval: Interval) -> bool:
-            nonlocal seen, since_s
+            nonlocal reasons, since_s
             now = unrest(interval)
-            if now and now != seen:
+            if now and now != reasons:
                 self._told(f"housekeeping: waiting for quiet: {'; '.join(now)}")
                 since_s = time.monotonic()
-            seen = now
+            reasons = now
             return not now or (now == SILENT and time.monotonic() - since_s >= _SILENCE_S)
 
         await self._keeper.until(is_quiet, deadline_s)
         took_s = time.monotonic() - started_s
-        return HousekeepingStep(QUIET, took_s, f"after {took_s:.0f} s still {'; '.join(seen)}" if seen else "")
+        return HousekeepingStep(QUIET, took_s, f"after {took_s:.0f} s still {'; '.join(reasons)}" if reasons else "")
 
     async def _warm_up(self, spec: LoadSpec, seconds: int) -> None:
         self._told(f"warming up for {seconds} s")
@@ -527,29 +607,6 @@ def _facts(cell: RunCell) -> RunFacts:
         direct=cell.target.direct,
         elsewhere=cell.target.elsewhere,
     )
-
-
-def _with_report(facts: RunFacts, report: BenchReport | None) -> RunFacts:
-    if report is None:
-        return facts
-    return replace(
-        facts,
-        processed=report.processed,
-        failed=report.failed,
-        serialization_failures=report.serialization_failures,
-        deadlock_failures=report.deadlock_failures,
-        skipped=report.skipped,
-        scale=report.scale if facts.builtin else None,
-    )
-
-
-def must_be_there(cell: RunCell, tables: Sequence[DatasetTable]) -> None:
-    """Raises a LoadProblem where the server has no tables of the load's data set."""
-    if cell.dataset and cell.target.direct and not tables:
-        raise LoadProblem(
-            f"there are no tables of the {cell.dataset} data set in {cell.target.endpoint.dbname}",
-            f"create them first: pgtop-tune bench init --dataset {cell.dataset}",
-        )
 
 
 def _shows_the_end(number: int) -> Callable[[Interval], bool]:

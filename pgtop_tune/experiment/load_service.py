@@ -3,25 +3,46 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+import os
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.base.errors import LoadProblem, PgtopError
+from pgtop_tune.base.errors import LoadProblem, PgtopError, ServerProblem
+from pgtop_tune.base.units import count, size
+from pgtop_tune.bench.datasets.bus import BusPlan, parse_size
+from pgtop_tune.bench.datasets.bus_make import make_bus
+from pgtop_tune.bench.datasets.pgbench_tables import (
+    Initialised,
+    InitialiseProgress,
+    PaceMeter,
+    PgbenchShape,
+    Tell,
+    check_scale,
+    estimated_bytes,
+    initialise,
+    look_for_room,
+)
+from pgtop_tune.bench.datasets.recognise import recognise_bus, recognise_pgbench
 from pgtop_tune.bench.housekeeping import USUAL
-from pgtop_tune.bench.ports import LoadEndpoint
+from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.data_set_service import DataSetService
-from pgtop_tune.experiment.load_run import LoadRun, OpenSqlSession, UnderWay
-from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
+from pgtop_tune.experiment.server_times import OpenSqlSession
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.load_control import (
     DatasetFound,
+    DataSetMade,
     LoadSeries,
     LoadState,
     MakingPlan,
@@ -30,8 +51,220 @@ from pgtop_tune.runtime.load_control import (
 )
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
+FreeBytes = Callable[[SqlSession], Awaitable[Callable[[str], int | str]]]
+"""A function that opens another: directory of the server's machine → free bytes, or why they are not known."""
+
+_MOST_JOBS: Final = 4
+_UNLIKELY: Final = "make it smaller, or free some space"
+
+
+class SeenDataSet(Struct, frozen=True):
+    """Findings of a look at one data set.
+
+    Attributes:
+        title: The name of the data set that would be made.
+        estimated_bytes: Its size; 0 where nothing is to be made.
+        freed_bytes: The size of the tables that are there.
+        dropped, note: The same as in `MakingPreview`.
+    """
+
+    title: str
+    estimated_bytes: int
+    freed_bytes: int = 0
+    dropped: str = ""
+    note: str = ""
+    nothing_to_do: bool = False
+
+
+class _Dataset(Protocol):
+    async def found(self, sql_session: SqlSession) -> DatasetFound: ...
+
+    async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet: ...
+
+    async def make(self, size: str, look: SeenDataSet, tell: Tell) -> Initialised: ...
+
+
+class _Pgbench:
+    """pgbench's own tables, made by pgbench -i as it is without options."""
+
+    _SHAPE: Final = PgbenchShape()
+
+    def __init__(self, service: DataSetService) -> None:
+        self._service = service
+
+    async def found(self, sql_session: SqlSession) -> DatasetFound:
+        if (facts := await recognise_pgbench(sql_session)) is None:
+            return DatasetFound("pgbench")
+        return DatasetFound("pgbench", f"scale {facts.scale}", facts.incomplete)
+
+    async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet:
+        scale, facts = _scale(size), await recognise_pgbench(sql_session)
+        return SeenDataSet(
+            title=f"scale {scale}",
+            estimated_bytes=estimated_bytes(scale, self._SHAPE),
+            freed_bytes=0 if facts is None else facts.size_bytes,
+            dropped="" if facts is None or facts.empty else facts.describe(),
+        )
+
+    async def make(self, size: str, look: SeenDataSet, tell: Tell) -> Initialised:
+        service = self._service
+        endpoint = service.endpoint()
+        pgbench = await asyncio.to_thread(find_pgbench, service.pgbench, over_tls=endpoint.over_tls)
+        sql_session = await service.open_sql_session()
+        try:
+            return await initialise(endpoint, _scale(size), pgbench, tell, self._SHAPE, sql_session)
+        finally:
+            await asyncio.shield(sql_session.aclose())
+
+
+class _Bus:
+    """The bus company's tables; what an earlier making left is gone on with."""
+
+    def __init__(self, service: DataSetService) -> None:
+        self._service = service
+
+    async def found(self, sql_session: SqlSession) -> DatasetFound:
+        if (facts := await recognise_bus(sql_session)) is None:
+            return DatasetFound("bus")
+        return DatasetFound("bus", f"{count(facts.tickets)} tickets", facts.incomplete)
+
+    async def look(self, sql_session: SqlSession, size: str) -> SeenDataSet:
+        plan, facts = BusPlan(tickets=parse_size(size)), await recognise_bus(sql_session)
+        title = f"{count(plan.tickets)} tickets"
+        if facts is None:
+            return SeenDataSet(title, plan.estimated_bytes)
+        if facts.fulfils(plan):
+            return SeenDataSet(title, 0, note="it exists already: nothing to do", nothing_to_do=True)
+        if facts.is_of(plan):
+            note = f"resumes the existing data set: {facts.describe()}"
+            return SeenDataSet(title, plan.estimated_bytes, facts.size_bytes, note=note)
+        return SeenDataSet(
+            title=title,
+            estimated_bytes=plan.estimated_bytes,
+            freed_bytes=facts.size_bytes,
+            dropped="" if facts.empty else facts.describe(),
+        )
+
+    async def make(self, size: str, look: SeenDataSet, tell: Tell) -> Initialised:
+        jobs = min(_MOST_JOBS, os.cpu_count() or 1)
+        plan = BusPlan(tickets=parse_size(size))
+        return await make_bus(self._service.open_sql_session, plan, anew=bool(look.dropped), jobs=jobs, tell=tell)
+
+
+class DataSetService:
+    """Data sets on the server that is watched.
+
+    Args:
+        endpoint: The server in pgbench's words, as it is when asked.
+        open_sql_session: Opens a session on it.
+        free_bytes: The free space on the disk of its data.
+        pgbench: The one to use; None finds the newest.
+    """
+
+    def __init__(
+        self,
+        endpoint: Callable[[], LoadEndpoint],
+        open_sql_session: OpenSqlSession,
+        free_bytes: FreeBytes,
+        pgbench: Path | None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.open_sql_session = open_sql_session
+        self.pgbench = pgbench
+        self._free_bytes = free_bytes
+        self._known: dict[str, _Dataset] = {"pgbench": _Pgbench(self), "bus": _Bus(self)}
+
+    async def found(self) -> tuple[DatasetFound, ...]:
+        """Return every data set, there or not.
+
+        Raises:
+            ConnectionProblem: The server is not there.
+        """
+        datasets = []
+        sql_session = await self.open_sql_session()
+        try:
+            for name, dataset in self._known.items():
+                try:
+                    datasets.append(await dataset.found(sql_session))
+                except (LoadProblem, ServerProblem) as problem:
+                    datasets.append(DatasetFound(name, problem=problem.message))
+        finally:
+            await asyncio.shield(sql_session.aclose())
+        return tuple(datasets)
+
+    async def look(self, plan: MakingPlan) -> MakingPreview:
+        """See `LoadControl.look`."""
+        return (await self._look(plan))[0]
+
+    async def make(self, plan: MakingPlan, *, replace: bool, tell: Callable[[MakingProgress], None]) -> DataSetMade:
+        """Make a data set; when the task is cancelled, nothing of it runs any more when this returns.
+
+        Raises:
+            LoadProblem: Something would be lost and `replace` is not set; the disk is too small; the maker's words.
+            ConnectionProblem: The server is not there.
+        """
+        preview, look = await self._look(plan)
+        if look.dropped and not replace:
+            raise LoadProblem(
+                f"{preview.database} holds {look.dropped}", "confirm that it will be dropped, or use another database"
+            )
+        if look.nothing_to_do:
+            return DataSetMade(look.title, (), 0.0)
+        meter = PaceMeter()
+
+        def told(progress: InitialiseProgress) -> None:
+            pace = meter.after(progress, time.monotonic())
+            tell(
+                MakingProgress(
+                    step=progress.step,
+                    done=progress.done,
+                    total=progress.total,
+                    unit=progress.unit,
+                    estimated=progress.estimated,
+                    per_s=pace.per_s,
+                    remaining_s=pace.remaining_s,
+                )
+            )  # fmt: skip
+
+        done = await self._known[plan.dataset].make(plan.size, look, told)
+        return DataSetMade(look.title, done.steps_s, done.total_s)
+
+    async def _look(self, plan: MakingPlan) -> tuple[MakingPreview, SeenDataSet]:
+        """Raise a LoadProblem when the disk is too small."""
+        sql_session = await self.open_sql_session()
+        try:
+            look = await self._known[plan.dataset].look(sql_session, plan.size)
+            free = await self._free_bytes(sql_session)
+            room = await look_for_room(sql_session, look.estimated_bytes, look.freed_bytes, free)
+        except ServerProblem as refusal:
+            raise LoadProblem(refusal.message, refusal.hint) from None
+        finally:
+            await asyncio.shield(sql_session.aclose())
+        needed, there = room.needed_bytes, room.available_bytes
+        if there is not None and there < needed:
+            raise LoadProblem(f"about {size(needed)} of disk will be needed, and {size(there)} are free", _UNLIKELY)
+        return MakingPreview(
+            title=look.title,
+            needed_bytes=needed,
+            available_bytes=there,
+            why=room.reason,
+            dropped=look.dropped,
+            note=look.note,
+            database=self.endpoint().dbname,
+        ), look
+
+
+def _scale(text: str) -> int:
+    try:
+        scale = int(text)
+    except ValueError:
+        raise LoadProblem(f"{text!r} is not a scale", "write a whole number: 100,000 accounts and 16 MB each") from None
+    check_scale(scale)
+    return scale
+
+
 _RECORD_S: Final = 3.0
-"""The record of a stopped run takes a frame; nobody waits longer for it."""
+"""The longest wait for the record of a stopped run, which takes a frame."""
 _BUSY: Final = {
     "run": "a load is running",
     "steps": "steps of a load are running",
@@ -40,14 +273,14 @@ _BUSY: Final = {
 
 
 class LoadService:
-    """Implements `LoadControl`.
+    """The `LoadControl` of a screen.
 
     Args:
-        runner: pgbench, used by nobody else.
+        runner: pgbench, for this service alone.
         keeper: A sink of the engine.
         open_sql_session: SQL on the server that is watched.
-        datasets: What loads run on.
-        endpoint: Where a load goes, as it is when asked.
+        datasets: The data sets that loads run on.
+        endpoint: The address of a load, as it is when asked.
     """
 
     def __init__(
@@ -62,7 +295,7 @@ class LoadService:
         self._keeper = keeper
         self._datasets = datasets
         self._endpoint = endpoint
-        self._run = LoadRun(runner, keeper, open_sql_session, self._told, one_server=False)
+        self._run = LoadRun(runner, keeper, open_sql_session, lambda detail: self._set(detail=detail), one_server=False)
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
 
@@ -94,7 +327,11 @@ class LoadService:
             self._end()
             raise
         self._set(series=self._series("", 1))
-        self._go(self._watch(run))
+
+        async def finish() -> None:
+            self._keep(await self._run.finish(run))
+
+        self._go(finish())
 
     async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
         """See `LoadControl.start_steps`."""
@@ -130,10 +367,17 @@ class LoadService:
             raise LoadProblem(f"{preview.database} holds {preview.dropped}", "confirm that it will be dropped")
         self._begin("making", preview.title)
         self._set(made=None)
-        self._go(self._make(plan, replace))
+
+        async def make() -> None:
+            data_set = await self._datasets.make(
+                plan, replace=replace, tell=lambda progress: self._set(making=progress)
+            )
+            self._set(made=data_set)
+
+        self._go(make())
 
     async def aclose(self) -> None:
-        """Ends everything; nothing waits for frames any more."""
+        """End everything; nothing waits for frames any more."""
         self._keeper.close()
         if self._task is not None:
             self._task.cancel()
@@ -161,7 +405,7 @@ class LoadService:
         self._task = asyncio.create_task(self._guarded(work))
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
-        """What goes wrong is told, and does not stay under way."""
+        """Run the work; a failure is shown, and the work does not stay under way."""
         problem = ""
         try:
             await work
@@ -178,9 +422,6 @@ class LoadService:
                 self._set(series=replace(series, over=True))
             self._end(problem)
 
-    async def _watch(self, run: UnderWay) -> None:
-        self._keep(await self._run.finish(run))
-
     async def _measure(self, plan: tuple[RunCell, ...], steps: Steps, before: BeforeEachRun) -> None:
         def began(number: int, cell: RunCell) -> None:
             clients, rate = cell.spec.clients, cell.spec.rate_per_s
@@ -192,26 +433,17 @@ class LoadService:
         series = Series(self._run, plan, before, began, self._keep)
         await series.measure()
 
-    async def _make(self, plan: MakingPlan, agreed: bool) -> None:
-        def told(progress: MakingProgress) -> None:
-            self._set(making=progress)
-
-        self._set(made=await self._datasets.make(plan, replace=agreed, tell=told))
-
-    def _series(self, axis: str, asked: int) -> LoadSeries:
+    def _series(self, axis: str, runs: int) -> LoadSeries:
         before = self._state.series
-        return LoadSeries(1 if before is None else before.number + 1, axis, asked)
+        return LoadSeries(1 if before is None else before.number + 1, axis, runs)
 
     def _keep(self, result: RunResult) -> None:
         series = self._state.series
         assert series is not None
         results = (*series.results, result)
-        found = curves(results, Steps(series.axis, ()) if series.axis else None)
-        points, knee = (found[0].points, found[0].knee) if found else ((), None)
+        step_curves = curves(results, Steps(series.axis, ()) if series.axis else None)
+        points, knee = (step_curves[0].points, step_curves[0].knee) if step_curves else ((), None)
         self._set(series=replace(series, results=results, points=points, knee=knee))
-
-    def _told(self, words: str) -> None:
-        self._set(detail=words)
 
     def _set(self, **changed: Any) -> None:
         self._state = replace(self._state, **changed)

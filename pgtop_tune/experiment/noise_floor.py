@@ -27,6 +27,7 @@ from pgtop_tune.compare.sides.material import ComparedRun
 from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, LOOKS, SPENT
 from pgtop_tune.compare.statistics.effect import RunNoise, autocorrelation_time, half_width, t_quantile
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, Paired, bound, decide
+from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.host import CPU_FOREIGN
@@ -41,47 +42,47 @@ _TWICE: Final = 1.0
 
 
 def known_floor(frame: Frame, run: BenchRun) -> NoiseFloor | None:
-    """Of this machine and load; None where it was never measured. Blocking.
+    """Return the noise floor of this machine and load; None where it was never measured. Blocking.
 
     Args:
         frame: The newest, for machine, server and data.
     """
-    seen = FactsSeen()
-    seen.take(frame)
-    known = known_noise(fingerprint_of(seen.facts(()), key_of(run), tuple(filter(None, run.script_hashes))))
-    return None if known is None else known.floor
+    facts = FactsSeen()
+    facts.take(frame)
+    noise = known_noise(fingerprint_of(facts.facts(()), key_of(run), tuple(filter(None, run.script_hashes))))
+    return None if noise is None else noise.floor
 
 
 class SeenInTime(Struct, frozen=True):
-    """What pairs of blocks show in a time.
+    """The differences that pairs of blocks show in a time.
 
     Attributes:
-        words: In a sentence.
+        sentence: The answer for the operator.
         needed_s: What an experiment needs where the time shows not even twice as much; None where it does, and where
             the most pairs do not suffice.
         hopeless: Whether the time shows not even twice as much.
     """
 
-    words: str
+    sentence: str
     needed_s: float | None = None
     hopeless: bool = False
 
 
 def seen_in(floor: NoiseFloor, for_s: float, pair_s: float, quick_s: float) -> SeenInTime:
-    """The smallest difference that the always-valid interval of so many pairs excludes. Pure.
+    """Return the smallest difference that the always-valid interval of so many pairs excludes. Pure.
 
     Args:
-        for_s: For pairs.
-        pair_s: Of one.
-        quick_s: Of one with a large effect that is there at once.
+        for_s: The time for pairs.
+        pair_s: The length of a pair.
+        quick_s: The length of a pair with a large effect that is there at once.
     """
     differ = f"pairs of blocks of this load differ by {100.0 * floor.pair_sd:.1f} %"
     if _smallest(floor, for_s, quick_s) < _TWICE:
-        shown = f"{duration(for_s)} shows differences from {100.0 * _smallest(floor, for_s, pair_s):.1f} % on"
-        return SeenInTime(f"noise known: {differ}; {shown}")
+        visible_words = f"{duration(for_s)} shows differences from {100.0 * _smallest(floor, for_s, pair_s):.1f} % on"
+        return SeenInTime(f"noise known: {differ}; {visible_words}")
     needed = pairs_needed(floor.pair_sd, _TWICE)
     return SeenInTime(
-        words=f"{differ}, and {duration(for_s)} would not even show twice the throughput",
+        sentence=f"{differ}, and {duration(for_s)} would not even show twice the throughput",
         needed_s=None if needed is None else needed * quick_s,
         hopeless=True,
     )
@@ -105,18 +106,18 @@ _BEFORE_S: Final = 300
 _SETTLING_S: Final = 5
 _NOTICED_S: Final = 2
 _DRIFT: Final = 0.04
-"""In ten minutes: as the regression of `statistics.before_after` allows."""
+"""The drift in ten minutes that the regression of `statistics.before_after` allows."""
 _DEGREES: Final = 16
-"""Of both sides of its last look."""
+"""Degrees of freedom of both sides of its last look."""
 _DRIFT_S: Final = 600.0
 
 
 class SecondSeen(Struct, frozen=True):
-    """What weighed on a second of a run besides the load.
+    """Weights on a second of a run besides the load.
 
     Attributes:
         writing: A checkpoint wrote; None where that is not known.
-        foreign_cpu: Of other programs, per cent of all cores; None where that is not known.
+        foreign_cpu: The CPU time of other programs, per cent of all cores; None where that is not known.
     """
 
     writing: bool | None
@@ -124,14 +125,14 @@ class SecondSeen(Struct, frozen=True):
 
 
 Seen = dict[int, SecondSeen]
-"""By second since the run began."""
+"""Weights by second since the run began."""
 
 
 class Floor(Struct, frozen=True):
-    """What a continuous run showed.
+    """Findings of a continuous run.
 
     Attributes:
-        kept: For the noise store.
+        kept: The floor for the noise store.
         paired: The verdict on its pairs: the same against itself.
         left_out: Pairs that a checkpoint made unlike.
         doubts: Ids of what speaks against the run.
@@ -144,11 +145,11 @@ class Floor(Struct, frozen=True):
 
 
 class Visible(Struct, frozen=True):
-    """What it takes to see a difference.
+    """The pairs and runs that it takes to see a difference.
 
     Attributes:
         share: The difference.
-        pairs: Of a switchback; None beyond 400.
+        pairs: The pairs of a switchback; None beyond 400.
         runs: On each side; None beyond 100.
         before_after: Whether the title can see it at its last look.
     """
@@ -160,8 +161,8 @@ class Visible(Struct, frozen=True):
 
 
 def seen_of(frames: Iterable[Frame], number: int) -> Seen:
-    """What frames tell of the seconds of one run, from its first frame on."""
-    found: Seen = {}
+    """Return what frames tell of the seconds of one run, from its first frame on."""
+    seconds_seen: Seen = {}
     past: list[Frame] = []
     began_s: float | None = None
     for frame in frames:
@@ -175,31 +176,30 @@ def seen_of(frames: Iterable[Frame], number: int) -> Seen:
         interval = Interval(past)
         writes = CHECKPOINT_WRITES(interval)
         second = int(frame.elapsed_s - began_s)
-        found[second] = SecondSeen(None if writes is None else writes > 0.0, CPU_FOREIGN(interval))
-    return found
+        seconds_seen[second] = SecondSeen(None if writes is None else writes > 0.0, CPU_FOREIGN(interval))
+    return seconds_seen
 
 
-def floor_of(run: ComparedRun, seen: Seen, coin: random.Random) -> Floor:
-    """The floor that a continuous run shows.
+def floor_of(run: ComparedRun, seconds_seen: Seen, coin: random.Random) -> Floor:
+    """Return the floor that a continuous run shows.
 
     Args:
-        seen: What weighed on its seconds.
-        coin: Which block of a pair is called B.
+        seconds_seen: The weights on its seconds.
+        coin: The coin that decides which block of a pair is called B.
 
     Raises:
         RecordingProblem: It is too short.
     """
     step_s = run.gathered.step_s
-    values = [part / whole for part, whole in run.gathered.sums(TPS, run.warm_up_s)]
+    values = [part / total for part, total in run.gathered.sums(TPS, run.warm_up_s)]
     if len(values) < FEWEST_BEFORE or fmean(values) <= 0.0:
         raise RecordingProblem(
             f"{len(values)} s behind the warm-up are too short to measure the noise", "measure longer: --for 10m"
         )
     first_s = int(run.warm_up_s)
-    writing = [_writing(seen, first_s + place * step_s) for place in range(len(values))]
+    writing = [_writing(seconds_seen, first_s + index * step_s) for index in range(len(values))]
     ratios, left_out = _pairs(values, writing, max(BLOCK_S // step_s, 1), coin)
     paired = decide(ratios)
-    foreign = [each.foreign_cpu for second, each in seen.items() if second >= first_s and each.foreign_cpu is not None]
     begins = [at_s for at_s in run.checkpoints_s or () if at_s >= 0.0]
     kept = NoiseFloor(
         at_ms=run.began_ms,
@@ -210,28 +210,28 @@ def floor_of(run: ComparedRun, seen: Seen, coin: random.Random) -> Floor:
         variance=long_run_variance(values) * step_s,
         checkpoint_period_s=median(b - a for a, b in pairwise(begins)) if len(begins) > 1 else None,
         checkpoint_depth=_depth(values, writing),
-        foreign_cpu=fmean(foreign) if foreign else None,
+        foreign_cpu=known_mean(weight.foreign_cpu for second, weight in seconds_seen.items() if second >= first_s),
         steady=run.steady,
     )
     return Floor(kept=kept, paired=paired, left_out=left_out, doubts=tuple(doubt.id for doubt in run.doubts))
 
 
-def _writing(seen: Seen, second: int) -> bool | None:
-    found = seen.get(second) or seen.get(second + 1) or seen.get(second - 1)
-    return None if found is None else found.writing
+def _writing(seconds_seen: Seen, second: int) -> bool | None:
+    weight = seconds_seen.get(second) or seconds_seen.get(second + 1) or seconds_seen.get(second - 1)
+    return None if weight is None else weight.writing
 
 
 def _pairs(
     values: Sequence[float], writing: Sequence[bool | None], length: int, coin: random.Random
 ) -> tuple[list[float], int]:
-    """Log ratios of the pairs that are alike, and how many are not; all where half of them are not."""
+    """Return log ratios of the pairs that are alike, and how many are not; all where half of them are not."""
     ratios, unlike = [], []
     for start in range(0, len(values) - 2 * length + 1, 2 * length):
-        blocks = [slice(start + place * length, start + (place + 1) * length) for place in (0, 1)]
+        blocks = [slice(start + index * length, start + (index + 1) * length) for index in (0, 1)]
         means = [fmean(values[block]) for block in blocks]
         if min(means) <= 0.0:
             continue
-        shares = [sum(each is True for each in writing[block]) / length for block in blocks]
+        shares = [sum(wrote is True for wrote in writing[block]) / length for block in blocks]
         ratios.append(math.log(means[1] / means[0]) * coin.choice((1.0, -1.0)))
         unlike.append(abs(shares[1] - shares[0]) > _APART)
     if 2 * sum(unlike) >= len(ratios):
@@ -240,7 +240,7 @@ def _pairs(
 
 
 def _depth(values: Sequence[float], writing: Sequence[bool | None]) -> float | None:
-    """By which share throughput is lower while a checkpoint writes; None where it did always, or for under 10 s."""
+    """Return by which share a checkpoint lowers throughput; None where it always wrote, or for under 10 s."""
     during = [value for value, wrote in zip(values, writing, strict=True) if wrote]
     beside = [value for value, wrote in zip(values, writing, strict=True) if wrote is False]
     if min(len(during), len(beside)) < BLOCK_S:
@@ -252,11 +252,11 @@ def _depth(values: Sequence[float], writing: Sequence[bool | None]) -> float | N
 
 
 def visible(floor: NoiseFloor | None, noise: RunNoise | None) -> tuple[Visible, ...]:
-    """Differences, and what it takes to see each.
+    """Return differences, and what it takes to see each.
 
     Args:
         floor: None where no continuous run was measured.
-        noise: How runs differ; None where that is not known.
+        noise: The differences of runs; None where they are not known.
     """
     half = None if floor is None else before_after_half(floor.variance)
     return tuple(
@@ -271,14 +271,14 @@ def visible(floor: NoiseFloor | None, noise: RunNoise | None) -> tuple[Visible, 
 
 
 def pairs_needed(pair_sd: float, share: float) -> int | None:
-    """Pairs of blocks until the always-valid interval is as narrow as the difference; None beyond `MOST_PAIRS`."""
+    """Return the pairs until the always-valid interval is as narrow as the difference; None beyond `MOST_PAIRS`."""
     goal = math.log1p(share)
     pairs = range(FEWEST_PAIRS, MOST_PAIRS + 1)
     return next((n for n in pairs if bound(n, 0.05) * pair_sd / math.sqrt(n) < goal), None)
 
 
 def runs_a_side(noise: RunNoise, share: float) -> int | None:
-    """Runs on each side until the 98 % interval is as narrow as the difference; None beyond 100."""
+    """Run on each side until the 98 % interval is as narrow as the difference; None beyond 100."""
     for runs in range(1, _MOST_RUNS + 1):
         degrees = noise.degrees + 2 * (runs - 1)
         if half_width(replace(noise, degrees=degrees), runs, runs) <= share:
@@ -287,7 +287,7 @@ def runs_a_side(noise: RunNoise, share: float) -> int | None:
 
 
 def before_after_half(variance: float, before_s: int = _BEFORE_S) -> float:
-    """Half of the interval of the title's last look, as a share, with seconds of this long-run variance.
+    """Return half of the interval of the title's last look, as a share, with seconds of this long-run variance.
 
     The slope has a prior of 4 % in ten minutes, as `statistics.before_after` has it; both sides inform it:
 

@@ -1,9 +1,10 @@
-"""The path of a load to its server: the poolers and processes on it, and the limits that will refuse clients."""
+"""The path of a load to its server: endpoints, the poolers and processes on it, and limits that will refuse clients."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from ipaddress import ip_address
@@ -11,26 +12,84 @@ from typing import Final
 
 from msgspec import Struct
 
+from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.experiment.run_cell import LoadTarget
 from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listeners
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pooler import server_shares, unreserved_connections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, PoolerSample
+from pgtop_tune.postgres.server.other_address import OtherAddress
 
-# What can be known before a run through a pooler starts: who in the path will refuse its clients, and with what.
+# Endpoints of a load: the server itself, or a pooler or proxy in front of it.
+
+_WORDS: Final = re.compile(
+    r"(?P<host>\[[^\]]+\]|/[^:]*|[^:/@]*)(?::(?P<port>\d{1,5}))?(?:/(?P<database>[^/]+))?", re.ASCII
+)
+_NO_HOST: Final = re.compile(r"[\s=]")
+"""Characters of a keyword string of libpq, which no name of a host has."""
+_HINT: Final = "write --endpoint NAME=HOST:PORT/DATABASE, or NAME=postgresql://…"
+
+
+class EndpointWords(Struct, frozen=True):
+    """An endpoint as typed.
+
+    Attributes:
+        name: The name in tables and records.
+        address: The address as typed; the connection options count for the rest.
+    """
+
+    name: str
+    address: OtherAddress
+
+
+class LoadTarget(Struct, frozen=True):
+    """An endpoint, resolved.
+
+    Attributes:
+        name: The name in tables and records.
+        direct: It is the very server that is watched.
+        elsewhere: It surely leads to another server.
+    """
+
+    name: str
+    endpoint: LoadEndpoint
+    direct: bool = True
+    elsewhere: bool = False
+
+
+def parse_endpoint(text: str) -> EndpointWords:
+    """Return NAME=host:port/database, each part of it optional but one; a socket directory may stand for the host.
+
+    Raises:
+        UsageProblem: It is not of that form.
+    """
+    name, equals, address = text.partition("=")
+    name, address = name.strip(), address.strip()
+    if not equals or not name or not address:
+        raise UsageProblem(f"{text!r} is not an endpoint", _HINT)
+    if "://" in address:
+        return EndpointWords(name, OtherAddress(uri=address))
+    if not address.startswith("/") and _NO_HOST.search(address.partition("/")[0]):
+        raise UsageProblem("an endpoint takes no keywords (host=… port=…)", _HINT)
+    parts = _WORDS.fullmatch(address)
+    if parts is None or (parts["port"] and not 1 <= int(parts["port"]) <= 65_535):
+        raise UsageProblem(f"{address!r} is not of the form host, port and database", _HINT)
+    host, port, database = (parts["host"] or "").strip("[]"), parts["port"] or "", parts["database"] or ""
+    return EndpointWords(name, OtherAddress(host=host, port=port, database=database))
+
+
+# Limits that are known before a run through a pooler starts: what in the path will refuse its clients.
 #
-# Rows of a table, each a pure function of the facts. What a run would surely die of refuses it; everything else is
-# said
+# Rows of a table, each a pure function of the facts. What a run would surely die of refuses it; everything else is said
 # with its numbers, and the run may still show it: a failed run is a result.
 
 _SHARED: Final = frozenset({"transaction", "statement"})
 """Pool modes in which the next statement of a client may run in another session."""
 _PROXY: Final = "haproxy"
 _MOST_CONNECTIONS_PER_S: Final = 5_000.0
-"""More than pgbench opens without a rate: the server starts a process for each."""
+"""The most that pgbench opens without a rate: the server starts a process for each."""
 _OWN_FILES: Final = 16
 """Listening sockets, log, pipes, epoll of a pooler or proxy."""
 
@@ -42,33 +101,31 @@ class PathLimit(Struct, frozen=True):
         id: Stable: "prepared-pooling".
         refuses: Whether the run is not begun.
         reason: One sentence with the numbers.
-        advice: What to do.
-        numbers: (name, value) for records.
+        advice: The remedy.
     """
 
     id: str
     refuses: bool
     reason: str
     advice: str
-    numbers: tuple[tuple[str, float], ...] = ()
 
 
 class PathFacts(Struct, frozen=True):
-    """What a run is, and what it goes through.
+    """A run and everything it goes through.
 
     Attributes:
         clients: pgbench's -c.
         protocol: pgbench's -M.
-        database, user: As the pooler will see them.
-        console: Of the pooler in the path; None without one, or where it does not answer.
+        database, user: Database and user as the pooler will see them.
+        console: The console of the pooler in the path; None without one, or where it does not answer.
         unreserved: Connections of the server that are not reserved; None where it is not known.
-        processes: Those that accept the connections of the path, as far as they are ours to look at.
+        processes: The processes that accept the connections of the path, as far as they are ours to look at.
         tcp: The load is sent to an address and not to a Unix socket.
-        loopback: That address is this machine's loopback.
+        loopback: The address is this machine's loopback.
         connects: A connection for each transaction (-C).
         rate_per_s: Transactions per second asked for; None for as many as it goes.
-        seconds: How long it runs; None until stopped.
-        ports: Of the machine pgbench runs on; None where they are not known.
+        seconds: The length of the run; None until stopped.
+        ports: The ports of pgbench's machine; None where they are not known.
     """
 
     clients: int
@@ -87,12 +144,12 @@ class PathFacts(Struct, frozen=True):
 
 
 def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
-    """What is in the way, in the order of the rules; empty when nothing is known to be."""
-    return tuple(found for rule in RULES for found in rule(facts))
+    """Return the limits in the way, in the order of the rules; empty where none is known."""
+    return tuple(limit for rule in RULES for limit in rule(facts))
 
 
 def pooler_at(sample: PoolerSample | Unavailable, name: str, host: str, port: int) -> Pooler | None:
-    """The pooler a load goes through: the one called like the endpoint, else the one that listens there.
+    """Return the pooler a load goes through: the one called like the endpoint, else the one that listens there.
 
     A proxy before a pooler has a port of its own: there the name decides.
     """
@@ -110,7 +167,7 @@ def _of_loopback(host: str) -> str:
 
 
 def pool_mode(console: ConsoleSample, database: str, user: str) -> str:
-    """How the pool of that database and user lends its connections; "" where it is not told."""
+    """Return how the pool of that database and user lends its connections; "" where the console does not tell it."""
     pools = [pool for pool in console.pools if pool.database == database]
     modes = [pool.pool_mode for pool in pools if pool.user == user] + [pool.pool_mode for pool in pools]
     modes += [row.pool_mode for row in console.databases if database in (row.name, row.database)]
@@ -164,7 +221,6 @@ def _clients(facts: PathFacts) -> Iterator[PathLimit]:
             "of them "
             f"are in use, which leaves {max(most - there, 0)}",
             advice="a higher max_client_conn",
-            numbers=(("clients", facts.clients), ("max_client_conn", most), ("there", there)),
         )
 
 
@@ -182,7 +238,6 @@ def _sizes(facts: PathFacts) -> Iterator[PathLimit]:
                 f"{facts.unreserved} unreserved ones",
                 advice="smaller pools (default_pool_size, max_db_connections, max_user_connections) or a higher"
                 " max_connections",
-                numbers=(("pools", share.pools), ("most", share.most), ("unreserved", facts.unreserved)),
             )
 
 
@@ -202,24 +257,18 @@ def _files(facts: PathFacts) -> Iterator[PathLimit]:
                 advice=f"a higher limit of open files for {process.name}: LimitNOFILE of its service, or ulimit -n "
                 "before it"
                 " starts",
-                numbers=(("needed", needed), ("limit", process.soft)),
             )
 
 
 def _of_pooler(facts: PathFacts) -> int:
-    """A client is one file, a server connection another."""
+    """Return the open files of a pooler: a client is one, a server connection another."""
     shares = [] if facts.console is None else server_shares(facts.console, [(facts.database, facts.user)])
     servers = sum(share.most or 0 for share in shares)
     return facts.clients + servers + _OWN_FILES
 
 
-def _of_proxy(facts: PathFacts) -> int:
-    """Each client is a connection on both sides."""
-    return 2 * facts.clients + _OWN_FILES
-
-
 def _ports(facts: PathFacts) -> Iterator[PathLimit]:
-    """Each connection takes a port of the machine it is opened on, and for some time after it was closed."""
+    """Yield the limit of ports: each connection takes one, and for some time after it was closed."""
     ports = facts.ports
     proxied = any(process.name == _PROXY for process in facts.processes)
     if ports is None or not (facts.tcp or proxied):
@@ -231,7 +280,6 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
             refuses=False,
             reason=f"{facts.clients} clients need a port each {at}, and net.ipv4.ip_local_port_range has {ports.count}",
             advice="a wider net.ipv4.ip_local_port_range, or a Unix socket",
-            numbers=(("clients", facts.clients), ("ports", ports.count)),
         )
     if not facts.connects:
         return
@@ -245,7 +293,6 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
             f"{ports.count} of"
             f" net.ipv4.ip_local_port_range allow {most_per_s:.0f} transactions per second",
             advice="a rate below that, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
-            numbers=(("ports", ports.count), ("most_per_s", most_per_s)),
         )
 
 
@@ -256,10 +303,11 @@ of its own, so that the number of clients does not count."""
 _NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
     "pgbouncer": _of_pooler,
     "pgcat": _of_pooler,
-    _PROXY: _of_proxy,
+    # Each client is a connection on both sides.
+    _PROXY: lambda facts: 2 * facts.clients + _OWN_FILES,
     "postgres": lambda facts: _BACKEND_FILES,
 }
-"""Program → files it needs; of others nobody knows."""
+"""Program → files it needs; of other programs that is not known."""
 
 RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (_prepared, _clients, _sizes, _files, _ports)
 
@@ -268,7 +316,7 @@ _ANSWER_S: Final = 10.0
 
 
 async def unreachable(endpoint: LoadEndpoint) -> str:
-    """Why nobody takes a connection there, in libpq's words; "" when somebody does, or only libpq knows the address."""
+    """Return why no server answers there, in libpq's words; "" if one does, or only libpq knows the address."""
     if not endpoint.host or "," in endpoint.host or "PGHOSTADDR" in endpoint.env:
         return ""
     return await asyncio.to_thread(_refusal, endpoint.host, endpoint.port)
@@ -292,16 +340,16 @@ def _refusal(host: str, port: int) -> str:
 
 
 def poolers_looked_at(interval: Interval) -> bool:
-    """Whether every pooler that was named has been asked once, whatever came of it."""
+    """Return whether every configured pooler has been asked once."""
     sample = interval.newest.pooler
     return isinstance(sample, Unavailable) or all(pooler.console != NOT_YET for pooler in sample.poolers)
 
 
 async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, from_here: bool = True) -> PathFacts:
-    """What is known of the way to the target.
+    """Return what is known of the way to the target.
 
     Args:
-        target: Where the load is sent.
+        target: The target of the load.
         spec: The load.
         interval: The newest frames, with the poolers and the server's parameters.
         from_here: pgbench runs on this machine.
@@ -335,7 +383,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _places(endpoint: LoadEndpoint, pooler: Pooler | None, console: ConsoleSample | None) -> list[tuple[str, int]]:
-    """Where the load goes, where its pooler listens, and where that pooler leads to."""
+    """Return the addresses of the load, of its pooler, and of the servers behind that pooler."""
     places = [(endpoint.host, endpoint.port)]
     if pooler is not None and pooler.port is not None:
         places.append((pooler.host, pooler.port))
@@ -344,9 +392,9 @@ def _places(endpoint: LoadEndpoint, pooler: Pooler | None, console: ConsoleSampl
 
 
 def _processes(places: Iterable[tuple[str, int]]) -> tuple[OpenFiles, ...]:
-    found: dict[int, OpenFiles] = {}
+    processes: dict[int, OpenFiles] = {}
     for host, port in dict.fromkeys(places):
-        seen = listeners(host, port)
-        if not isinstance(seen, Unavailable):
-            found |= {process.pid: process for process in seen}
-    return tuple(found.values())
+        accepting = listeners(host, port)
+        if not isinstance(accepting, Unavailable):
+            processes |= {process.pid: process for process in accepting}
+    return tuple(processes.values())

@@ -1,4 +1,4 @@
-"""What a change can bring, before it is made: a bound by arithmetic, a likely value from earlier trials, and a score.
+"""Prediction of what a change can bring: a bound by arithmetic, a likely value from earlier trials, and a score.
 
 Of a closed loop of clients that think no time, removing r of a transaction's L milliseconds gives at most
 
@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from statistics import median
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.advice.reach import HELD, own_reach_of, reach_of, reached
 from pgtop_tune.base import units
@@ -33,8 +34,7 @@ from pgtop_tune.model.waits import CPU, QUEUE
 
 # Limits of the machine that bound throughput whatever a parameter removes: cores, measured flushes, caps of disks.
 #
-# Each is arithmetic over what a transaction uses of it now. A limit does not bound a parameter that may save what it
-# is
+# Each is arithmetic over what a transaction uses of it now. A limit does not bound a parameter that may save what it is
 # a limit of.
 
 _FEWEST_FLUSHES: Final = 1.0
@@ -46,11 +46,11 @@ class Cap(Struct, frozen=True):
 
     Attributes:
         most: More throughput until it is reached, as a share.
-        words: What is the case then: "the CPUs are full".
+        condition: At that limit: "the CPUs are full".
     """
 
     most: float
-    words: str
+    condition: str
 
 
 class _Row(Struct, frozen=True):
@@ -60,32 +60,32 @@ class _Row(Struct, frozen=True):
         saved_by: Beginnings of the labels of waits; a parameter that reaches one of them may save what this limits.
         most: Times the throughput of now, with the milliseconds of waiting that the parameter may save; None where the
             limit is not known, or nothing of it is used.
-        words: What is the case then.
+        condition: At that limit.
     """
 
     saved_by: tuple[str, ...]
     most: Callable[[Interval, LatencyBudget, float], float | None]
-    words: Callable[[Interval], str]
+    condition: Callable[[Interval], str]
 
 
 def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) -> Cap | None:
-    """The limit that is reached first; None where none is known that these waits leave as it is.
+    """Return the limit that is reached first; None where none is known that these waits leave as it is.
 
     Args:
-        reach: As `advice.reach.reach_of` gives it.
+        reach: Beginnings of labels, of `advice.reach.reach_of`.
     """
     saved_ms = sum(part.ms for part in budget.parts if part.label not in (CPU, QUEUE) and reached(part.label, reach))
-    found = [
-        Cap(max(times - 1.0, 0.0), row.words(interval))
+    caps = [
+        Cap(max(times - 1.0, 0.0), row.condition(interval))
         for row in _ROWS
         if not any(reached(prefix, row.saved_by) for prefix in reach)
         and (times := row.most(interval, budget, saved_ms)) is not None
     ]
-    return min(found, key=lambda cap: cap.most, default=None)
+    return min(caps, key=lambda cap: cap.most, default=None)
 
 
 def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> float | None:
-    """Less waiting is fewer system calls: a millisecond of it that goes takes one of the kernel's along at most."""
+    """Return the limit of the cores: a millisecond of waiting that goes takes one of the kernel's along at most."""
     cpu, use = interval.now(sections.cpu), cpu_of_load(interval, WAITS_WINDOW_S)
     cpu_ms = sum(part.ms for part in budget.parts if part.label == CPU)
     if cpu is None or not cpu.cores or cpu_ms <= 0.0 or budget.tps <= 0.0:
@@ -95,7 +95,7 @@ def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> flo
 
 
 def _by_flushes(interval: Interval, budget: LatencyBudget, _saved_ms: float) -> float | None:
-    """A flush takes the commits along that came while the one before was under way: half of the clients at best."""
+    """Return the limit of flushes: each takes along the commits since the one before, half of the clients at best."""
     flushes, most = WAL_FLUSHES(interval), MOST_FLUSHES(interval)
     if flushes is None or flushes < _FEWEST_FLUSHES or most is None or budget.tps <= 0.0:
         return None
@@ -110,23 +110,23 @@ def _clients(interval: Interval) -> int:
     return 0 if activity is None else len(client_backends(activity))
 
 
-def _flush_words(interval: Interval) -> str:
-    return f"the WAL device does its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s"
-
-
 def _by_disks(interval: Interval, _budget: LatencyBudget, _saved_ms: float) -> float | None:
     return min((room.times for room in disk_headroom(interval)), default=None)
 
 
 def _disk_words(interval: Interval) -> str:
-    room = min(disk_headroom(interval), key=lambda each: each.times)
+    room = min(disk_headroom(interval), key=lambda disk: disk.times)
     cap = f"{room.iops:,.0f} requests/s" if room.iops else f"{units.size(room.bytes_per_s)}B/s"
     return f"{room.disk} is at its cap of {cap}"
 
 
 _ROWS: Final = (
     _Row((CPU,), _by_cores, lambda interval: "the CPUs are full"),
-    _Row(("IO:WalSync", "IO:WALSync"), _by_flushes, _flush_words),
+    _Row(
+        ("IO:WalSync", "IO:WALSync"),
+        _by_flushes,
+        lambda interval: f"the WAL device does its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s",
+    ),
     _Row(("IO",), _by_disks, _disk_words),
 )
 
@@ -135,35 +135,25 @@ SCORED: Final = 20
 """The newest trials, of which the score is."""
 _FEWEST_TRIALS: Final = 2
 _SURE: Final = 0.02
-"""Beyond the bound by which a measurement may be: its own uncertainty, and the samples'."""
+"""The share by which a measurement may be beyond the bound: its own uncertainty, and the samples'."""
 _NOTHING: Final = 0.04
-_FELT: Final = 0.01
-"""Of a transaction without its waits for others: what is saved below is not felt by those who wait for it."""
 """A bound below which no change of these parameters is worth an experiment."""
+_FELT: Final = 0.01
+"""A share of a transaction without its waits for others: smaller savings do not shorten those waits."""
 _MOST: Final = 10.0
-"""As a share: a bound above says nothing."""
-
-
-class Measured(Protocol):
-    """An effect on throughput with its interval, as shares."""
-
-    @property
-    def low(self) -> float | None: ...
-
-    @property
-    def high(self) -> float | None: ...
+"""A share: a bound above it says nothing."""
 
 
 class Trial(Struct, frozen=True):
-    """One experiment that was made on this server.
+    """An experiment that was made on this server.
 
     Attributes:
-        names: Of the parameters, ascending.
-        values: From A to B, in the order of the names.
-        load: In words.
+        names: The names of the parameters, ascending.
+        values: The values from A to B, in the order of the names.
+        load: The load, in words.
         at_ms: Milliseconds since the epoch.
         relative, low, high: Effect on throughput, with its interval; None where there was none.
-        predicted: What was predicted before; None where nothing was.
+        predicted: The prediction before it; None where there was none.
     """
 
     names: tuple[str, ...]
@@ -177,16 +167,16 @@ class Trial(Struct, frozen=True):
 
 
 class Prediction(Struct, frozen=True):
-    """Before a change.
+    """The prediction of a change.
 
     Attributes:
         most: More throughput at best, as a share; None where the parameters have no bound here.
-        removable_ms, of_ms: Of a transaction.
+        removable_ms, of_ms: Milliseconds of a transaction.
         waits: (label, ms) of it, largest first.
-        by: What is at its limit then, where that bounds it and not the waits: "the CPUs are full"; else "".
+        by: The limit that bounds it in place of the waits: "the CPUs are full"; else "".
         likely: Median of earlier trials, as a share; None with fewer than two.
         likely_low, likely_high: The smallest and the largest of them.
-        trials: How many there were.
+        trials: The number of earlier trials.
     """
 
     most: float | None
@@ -201,12 +191,12 @@ class Prediction(Struct, frozen=True):
 
     @property
     def nothing(self) -> bool:
-        """Whether the parameters cannot bring anything worth measuring."""
+        """Return whether the parameters cannot bring anything worth measuring."""
         return self.most is not None and self.most < _NOTHING
 
 
-class Score(Struct, frozen=True):
-    """How earlier predictions did: so many of so many inside."""
+class PredictionScore(Struct, frozen=True):
+    """The score of earlier predictions: how many of those that can be scored were right."""
 
     inside: int
     scored: int
@@ -215,111 +205,109 @@ class Score(Struct, frozen=True):
 def predict(
     interval: Interval, names: Sequence[str], values: Sequence[tuple[str, str]], trials: Iterable[Trial], load: str
 ) -> Prediction | None:
-    """What changing these parameters can bring under the load that runs; None where nothing can be said.
+    """Predict what changing these parameters can bring under the load that runs; None where nothing can be said.
 
     Args:
-        interval: Of the load, with a latency budget.
+        interval: Frames of the load, with a latency budget.
         names: Ascending.
-        values: From and to, in the order of the names.
-        trials: Of this server.
-        load: In the words that trials have.
+        values: The values from and to, in the order of the names.
+        trials: The trials of this server.
+        load: The load in the words that trials have.
     """
     budget = latency_budget(interval)
     if budget is None or not budget.measured:
         return None
-    found = _bound(interval, budget, names)
-    wanted = tuple(names), tuple(values), load
+    bounded = _bound(interval, budget, names)
+    change = tuple(names), tuple(values), load
     # Fewer than four pairs have no interval, and say nothing.
     alike = [
         trial.relative
         for trial in trials
-        if (trial.names, trial.values, trial.load) == wanted and trial.low is not None
+        if (trial.names, trial.values, trial.load) == change and trial.low is not None
     ]
-    if found is None and len(alike) < _FEWEST_TRIALS:
+    if bounded is None and len(alike) < _FEWEST_TRIALS:
         return None
-    base = found or Prediction(most=None, removable_ms=0.0, of_ms=budget.total_ms)
+    base = bounded or Prediction(most=None, removable_ms=0.0, of_ms=budget.total_ms)
     if len(alike) < _FEWEST_TRIALS:
         return base
-    return Prediction(
-        most=base.most, removable_ms=base.removable_ms, of_ms=base.of_ms, waits=base.waits, by=base.by,
-        likely=median(alike), likely_low=min(alike), likely_high=max(alike), trials=len(alike),
-    )  # fmt: skip
+    return replace(base, likely=median(alike), likely_low=min(alike), likely_high=max(alike), trials=len(alike))
 
 
 def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> Prediction | None:
-    reach, own = reach_of(names), own_reach_of(names)
-    if reach is None or own is None or budget.total_ms <= 0.0:
+    reach, own_reach = reach_of(names), own_reach_of(names)
+    if reach is None or own_reach is None or budget.total_ms <= 0.0:
         return None
     parts = tuple((part.label, part.ms) for part in budget.parts)
-    waits = tuple((label, ms) for label, ms in parts if reached(label, own))
-    held = tuple((label, ms) for label, ms in parts if reached(label, HELD) and not reached(label, own))
+    waits = tuple((label, ms) for label, ms in parts if reached(label, own_reach))
+    held_waits = tuple((label, ms) for label, ms in parts if reached(label, HELD) and not reached(label, own_reach))
     # Who waits for others waits less only where the others get quicker.
-    if sum(ms for _, ms in waits) >= _FELT * (budget.total_ms - sum(ms for _, ms in held)):
-        waits = tuple(each for each in parts if each in waits or each in held)
+    if sum(ms for _, ms in waits) >= _FELT * (budget.total_ms - sum(ms for _, ms in held_waits)):
+        waits = tuple(part for part in parts if part in waits or part in held_waits)
     removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
     left_ms = budget.total_ms - removable_ms
     most, by = min(budget.total_ms / left_ms - 1.0 if left_ms > 0.0 else _MOST, _MOST), ""
     if (cap := lowest_cap(interval, budget, reach)) is not None and cap.most < most:
-        most, by = cap.most, cap.words
+        most, by = cap.most, cap.condition
     return Prediction(most=most, removable_ms=removable_ms, of_ms=budget.total_ms, waits=waits, by=by)
 
 
 def inside(trial: Trial) -> bool | None:
-    """Whether a trial ended where it was predicted; None where nothing was predicted, or nothing found."""
-    return None if trial.predicted is None else inside_bounds(trial.predicted, trial)
+    """Return whether a trial ended where it was predicted; None without a prediction or an interval."""
+    return None if trial.predicted is None else inside_bounds(trial.predicted, trial.low, trial.high)
 
 
-def inside_bounds(told: Prediction, found: Measured) -> bool | None:
-    """Whether an interval reaches the bound or lies below it and, where a value was likely, overlaps with its range.
+def inside_bounds(prediction: Prediction, low: float | None, high: float | None) -> bool | None:
+    """Return whether an interval reaches the bound or lies below it, and overlaps with the range of likely values.
 
     None where there is no interval, or where neither a bound nor a value was told: such a prediction cannot be wrong.
     """
-    if found.low is None or found.high is None:
+    if low is None or high is None:
         return None
-    bound = math.inf if told.most is None or told.most >= _MOST else told.most
-    below = found.low <= bound + _SURE
-    if told.likely_low is None or told.likely_high is None:
+    bound = math.inf if prediction.most is None or prediction.most >= _MOST else prediction.most
+    below = low <= bound + _SURE
+    if prediction.likely_low is None or prediction.likely_high is None:
         return below if bound < math.inf else None
-    return below and found.low <= told.likely_high + _SURE and found.high >= told.likely_low - _SURE
+    return below and low <= prediction.likely_high + _SURE and high >= prediction.likely_low - _SURE
 
 
-def score(trials: Iterable[Trial]) -> Score:
-    """Of the newest trials that can be scored."""
+def score(trials: Iterable[Trial]) -> PredictionScore:
+    """Return the score of the newest trials that can be scored."""
     newest = sorted(trials, key=lambda trial: trial.at_ms, reverse=True)
-    known = [each for trial in newest if (each := inside(trial)) is not None][:SCORED]
-    return Score(inside=sum(known), scored=len(known))
+    verdicts = [is_inside for trial in newest if (is_inside := inside(trial)) is not None][:SCORED]
+    return PredictionScore(inside=sum(verdicts), scored=len(verdicts))
 
 
-def prediction_words(found: Prediction) -> str:
-    """One sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"."""
-    words = []
-    if found.most is not None:
-        if found.most >= _MOST:
-            words.append("no bound: nearly all of the transaction is within reach")
-        elif found.by:
-            words.append(f"at most {_percent(found.most)}: then {found.by}")
+def prediction_words(prediction: Prediction) -> str:
+    """Return one sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"."""
+    sentences = []
+    if prediction.most is not None:
+        if prediction.most >= _MOST:
+            sentences.append("no bound: nearly all of the transaction is within reach")
+        elif prediction.by:
+            sentences.append(f"at most {_percent(prediction.most)}: then {prediction.by}")
         else:
-            parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in found.waits[:3])
-            of = f"{_ms(found.removable_ms)} of {_ms(found.of_ms)} ms"
-            words.append(f"at most {_percent(found.most)}: {of}{f' ({parts})' if parts else ''} can go")
-    if found.nothing:
-        words.append(f"no value can bring more than {100.0 * _NOTHING:.0f} %")
-    if found.likely_low is not None and found.likely_high is not None:
-        words.append(
-            f"likely {_percent(found.likely_low)} to {_percent(found.likely_high)} ({found.trials} trials here)"
+            parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in prediction.waits[:3])
+            of = f"{_ms(prediction.removable_ms)} of {_ms(prediction.of_ms)} ms"
+            sentences.append(f"at most {_percent(prediction.most)}: {of}{f' ({parts})' if parts else ''} can go")
+    if prediction.nothing:
+        sentences.append(f"no value can bring more than {100.0 * _NOTHING:.0f} %")
+    if prediction.likely_low is not None and prediction.likely_high is not None:
+        sentences.append(
+            f"likely {_percent(prediction.likely_low)} to {_percent(prediction.likely_high)}"
+            f" ({prediction.trials} trials here)"
         )
-    return "; ".join(words)
+    return "; ".join(sentences)
 
 
 def _ms(value: float) -> str:
     return f"{value:.1f}" if value >= 1.0 else f"{value:.2g}"
 
 
-def score_words(found: Score) -> str:
-    """ "last 20 predictions: 17 inside"; "" without any."""
-    if found.scored == 1:
-        return f"last prediction: {'inside' if found.inside else 'outside'}"
-    return f"last {found.scored} predictions: {found.inside} inside" if found.scored else ""
+def score_words(told_score: PredictionScore) -> str:
+    """Return "last 20 predictions: 17 inside"; "" without any."""
+    if told_score.scored == 1:
+        return f"last prediction: {'inside' if told_score.inside else 'outside'}"
+    return f"last {told_score.scored} predictions: {told_score.inside} inside" if told_score.scored else ""
 
 
 def _percent(share: float) -> str:

@@ -1,8 +1,8 @@
-"""Makes the record of a run from its observations."""
+"""The record of a run, made from its observations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import (
     Doubt,
-    GeneratorLoad,
     LatencyOf,
     LatencySummary,
     RunFacts,
@@ -29,18 +28,19 @@ from pgtop_tune.model.run_result import (
     ScriptFile,
 )
 
+_FAILURES: Final = ("serialization", "deadlock")
 _AS_SHIPPED: Final = ("default", "override", "client", "session")
-"""pg_settings.source of what nobody has set for the server."""
+"""Values of pg_settings.source of parameters that are not set for the server."""
 
 
 class AskedRun(Struct, frozen=True):
-    """What a run was asked for.
+    """A run as it was asked for.
 
     Attributes:
         endpoint: Name.
         profile: Name; "" where the operator gave scripts.
         configuration: Name; "" for the server as it was.
-        command: As it would run; the record of a run that never began has it too.
+        command: The command as it would run; the record of a run that never began has it too.
     """
 
     endpoint: str
@@ -53,26 +53,26 @@ class AskedRun(Struct, frozen=True):
 
 
 def record_of(
-    asked: AskedRun, evidence: RunEvidence, report: BenchReport | None, output: tuple[str, str], ended_ms: int
+    asked_run: AskedRun, evidence: RunEvidence, report: BenchReport | None, output: tuple[str, str], ended_ms: int
 ) -> RunResult:
-    """The record of a run that began.
+    """Return the record of a run that began.
 
     Args:
         report: pgbench's own, None where it printed none.
         output: stdout and stderr, bounded. Foreign text.
     """
-    run = evidence.run
+    run, server = evidence.run, _server(evidence)
     seconds = [line.tps for line in evidence.progress]
     figures = report or BenchReport()
     partial_tps = fmean(seconds) if seconds else None
     return RunResult(
-        endpoint=asked.endpoint,
-        configuration=asked.configuration,
-        profile=asked.profile,
-        spec=asked.spec,
+        endpoint=asked_run.endpoint,
+        configuration=asked_run.configuration,
+        profile=asked_run.profile,
+        spec=asked_run.spec,
         command=run.command,
         pgbench_version=run.pgbench_version,
-        server_version=_server_version(evidence.frames),
+        server_version=server.get("version", ""),
         state=run.state,
         exit_status=run.exit_status,
         message=run.message,
@@ -83,12 +83,12 @@ def record_of(
         tps=figures.tps if run.complete and figures.tps is not None else partial_tps,
         latency_average_ms=figures.latency_average_ms,
         latency_stddev_ms=figures.latency_stddev_ms,
-        connection_ms=figures.initial_connection_ms if not asked.spec.connect_per_transaction
+        connection_ms=figures.initial_connection_ms if not asked_run.spec.connect_per_transaction
         else figures.average_connection_ms,
         processed=figures.processed,
         failed=figures.failed,
-        failures=_failures(figures),
-        scripts=asked.scripts,
+        failures={kind: count for kind in _FAILURES if (count := getattr(figures, f"{kind}_failures")) is not None},
+        scripts=asked_run.scripts,
         report=report,
         latencies=_latencies(evidence.latencies),
         by_second=_by_second(evidence),
@@ -96,19 +96,19 @@ def record_of(
         progress=evidence.progress,
         steady=evidence.steady,
         spread=spread(seconds),
-        generator=_generator(evidence),
+        generator=evidence.generator if evidence.progress else None,
         doubts=doubts(evidence),
         facts=evidence.facts,
         host=_host(evidence.frames),
-        server=_server(evidence),
+        server=server,
         stdout=without_secrets(output[0]),
         stderr=without_secrets(output[1]),
         machine=run.machine,
     )  # fmt: skip
 
 
-def record_of_nothing(asked: AskedRun, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
-    """The record of a run that could not begin, with the reason: a result as well."""
+def record_of_nothing(asked_run: AskedRun, facts: RunFacts, problem: str, hint: str, at_ms: int) -> RunResult:
+    """Return the record of a run that could not begin, with the reason: a result as well."""
     doubt = Doubt(
         id="RUN-FAILED",
         verdict=RunVerdict.INVALID,
@@ -116,12 +116,13 @@ def record_of_nothing(asked: AskedRun, facts: RunFacts, problem: str, hint: str,
         advice=hint,
     )
     return RunResult(
-        endpoint=asked.endpoint, configuration=asked.configuration, profile=asked.profile, spec=asked.spec,
-        command=asked.command, pgbench_version=asked.pgbench_version, server_version="",
+        endpoint=asked_run.endpoint, configuration=asked_run.configuration, profile=asked_run.profile,
+        spec=asked_run.spec,
+        command=asked_run.command, pgbench_version=asked_run.pgbench_version, server_version="",
         state=RunState.FAILED, exit_status=None,
         message=f"{problem}\nhint: {hint}" if hint else problem, started_ms=at_ms, ended_ms=at_ms,
-        open_loop=asked.spec.rate_per_s is not None, sampling_rate=0.0, tps=None, latency_average_ms=None,
-        latency_stddev_ms=None, connection_ms=None, processed=None, failed=None, failures={}, scripts=asked.scripts,
+        open_loop=asked_run.spec.rate_per_s is not None, sampling_rate=0.0, tps=None, latency_average_ms=None,
+        latency_stddev_ms=None, connection_ms=None, processed=None, failed=None, failures={}, scripts=asked_run.scripts,
         report=None, latencies=None, by_second=(), by_script=(), progress=(), steady=steady_state(()), spread=None,
         generator=None, doubts=(doubt,), facts=facts,
     )  # fmt: skip
@@ -144,35 +145,24 @@ def _latencies(histograms: Sequence[Histogram]) -> LatencySummary | None:
 
 def _by_second(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     parts: dict[int, list[Histogram]] = {}
-    for each in evidence.latencies:
-        parts.setdefault(each.second, []).append(each)
-    found = ((second, _latencies(parts[second])) for second in sorted(parts))
-    return tuple(LatencyOf(str(second), latencies) for second, latencies in found if latencies)
+    for histogram in evidence.latencies:
+        parts.setdefault(histogram.second, []).append(histogram)
+    return _named((str(second), parts[second]) for second in sorted(parts))
 
 
 def _by_script(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
-    """Of each of several scripts, by its name."""
+    """Return the latencies of each of several scripts, by its name."""
     names = evidence.run.scripts
-    found = ((number, _latencies((merged,))) for number, merged in merge_scripts(evidence.latencies).items())
-    return tuple(
-        LatencyOf(names[number] if number < len(names) else f"script {number + 1}", latencies)
-        for number, latencies in found
-        if latencies is not None
+    return _named(
+        (names[number] if number < len(names) else f"script {number + 1}", (merged,))
+        for number, merged in merge_scripts(evidence.latencies).items()
     )
 
 
-def _failures(report: BenchReport) -> Mapping[str, int]:
-    kinds = {"serialization": report.serialization_failures, "deadlock": report.deadlock_failures}
-    return {kind: count for kind, count in kinds.items() if count is not None}
-
-
-def _generator(evidence: RunEvidence) -> GeneratorLoad | None:
-    return evidence.generator if evidence.progress else None
-
-
-def _server_version(frames: Sequence[Frame]) -> str:
-    found = [facts for frame in frames if not isinstance(facts := sections.server(frame), Unavailable)]
-    return found[-1].version if found else ""
+def _named(parts: Iterable[tuple[str, Sequence[Histogram]]]) -> tuple[LatencyOf, ...]:
+    return tuple(
+        LatencyOf(name, latencies) for name, histograms in parts if (latencies := _latencies(histograms)) is not None
+    )
 
 
 def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
@@ -190,13 +180,13 @@ def _host(frames: Sequence[Frame]) -> Mapping[str, Any]:
 
 
 def _server(evidence: RunEvidence) -> Mapping[str, Any]:
-    """Facts of the server and everything that was set for it, as SHOW prints it."""
-    found = [facts for frame in evidence.frames if not isinstance(facts := sections.server(frame), Unavailable)]
-    if not found:
+    """Return facts of the server and everything that was set for it, as SHOW prints it."""
+    readings = [facts for frame in evidence.frames if not isinstance(facts := sections.server(frame), Unavailable)]
+    if not readings:
         return {}
     looks = evidence.readings(sections.parameters)
-    rows = looks[-1].parameters if looks else ()
-    facts = found[-1]
+    rows = [row for row in looks[-1].parameters if row.source not in _AS_SHIPPED] if looks else []
+    facts = readings[-1]
     return {
         "version": facts.version,
         "endpoint": facts.endpoint,
@@ -207,6 +197,6 @@ def _server(evidence: RunEvidence) -> Mapping[str, Any]:
         "local": facts.local,
         "build": facts.build,
         "extensions": list(facts.extensions),
-        "settings": {row.name: row.shown for row in rows if row.source not in _AS_SHIPPED},
-        "set_by": {row.name: row.sourcefile or row.source for row in rows if row.source not in _AS_SHIPPED},
+        "settings": {row.name: row.shown for row in rows},
+        "set_by": {row.name: row.sourcefile or row.source for row in rows},
     }

@@ -31,7 +31,7 @@ from pgtop_tune.compare.noise import (
 )
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, Gathered, LoadKey, Material
 from pgtop_tune.compare.statistics.effect import RunSpread, run_noise
-from pgtop_tune.experiment.run_cell import RunCell
+from pgtop_tune.experiment.load_run import RunCell
 from pgtop_tune.model.run_result import RunResult, as_json, plain
 
 AT_MOST: Final = 12
@@ -45,7 +45,7 @@ _WIDEST: Final = 0.5
 
 
 class Repetition(Struct, frozen=True):
-    """How often each cell is run.
+    """The number of runs of each cell.
 
     Attributes:
         runs: At least so often.
@@ -59,12 +59,12 @@ class Repetition(Struct, frozen=True):
 
     @property
     def most(self) -> int:
-        """Runs of each cell, at most."""
+        """Run of each cell, at most."""
         return self.runs if self.until is None else self.at_most
 
 
 def repetition(repeat: int | None, until: str | None, at_most: int | None) -> Repetition:
-    """From the words of the command line.
+    """Return the repetition that the options ask for.
 
     Raises:
         UsageProblem: They contradict each other, or are no numbers.
@@ -87,31 +87,31 @@ def _checked(option: str, number: int | None, otherwise: int) -> int:
 
 
 def parse_goal(text: str) -> float:
-    """ "±2 %", "2%" or "2" as a share.
+    """Return "±2 %", "2%" or "2" as a share.
 
     Raises:
         UsageProblem: It is none of them, or out of reach.
     """
-    found = _GOAL.fullmatch(text.strip())
-    goal = float(found[1]) / 100.0 if found else 0.0
+    number = _GOAL.fullmatch(text.strip())
+    goal = float(number[1]) / 100.0 if number else 0.0
     if not _NARROWEST <= goal <= _WIDEST:
         raise UsageProblem(f"{text!r} is not an interval", "write --until '±2 %', from 0.1 to 50 %")
     return goal
 
 
 def there_and_back(cells: int) -> Iterator[tuple[int, ...]]:
-    """Rounds without end: 0 … k, then k … 0."""
+    """Yield rounds without end: 0 … k, then k … 0."""
     while True:
         yield tuple(range(cells))
         yield tuple(reversed(range(cells)))
 
 
 class Repeats:
-    """Which cell is next; what was measured of each.
+    """The order of the runs, and the measurements of each cell.
 
     Args:
         cells: Each once.
-        wish: How often.
+        wish: The number of runs.
 
     Attributes:
         order: Number of the cell of each run so far.
@@ -127,76 +127,76 @@ class Repeats:
         self.order: list[int] = []
 
     def __iter__(self) -> Iterator[int]:
-        """Numbers of cells; a round begins when all runs before it were taken."""
+        """Yield numbers of cells; a round begins when all runs before it were taken."""
         for number, places in enumerate(there_and_back(len(self._cells))):
             if number >= self._wish.runs and (number >= self._wish.most or self.narrow or self.hopeless):
                 return
-            for place in places:
-                self.order.append(place)
-                yield place
+            for cell_number in places:
+                self.order.append(cell_number)
+                yield cell_number
 
     def take(self, result: RunResult) -> None:
-        """The run of the newest cell."""
-        place = self.order[-1]
+        """Take the run of the newest cell."""
+        cell_number = self.order[-1]
         measured = measured_run(as_json(result))
-        self._runs[place].append(measured)
-        if self._loads[place] is None and (load := load_fingerprint(measured.side, measured.run)) is not None:
+        self._runs[cell_number].append(measured)
+        if self._loads[cell_number] is None and (load := load_fingerprint(measured.side, measured.run)) is not None:
             load = replace(load, endpoint=result.endpoint if self._several else "")
-            self._loads[place], self._known[place] = load, history(load)
+            self._loads[cell_number], self._known[cell_number] = load, history(load)
 
     def cells(self) -> tuple[CellOfRuns, ...]:
-        """What is known of each cell that was run."""
+        """Yield what is known of each cell that was run."""
         return tuple(cell for _, cell in self._measured())
 
     def _measured(self) -> Iterator[tuple[RunCell, CellOfRuns]]:
-        """Each cell that was run; its title tells it from the others."""
+        """Yield each cell that was run; its title tells it from the others."""
         of_all = zip(self._cells, self._runs, self._loads, self._known, strict=True)
-        for cell, runs, load, known in of_all:
+        for cell, runs, load, history_spread in of_all:
             if runs:
-                found = cell_of(runs, load, known)
+                cell_of_runs = cell_of(runs, load, history_spread)
                 where = cell.target.name if self._several else "", cell.configuration
-                yield cell, replace(found, title=", ".join(filter(None, (found.title, *where))))
+                yield cell, replace(cell_of_runs, title=", ".join(filter(None, (cell_of_runs.title, *where))))
 
     def by_configuration(self) -> dict[str, dict[str, CellOfRuns]]:
-        """Of each load its cells by the name of their configuration; empty without configurations."""
-        found: dict[str, dict[str, CellOfRuns]] = {}
+        """Return the cells of each load by the name of their configuration; empty without configurations."""
+        loads: dict[str, dict[str, CellOfRuns]] = {}
         for cell, measured in self._measured():
             if cell.configuration:
                 load = measured.title.removesuffix(f", {cell.configuration}")
-                found.setdefault(load, {})[cell.configuration] = measured
-        return found
+                loads.setdefault(load, {})[cell.configuration] = measured
+        return loads
 
     @property
     def narrow(self) -> bool:
-        """Whether the interval of each cell is as narrow as wished."""
+        """Return whether the interval of each cell is as narrow as wished."""
         return self._wish.until is not None and all(cell.narrow(self._wish.until) for cell in self.cells())
 
     @property
     def hopeless(self) -> bool:
-        """Whether the interval of a cell will not become narrow, or means nothing, however often it is run."""
-        bound = any(all(each.bound_by_generator for each in runs) for runs in self._runs)
+        """Return whether the interval of a cell will never become narrow, or means nothing."""
+        bound = any(all(run.bound_by_generator for run in runs) for runs in self._runs)
         return bound or any(cell.half is None for cell in self.cells())
 
     def outcome(self) -> tuple[str, ...]:
-        """How the wish for narrow intervals ended, a line for each cell that missed it."""
+        """Return how the wish for narrow intervals ended, a line for each cell that missed it."""
         goal = self._wish.until
         if goal is None:
             return ()
         missed = [f"{cell.title}: {_missed(cell, goal)}" for cell in self.cells() if not cell.narrow(goal)]
-        bound = [runs[0].run.key.title for runs in self._runs if runs and all(each.bound_by_generator for each in runs)]
+        bound = [runs[0].run.key.title for runs in self._runs if runs and all(run.bound_by_generator for run in runs)]
         return (*missed, *(f"{title}: pgbench was the limit, repeats say nothing of the server" for title in bound))
 
     def keep(self) -> str:
-        """Hands what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
-        said = [
+        """Hand what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
+        problems = [
             remember(load, to_keep(runs))
             for runs, load in zip(self._runs, self._loads, strict=True)
             if load is not None
         ]
-        return next(filter(None, said), "")
+        return next(filter(None, problems), "")
 
     def as_json(self) -> dict[str, Any]:
-        """For the object of the series."""
+        """Return the part of the series' object."""
         cells = [plain(cell) | {"interval": plain(cell.interval)} for cell in self.cells()]
         return {"order": list(self.order), "cells": cells}
 
@@ -206,20 +206,20 @@ def _missed(cell: CellOfRuns, goal: float) -> str:
         return f"no interval after {counted(cell.runs_made, 'run')}, see the notes"
     more = cell.more(goal)
     needs = "more than 200 runs" if more is None else f"about {counted(more, 'more run')}"
-    made = counted(cell.runs, "run")
-    return f"±{100 * cell.half:.1f} % after {made}; ±{100 * goal:g} % needs {needs}"
+    runs_made = counted(cell.runs, "run")
+    return f"±{100 * cell.half:.1f} % after {runs_made}; ±{100 * goal:g} % needs {needs}"
 
 
 # Whether a goal can be reached at all, before anything is run.
 
 
 def load_before(facts: Sequence[Fact], cell: RunCell, *, several: bool, machine: str) -> LoadFingerprint | None:
-    """What the noise of a cell belongs to, before its first run; None where too little is known.
+    """Return the fingerprint that a cell's noise is kept under, before its first run; None where too little is known.
 
     Args:
-        facts: Of the server, its machine and its data.
+        facts: Facts of the server, its machine and its data.
         several: Whether the load goes to one of several endpoints.
-        machine: Where pgbench runs; "" beside us.
+        machine: The machine of pgbench; "" beside us.
     """
     spec = cell.spec
     run = ComparedRun(
@@ -236,12 +236,12 @@ def load_before(facts: Sequence[Fact], cell: RunCell, *, several: bool, machine:
         scripts=tuple(script.sha256 for script in cell.scripts if script.sha256),
     )
     side = Material(name="", began_ms=0, seconds=0.0, runs=(), facts=tuple(facts))
-    found = load_fingerprint(side, run)
-    return None if found is None else replace(found, generator=machine)
+    fingerprint = load_fingerprint(side, run)
+    return None if fingerprint is None else replace(fingerprint, generator=machine)
 
 
 def check_length(cells: Sequence[RunCell], wish: Repetition) -> None:
-    """Refuses a goal for runs that are too short to have an interval.
+    """Refuse a goal for runs that are too short to have an interval.
 
     Raises:
         UsageProblem: Names the length that it takes.
@@ -257,11 +257,11 @@ def check_length(cells: Sequence[RunCell], wish: Repetition) -> None:
 def check_goal(
     cells: Sequence[RunCell], loads: Sequence[LoadFingerprint | None], wish: Repetition, warm_up_s: int = 0
 ) -> None:
-    """Refuses a goal that the known noise of these loads puts out of reach.
+    """Refuse a goal that the known noise of these loads puts out of reach.
 
     Args:
-        loads: Of each cell; None where too little is known.
-        warm_up_s: Before each run.
+        loads: The load of each cell; None where too little is known.
+        warm_up_s: The warm-up before each run.
 
     Raises:
         UsageProblem: Names the runs and the time that it takes.
@@ -270,10 +270,10 @@ def check_goal(
         return
     worst: tuple[int, LoadFingerprint] | None = None
     for load in loads:
-        known = history(load)
-        if load is None or not known.degrees:
+        spread = history(load)
+        if load is None or not spread.degrees:
             continue
-        needed = more_runs(run_noise((), (), history=known), 0, wish.until) or _MOST + 1
+        needed = more_runs(run_noise((), (), history=spread), 0, wish.until) or _MOST + 1
         if needed > wish.at_most and (worst is None or needed > worst[0]):
             worst = needed, load
     if worst is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Final
 
 from msgspec import Struct
@@ -13,8 +12,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.profiles import BUILTIN_STATEMENTS, Profile, check_script, read_script, statements_in
-from pgtop_tune.experiment.load_run import Cancelled, LoadRun
-from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
+from pgtop_tune.experiment.attribution import known_mean
+from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.model.bench import LoadSpec
@@ -26,18 +26,18 @@ _MOST: Final = 100
 
 
 class Steps(Struct, frozen=True):
-    """What changes from run to run.
+    """The option of a load that changes from run to run.
 
     Attributes:
         axis: "clients" or "rate".
-        values: In the order in which they are run.
+        values: The values in the order in which they are run.
     """
 
     axis: str
     values: tuple[float, ...]
 
     def specs(self, spec: LoadSpec) -> tuple[LoadSpec, ...]:
-        """The load at each step."""
+        """Return the load at each step."""
         return tuple(_AXES[self.axis](spec, value) for value in self.values)
 
 
@@ -48,22 +48,22 @@ _AXES: Final[dict[str, Callable[[LoadSpec, float], LoadSpec]]] = {
 
 
 def parse_steps(text: str) -> Steps:
-    """clients=1,2,4,8 or rate=100,200.
+    """Return clients=1,2,4,8 or rate=100,200.
 
     Raises:
         UsageProblem: It is not of that form.
     """
-    axis, equals, rest = text.partition("=")
+    axis, equals, numbers = text.partition("=")
     axis = axis.strip()
     if not equals or axis not in _AXES:
         raise UsageProblem(f"{text!r} is not a list of steps", "write --steps clients=1,2,4,8 or --steps rate=100,200")
     try:
-        values = tuple(float(word) for word in rest.split(","))
+        values = tuple(float(word) for word in numbers.split(","))
     except ValueError:
-        raise UsageProblem(f"{rest!r} is not a list of numbers", "separate them by commas: 1,2,4,8") from None
-    whole = axis != "clients" or all(value == int(value) for value in values if value < 1e9)
-    if not 1 <= len(values) <= _MOST or not whole or not all(0 < value < 1e9 for value in values):
-        raise UsageProblem(f"{rest!r} are no steps", f"up to {_MOST} numbers above 0, clients whole ones")
+        raise UsageProblem(f"{numbers!r} is not a list of numbers", "separate them by commas: 1,2,4,8") from None
+    is_whole = axis != "clients" or all(value == int(value) for value in values if value < 1e9)
+    if not 1 <= len(values) <= _MOST or not is_whole or not all(0 < value < 1e9 for value in values):
+        raise UsageProblem(f"{numbers!r} are no steps", f"up to {_MOST} numbers above 0, clients whole ones")
     return Steps(axis, values)
 
 
@@ -87,7 +87,7 @@ class StepCurve(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """In words."""
+        """Return the name in words."""
         return " ".join(filter(None, (self.endpoint, self.configuration, self.profile)))
 
 
@@ -96,14 +96,14 @@ class Series:
 
     Args:
         run: Makes one run.
-        cells: What is to be measured.
-        before: What precedes each.
+        cells: The runs to be made.
+        before: The steps before each run.
         began: Takes the number of the run from 0, and its cell.
         ended: Takes each result as it comes.
         order: Numbers of the cells in the order of the runs, asked for one by one; None runs each once.
 
     Attributes:
-        results: So far, in order.
+        results: The results so far, in order.
     """
 
     def __init__(
@@ -124,13 +124,13 @@ class Series:
         self.results: list[RunResult] = []
 
     async def measure(self) -> None:
-        """Measures all cells.
+        """Measure all cells.
 
         Raises:
             asyncio.CancelledError: It was stopped; the run under way is in the results, marked partial.
         """
-        for number, place in enumerate(self._order):
-            cell = self._cells[place]
+        for number, cell_number in enumerate(self._order):
+            cell = self._cells[cell_number]
             self._began(number, cell)
             try:
                 result = await self._run.measure(cell, self._before)
@@ -145,7 +145,7 @@ class Series:
 
 
 def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[StepCurve, ...]:
-    """One curve per endpoint, configuration and profile, each step once: of repeats the mean; none without steps."""
+    """Return a curve per endpoint, configuration and profile, with the means of repeats; none without steps."""
     if steps is None:
         return ()
     groups: dict[tuple[str, str, str], list[RunResult]] = {}
@@ -158,7 +158,7 @@ def _curve(endpoint: str, configuration: str, profile: str, axis: str, results: 
     loads: dict[float, list[LoadPoint]] = {}
     for point in (_point(result, axis) for result in results):
         loads.setdefault(point.load, []).append(point)
-    points = tuple(_together(each) for each in loads.values())
+    points = tuple(_together(repeats) for repeats in loads.values())
     knee = knee_of_clients(points) if axis == "clients" else knee_of_rates(points)
     return StepCurve(
         endpoint=endpoint, configuration=configuration, profile=profile, axis=axis, points=points, knee=knee
@@ -172,24 +172,22 @@ def _point(result: RunResult, axis: str) -> LoadPoint:
 
 
 def _together(repeats: Sequence[LoadPoint]) -> LoadPoint:
-    """One step: of repeats the means, over those that have a figure."""
+    """Return one step: of repeats the means, over those that have a figure."""
     if len(repeats) == 1:
         return repeats[0]
-    tps = [each.tps for each in repeats if each.tps is not None]
-    p99_ms = [each.p99_ms for each in repeats if each.p99_ms is not None]
-    errors = [each.error_tps for each in repeats if each.error_tps is not None]
+    errors = [point.error_tps for point in repeats if point.error_tps is not None]
     return LoadPoint(
         load=repeats[0].load,
-        tps=fmean(tps) if tps else None,
+        tps=known_mean(point.tps for point in repeats),
         error_tps=math.hypot(*errors) / len(errors) if errors else None,
-        p99_ms=fmean(p99_ms) if p99_ms else None,
+        p99_ms=known_mean(point.p99_ms for point in repeats),
     )
 
 
 def series_json(
     results: Sequence[RunResult], steps: Steps | None, *, single: bool, repeats: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """One object: the record itself of a single run, else all of them with their curves.
+    """Return one object: the record itself of a single run, else all of them with their curves.
 
     Args:
         repeats: The order of the runs, and what is known of each cell; None where each was run once.
@@ -218,17 +216,17 @@ def cells(
     allow_shell: bool = False,
     configurations: Sequence[str] = ("",),
 ) -> tuple[RunCell, ...]:
-    """Each endpoint with each profile at each step under each configuration, in this order.
+    """Return each endpoint with each profile at each step under each configuration, in this order.
 
     Args:
-        spec: What all runs have in common.
+        spec: The part of the load that all runs share.
         configurations: Their names; "" for the server as it is.
         clients, protocol: None takes what suits the profile; scripts of the operator's run as pgbench runs them.
 
     Raises:
         LoadProblem: A script that is not there, or that starts programs and may not.
     """
-    found = []
+    run_cells = []
     for target in targets:
         for profile in profiles:
             base = replace(
@@ -238,23 +236,23 @@ def cells(
                 protocol=protocol or ("simple" if spec.scripts else profile.protocol),
             )
             scripts = scripts_of(base, profile, allow_shell=allow_shell)
-            for each in steps.specs(base) if steps else (base,):
-                found += [
-                    RunCell(target=target, profile=profile, spec=each, scripts=scripts, configuration=name)
+            for step_spec in steps.specs(base) if steps else (base,):
+                run_cells += [
+                    RunCell(target=target, profile=profile, spec=step_spec, scripts=scripts, configuration=name)
                     for name in configurations
                 ]
-    return tuple(found)
+    return tuple(run_cells)
 
 
 def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[ScriptFile, ...]:
-    """What will run, with the hashes of its files.
+    """Return the scripts that will run, with the hashes of their files.
 
     Raises:
         LoadProblem: A script that is not there, or that starts programs and may not.
     """
     if profile.builtin and not spec.scripts:
         return (ScriptFile(profile.builtin, 1, statements=BUILTIN_STATEMENTS[profile.builtin]),)
-    chosen = [(Path(each.file), each.weight) for each in spec.scripts]
+    chosen = [(Path(script.file), script.weight) for script in spec.scripts]
     allowed = allow_shell or (profile.allow_shell and not chosen)
     if not chosen:
         chosen = [(script.file, script.weight) for script in profile.scripts]

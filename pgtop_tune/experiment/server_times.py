@@ -2,7 +2,7 @@
 
 pgbench -r knows a mean per statement and nothing of how it varies. The server does where pg_stat_statements is loaded:
 two readings of its counters, before and after the run, give mean and standard deviation over the run alone. Its
-minimum and maximum are of all time, and percentiles are nobody's.
+minimum and maximum are of all time, and percentiles are not kept.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from msgspec import Struct
@@ -63,7 +64,7 @@ class QueryCounters(Struct, frozen=True):
 
 
 class CounterReading(Struct, frozen=True):
-    """One reading of the counters of a role in a database.
+    """A reading of the counters of a role in a database.
 
     Attributes:
         problem: Why there is none; "" where there is.
@@ -74,7 +75,7 @@ class CounterReading(Struct, frozen=True):
 
 
 class ServerClock:
-    """Reads pg_stat_statements before and after a run.
+    """The reader of pg_stat_statements before and after a run.
 
     Args:
         open_sql_session: SQL on the server that is watched.
@@ -84,32 +85,26 @@ class ServerClock:
         self._open_sql_session = open_sql_session
 
     async def before(self, user: str, database: str) -> CounterReading:
-        """The counters now; why not, where they cannot be had."""
+        """Return the counters now; why not, where they cannot be had."""
         try:
-            sql_session = await self._open_sql_session()
-            try:
+            async with aclosing(await self._open_sql_session()) as sql_session:
                 return await _look(sql_session, user, database)
-            finally:
-                await sql_session.aclose()
         except PgtopError as problem:
             return CounterReading({}, problem.message)
 
     async def after(self, before: CounterReading, user: str, database: str, report: BenchReport) -> ServerTimes:
-        """What the statements of the report took on the server since `before`."""
+        """Return what the statements of the report took on the server since `before`."""
         if before.problem:
             return ServerTimes(problem=before.problem)
         try:
-            sql_session = await self._open_sql_session()
-            try:
+            async with aclosing(await self._open_sql_session()) as sql_session:
                 now = await _look(sql_session, user, database)
                 grown = {
-                    queryid: each
+                    queryid: counters
                     for queryid, counted in now.counted.items()
-                    if (each := _grown(before.counted.get(queryid), counted)) is not None
+                    if (counters := _grown(before.counted.get(queryid), counted)) is not None
                 }
                 texts = await sql_session.rows(await _with_schema(sql_session, _TEXTS), (list(grown),))
-            finally:
-                await sql_session.aclose()
         except PgtopError as problem:
             return ServerTimes(problem=problem.message)
         return ServerTimes(rows=matched(report, {int(str(queryid)): str(text) for queryid, text in texts}, grown))
@@ -118,7 +113,7 @@ class ServerClock:
 def matched(
     report: BenchReport, texts: Mapping[int, str], grown: Mapping[int, QueryCounters]
 ) -> tuple[StatementTimes, ...]:
-    """The statements of a report, each with what the server counted of it.
+    """Return the statements of a report, each with what the server counted of it.
 
     A statement is found by its text with all values replaced. Of a statement of several lines pgbench tells the first:
     it is found only where one statement alone begins so. Equal statements have one entry on the server: its figures are
@@ -126,52 +121,52 @@ def matched(
     what the load executed, it counted somebody else's (or, without pg_stat_statements.track_utility, none), and that is
     not told.
     """
-    found = {queryid: normalised(text) for queryid, text in texts.items()}
+    normal_texts = {queryid: normalised(text) for queryid, text in texts.items()}
     parts = report.scripts or (report,)
-    executed, told = Counter[str](), Counter[str]()
+    executed, occurrences = Counter[str](), Counter[str]()
     for part in parts:
         tries = (part.processed or 0) + (part.failed or 0) + (part.retries or 0)
-        for each in part.statements:
-            executed[normalised(each.text)] += tries
-            told[normalised(each.text)] += 1
+        for statement in part.statements:
+            executed[normalised(statement.text)] += tries
+            occurrences[normalised(statement.text)] += 1
     rows = []
     for part in parts:
         script = part.name if isinstance(part, ScriptReport) else ""
-        for each in part.statements:
-            if not each.text.startswith("\\"):
-                counted = _of(each, found, grown)
-                calls, expected = sum(row.calls for row in counted), executed[normalised(each.text)]
-                theirs = 2 * calls < expected or calls > 2 * expected
-                shared = told[normalised(each.text)] > 1
-                figures = _mean_and_deviation([] if theirs else counted)
-                rows.append(StatementTimes(script, each.text, *figures, shared=shared))
+        for statement in part.statements:
+            if not statement.text.startswith("\\"):
+                counted = _of(statement, normal_texts, grown)
+                calls, expected = sum(row.calls for row in counted), executed[normalised(statement.text)]
+                is_foreign = 2 * calls < expected or calls > 2 * expected
+                shared = occurrences[normalised(statement.text)] > 1
+                figures = _mean_and_deviation([] if is_foreign else counted)
+                rows.append(StatementTimes(script, statement.text, *figures, shared=shared))
     return tuple(rows)
 
 
 def normalised(text: str) -> str:
-    """A statement as it compares: one blank between words, "?" for each value, no ";" at the end.
+    """Return a statement as it compares: one blank between words, "?" for each value, no ";" at the end.
 
     END is COMMIT: the server keeps one entry for both, under the name that came first.
     """
-    words = _PLACEHOLDER.sub("?", _BLANKS.sub(" ", text).strip().rstrip("; ")).casefold()
-    return "commit" if words == "end" else words
+    normal_text = _PLACEHOLDER.sub("?", _BLANKS.sub(" ", text).strip().rstrip("; ")).casefold()
+    return "commit" if normal_text == "end" else normal_text
 
 
 def _of(
-    statement: StatementReport, found: Mapping[int, str], grown: Mapping[int, QueryCounters]
+    statement: StatementReport, normal_texts: Mapping[int, str], grown: Mapping[int, QueryCounters]
 ) -> list[QueryCounters]:
-    wanted = normalised(statement.text)
+    normal_text = normalised(statement.text)
     if statement.text.rstrip().endswith(";"):
-        ids = [queryid for queryid, text in found.items() if text == wanted]
+        ids = [queryid for queryid, text in normal_texts.items() if text == normal_text]
     else:
-        ids = [queryid for queryid, text in found.items() if text.startswith(wanted)]
-        if len({found[queryid] for queryid in ids}) > 1:
+        ids = [queryid for queryid, text in normal_texts.items() if text.startswith(normal_text)]
+        if len({normal_texts[queryid] for queryid in ids}) > 1:
             return []
     return [grown[queryid] for queryid in ids]
 
 
 def _mean_and_deviation(rows: Sequence[QueryCounters]) -> tuple[int | None, float | None, float | None]:
-    """Calls, mean and standard deviation in ms; all None without a call."""
+    """Return calls, mean and standard deviation in ms; all None without a call."""
     calls = sum(row.calls for row in rows)
     if not calls:
         return None, None, None
@@ -181,7 +176,7 @@ def _mean_and_deviation(rows: Sequence[QueryCounters]) -> tuple[int | None, floa
 
 
 def _grown(before: QueryCounters | None, now: QueryCounters) -> QueryCounters | None:
-    """What was counted in between; None where nothing was, or the counters were reset."""
+    """Return the counts between two readings; None for none, and where the counters were reset."""
     if before is None:
         return now
     if now.calls <= before.calls:
@@ -207,7 +202,7 @@ def _counted(calls: object, total: object, deviation: object) -> QueryCounters:
 
 @decodes
 async def _with_schema(sql_session: SqlSession, statement: str) -> str:
-    """The statement with the extension's schema, quoted by the server.
+    """Return the statement with the extension's schema, quoted by the server.
 
     Raises:
         LoadProblem: The extension is not there, or where another role's functions would run as a superuser.
@@ -215,8 +210,8 @@ async def _with_schema(sql_session: SqlSession, statement: str) -> str:
     rows = await sql_session.rows(_SCHEMA)
     if not rows:
         raise LoadProblem("pg_stat_statements is not in the watched database", "CREATE EXTENSION pg_stat_statements")
-    schema, ours, owner = rows[0]
-    if not ours:
+    schema, is_trusted, owner = rows[0]
+    if not is_trusted:
         raise LoadProblem(
             f"pg_stat_statements is in a schema of {owner}: functions of that role would run as a superuser",
             "ALTER EXTENSION pg_stat_statements SET SCHEMA …, to one that a superuser owns",

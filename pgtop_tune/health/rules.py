@@ -21,7 +21,6 @@ from pgtop_tune.health.configured import is_of_session, with_value
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_parameter, sysctl, words
 from pgtop_tune.health.questions import SCOPED
-from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
@@ -143,10 +142,7 @@ def _machine(facts: CheckFacts) -> Machine | None:
         huge_page_bytes=seen.huge_page_bytes,
         numa_nodes=seen.numa_nodes,
         live=live_values(seen.settings),
-        disks=tuple(
-            Disk(name=each.name, rotational=each.rotational, nvme=each.nvme, virtual=each.virtual, stacked=each.stacked)
-            for each in seen.queues
-        ),
+        disks=seen.queues,
     )
 
 

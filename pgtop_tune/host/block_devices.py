@@ -20,7 +20,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.host.kernel_text import entries_of, text_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskCounters
-from pgtop_tune.model.machine import NOWHERE_ELSE, ServerPlaces
+from pgtop_tune.model.machine import NOWHERE_ELSE, Disk, ServerPlaces
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, MountNamespace, mount_of, namespace_of
 from pgtop_tune.process.path_looks import NO_ANSWER
 
@@ -266,25 +266,6 @@ def with_cap(disk: DiskCounters, caps: Mapping[str, DiskCap]) -> DiskCounters:
 
 
 QUEUE_SETTINGS: Final = ("scheduler", "read_ahead_kb", "nr_requests")
-
-
-class Disk(Struct, frozen=True):
-    """A device with a queue of its own.
-
-    Attributes:
-        name: As in /proc/diskstats.
-        rotational: True for a turning disk, in the kernel's opinion; None where it has none. Virtual disks often
-            say so wrongly.
-        nvme: True for an NVMe namespace.
-        virtual: True for a hypervisor's device: its host has a queue as well.
-        stacked: True for a device made of others (LVM, md): requests are ordered below.
-    """
-
-    name: str
-    rotational: bool | None
-    nvme: bool
-    virtual: bool
-    stacked: bool
 
 
 def disks(names: Iterable[str], root: Path) -> tuple[Disk, ...]:

@@ -25,7 +25,7 @@ from pgtop_tune.host.kernel_text import link_of, or_why, read_once, text_of
 from pgtop_tune.host.open_files import parse_limit
 from pgtop_tune.host.system_settings import bracketed, default_page_bytes, live_value, names, path_of, settings
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts, Queue
+from pgtop_tune.model.machine import MachineDetails, MountPoint, PostmasterFacts
 from pgtop_tune.model.setup import DiskSetup, MachineSetup, MountSetup, SetValue
 from pgtop_tune.process.mount_namespace import Mount, MountNamespace, namespace_of
 
@@ -193,12 +193,7 @@ def machine_details(
     mounts |= dict(_apart(directories.get(_DATA), mounts.get(_DATA), namespace))
     return MachineDetails(
         settings=settings(root, names),
-        queues=tuple(
-            Queue(
-                name=disk.name, rotational=disk.rotational, nvme=disk.nvme, virtual=disk.virtual, stacked=disk.stacked
-            )
-            for disk in block_devices.disks(names, root)
-        ),
+        queues=block_devices.disks(names, root),
         mounts=tuple(_with_kind_below(mount, root) for mount in mount_points(mounts)),
         unplaced=tuple(role for role, mount in mounts.items() if mount is None and namespace.mounts),
         postmaster=(

@@ -29,7 +29,15 @@ class Reading(Protocol):
         ...
 
 
+class CounterReading(Reading, Protocol):
+    """A reading of counters of the statistics of the server."""
+
+    @property
+    def stats_reset_ms(self) -> int | None: ...
+
+
 S = TypeVar("S", bound=Reading)
+C = TypeVar("C", bound=CounterReading)
 T = TypeVar("T")
 K = TypeVar("K")
 T_co = TypeVar("T_co", covariant=True)
@@ -371,6 +379,13 @@ def rate(older: float | None, newer: float | None, older_s: float, newer_s: floa
 def pair_rate(pair: tuple[S, S] | None, pick: Callable[[S], float | None]) -> float | None:
     """Return the increase per second of a counter in two readings, older first."""
     return None if pair is None else rate(pick(pair[0]), pick(pair[1]), pair[0].at_s, pair[1].at_s)
+
+
+def outer_pair(recent: Sequence[C]) -> tuple[C, C] | None:
+    """Return the oldest and the newest of readings, newest first; None with less than two, and across a reset."""
+    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+        return None
+    return recent[-1], recent[0]
 
 
 def share(part: float, total: float) -> float | None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, sessions
-from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, pair_rate
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, outer_pair, pair_rate
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
 from pgtop_tune.metrics.server import number
 from pgtop_tune.model.absence import Unavailable
@@ -121,13 +121,8 @@ def _shares(sums: dict[str, list[float]], column: int) -> list[IoShare]:
 
 
 def _backend_fsyncs(interval: Interval) -> float | None:
-    recent = readings(interval, sections.checkpoints)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
-        return None
-    newer, older = recent[0], recent[-1]
-    if newer.backend_fsyncs is None or older.backend_fsyncs is None or newer.backend_fsyncs < older.backend_fsyncs:
-        return None
-    return (newer.backend_fsyncs - older.backend_fsyncs) / (newer.at_s - older.at_s)
+    pair = outer_pair(readings(interval, sections.checkpoints))
+    return pair_rate(pair, lambda counters: counters.backend_fsyncs)
 
 
 def segment_number(name: str, segment_bytes: int) -> int | None:
@@ -289,10 +284,10 @@ def _busy(interval: Interval) -> float | None:
 
 
 def _flush_ms(interval: Interval) -> float | None:
-    recent = interval.recent(sections.wal, WAITS_WINDOW_S, least=2)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+    pair = outer_pair(interval.recent(sections.wal, WAITS_WINDOW_S, least=2))
+    if pair is None:
         return None
-    newer, older = recent[0], recent[-1]
+    older, newer = pair
     if newer.wal_syncs is None or older.wal_syncs is None or newer.wal_syncs <= older.wal_syncs:
         return None
     flushes = newer.wal_syncs - older.wal_syncs

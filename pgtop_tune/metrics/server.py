@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, pair_rate, share
+from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, outer_pair, pair_rate, share
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import (
     Activity,
@@ -135,10 +135,10 @@ class FullPages(Struct, frozen=True):
 
 def full_pages(interval: Interval) -> FullPages | None:
     """Return the share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
-    recent, server = interval.recent(sections.wal, 10.0, least=2), sections.server(interval.newest)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+    pair, server = outer_pair(interval.recent(sections.wal, 10.0, least=2)), sections.server(interval.newest)
+    if pair is None:
         return None
-    newer, older = recent[0], recent[-1]
+    older, newer = pair
     estimated = newer.wal_fpi_bytes is None or older.wal_fpi_bytes is None
     if newer.wal_fpi_bytes is not None and older.wal_fpi_bytes is not None:
         image_bytes = newer.wal_fpi_bytes - older.wal_fpi_bytes
@@ -178,10 +178,10 @@ def buffer_writers(interval: Interval) -> tuple[float, float, float] | None:
     Source: buffers_checkpoint, buffers_clean, buffers_backend of pg_stat_bgwriter (to 16); from 17 on
     pg_stat_checkpointer.buffers_written, pg_stat_bgwriter.buffers_clean, and writes of client backends in pg_stat_io.
     """
-    recent = interval.recent(sections.checkpoints, WRITERS_WINDOW_S, least=2)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
+    pair = outer_pair(interval.recent(sections.checkpoints, WRITERS_WINDOW_S, least=2))
+    if pair is None:
         return None
-    newer, older = recent[0], recent[-1]
+    older, newer = pair
     if newer.buffers_backend is None or older.buffers_backend is None:
         return None
     written = (

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.catalogue import Interval, Metric, outer_pair
 from pgtop_tune.metrics.growth import Grown, growth, readings
 from pgtop_tune.metrics.server import is_on, number, same_entries
 from pgtop_tune.model.absence import Unavailable
@@ -176,10 +176,7 @@ def _growth(
 
 
 def _totals(interval: Interval) -> tuple[StatementTotals, StatementTotals] | None:
-    recent = readings(interval, sections.statements)
-    if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
-        return None
-    return recent[-1], recent[0]
+    return outer_pair(readings(interval, sections.statements))
 
 
 def all_ms_per_s(interval: Interval) -> float | None:

@@ -209,15 +209,15 @@ class CgroupSample(Struct, frozen=True, gc=False):
         return machine_cpus if self.cpus is None else max(min(machine_cpus, round(self.cpus)), 1)
 
 
-class Queue(Struct, frozen=True, gc=False):
-    """A disk under the server's directories, as the kernel describes it.
+class Disk(Struct, frozen=True, gc=False):
+    """A disk with a queue of its own, as the kernel describes it.
 
     Attributes:
-        name: Name in /proc/diskstats.
-        rotational: queue/rotational; None where it is not known. Virtual disks often report it wrongly.
-        nvme: Whether it is an NVMe namespace.
-        virtual: Whether a hypervisor's device is behind it.
-        stacked: Whether it consists of other devices (LVM, md).
+        name: As in /proc/diskstats.
+        rotational: queue/rotational; None where the kernel does not say. Virtual disks often say so wrongly.
+        nvme: True for an NVMe namespace.
+        virtual: True for a hypervisor's device: its host has a queue as well.
+        stacked: True for a device made of others (LVM, md): requests are ordered below.
     """
 
     name: str
@@ -288,7 +288,7 @@ class MachineDetails(Struct, frozen=True, gc=False):
     """
 
     settings: tuple[SystemSetting, ...]
-    queues: tuple[Queue, ...] = ()
+    queues: tuple[Disk, ...] = ()
     mounts: tuple[MountPoint, ...] = ()
     unplaced: tuple[str, ...] = ()
     postmaster: PostmasterFacts | Unavailable = NOT_RECORDED

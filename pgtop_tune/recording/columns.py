@@ -35,9 +35,9 @@ from pgtop_tune.recording.values import (
     as_array,
     as_object,
     digits_of,
-    lengthened,
+    numbers_of,
     refuse,
-    shortened,
+    short_form,
 )
 
 BESIDE: Final = "beside"
@@ -116,7 +116,7 @@ def _words(codec: Codec, name: str, known_words: Iterable[Any], new: Sequence[An
 
 def _at(places: Sequence[int], most: int) -> Json:
     """Return numbers of which none is larger than `most`, as text or array."""
-    return digits_of(places) if most < BASE and len(places) >= MANY_NUMBERS else shortened(places)[0]
+    return digits_of(places) if most < BASE and len(places) >= MANY_NUMBERS else short_form(places)[0]
 
 
 def unpacked(
@@ -167,7 +167,7 @@ def depends(column: Json) -> bool:
 def column_length(column: Json) -> int:
     """Return the number of rows of a column."""
     form = as_object(column)
-    return len(lengthened(next((form[name] for name in (LESS, AT, VALUES) if name in form), None)))
+    return len(numbers_of(next((form[name] for name in (LESS, AT, VALUES) if name in form), None)))
 
 
 def gaps(places: Sequence[int]) -> Json:
@@ -182,7 +182,7 @@ def places(distances: Json, rows: int) -> list[int]:
     Raises:
         RecordingProblem: No distances, or one that leads out of the rows.
     """
-    distances_read = lengthened(distances)
+    distances_read = numbers_of(distances)
     if not all(type(distance) is int and distance > 0 for distance in distances_read):
         raise refuse("distances", distances)
     at = [end - 1 for end in accumulate(distances_read)]
@@ -237,7 +237,7 @@ def _less(
     step = gcd(*less) if _all_integers(less) else gcd(*[one for one in less if type(one) is int])
     if step > 1:
         form[BY], less = step, [one // step if type(one) is int else one for one in less]
-    form[LESS], bits = shortened(less, weighed=weighed)
+    form[LESS], bits = short_form(less, weighed=weighed)
     return form, bits
 
 
@@ -256,7 +256,7 @@ def _differences(
         step = 1 if None in old else gcd(*(one for one in more if one is not None))
     if step > 1:
         more = [None if one is None else one // step for one in more]
-    text, bits = shortened(more, weighed=weighed)
+    text, bits = short_form(more, weighed=weighed)
     return {MORE: text, BY: step} if step > 1 else {MORE: text}, bits
 
 
@@ -266,7 +266,7 @@ _FORMS: Final = {MORE: _differences, FROM: _from_highest, BESIDE: _beside}
 
 def _added(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any] | None) -> list[Any]:
     step = form.get(BY, 1)
-    changes = _as_many(lengthened(form[MORE]), rows)
+    changes = _as_many(numbers_of(form[MORE]), rows)
     if type(step) is not int or not _integers_or_null(changes):
         raise refuse("numbers to add", form)
     was = _before(old)
@@ -293,7 +293,7 @@ def _subtracted(
     tops = other_columns.get(str(form[BESIDE])) if BESIDE in form else [form.get(FROM)] * rows
     if tops is None or type(step) is not int:
         raise refuse("numbers to subtract from", form)
-    values, results = _as_many(lengthened(form[LESS]), rows), []
+    values, results = _as_many(numbers_of(form[LESS]), rows), []
     if codec.counts and _all_integers(values) and _all_integers(tops):
         return [top - step * less for less, top in zip(values, tops, strict=True)]
     if type(codec) is Optional and codec.counts and _LESS.issuperset(map(type, values)):
@@ -321,7 +321,7 @@ def _spoken(codec: Codec, form: dict[str, Json], rows: int, old: Sequence[Any] |
         least, spoken = 0, [None, *map(codec.read, as_array(form[WORDS]))]
     else:
         least, spoken = 1, [None, *dict.fromkeys(_before(old)), *map(codec.read, as_array(form[ALSO]))]
-    at = _as_many(lengthened(form.get(AT)), rows)
+    at = _as_many(numbers_of(form.get(AT)), rows)
     if at and not (_all_integers(at) and min(at) >= least and max(at) < len(spoken)):
         raise refuse("numbers of words", at)
     if 0 not in at:

@@ -230,7 +230,7 @@ _ROW_BYTES: Final = len(_LOWEST)
 _ALLOWED: Final = frozenset(_CHARACTERS.decode() + _BETWEEN)
 
 
-def shortened(values: Sequence[Any], *, weighed: bool = True) -> tuple[Json, int]:
+def short_form(values: Sequence[Any], *, weighed: bool = True) -> tuple[Json, int]:
     """Return the shortest form of numbers, and about how many bits it takes compressed.
 
     Args:
@@ -301,7 +301,7 @@ def _text(values: Sequence[Any], marks: Sequence[int], least: int, highest: int)
     return _BETWEEN.join(digits)
 
 
-def lengthened(json: Json) -> list[Any]:
+def numbers_of(json: Json) -> list[Any]:
     """Return the numbers of a form.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a search is asked to do. Kept with its journal: a search is replayed from the plan and what it was told."""
+"""The plan of a search. It is kept in the journal: a search is replayed from the plan and from what it was told."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pgtop_tune.experiment.prediction import Prediction
 # Where a search may go: knobs with grids of values, and points on them.
 
 Point: TypeAlias = tuple[int, ...]
-"""For each dimension of a space, in its order, the index of a level."""
+"""The index of a level for each dimension of a space, in its order."""
 
 _ALIKE: Final = 1e-6
 """Numbers that differ by a smaller share are one level."""
 
 
 class Dimension(Struct, frozen=True, kw_only=True):
-    """One knob and the values that a search may give it.
+    """A knob and the values that a search may give it.
 
     Attributes:
-        name: Of the parameter, or the setting of the machine.
+        name: The name of the parameter, or the setting of the machine.
         levels: Values as typed; those of an ordered dimension rise.
         start: Index of the value in force before the search.
         ordered: Neighbouring levels act alike. Not so for the words of an enum.
@@ -31,7 +31,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
             is 1.4 times the one before.
         restart: A change takes a restart of the server.
         machine: A setting of the operating system: measured in blocks that have a load of their own.
-        group: For the report.
+        group: The group, for the report.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
 
     @property
     def separate(self) -> bool:
-        """Its values cannot be switched within one run of a load."""
+        """Return whether its values cannot be switched within one run of a load."""
         return self.restart or self.machine
 
     def __post_init__(self) -> None:
@@ -56,19 +56,19 @@ class Dimension(Struct, frozen=True, kw_only=True):
 
 
 class KnobSpace(Struct, frozen=True):
-    """What may be searched.
+    """The knobs that may be searched.
 
     Attributes:
-        dimensions: In the order of the parameter screen.
+        dimensions: The dimensions in the order of the parameter screen.
         left_out: (knob, why) of those that were asked for, or belong to the group, and cannot be searched.
     """
 
     dimensions: tuple[Dimension, ...]
     left_out: tuple[tuple[str, str], ...]
 
-    def beside(self, other: KnobSpace) -> KnobSpace:
-        """Both together."""
-        return KnobSpace((*self.dimensions, *other.dimensions), (*self.left_out, *other.left_out))
+    def beside(self, more: KnobSpace) -> KnobSpace:
+        """Return both together."""
+        return KnobSpace((*self.dimensions, *more.dimensions), (*self.left_out, *more.left_out))
 
 
 class Space(Struct, frozen=True, dict=True):
@@ -81,65 +81,71 @@ class Space(Struct, frozen=True, dict=True):
     dimensions: tuple[Dimension, ...]
 
     def __post_init__(self) -> None:
-        if not self.dimensions or len({each.name for each in self.dimensions}) < len(self.dimensions):
+        if not self.dimensions or len({dimension.name for dimension in self.dimensions}) < len(self.dimensions):
             raise ValueError("a space needs a dimension, and each name once")
 
     @cached_property
     def start(self) -> Point:
-        """The values in force before the search."""
-        return tuple(each.start for each in self.dimensions)
+        """Return the values in force before the search."""
+        return tuple(dimension.start for dimension in self.dimensions)
 
-    def place(self, name: str) -> int:
-        """Of a knob, in the order of the dimensions.
+    def axis(self, name: str) -> int:
+        """Return the index of a knob, in the order of the dimensions.
 
         Raises:
             KeyError: There is no such knob.
         """
-        for place, dimension in enumerate(self.dimensions):
+        for axis, dimension in enumerate(self.dimensions):
             if dimension.name == name:
-                return place
+                return axis
         raise KeyError(name)
 
     def values(self, point: Point) -> dict[str, str]:
-        """Value by name."""
-        return {each.name: each.levels[level] for each, level in zip(self.dimensions, point, strict=True)}
+        """Return value by name."""
+        return {
+            dimension.name: dimension.levels[level] for dimension, level in zip(self.dimensions, point, strict=True)
+        }
 
-    def differing(self, one: Point, other: Point) -> tuple[int, ...]:
-        """Places of the dimensions that differ."""
-        return tuple(place for place, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+    def differing(self, first: Point, second: Point) -> tuple[int, ...]:
+        """Return the indexes of the dimensions that differ."""
+        return tuple(axis for axis, (a, b) in enumerate(zip(first, second, strict=True)) if a != b)
 
-    def restarts(self, one: Point, other: Point) -> bool:
-        """Whether going from one point to the other takes a restart."""
-        return any(self.dimensions[place].restart for place in self.differing(one, other))
+    def differing_names(self, first: Point, second: Point) -> list[str]:
+        """Return names of the dimensions that differ."""
+        return [self.dimensions[axis].name for axis in self.differing(first, second)]
 
-    def separate(self, one: Point, other: Point) -> bool:
-        """Whether the two are measured in blocks that have a load of their own."""
-        return any(self.dimensions[place].separate for place in self.differing(one, other))
+    def restarts(self, first: Point, second: Point) -> bool:
+        """Return whether going from one point to the other takes a restart."""
+        return any(self.dimensions[axis].restart for axis in self.differing(first, second))
 
-    def clipped(self, place: int, level: int) -> int:
-        """The nearest level that exists."""
-        return min(max(level, 0), len(self.dimensions[place].levels) - 1)
+    def separate(self, first: Point, second: Point) -> bool:
+        """Return whether the two points are measured in blocks that have a load of their own."""
+        return any(self.dimensions[axis].separate for axis in self.differing(first, second))
 
-    def at_start(self, point: Point, places: Iterable[int]) -> Point:
-        """The point with these dimensions as they were before the search."""
-        back = set(places)
-        return tuple(self.start[place] if place in back else level for place, level in enumerate(point))
+    def clipped(self, axis: int, level: int) -> int:
+        """Return the nearest level that exists."""
+        return min(max(level, 0), len(self.dimensions[axis].levels) - 1)
+
+    def at_start(self, point: Point, axes: Iterable[int]) -> Point:
+        """Return the point with these dimensions as they were before the search."""
+        back = set(axes)
+        return tuple(self.start[axis] if axis in back else level for axis, level in enumerate(point))
 
 
-def moved(point: Point, place: int, level: int) -> Point:
-    """The point with another level in one dimension."""
-    return (*point[:place], level, *point[place + 1 :])
+def point_with(point: Point, axis: int, level: int) -> Point:
+    """Return the point with another level in one dimension."""
+    return (*point[:axis], level, *point[axis + 1 :])
 
 
 def log_grid(
-    start: float, low: float, high: float, *, factor: float = 2.0, each_way: int = 8, whole: bool = True
+    start: float, low: float, high: float, *, factor: float = 2.0, each_way: int = 8, integer: bool = True
 ) -> tuple[list[float], int]:
-    """Numbers start · factor^i between both ends, the ends included where the grid is cut there; and start's index.
+    """Return numbers start · factor^i between both ends, with the ends where the grid is cut; and start's index.
 
     Args:
         start: Above 0; kept as it is.
         each_way: The most levels on either side.
-        whole: Numbers are rounded, and each stands once.
+        integer: Numbers are rounded, and each stands once.
 
     Raises:
         ValueError: The start is not above 0, not within both ends, or the factor not above 1.
@@ -147,14 +153,16 @@ def log_grid(
     if not start > 0.0 or not low <= start <= high or factor <= 1.0:
         raise ValueError("a log grid needs 0 < low ≤ start ≤ high and a factor above 1")
     steps = range(-each_way, each_way + 1)
-    return _within([start * factor**step for step in steps], start, low, high, whole=whole)
+    return _within([start * factor**step for step in steps], start, low, high, integer=integer)
 
 
-def _within(numbers: Sequence[float], start: float, low: float, high: float, *, whole: bool) -> tuple[list[float], int]:
+def _within(
+    numbers: Sequence[float], start: float, low: float, high: float, *, integer: bool
+) -> tuple[list[float], int]:
     cut = [min(max(number, low), high) for number in numbers]
     kept = [start]
-    for number in (float(round(each)) if whole else each for each in cut):
-        if low <= number <= high and all(abs(number - each) > _ALIKE * abs(each) for each in kept):
+    for number in (float(round(number_to_round)) if integer else number_to_round for number_to_round in cut):
+        if low <= number <= high and all(abs(number - earlier) > _ALIKE * abs(earlier) for earlier in kept):
             kept.append(number)
     kept.sort()
     return kept, kept.index(start)
@@ -166,7 +174,7 @@ class Constraint(Struct, frozen=True, kw_only=True):
     Attributes:
         figure: A key of the figures that come with an evaluation.
         most, least: None where there is no such end.
-        unit: Of the figure.
+        unit: The unit of the figure.
     """
 
     figure: str
@@ -175,7 +183,7 @@ class Constraint(Struct, frozen=True, kw_only=True):
     unit: str = ""
 
     def broken(self, figures: Mapping[str, float]) -> str:
-        """The limit and the figure in words; "" where the figure holds it or was not measured."""
+        """Return the limit and the figure in words; "" where the figure holds it or was not measured."""
         value = figures.get(self.figure)
         if value is None:
             return ""
@@ -192,15 +200,15 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
 
     Attributes:
         space: Without values that a guard forbids outright.
-        budget: In the unit of the costs: evaluations, or seconds.
-        cost: Of one evaluation.
-        restart_cost: Of one evaluation whose two arms differ in a knob that takes a restart.
-        machine_cost: Of one whose arms differ in a setting of the machine, and in none that takes a restart.
-        seed: Of all that is drawn.
+        budget: The budget in the unit of the costs: evaluations, or seconds.
+        cost: The cost of one evaluation.
+        restart_cost: The cost of one evaluation whose two arms differ in a knob that takes a restart.
+        machine_cost: The cost of one whose arms differ in a setting of the machine, and in none that takes a restart.
+        seed: The seed of all that is drawn.
         engine: A name of `tuning.engines`.
         worth: The smallest effect worth having, as a share.
         constraints: All must hold.
-        predictions: By knob, as far as something can be said beforehand.
+        predictions: Predictions by knob, as far as something can be said beforehand.
     """
 
     space: Space
@@ -214,9 +222,9 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
     constraints: tuple[Constraint, ...] = ()
     predictions: dict[str, Prediction] = field(default_factory=dict)
 
-    def cost_of(self, places: Iterable[int]) -> float:
-        """Of one evaluation whose arms differ in these knobs."""
-        knobs = [self.space.dimensions[place] for place in places]
+    def cost_of(self, axes: Iterable[int]) -> float:
+        """Return the cost of one evaluation whose arms differ in these knobs."""
+        knobs = [self.space.dimensions[axis] for axis in axes]
         if any(knob.restart for knob in knobs):
             return self.restart_cost
         return self.machine_cost if any(knob.machine for knob in knobs) else self.cost

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 from pgtop_tune.base.errors import JournalProblem
-from pgtop_tune.experiment.prediction import Prediction, Score, inside_bounds
+from pgtop_tune.experiment.prediction import PredictionScore, inside_bounds
 from pgtop_tune.tuning.engines import engine
 from pgtop_tune.tuning.plan import Point, TuningPlan
 from pgtop_tune.tuning.racing import (
@@ -28,8 +28,8 @@ from pgtop_tune.tuning.racing import (
     confirm,
     effects_of,
     mean_figures,
-    rows_of,
     screen,
+    screen_rows,
 )
 from pgtop_tune.tuning.search import (
     Asking,
@@ -38,9 +38,9 @@ from pgtop_tune.tuning.search import (
     Favoured,
     LetGo,
     Outcome,
-    Phase,
     Raced,
     Search,
+    SearchPhase,
     Spent,
     Tried,
     Void,
@@ -50,8 +50,8 @@ from pgtop_tune.tuning.search import (
 # How a search ends.
 
 
-class Ending(StrEnum):
-    """What a search found."""
+class SearchEnding(StrEnum):
+    """The ending of a search."""
 
     BETTER = "better"
     START_KEPT = "start kept"
@@ -59,28 +59,28 @@ class Ending(StrEnum):
     REFUSED = "refused"
 
 
-class Result(Struct, frozen=True, kw_only=True):
-    """After the last evaluation, or instead of the first.
+class SearchResult(Struct, frozen=True, kw_only=True):
+    """The result after the last evaluation, or instead of the first.
 
     Attributes:
         why: One or two sentences.
-        values: Of the knobs to change; empty unless `BETTER`.
-        start: What these knobs had before.
+        values: The values of the knobs to change; empty unless `BETTER`.
+        start: The values of these knobs before.
         confirmed: The only figure of the result; None where nothing was measured so far. Present, too, where the
             winner was not truly better.
         claimed: Log ratio that the search had seen its steps bring; too high, and no result.
         examined: Knobs that the search had changed: which earned it, which went back.
         left_out: Knobs that were not searched, with reasons.
         let_go: Knobs that another session changed meanwhile.
-        changes: Of the conditions meanwhile, in words; the confirmation was made under those behind the last one.
+        changes: Changes of the conditions meanwhile, in words; the confirmation was made after the last one.
         tried, races: The path.
-        predictions: How many predictions were right.
-        spent: Of the budget.
-        evaluation_sd: Of one evaluation's log ratio.
+        predictions: The score of the predictions.
+        spent: The spent part of the budget.
+        evaluation_sd: The deviation of one evaluation's log ratio.
         needed: The budget that it takes, where it was refused for being too small.
     """
 
-    ending: Ending
+    ending: SearchEnding
     why: str
     values: dict[str, str]
     start: dict[str, str]
@@ -91,7 +91,7 @@ class Result(Struct, frozen=True, kw_only=True):
     let_go: tuple[str, ...]
     tried: tuple[Tried, ...]
     races: tuple[Raced, ...]
-    predictions: Score
+    predictions: PredictionScore
     spent: float
     evaluation_sd: float
     needed: float | None = None
@@ -101,8 +101,8 @@ class Result(Struct, frozen=True, kw_only=True):
 # Bound first: knobs in the order of what they can bring at most, none where that is less than is worth having.
 
 
-class Ranked(Struct, frozen=True):
-    """Knobs of a plan.
+class RankedKnobs(Struct, frozen=True):
+    """The knobs of a plan in their order.
 
     Attributes:
         worth_trying: Places, the highest bound first; those without one stand behind those whose bound is worth having.
@@ -113,40 +113,32 @@ class Ranked(Struct, frozen=True):
     left_out: tuple[tuple[int, str], ...]
 
 
-def rank(plan: TuningPlan) -> Ranked:
-    """All knobs of the plan."""
+def rank(plan: TuningPlan) -> RankedKnobs:
+    """Return all knobs of the plan."""
     tried, left_out = [], []
-    for place, dimension in enumerate(plan.space.dimensions):
-        most = _most(plan.predictions.get(dimension.name))
+    for axis, dimension in enumerate(plan.space.dimensions):
+        prediction = plan.predictions.get(dimension.name)
+        most = None if prediction is None else prediction.most
         if most is not None and most < plan.worth:
-            left_out.append((place, f"at most {100.0 * most:+.1f} %"))
+            left_out.append((axis, f"at most {100.0 * most:+.1f} %"))
         else:
-            tried.append((-math.inf if most is None else most, place))
-    tried.sort(key=lambda each: -each[0])
-    return Ranked(tuple(place for _, place in tried), tuple(left_out))
+            tried.append((-math.inf if most is None else most, axis))
+    tried.sort(key=lambda rated: -rated[0])
+    return RankedKnobs(tuple(axis for _, axis in tried), tuple(left_out))
 
 
-def _most(prediction: Prediction | None) -> float | None:
-    return None if prediction is None else prediction.most
-
-
-class _Shares(Struct, frozen=True):
-    low: float | None
-    high: float | None
-
-
-def score(plan: TuningPlan, races: Iterable[Raced]) -> Score:
-    """How many races of a single knob ended within their prediction; those that had none do not count."""
-    told = []
+def score(plan: TuningPlan, races: Iterable[Raced]) -> PredictionScore:
+    """Score the races of a single knob against their predictions; races without one do not count."""
+    verdicts = []
     for raced in races:
-        places = plan.space.differing(raced.candidate, raced.against)
-        prediction = plan.predictions.get(plan.space.dimensions[places[0]].name) if len(places) == 1 else None
+        axes = plan.space.differing(raced.candidate, raced.against)
+        prediction = plan.predictions.get(plan.space.dimensions[axes[0]].name) if len(axes) == 1 else None
         if prediction is None or raced.low is None or raced.high is None:
             continue
-        inside = inside_bounds(prediction, _Shares(math.expm1(raced.low), math.expm1(raced.high)))
+        inside = inside_bounds(prediction, math.expm1(raced.low), math.expm1(raced.high))
         if inside is not None:
-            told.append(inside)
-    return Score(inside=sum(told), scored=len(told))
+            verdicts.append(inside)
+    return PredictionScore(inside=sum(verdicts), scored=len(verdicts))
 
 
 _NOISE: Final = 3
@@ -167,15 +159,15 @@ class NewConditions(Struct, frozen=True, tag="new_conditions"):
     """The load of another program, or the machine, changed under an evaluation, which has to be made again.
 
     Attributes:
-        words: How.
-        took: What the evaluation took, in the budget's unit.
+        words: The change, in words.
+        took: The cost of the evaluation, in the budget's unit.
     """
 
     words: str
     took: float
 
 
-class Told(Struct, frozen=True, tag="told"):
+class ToldOutcome(Struct, frozen=True, tag="told"):
     """The outcome of one evaluation, with the points that it had."""
 
     candidate: Point
@@ -183,18 +175,18 @@ class Told(Struct, frozen=True, tag="told"):
     outcome: Outcome
 
 
-Event: TypeAlias = Told | Released | NewConditions
-"""What a search is told; the list of them is its journal."""
+Event: TypeAlias = ToldOutcome | Released | NewConditions
+"""A thing that a search is told; the list of them is its journal."""
 
 
-class Progress(Struct, frozen=True, kw_only=True):
-    """How far a search is.
+class SearchProgress(Struct, frozen=True, kw_only=True):
+    """The progress of a search.
 
     Attributes:
-        values: Of the best so far, by knob that differs from the start.
-        evaluations: That were told.
-        spent, budget: In the plan's unit.
-        evaluation_sd: Of one evaluation's log ratio, as known so far.
+        values: The values of the best so far, by knob that differs from the start.
+        evaluations: The evaluations that were told.
+        spent, budget: Budget and its spent part, in the plan's unit.
+        evaluation_sd: The deviation of one evaluation's log ratio, as known so far.
     """
 
     values: dict[str, str]
@@ -205,7 +197,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class Tuning:
-    """One search.
+    """A search.
 
     Attributes:
         events: All that it was told, for `replay`.
@@ -223,7 +215,7 @@ class Tuning:
         self.events: list[Event] = []
         self._search = Search(plan, allowed)
         self._steps = _search(self._search)
-        self._now: Evaluation | Result = self._advance(None)
+        self._now = self._advanced(lambda: next(self._steps))
 
     @classmethod
     def replay(
@@ -232,7 +224,7 @@ class Tuning:
         events: Iterable[Event],
         allowed: Callable[[Mapping[str, str]], bool] = lambda values: True,
     ) -> Tuning:
-        """A search that was told all this, as it stood then.
+        """Return a search that was told all this, as it stood then.
 
         Raises:
             JournalProblem: This program would have asked for other evaluations.
@@ -247,107 +239,97 @@ class Tuning:
                 tuning._tell_again(event)
         return tuning
 
-    def _tell_again(self, event: Told) -> None:
+    def _tell_again(self, event: ToldOutcome) -> None:
         now = self._now
-        if isinstance(now, Result) or (now.candidate, now.against) != (event.candidate, event.against):
+        if isinstance(now, SearchResult) or (now.candidate, now.against) != (event.candidate, event.against):
             raise JournalProblem(
                 f"evaluation {len(self._search.tried) + 1} of this search is not what this version would ask for",
                 "resume with the version and packages that began it, or begin anew",
             )
         self.tell(event.outcome)
 
-    def next(self) -> Evaluation | Result:
-        """The evaluation that is wanted, the same until its outcome is told; or the result."""
+    def next(self) -> Evaluation | SearchResult:
+        """Return the evaluation that is wanted, the same until its outcome is told; or the result."""
         return self._now
 
     @property
     def tried(self) -> Sequence[Tried]:
-        """Evaluations with their outcomes, oldest first."""
+        """Return evaluations with their outcomes, oldest first."""
         return self._search.tried
 
-    def progress(self) -> Progress:
-        """So far."""
+    def progress(self) -> SearchProgress:
+        """Return the progress so far."""
         search, space = self._search, self._search.space
         values = space.values(search.best)
-        return Progress(
-            values={
-                space.dimensions[place].name: values[space.dimensions[place].name]
-                for place in space.differing(search.best, space.start)
-            },
+        return SearchProgress(
+            values={name: values[name] for name in space.differing_names(search.best, space.start)},
             evaluations=len(search.tried), spent=search.spent, budget=search.plan.budget,
             evaluation_sd=search.spread.sd(),
         )  # fmt: skip
 
     def tell(self, outcome: Outcome) -> None:
-        """The outcome of the evaluation that `next` gave.
+        """Tell the outcome of the evaluation that `next` gave.
 
         Raises:
             ValueError: The search is over.
         """
-        if isinstance(self._now, Result):
+        if isinstance(self._now, SearchResult):
             raise ValueError("the search is over")
-        self.events.append(Told(self._now.candidate, self._now.against, outcome))
-        self._now = self._advance(outcome)
+        self.events.append(ToldOutcome(self._now.candidate, self._now.against, outcome))
+        self._now = self._advanced(lambda: self._steps.send(outcome))
 
     def release(self, knob: str) -> None:
-        """Another session has changed the knob: the search lets go of it. The pending evaluation is void.
+        """Release a knob that another session has changed. The pending evaluation is void.
 
         Raises:
             KeyError: There is no such knob.
         """
-        if isinstance(self._now, Result) or knob in self._search.let_go:
+        if isinstance(self._now, SearchResult) or knob in self._search.let_go:
             return
         self._search.release(knob)
         self.events.append(Released(knob))
-        self._now = self._thrown(LetGo())
+        self._now = self._advanced(lambda: self._steps.throw(LetGo()))
 
-    def conditions_changed(self, words: str, took: float) -> None:
-        """The pending evaluation is void, and made again; the noise or the confirmation under way begins anew."""
-        if isinstance(self._now, Result):
+    def conditions_changed(self, description: str, took: float) -> None:
+        """Discard the pending evaluation, which is made again; the noise or the confirmation under way begins anew."""
+        if isinstance(self._now, SearchResult):
             return
         self._search.spent += took
-        self._search.changes.append(words)
-        self.events.append(NewConditions(words, took))
-        self._now = self._thrown(Void())
-
-    def _advance(self, outcome: Outcome | None) -> Evaluation | Result:
-        try:
-            return next(self._steps) if outcome is None else self._steps.send(outcome)
-        except StopIteration as over:
-            return self._over(over)
-
-    def _thrown(self, why: Exception) -> Evaluation | Result:
-        try:
-            return self._steps.throw(why)
-        except StopIteration as over:
-            return self._over(over)
+        self._search.changes.append(description)
+        self.events.append(NewConditions(description, took))
+        self._now = self._advanced(lambda: self._steps.throw(Void()))
 
     @staticmethod
-    def _over(over: StopIteration) -> Result:
-        result: Result = over.value
-        return result
+    def _advanced(step: Callable[[], Evaluation]) -> Evaluation | SearchResult:
+        try:
+            return step()
+        except StopIteration as over:
+            result: SearchResult = over.value
+            return result
 
 
-def _search(search: Search) -> Asking[Result]:
+def _search(search: Search) -> Asking[SearchResult]:
     ranked = rank(search.plan)
     chosen = ranked.worth_trying[:MOST_KNOBS]
     if not chosen:
-        return _result(search, ranked, Ending.NOTHING_TO_GAIN, f"No knob can bring {100.0 * search.plan.worth:g} %.")
+        return _result(
+            search, ranked, SearchEnding.NOTHING_TO_GAIN, f"No knob can bring {100.0 * search.plan.worth:g} %."
+        )
     run = engine(search.plan.engine)
     refusal = _too_small(search, chosen) or (yield from _noise(search, chosen))
     if refusal is not None:
-        return _result(search, ranked, Ending.REFUSED, refusal.why, needed=refusal.needed)
+        return _result(search, ranked, SearchEnding.REFUSED, refusal.reason, needed=refusal.needed)
     batches = _batches(search, chosen)
-    for number, places in enumerate(batches, 1):
-        search.kept = _kept(search, places) + math.fsum(_shortest(search, later) for later in batches[number:])
+    for number, axes in enumerate(batches, 1):
+        search.kept = _kept(search, axes) + math.fsum(_shortest(search, later) for later in batches[number:])
         with suppress(Spent):
-            order = yield from screen(search, places)
+            order = yield from screen(search, axes)
             yield from _to_the_end(search, run, order)
     return (yield from _judged(search, ranked))
 
 
 def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Asking[None]:
-    """The engine, begun again from the best so far for each knob that is let go of."""
+    """Return the engine, begun again from the best so far for each knob that is let go of."""
     for _ in range(len(search.space.dimensions) + 1):
         try:
             yield from run(search, order)
@@ -356,8 +338,8 @@ def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Ask
             continue
 
 
-def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
-    """Ablation and confirmation, both anew whenever a knob was let go of."""
+def _judged(search: Search, ranked: RankedKnobs) -> Asking[SearchResult]:
+    """Return ablation and confirmation, both anew whenever a knob was let go of."""
     while search.best != search.space.start:
         try:
             search.kept = FEWEST * search.cost(search.best, search.space.start)
@@ -366,20 +348,22 @@ def _judged(search: Search, ranked: Ranked) -> Asking[Result]:
         except LetGo:
             continue
         except Spent:
-            return _result(search, ranked, Ending.START_KEPT, "The budget was spent before the winner was confirmed.")
+            return _result(
+                search, ranked, SearchEnding.START_KEPT, "The budget was spent before the winner was confirmed."
+            )
         if confirmed.better:
             return _result(
-                search, ranked, Ending.BETTER, f"{_changes(search)}. {_words(confirmed)}", confirmed, examined
+                search, ranked, SearchEnding.BETTER, f"{_changes(search)}. {_words(confirmed)}", confirmed, examined
             )
-        why = (
+        reason = (
             f"The winner is refused: {confirmed.reason}." if confirmed.reason else f"{_NOT_BETTER} {_words(confirmed)}"
         )
-        return _result(search, ranked, Ending.START_KEPT, why, confirmed, examined)
-    return _result(search, ranked, Ending.START_KEPT, _NOT_BETTER)
+        return _result(search, ranked, SearchEnding.START_KEPT, reason, confirmed, examined)
+    return _result(search, ranked, SearchEnding.START_KEPT, _NOT_BETTER)
 
 
 def _confirmed(search: Search) -> Asking[Confirmed]:
-    """All under the same conditions: begun anew when these change, while any budget is left. Raises as `confirm`."""
+    """Confirm under the same conditions: anew when these change, while any budget is left. Raises as `confirm`."""
     try:
         return (yield from confirm(search))
     except Void:
@@ -392,73 +376,74 @@ def _confirmed(search: Search) -> Asking[Confirmed]:
 # The budget, and the noise that decides whether it is enough.
 
 
-class _Refusal(Struct, frozen=True):
-    why: str
+class _SearchRefusal(Struct, frozen=True):
+    reason: str
     needed: float | None = None
 
 
-def _noise(search: Search, places: Sequence[int]) -> Asking[_Refusal | None]:
-    """The start against itself; a reason to refuse the search."""
+def _noise(search: Search, axes: Sequence[int]) -> Asking[_SearchRefusal | None]:
+    """Return the start against itself; a reason to refuse the search."""
     start, outcomes = search.space.start, list[Outcome]()
     while len(outcomes) < _NOISE:
         try:
-            outcome = yield from search.measure(Phase.NOISE, start, start, "the start against itself")
+            outcome = yield from search.measure(SearchPhase.NOISE, start, start, "the start against itself")
         except LetGo:
             continue
         except Void:
             outcomes.clear()
             continue
         except Spent:
-            return _Refusal(f"The budget was spent while the conditions changed: {search.changes[-1]}.")
+            return _SearchRefusal(f"The budget was spent while the conditions changed: {search.changes[-1]}.")
         if outcome.stopped or outcome.effect is None:
-            return _Refusal(f"The start itself cannot be measured: {outcome.stopped or 'no effect'}.")
+            return _SearchRefusal(f"The start itself cannot be measured: {outcome.stopped or 'no effect'}.")
         outcomes.append(outcome)
-    figures = mean_figures(each for outcome in outcomes for each in (outcome.figures, outcome.against_figures))
+    figures = mean_figures(
+        figures_of_arm for outcome in outcomes for figures_of_arm in (outcome.figures, outcome.against_figures)
+    )
     for constraint in search.plan.constraints:
         if constraint.figure not in figures:
-            return _Refusal(f"This load does not measure {constraint.figure}, so the constraint cannot be held.")
+            return _SearchRefusal(f"This load does not measure {constraint.figure}, so the constraint cannot be held.")
     if broken := search.broken(figures):
-        return _Refusal(f"The start breaks a constraint already: {broken}.")
-    search.spread.add(effects_of(outcomes), known=0.0)
-    return _too_small(search, places, search.spread.sd())
+        return _SearchRefusal(f"The start breaks a constraint already: {broken}.")
+    search.spread.add(effects_of(outcomes), true_mean=0.0)
+    return _too_small(search, axes, search.spread.sd())
 
 
-def _too_small(search: Search, places: Sequence[int], sd: float = 0.0) -> _Refusal | None:
-    """Whether the smallest effect worth having could not be confirmed after the shortest search."""
-    needed = needed_budget(search, places, sd)
+def _too_small(search: Search, axes: Sequence[int], sd: float = 0.0) -> _SearchRefusal | None:
+    """Refuse a budget in which the smallest effect worth having could not be confirmed after the shortest search."""
+    needed = needed_budget(search, axes, sd)
     if needed <= search.plan.budget:
         return None
-    return _Refusal(
+    return _SearchRefusal(
         f"The budget is too small to confirm {100.0 * search.plan.worth:g} %"
         f"{f' where evaluations differ by {100.0 * sd:.1f} %' if sd else ''}.",
         needed,
     )
 
 
-def needed_budget(search: Search, places: Sequence[int], sd: float) -> float:
-    """For the noise, the screens, the shortest search, and a confirmation of the smallest effect worth having."""
-    total = _NOISE * search.plan.cost + math.fsum(_shortest(search, batch) for batch in _batches(search, places))
+def needed_budget(search: Search, axes: Sequence[int], sd: float) -> float:
+    """Return the budget for noise, screens, the shortest search, and confirming the smallest effect worth having."""
+    total = _NOISE * search.plan.cost + math.fsum(_shortest(search, batch) for batch in _batches(search, axes))
     confirmations = evaluations_needed(sd, math.log1p(search.plan.worth), DECIDES, FEWEST)
-    return total + confirmations * search.cost_of(places)
+    return total + confirmations * search.cost_of(axes)
 
 
 def _shortest(search: Search, batch: Sequence[int]) -> float:
-    """What the screen and the shortest search of these knobs take."""
-    screened = len(rows_of(search, batch)) if len(batch) > 1 else 0
+    """Return the cost of the screen and the shortest search of these knobs."""
+    screened = len(screen_rows(search, batch)) if len(batch) > 1 else 0
     return search.cost_of(batch) * (screened + min(_FEWEST_STEPS, _STEPS_A_KNOB * len(batch)))
 
 
-def _kept(search: Search, places: Sequence[int]) -> float:
-    """For the ablation and the confirmation, while these knobs are searched."""
+def _kept(search: Search, axes: Sequence[int]) -> float:
+    """Return the budget for ablation and confirmation, kept while these knobs are searched."""
     changed = search.space.differing(search.best, search.space.start)
-    return (FEWEST + _ABLATION) * search.cost_of((*places, *changed))
+    return (FEWEST + _ABLATION) * search.cost_of((*axes, *changed))
 
 
-def _batches(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
-    """Knobs that need blocks of their own first and together: each answers for all of them, and the rest needs none."""
+def _batches(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return knobs that need blocks of their own, then the others: each batch is screened and searched by itself."""
     sides = [
-        tuple(place for place in places if search.space.dimensions[place].separate is separate)
-        for separate in (True, False)
+        tuple(axis for axis in axes if search.space.dimensions[axis].separate is separate) for separate in (True, False)
     ]
     return [side for side in sides if side]
 
@@ -469,37 +454,38 @@ _NOT_BETTER: Final = "No setting was truly better; the start is kept."
 def _changes(search: Search) -> str:
     space = search.space
     before, after = space.values(space.start), space.values(search.best)
-    names = [space.dimensions[place].name for place in space.differing(search.best, space.start)]
+    names = space.differing_names(search.best, space.start)
     return ", ".join(f"{name} {before[name]}→{after[name]}" for name in names)
 
 
 def _words(confirmed: Confirmed) -> str:
-    effect, low, high = (100.0 * math.expm1(each) for each in (confirmed.effect, confirmed.low, confirmed.high))
+    effect, low, high = (
+        100.0 * math.expm1(log_ratio) for log_ratio in (confirmed.effect, confirmed.low, confirmed.high)
+    )
     return f"Confirmed in {confirmed.evaluations} fresh evaluations: {effect:+.1f} % ({low:+.1f}…{high:+.1f})."
 
 
 def _result(
     search: Search,
-    ranked: Ranked,
-    ending: Ending,
-    why: str,
+    ranked: RankedKnobs,
+    ending: SearchEnding,
+    sentences: str,
     confirmed: Confirmed | None = None,
     examined: tuple[Examined, ...] = (),
     needed: float | None = None,
-) -> Result:
+) -> SearchResult:
     space = search.space
-    names = [space.dimensions[place].name for place in space.differing(search.best, space.start)]
-    kept = names if ending is Ending.BETTER else []
+    kept = space.differing_names(search.best, space.start) if ending is SearchEnding.BETTER else []
     beyond = [
-        (space.dimensions[place].name, f"beyond the {MOST_KNOBS} of the screen")
-        for place in ranked.worth_trying[MOST_KNOBS:]
+        (space.dimensions[axis].name, f"beyond the {MOST_KNOBS} of the screen")
+        for axis in ranked.worth_trying[MOST_KNOBS:]
     ]
-    return Result(
-        ending=ending, why=why,
+    return SearchResult(
+        ending=ending, why=sentences,
         values={name: space.values(search.best)[name] for name in kept},
         start={name: space.values(space.start)[name] for name in kept},
         confirmed=confirmed, claimed=math.fsum(search.claimed.values()), examined=examined,
-        left_out=(*((space.dimensions[place].name, reason) for place, reason in ranked.left_out), *beyond),
+        left_out=(*((space.dimensions[axis].name, reason) for axis, reason in ranked.left_out), *beyond),
         let_go=tuple(search.let_go), changes=tuple(search.changes), tried=tuple(search.tried),
         races=tuple(search.races), predictions=score(search.plan, search.races), spent=search.spent,
         evaluation_sd=search.spread.sd(), needed=needed,

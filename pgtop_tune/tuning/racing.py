@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean, stdev
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -25,106 +24,105 @@ from pgtop_tune.tuning.search import (
     Finish,
     LetGo,
     Outcome,
-    Phase,
     Raced,
     Search,
+    SearchPhase,
     Spent,
     evaluations_needed,
 )
 
 # The screen: a Plackett-Burman design finds the knobs that matter, all of them in every evaluation.
 #
-# Each row gives every knob its upper or its lower level (two steps up or down, on a grid of doublings a factor of
-# four)
+# Each row gives every knob its upper or its lower level (two steps up or down, on a grid of doublings a factor of four)
 # and runs against the start. effect = (mean of the rows with the upper level − mean of those with the lower) / 2.
 #
 # Source: Plackett and Burman, "The Design of Optimum Multifactorial Experiments", Biometrika 33, 1946.
 
 _FIRST_ROWS: Final = {3: "++-", 7: "+++-+--", 11: "++-+++---+-"}
-"""By the number of knobs that a design has room for."""
+"""First rows by the number of knobs that a design has room for."""
 MOST_KNOBS: Final = 11
 STEPS: Final = 2
 """Up and down, in strides."""
 
 
 def design(knobs: int) -> list[tuple[int, ...]]:
-    """Rows of +1 and -1 for so many knobs: shifts of the first row, and a last one of -1."""
+    """Return rows of +1 and -1 for so many knobs: shifts of the first row, and a last one of -1."""
     room = next(room for room in _FIRST_ROWS if room >= knobs)
     first = [1 if sign == "+" else -1 for sign in _FIRST_ROWS[room]]
     rows = [first[-shift:] + first[:-shift] if shift else first for shift in range(room)]
     return [tuple(row[:knobs]) for row in (*rows, [-1] * room)]
 
 
-def rows_of(search: Search, places: Sequence[int]) -> list[tuple[int, ...]]:
-    """The design for these knobs: 12 rows, or the fewest where each row takes blocks of their own."""
-    thrifty = any(search.space.dimensions[place].separate for place in places)
-    return design(len(places)) if thrifty else [row[: len(places)] for row in design(MOST_KNOBS)]
+def screen_rows(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the design for these knobs: 12 rows, or the fewest where each row takes blocks of their own."""
+    thrifty = any(search.space.dimensions[axis].separate for axis in axes)
+    return design(len(axes)) if thrifty else [row[: len(axes)] for row in design(MOST_KNOBS)]
 
 
-def screen(search: Search, places: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
-    """Knobs in the order of their effects, the largest first; without effects where rows cannot be tried.
+def screen(search: Search, axes: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
+    """Return knobs in the order of their effects, the largest first; without effects where rows cannot be tried.
 
     Args:
-        places: At most eleven, the most promising first.
+        axes: At most eleven, the most promising first.
 
     Raises:
         Spent: The budget is over.
     """
-    unknown = tuple(Favoured(place, None) for place in places)
-    if len(places) < 2:
+    unknown = tuple(Favoured(axis, None) for axis in axes)
+    if len(axes) < 2:
         return unknown
-    rows = rows_of(search, places)
-    points = _points(search, places, rows)
+    rows = screen_rows(search, axes)
+    points = _points(search, axes, rows)
     if points is None:
         return unknown
     effects: list[tuple[tuple[int, ...], float]] = []
     for number, (row, point) in enumerate(zip(rows, points, strict=True), 1):
-        found = yield from _measured(search, point, f"screen, row {number} of {len(rows)}")
-        if found is not None:
-            effects.append((row, found))
+        effect = yield from _measured(search, point, f"screen, row {number} of {len(rows)}")
+        if effect is not None:
+            effects.append((row, effect))
     favoured = [
-        Favoured(place, _contrast(effects, column), len(effects))
-        for column, place in enumerate(places)
-        if search.free(place)
+        Favoured(axis, _contrast(effects, column), len(effects))
+        for column, axis in enumerate(axes)
+        if search.free(axis)
     ]
-    search.screened.update((each.place, each.effect) for each in favoured if each.effect is not None)
-    return tuple(sorted(favoured, key=lambda each: -abs(each.effect or 0.0)))
+    search.screened.update((knob.axis, knob.effect) for knob in favoured if knob.effect is not None)
+    return tuple(sorted(favoured, key=lambda knob: -abs(knob.effect or 0.0)))
 
 
-def _measured(search: Search, point: Point, why: str) -> Asking[float | None]:
-    """None where the row was stopped; asked again without a knob that was let go of meanwhile."""
+def _measured(search: Search, point: Point, reason: str) -> Asking[float | None]:
+    """Measure a row, again without a knob that was released meanwhile; None where the row was stopped."""
     while True:
-        gone = [place for place in range(len(point)) if not search.free(place)]
-        candidate = search.space.at_start(point, gone)
+        released = [axis for axis in range(len(point)) if not search.free(axis)]
+        candidate = search.space.at_start(point, released)
         if candidate == search.best:
             return None
         try:
-            outcome = yield from search.measure(Phase.SCREEN, candidate, search.best, why)
+            outcome = yield from search.measure(SearchPhase.SCREEN, candidate, search.best, reason)
         except LetGo:
             continue
         return None if outcome.stopped else outcome.effect
 
 
-def _points(search: Search, places: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[Point] | None:
-    """Two steps from the best so far, one where guards forbid a row; None where they forbid one of these, too."""
+def _points(search: Search, axes: Sequence[int], rows: Sequence[tuple[int, ...]]) -> list[Point] | None:
+    """Return the rows two steps from the best, one where guards forbid a row; None where they forbid that, too."""
     for steps in range(STEPS, 0, -1):
         points = []
         for row in rows:
             levels = list(search.best)
-            for place, sign in zip(places, row, strict=True):
-                levels[place] = shifted(search, search.best, place, sign * steps)
+            for axis, sign in zip(axes, row, strict=True):
+                levels[axis] = shifted(search, search.best, axis, sign * steps)
             points.append(tuple(levels))
         if all(search.allowed(point) for point in points):
             return points
     return None
 
 
-def shifted(search: Search, point: Point, place: int, steps: int) -> int:
-    """The level so many steps away, within the grid; of words, the next one for a step up and the same for one down."""
-    dimension = search.space.dimensions[place]
+def shifted(search: Search, point: Point, axis: int, steps: int) -> int:
+    """Return the level so many steps away, within the grid; of words, the next one up and the same one down."""
+    dimension = search.space.dimensions[axis]
     if dimension.ordered:
-        return search.space.clipped(place, point[place] + steps * dimension.stride)
-    return (point[place] + 1) % len(dimension.levels) if steps > 0 else point[place]
+        return search.space.clipped(axis, point[axis] + steps * dimension.stride)
+    return (point[axis] + 1) % len(dimension.levels) if steps > 0 else point[axis]
 
 
 def _contrast(effects: Sequence[tuple[tuple[int, ...], float]], column: int) -> float | None:
@@ -134,20 +132,17 @@ def _contrast(effects: Sequence[tuple[tuple[int, ...], float]], column: int) -> 
 
 # The confirmation: the winner against the start in fresh evaluations, and nothing else is the result.
 #
-# At least eight, their number fixed before the first from the noise and half of the search's own claim, so that
-# neither
+# At least eight, their number fixed before the first from the noise and half of the search's own claim, so that neither
 # the choice of the winner nor a look on the way is in the interval. Student's interval of these evaluations alone; it
-# is
-# a success where the lower end of the 95 % interval is above 0 (a one-sided test at 2.5 %), so that no setting is
-# called
-# better beside an interval that includes 0.
+# is a success where the lower end of the 95 % interval is above 0 (a one-sided test at 2.5 %), so that no setting is
+# called better beside an interval that includes 0.
 
 FEWEST: Final = 8
 DECIDES: Final = 0.975
 _LATE: Final = 0.75
 """The share of the eight that must still fit in the budget: evaluations that took longer than planned end no search."""
 _BELIEVED: Final = 0.5
-"""Of the search's own claim, which is too high."""
+"""The share of the search's own claim, which is too high, that is believed."""
 
 
 class Confirmed(Struct, frozen=True, kw_only=True):
@@ -157,7 +152,7 @@ class Confirmed(Struct, frozen=True, kw_only=True):
         effect, low, high: Log ratio with its 95 % interval.
         evaluations: Fresh ones.
         figures, start_figures: Means of both arms.
-        reason: Why the winner was stopped or breaks a constraint; "".
+        reason: The reason why the winner was stopped or breaks a constraint; "".
     """
 
     effect: float
@@ -170,19 +165,19 @@ class Confirmed(Struct, frozen=True, kw_only=True):
 
     @property
     def better(self) -> bool:
-        """Whether the winner is truly better and holds all constraints."""
+        """Return whether the winner is truly better and holds all constraints."""
         return self.low > 0.0 and not self.reason
 
 
 def planned(search: Search) -> int:
-    """How many evaluations the confirmation will have: at least eight, as the budget allows."""
+    """Return how many evaluations the confirmation will have: at least eight, as the budget allows."""
     claim = max(math.fsum(search.claimed.values()) * _BELIEVED, math.log1p(search.plan.worth))
-    wanted = evaluations_needed(search.spread.sd(), claim, DECIDES, FEWEST)
-    return max(min(wanted, int(search.left / search.cost(search.best, search.space.start) + 1e-9)), FEWEST)
+    evaluations = evaluations_needed(search.spread.sd(), claim, DECIDES, FEWEST)
+    return max(min(evaluations, int(search.left / search.cost(search.best, search.space.start) + 1e-9)), FEWEST)
 
 
 def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
-    """Measures `search.best` against the start.
+    """Measure `search.best` against the start.
 
     Args:
         fits: Share of the eight that must fit in the budget.
@@ -198,7 +193,7 @@ def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
     outcomes: list[Outcome] = []
     for number in range(1, count + 1):
         outcome = yield from search.measure(
-            Phase.CONFIRMATION, search.best, search.space.start, f"winner against start, {number} of {count}"
+            SearchPhase.CONFIRMATION, search.best, search.space.start, f"winner against start, {number} of {count}"
         )
         outcomes.append(outcome)
         if outcome.stopped or outcome.effect is None:
@@ -208,50 +203,44 @@ def confirm(search: Search, fits: float = _LATE) -> Asking[Confirmed]:
 
 def _confirmed(search: Search, outcomes: list[Outcome], reason: str) -> Confirmed:
     effects = effects_of(outcomes)
-    figures = mean_figures(each.figures for each in outcomes)
+    figures = mean_figures(outcome.figures for outcome in outcomes)
     mean, half = fmean(effects) if effects else 0.0, math.inf
     if len(effects) > 1:
         half = t_quantile(DECIDES, len(effects) - 1) * stdev(effects) / math.sqrt(len(effects))
     return Confirmed(
         effect=mean, low=mean - half, high=mean + half, evaluations=len(effects), figures=figures,
-        start_figures=mean_figures(each.against_figures for each in outcomes),
+        start_figures=mean_figures(outcome.against_figures for outcome in outcomes),
         reason=reason or search.broken(figures),
     )  # fmt: skip
 
 
 # Which of the changed knobs earned it: the best setting against itself without a knob, the others go back.
 #
-# Knobs are examined one after the other, the one with the least claim first, each against the setting that those
-# before
+# Knobs are examined one after the other, the one with the least claim first, each against the setting that those before
 # it have left; so of two that do the same only one goes. More than four are examined by halves: a half that earns
-# nothing
-# goes back at once.
+# nothing goes back at once.
 #
 # It comes before the confirmation, not after it: the confirmation measures the setting that is reported, and none of
-# the
-# evaluations that chose it is in its interval. The part of each knob is from the evaluations that decided about it,
-# so
-# the parts of those that stay lean upwards; the whole does not.
+# the evaluations that chose it is in its interval. The part of each knob is from the evaluations that decided about it,
+# so the parts of those that stay lean upwards; the whole does not.
 
 MOST_OF_ABLATION: Final = 4
 _SINGLY: Final = 4
 
 
 class Fate(StrEnum):
-    """Of a knob that the search had changed."""
+    """The fate of a knob that the search had changed."""
 
     EARNED = "earned"
     KEPT = "kept"
     WENT_BACK = "went back"
 
 
-_FINISHES: Final[Mapping[Fate, Finish]] = MappingProxyType(
-    {Fate.EARNED: Finish.ACCEPTED, Fate.KEPT: Finish.UNCLEAR, Fate.WENT_BACK: Finish.DROPPED}
-)
+_FINISHES: Final = {Fate.EARNED: Finish.ACCEPTED, Fate.KEPT: Finish.UNCLEAR, Fate.WENT_BACK: Finish.DROPPED}
 
 
 class Examined(Struct, frozen=True, kw_only=True):
-    """One knob, or several together, after the ablation.
+    """A knob, or several together, after the ablation.
 
     Attributes:
         knobs: Names.
@@ -269,72 +258,74 @@ class Examined(Struct, frozen=True, kw_only=True):
 
 
 def ablate(search: Search) -> Asking[tuple[Examined, ...]]:
-    """Examines what `search.best` changes; afterwards it is the setting to confirm.
+    """Examine what `search.best` changes; afterwards it is the setting to confirm.
 
     Raises:
         LetGo: As `Search.measure`.
     """
     changed = sorted(
         search.space.differing(search.best, search.space.start),
-        key=lambda place: (
-            not search.space.dimensions[place].separate,
-            search.claimed.get(place, 0.0),
-            abs(search.screened.get(place, 0.0)),
+        key=lambda axis: (
+            not search.space.dimensions[axis].separate,
+            search.claimed.get(axis, 0.0),
+            abs(search.screened.get(axis, 0.0)),
         ),
     )
     middle = len(changed) // 2
-    pending: list[tuple[int, ...]] = [(place,) for place in changed]
+    pending: list[tuple[int, ...]] = [(axis,) for axis in changed]
     if len(changed) > _SINGLY:
         pending = [tuple(changed[:middle]), tuple(changed[middle:])]
-    found: list[Examined] = []
+    results: list[Examined] = []
     while pending:
-        places = pending.pop(0)
-        names = tuple(search.space.dimensions[place].name for place in places)
-        without = search.space.at_start(search.best, places)
-        half = len(places) // 2
-        if without == search.space.start and half:
-            pending[:0] = [places[:half], places[half:]]
-            continue
-        if without == search.space.start:
-            found.append(Examined(knobs=names, fate=Fate.EARNED, why="all that is left: the confirmation is its test"))
-            continue
-        if not search.allowed(without):
-            found.append(Examined(knobs=names, fate=Fate.KEPT, why="the others may not be set without it"))
-            continue
-        try:
-            examined = yield from _examine(search, names, without)
-        except Spent:
-            found.append(Examined(knobs=names, fate=Fate.KEPT, why="not examined: the budget is spent"))
-            continue
-        if examined.fate is not Fate.WENT_BACK and half:
-            pending[:0] = [places[:half], places[half:]]
-            continue
-        if examined.fate is Fate.WENT_BACK:
-            search.best = without
-        found.append(examined)
-    return tuple(found)
+        axes = pending.pop(0)
+        examined = yield from _examined(search, axes)
+        if examined is None:
+            half = len(axes) // 2
+            pending[:0] = [axes[:half], axes[half:]]
+        else:
+            results.append(examined)
+    return tuple(results)
+
+
+def _examined(search: Search, axes: tuple[int, ...]) -> Asking[Examined | None]:
+    """Examine knobs together; None where each half of them is to be examined."""
+    names = tuple(search.space.dimensions[axis].name for axis in axes)
+    without = search.space.at_start(search.best, axes)
+    if without == search.space.start:
+        reason = "all that is left: the confirmation is its test"
+        return None if len(axes) > 1 else Examined(knobs=names, fate=Fate.EARNED, why=reason)
+    if not search.allowed(without):
+        return Examined(knobs=names, fate=Fate.KEPT, why="the others may not be set without it")
+    try:
+        examined = yield from _examine(search, names, without)
+    except Spent:
+        return Examined(knobs=names, fate=Fate.KEPT, why="not examined: the budget is spent")
+    if examined.fate is Fate.WENT_BACK:
+        search.best = without
+    elif len(axes) > 1:
+        return None
+    return examined
 
 
 def _examine(search: Search, names: tuple[str, ...], without: Point) -> Asking[Examined]:
     outcomes: list[Outcome] = []
     fate, reason = None, ""
     while fate is None:
-        why = f"with and without {', '.join(names)}"
-        outcomes.append((yield from search.measure(Phase.ABLATION, search.best, without, why)))
-        needed = search.broken(mean_figures(each.against_figures for each in outcomes))
+        purpose = f"with and without {', '.join(names)}"
+        outcomes.append((yield from search.measure(SearchPhase.ABLATION, search.best, without, purpose)))
+        needed = search.broken(mean_figures(outcome.against_figures for outcome in outcomes))
         reason = unfit(search, outcomes) or needed
         if reason:
             fate = Fate.EARNED if reason is needed else Fate.WENT_BACK
         else:
             fate = _decide(search, effects_of(outcomes))
-    raced = record(search, Phase.ABLATION, search.best, without, outcomes, _FINISHES[fate])
+    raced = record(search, SearchPhase.ABLATION, search.best, without, outcomes, _FINISHES[fate])
     return Examined(knobs=names, fate=fate, effect=raced.effect, low=raced.low, high=raced.high, why=reason)
 
 
 def _decide(search: Search, effects: list[float]) -> Fate | None:
-    """After each evaluation; None where another one is needed."""
-    count, mean = len(effects), fmean(effects)
-    error = search.spread.sd(effects) / math.sqrt(count)
+    """Decide after each evaluation; None where another one is needed."""
+    count, mean, error = _count_mean_error(search, effects)
     if count < 2:
         return None
     if mean <= 0.0 or mean + error < _HOPELESS:
@@ -352,7 +343,9 @@ _LEAST: Final = 0.005
 _HOPELESS: Final = 0.01
 
 
-def race(search: Search, phase: Phase, candidate: Point, against: Point, why: str, most: int = MOST) -> Asking[Raced]:
+def race(
+    search: Search, phase: SearchPhase, candidate: Point, against: Point, reason: str, most: int = MOST
+) -> Asking[Raced]:
     """Evaluate until decided, or `most` times.
 
     Raises:
@@ -361,20 +354,20 @@ def race(search: Search, phase: Phase, candidate: Point, against: Point, why: st
     outcomes: list[Outcome] = []
     finish = None
     while finish is None:
-        outcomes.append((yield from search.measure(phase, candidate, against, why)))
+        outcomes.append((yield from search.measure(phase, candidate, against, reason)))
         finish = Finish.STOPPED if unfit(search, outcomes) else decide(search, effects_of(outcomes), most)
     return record(search, phase, candidate, against, outcomes, finish)
 
 
 def unfit(search: Search, outcomes: Sequence[Outcome]) -> str:
-    """Why the candidate is out whatever its effect: aborted, not measured, or a constraint that it breaks; ""."""
+    """Return why the candidate is out whatever its effect: aborted, not measured, a broken constraint; else ""."""
     last = outcomes[-1]
     nothing = "nothing was measured" if last.effect is None else ""
-    return last.stopped or nothing or search.broken(mean_figures(each.figures for each in outcomes))
+    return last.stopped or nothing or search.broken(mean_figures(outcome.figures for outcome in outcomes))
 
 
 def record(
-    search: Search, phase: Phase, candidate: Point, against: Point, outcomes: Sequence[Outcome], finish: Finish
+    search: Search, phase: SearchPhase, candidate: Point, against: Point, outcomes: Sequence[Outcome], finish: Finish
 ) -> Raced:
     """Keep a race that is over, the newest evaluations its own; one whose candidate is unfit ends as stopped."""
     effects = effects_of(outcomes)
@@ -391,9 +384,8 @@ def record(
 
 
 def decide(search: Search, effects: list[float], most: int) -> Finish | None:
-    """After each evaluation; None where another one is needed."""
-    count, mean = len(effects), fmean(effects)
-    error = search.spread.sd(effects) / math.sqrt(count)
+    """Decide after each evaluation; None where another one is needed."""
+    count, mean, error = _count_mean_error(search, effects)
     if mean <= 0.0 or (count >= 2 and mean + error < _HOPELESS):
         return Finish.DROPPED
     if count >= 2 and mean > _SURE * error and mean >= _LEAST:
@@ -402,23 +394,27 @@ def decide(search: Search, effects: list[float], most: int) -> Finish | None:
 
 
 def measured(search: Search, effects: list[float]) -> tuple[float | None, float | None, float | None, float | None]:
-    """Mean, its error, and the 95 % interval."""
+    """Return mean, its error, and the 95 % interval."""
     if not effects:
         return None, None, None, None
-    mean, error = fmean(effects), search.spread.sd(effects) / math.sqrt(len(effects))
-    half = t_quantile(0.975, search.spread.degrees + len(effects) - 1) * error
+    count, mean, error = _count_mean_error(search, effects)
+    half = t_quantile(0.975, search.spread.degrees + count - 1) * error
     return mean, error, mean - half, mean + half
 
 
+def _count_mean_error(search: Search, effects: list[float]) -> tuple[int, float, float]:
+    return len(effects), fmean(effects), search.spread.sd(effects) / math.sqrt(len(effects))
+
+
 def effects_of(outcomes: Iterable[Outcome]) -> list[float]:
-    """Those that were measured to the end."""
-    return [each.effect for each in outcomes if each.effect is not None and not each.stopped]
+    """Return those that were measured to the end."""
+    return [outcome.effect for outcome in outcomes if outcome.effect is not None and not outcome.stopped]
 
 
 def mean_figures(figures: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Of several evaluations: a limit is judged by the mean, which one unlucky evaluation does not break."""
+    """Return the means of several evaluations: one unlucky evaluation breaks no limit."""
     values: dict[str, list[float]] = defaultdict(list)
-    for each in figures:
-        for name, value in each.items():
+    for figures_of_outcome in figures:
+        for name, value in figures_of_outcome.items():
             values[name].append(value)
-    return {name: fmean(each) for name, each in values.items()}
+    return {name: fmean(numbers) for name, numbers in values.items()}

@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from enum import StrEnum
 from statistics import fmean
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 
@@ -30,32 +30,32 @@ _FARTHEST: Final = 500
 
 
 class Spread:
-    """Of evaluations of one pair of points, pooled over all pairs of points."""
+    """The spread of evaluations of one pair of points, pooled over all pairs of points."""
 
     def __init__(self) -> None:
         self._squares = PRIOR_DEGREES * ASSUMED_SD**2
         self._degrees = PRIOR_DEGREES
         self._within: list[float] = []
 
-    def add(self, effects: Sequence[float], known: float | None = None) -> None:
-        """Log ratios of one pair of points; `known` is their true mean, 0 for a setting against itself."""
+    def add(self, effects: Sequence[float], true_mean: float | None = None) -> None:
+        """Add log ratios of one pair of points; `true_mean` is their true mean, 0 for a setting against itself."""
         if not effects:
             return
-        mean = fmean(effects) if known is None else known
+        mean = fmean(effects) if true_mean is None else true_mean
         self._squares += math.fsum((effect - mean) ** 2 for effect in effects)
-        self._degrees += len(effects) - (known is None)
+        self._degrees += len(effects) - (true_mean is None)
 
     def within(self, error: float) -> None:
-        """The standard error that an evaluation has from its own pairs of blocks."""
+        """Add the standard error that an evaluation has from its own pairs of blocks."""
         self._within.append(error**2)
 
     @property
     def degrees(self) -> int:
-        """Of freedom, the prior's four included."""
+        """Return the degrees of freedom, the prior's four included."""
         return self._degrees
 
     def sd(self, beside: Sequence[float] = ()) -> float:
-        """Of one evaluation's log ratio; `beside` are those of a race that still runs."""
+        """Return the deviation of one evaluation's log ratio; `beside` are those of a race that still runs."""
         squares, degrees = self._squares, self._degrees
         if len(beside) > 1:
             mean = fmean(beside)
@@ -65,12 +65,12 @@ class Spread:
 
 
 def evaluations_needed(sd: float, effect: float, confidence: float, least: int) -> int:
-    """So many, at least `least`, that a one-sided t test finds the effect in four of five cases; at most 500.
+    """Return how many evaluations, from `least` to 500, let a one-sided t test find the effect in four of five cases.
 
     Args:
-        sd: Of one evaluation.
+        sd: The deviation of one evaluation.
         effect: Log ratio, above 0.
-        confidence: Of the test, 0.975 for the lower end of a 95 % interval.
+        confidence: The confidence of the test, 0.975 for the lower end of a 95 % interval.
     """
     for count in range(least, _FARTHEST):
         if (t_quantile(confidence, count - 1) + t_quantile(POWER, count - 1)) * sd / math.sqrt(count) <= effect:
@@ -81,8 +81,8 @@ def evaluations_needed(sd: float, effect: float, confidence: float, least: int) 
 T = TypeVar("T")
 
 
-class Phase(StrEnum):
-    """Where a search is."""
+class SearchPhase(StrEnum):
+    """The phase of a search."""
 
     NOISE = "noise"
     SCREEN = "screen"
@@ -91,24 +91,24 @@ class Phase(StrEnum):
     CONFIRMATION = "confirmation"
 
 
-_TOGETHER: Final = frozenset({Phase.NOISE, Phase.CONFIRMATION})
+_TOGETHER: Final = frozenset({SearchPhase.NOISE, SearchPhase.CONFIRMATION})
 
 
 class Evaluation(Struct, frozen=True, kw_only=True):
     """Wanted: the candidate against what it would replace, by turns.
 
     Attributes:
-        number: From 1.
+        number: The number from 1.
         candidate, against: Points of the plan's space; the same in the noise phase.
-        values, against_values: What the two arms set, by knob; knobs that were let go of are missing.
+        values, against_values: The values of the two arms, by knob, without knobs that were released.
         restart: Going from one arm to the other takes a restart.
         separate: Each block has a load of its own.
-        cost: As the plan has it.
+        cost: The cost by the plan.
         why: One line.
     """
 
     number: int
-    phase: Phase
+    phase: SearchPhase
     candidate: Point
     against: Point
     values: dict[str, str]
@@ -120,14 +120,14 @@ class Evaluation(Struct, frozen=True, kw_only=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """Of one evaluation.
+    """The outcome of one evaluation.
 
     Attributes:
         effect: ln(candidate / against) of the objective, above 0 where the candidate is better; None if it gave none.
         error: Standard error of the effect from its own pairs of blocks; None where that is not known.
-        figures, against_figures: What constraints ask, of either arm.
-        stopped: Why the candidate was aborted, or did not start; "" if it was measured to the end.
-        took: What it took, in the budget's unit; None where it is what the plan says.
+        figures, against_figures: The figures that constraints ask for, of either arm.
+        stopped: The reason why the candidate was aborted, or did not start; "" if it was measured to the end.
+        took: Its cost, in the budget's unit; None where it is that of the plan.
     """
 
     effect: float | None
@@ -143,14 +143,14 @@ Asking: TypeAlias = Generator[Evaluation, Outcome, T]
 
 
 class Tried(Struct, frozen=True):
-    """One step of a search's path."""
+    """A step of a search's path."""
 
     evaluation: Evaluation
     outcome: Outcome
 
 
 class Finish(StrEnum):
-    """How a race ends."""
+    """The ending of a race."""
 
     ACCEPTED = "accepted"
     DROPPED = "dropped"
@@ -159,17 +159,17 @@ class Finish(StrEnum):
 
 
 class Raced(Struct, frozen=True, kw_only=True):
-    """One race.
+    """A race.
 
     Attributes:
         effect: Mean log ratio; None where the candidate was stopped before any was measured.
-        error: Of the mean, from the pooled variance.
+        error: The error of the mean, from the pooled variance.
         low, high: 95 % interval of the log ratio.
         evaluations: Their numbers.
-        reason: Why it was stopped; "".
+        reason: The reason why it was stopped; "".
     """
 
-    phase: Phase
+    phase: SearchPhase
     candidate: Point
     against: Point
     finish: Finish
@@ -182,14 +182,14 @@ class Raced(Struct, frozen=True, kw_only=True):
 
     @property
     def accepted(self) -> bool:
-        """The candidate takes the other's place."""
+        """Return whether the candidate takes the other's place."""
         return self.finish is Finish.ACCEPTED
 
 
 class Move(Struct, frozen=True):
-    """Of one knob, from a level to another."""
+    """A move of one knob from a level to another."""
 
-    place: int
+    axis: int
     level: int
     to_level: int
 
@@ -207,20 +207,20 @@ class Spent(Exception):
 
 
 class Search:
-    """What all parts of a search know together.
+    """The knowledge that all parts of a search share.
 
     Attributes:
         best: The point in force: what candidates have to beat.
-        spread: How evaluations differ, pooled.
+        spread: The pooled spread of evaluations.
         tried: All evaluations, in order.
         races: All that were decided, in order.
         lost: (candidate, against) that were refused.
         beaten: Moves of one knob that lost clearly: not tried again, whatever the other knobs are.
-        claimed: By place, log ratios that the search has seen its steps bring: too high, and only good to order knobs.
-        screened: By place, the screen's effect.
+        claimed: Log ratios by axis that the search has seen its steps bring: too high, and only good to order knobs.
+        screened: The screen's effect by axis.
         let_go: Knobs that another session changed.
-        changes: Of the conditions, in words.
-        kept: Of the budget, for later phases.
+        changes: The changes of the conditions, in words.
+        kept: The part of the budget that later phases keep.
         coin: The only source of chance.
     """
 
@@ -245,31 +245,33 @@ class Search:
 
     @property
     def left(self) -> float:
-        """Of the budget, less what is kept."""
+        """Return the rest of the budget, less what is kept."""
         return self.plan.budget - self.spent - self.kept
 
     def values(self, point: Point) -> dict[str, str]:
-        """By knob, without those that were let go of."""
+        """Return the values by knob, without those that were released."""
         return {name: value for name, value in self.space.values(point).items() if name not in self.let_go}
 
     def allowed(self, point: Point) -> bool:
-        """Whether guards let the point be tried; the start always may."""
+        """Return whether guards let the point be tried; the start always may."""
         return point == self.space.start or self._allowed(self.space.values(point))
 
     def cost(self, candidate: Point, against: Point) -> float:
-        """Of one evaluation, as the plan has it and those so far took longer or less."""
+        """Return the cost of one evaluation by the plan, corrected by what those so far took."""
         return self.cost_of(self.space.differing(candidate, against))
 
-    def cost_of(self, places: Iterable[int]) -> float:
-        """The same for points that differ in these knobs."""
+    def cost_of(self, axes: Iterable[int]) -> float:
+        """Return the same cost for points that differ in these knobs."""
         planned, took = self._pace
-        return self.plan.cost_of(places) * (took / planned if planned else 1.0)
+        return self.plan.cost_of(axes) * (took / planned if planned else 1.0)
 
     def broken(self, figures: Mapping[str, float]) -> str:
-        """The first constraint that does not hold, in words; ""."""
-        return next((words for each in self.plan.constraints if (words := each.broken(figures))), "")
+        """Return the first constraint that does not hold, in words; ""."""
+        return next(
+            (broken_words for constraint in self.plan.constraints if (broken_words := constraint.broken(figures))), ""
+        )
 
-    def measure(self, phase: Phase, candidate: Point, against: Point, why: str) -> Asking[Outcome]:
+    def measure(self, phase: SearchPhase, candidate: Point, against: Point, reason: str) -> Asking[Outcome]:
         """Ask for one evaluation.
 
         Raises:
@@ -287,7 +289,7 @@ class Search:
                 number=len(self.tried) + 1, phase=phase, candidate=candidate, against=against,
                 values=self.values(candidate), against_values=self.values(against),
                 restart=self.space.restarts(candidate, against), separate=self.space.separate(candidate, against),
-                cost=cost, why=why,
+                cost=cost, why=reason,
             )  # fmt: skip
             try:
                 outcome = yield evaluation
@@ -307,57 +309,54 @@ class Search:
         return outcome
 
     def _check_free(self, *points: Point) -> None:
-        gone = [self.space.place(name) for name in self.let_go]
-        if any(self.space.at_start(point, gone) != point for point in points):
+        released = [self.space.axis(name) for name in self.let_go]
+        if any(self.space.at_start(point, released) != point for point in points):
             raise LetGo
 
     def move(self, candidate: Point, raced: Raced) -> None:
-        """The candidate has won, and is what others have to beat from now on."""
-        places = self.space.differing(candidate, self.best)
-        for place in places:
-            self.claimed[place] = self.claimed.get(place, 0.0) + (raced.effect or 0.0) / len(places)
+        """Make the candidate that has won the point that others have to beat."""
+        axes = self.space.differing(candidate, self.best)
+        for axis in axes:
+            self.claimed[axis] = self.claimed.get(axis, 0.0) + (raced.effect or 0.0) / len(axes)
         self.best = candidate
 
     def release(self, name: str) -> None:
-        """No point changes this knob any more.
+        """Release a knob: no point changes it any more.
 
         Raises:
             KeyError: There is no such knob.
         """
-        place = self.space.place(name)
+        axis = self.space.axis(name)
         if name in self.let_go:
             return
         self.let_go.append(name)
-        self.best = self.space.at_start(self.best, (place,))
-        self.claimed.pop(place, None)
+        self.best = self.space.at_start(self.best, (axis,))
+        self.claimed.pop(axis, None)
         self.lost = {
-            (self.space.at_start(candidate, (place,)), self.space.at_start(against, (place,)))
+            (self.space.at_start(candidate, (axis,)), self.space.at_start(against, (axis,)))
             for candidate, against in self.lost
-            if candidate[place] == against[place]
+            if candidate[axis] == against[axis]
         }
 
-    def free(self, place: int) -> bool:
-        """Whether the knob is still ours."""
-        return self.space.dimensions[place].name not in self.let_go
+    def free(self, axis: int) -> bool:
+        """Return whether the knob still belongs to the search."""
+        return self.space.dimensions[axis].name not in self.let_go
 
 
 class Favoured(Struct, frozen=True):
     """A knob that an engine may turn.
 
     Attributes:
-        place: In the space.
-        effect: Of the screen's steps up, as a log ratio; None without a screen.
-        rows: Of the screen that the effect is from.
+        axis: The index of its dimension.
+        effect: The effect of the screen's steps up, as a log ratio; None without a screen.
+        rows: The rows of the screen that the effect is from.
     """
 
-    place: int
+    axis: int
     effect: float | None
     rows: int = 0
 
 
-class Engine(Protocol):
-    """Chooses candidates until it has no more, or the budget raises `Spent`; leaves its best in `search.best`."""
-
-    def __call__(self, search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
-        """Knobs come with the most promising first."""
-        ...
+Engine: TypeAlias = Callable[[Search, tuple[Favoured, ...]], Asking[None]]
+"""Chooses candidates until it has no more, or the budget raises `Spent`; leaves its best in `search.best`. Knobs come
+with the most promising first."""

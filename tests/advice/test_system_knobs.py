@@ -25,11 +25,11 @@ from pgtop_tune.advice.rules.system import advise_setting, kind_of
 from pgtop_tune.base.units import GB, MB
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.host.block_devices import ROOT, Disk, disks
+from pgtop_tune.host.block_devices import ROOT, disks
 from pgtop_tune.host.system_settings import names, settings
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import HugePages
-from pgtop_tune.model.machine import DiskKind
+from pgtop_tune.model.machine import Disk, DiskKind
 from pgtop_tune.tui.dashboard.explain import PANE_METRICS
 from tests.support.kernel import kernel_left_alone
 from tests.support.machine_tree import USUAL, write

@@ -166,7 +166,7 @@ from pgtop_tune.model.bench import LoadSpec
 
 async def main(host, port, user, dbname, base, address, *client):
     place = SshPlace(parse_address(address), client)
-    runner = PgbenchRunner(LoadEndpoint(host, int(port), user, dbname), place=place, base=Path(base))
+    runner = PgbenchRunner(LoadEndpoint(host, int(port), user, dbname), load_place=place, base=Path(base))
     await runner.start(LoadSpec(clients=2))
     sample = runner.sample(0.0)
     while not sample.progress:

@@ -305,13 +305,13 @@ def test_what_somebody_else_changes_costs_the_cell_and_stops_it_until_it_is_chan
         said = program.stderr.read()
         assert program.wait(120) == 4, said
         ran = experiment(tmp_path, "resume", "two", "-d", conninfo(managed))
-        assert (ran.status, "random_page_cost was changed by somebody else: 4 -> 3" in ran.err) == (4, True), ran.err
+        assert (ran.status, "random_page_cost was changed by someone else: 4 -> 3" in ran.err) == (4, True), ran.err
     finally:
         program.stderr.close()
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM RESET random_page_cost")
             connection.execute("SELECT pg_reload_conf()")
-    assert "cell 1 failed: does not count: random_page_cost was changed by somebody else: 4 -> 3" in said
+    assert "cell 1 failed: does not count: random_page_cost was changed by someone else: 4 -> 3" in said
     assert "cell 2 of 2" not in said
     assert "change it back, then `resume`" in said
     ran = experiment(tmp_path, "resume", "two", "-d", conninfo(managed))
@@ -424,7 +424,7 @@ def test_a_server_that_somebody_else_restarts_costs_the_cell_and_not_the_experim
     said = program.stderr.read()
     program.stderr.close()
     assert program.wait(120) == 0, said
-    assert "cell 1 failed: does not count: the server was restarted by somebody else" in said
+    assert "cell 1 failed: does not count: the server was restarted by someone else" in said
     assert re.search(r"cell 2: \d+\.\d\d tps", said), said
     check_put_back(managed, before)
 

@@ -27,8 +27,8 @@ from pgtop_tune.experiment.configurations import (
     check_configurations,
     parse_configurations,
 )
-from pgtop_tune.experiment.load_run import LoadRun
-from pgtop_tune.experiment.run_cell import NOTHING_BEFORE, LoadTarget, RunCell
+from pgtop_tune.experiment.load_run import NOTHING_BEFORE, LoadRun, RunCell
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.postgres.server.conninfo import resolve

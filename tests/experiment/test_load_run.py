@@ -17,8 +17,8 @@ from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.experiment.load_run import Cancelled, LoadRun
-from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
+from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LoadSpec, RunState

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.other_experiments import OtherExperiments
+from pgtop_tune.experiment.screen_experiments import OtherExperiments
 from pgtop_tune.model.events import Event
 from pgtop_tune.process.process_key import key_of
 from pgtop_tune.runtime.experiment_control import ExperimentState
@@ -64,7 +64,7 @@ class _Seen:
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: subprocess.Popen[bytes]) -> _Seen:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr("pgtop_tune.experiment.other_experiments._EVERY_S", 0.1)
+    monkeypatch.setattr("pgtop_tune.experiment.screen_experiments._EVERY_S", 0.1)
     return _Seen(tmp_path, program)
 
 

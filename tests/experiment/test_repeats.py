@@ -16,6 +16,8 @@ from pgtop_tune.compare.noise import LoadFingerprint, NoiseGroup, known_noise, r
 from pgtop_tune.compare.reports.report import run_sheets
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.statistics.effect import RunSpread
+from pgtop_tune.experiment.load_run import RunCell
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.repeats import (
     AT_MOST,
     Repeats,
@@ -25,7 +27,6 @@ from pgtop_tune.experiment.repeats import (
     parse_goal,
     repetition,
 )
-from pgtop_tune.experiment.run_cell import LoadTarget, RunCell
 from pgtop_tune.experiment.series import Steps, cells, curves, series_json
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
@@ -172,7 +173,7 @@ def test_failed_and_invalid_runs_are_counted_and_do_not_count() -> None:
     for _, each in zip(repeats, results, strict=False):
         repeats.take(each)
     [cell] = repeats.cells()
-    assert (cell.made, cell.runs) == (4, 2)
+    assert (cell.runs_made, cell.runs) == (4, 2)
     assert cell.tps == pytest.approx(1005.0, rel=0.01)
     assert cell.notes[:2] == ("run 2 failed", "run 3 is not valid (LOG-INCOMPLETE)")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.plan.status import shown_plan, switched
+from pgtop_tune.experiment.plan.report import shown_plan, switched
 from pgtop_tune.experiment.switchback.arms import Arm, Rival
-from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import Ending, SwitchbackPhase, SwitchbackPlan, SwitchbackState
 from pgtop_tune.experiment.switchback.words import ShownStates
 from tests.support.plans import bound_text, outcome
 
@@ -18,8 +18,8 @@ def test_an_arm_begins_when_it_is_switched_to_and_not_with_each_of_its_blocks() 
     shown = ShownStates(_PLAN)
     assert (shown.newest.arm_since_ms, shown.newest.arm_words, shown.newest.remaining_s) == (0, "", 600.0)
     states = [
-        SwitchbackState(Phase.SETTLING, 1, Arm.B), SwitchbackState(Phase.MEASURING, 1, Arm.B),
-        SwitchbackState(Phase.MEASURING, 2, None), SwitchbackState(Phase.MEASURING, 2, Arm.B),
+        SwitchbackState(SwitchbackPhase.SETTLING, 1, Arm.B), SwitchbackState(SwitchbackPhase.MEASURING, 1, Arm.B),
+        SwitchbackState(SwitchbackPhase.MEASURING, 2, None), SwitchbackState(SwitchbackPhase.MEASURING, 2, Arm.B),
     ]  # fmt: skip
     since = []
     for state in states:
@@ -33,7 +33,7 @@ def test_an_arm_begins_when_it_is_switched_to_and_not_with_each_of_its_blocks() 
 def test_the_end_of_load_or_server_has_its_reason_and_what_was_not_put_back_is_a_problem() -> None:
     shown = ShownStates(_PLAN)
     over = SwitchbackState(
-        Phase.OVER, ending=Ending.ENDED, reason="the server was restarted", notes=("not put back: no answer",)
+        SwitchbackPhase.OVER, ending=Ending.ENDED, reason="the server was restarted", notes=("not put back: no answer",)
     )
     shown.take(over)
     assert (shown.newest.ending, shown.newest.problem) == ("the server was restarted", "not put back: no answer")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.housekeeping import STEPS, parse_housekeeping
-from pgtop_tune.experiment.run_cell import EndpointWords, parse_endpoint
+from pgtop_tune.experiment.path import EndpointWords, parse_endpoint
 from pgtop_tune.experiment.series import Steps, parse_steps
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.postgres.server.other_address import OtherAddress

@@ -15,10 +15,10 @@ from pgtop_tune.model.machine import (
     AfterReboot,
     Assignment,
     CpuFrequency,
+    Disk,
     FrequencySample,
     MountPoint,
     PostmasterFacts,
-    Queue,
     SystemSetting,
 )
 from tests.support import frames
@@ -194,10 +194,10 @@ CASES: tuple[tuple[str, dict[str, Any], Severity, dict[str, Any]], ...] = (
     ("DISK-05", settings(**{"vda/scheduler": "mq-deadline"}), Severity.INFO, settings()),
     (
         "DISK-05",
-        {"machine": details({"vda/scheduler": "none"}, queues=(Queue("vda", True, False, True, False),))} |
+        {"machine": details({"vda/scheduler": "none"}, queues=(Disk("vda", True, False, True, False),))} |
         settings(**{"vda/scheduler": "kyber"}),
         Severity.INFO,
-        {"machine": details({"sda/scheduler": "mq-deadline"}, queues=(Queue("sda", True, False, False, False),))},
+        {"machine": details({"sda/scheduler": "mq-deadline"}, queues=(Disk("sda", True, False, False, False),))},
     ),
     ("DISK-06", settings(**{"vda/read_ahead_kb": "63"}), Severity.WARNING, settings(**{"vda/read_ahead_kb": "64"})),
     ("DISK-06", settings(**{"vda/read_ahead_kb": "16385"}), Severity.WARNING, settings()),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.recording.columns import BEFORE, Habit, packed, unpacked
-from pgtop_tune.recording.values import Optional, Scalar, lengthened, shortened
+from pgtop_tune.recording.values import Optional, Scalar, numbers_of, short_form
 
 COUNT = Optional(Scalar(int))
 NUMBERS = st.one_of(
@@ -23,9 +23,9 @@ NUMBERS = st.one_of(
 
 @given(st.lists(st.one_of(NUMBERS, st.none(), st.just(BEFORE)), max_size=90))
 def test_every_list_comes_back_from_json(values: list[object]) -> None:
-    form, _ = shortened(values)
-    assert lengthened(json.loads(json.dumps(form))) == values
-    assert shortened(values, weighed=False)[0] == form
+    form, _ = short_form(values)
+    assert numbers_of(json.loads(json.dumps(form))) == values
+    assert short_form(values, weighed=False)[0] == form
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_every_list_comes_back_from_json(values: list[object]) -> None:
     ],
 )
 def test_the_forms_are_those_of_the_documentation(values: list[object], form: object) -> None:
-    assert shortened(values)[0] == form
+    assert short_form(values)[0] == form
 
 
 @given(

@@ -22,10 +22,10 @@ from pgtop_tune.model.io import DatabaseSample
 from pgtop_tune.model.machine import (
     AfterReboot,
     Assignment,
+    Disk,
     MachineDetails,
     MountPoint,
     PostmasterFacts,
-    Queue,
     SystemSetting,
 )
 from pgtop_tune.model.parameter_values import parse
@@ -105,7 +105,7 @@ def details(
     )
     values: dict[str, Any] = {
         "settings": tuple(settings_rows) or made,
-        "queues": (Queue("vda", False, False, True, False),),
+        "queues": (Disk("vda", False, False, True, False),),
         "mounts": (MountPoint("/data", "xfs", "/dev/vda1", ("rw", "noatime"), ("data", "wal")),),
         "postmaster": PostmasterFacts(-1000, 0, 1_048_576, 1_048_576, "/var/log/postgresql.log"),
         "clock_source": "tsc",

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.experiment.plan.bind import ServerView, bound
 from pgtop_tune.experiment.plan.model import BoundPlan, PlanFacts
 from pgtop_tune.experiment.plan.plan_file import parse_plan
-from pgtop_tune.experiment.plan.results import CellResult, Outcome
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentOutcome
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.postgres import Parameter
 
@@ -60,11 +60,11 @@ def bound_text(text: str, **values: Any) -> BoundPlan:
     return bound(plan, view(**{"scripts": scripts, **values}))
 
 
-def outcome(plan: BoundPlan, tps: Mapping[int, float], **values: Any) -> Outcome:
+def outcome(plan: BoundPlan, tps: Mapping[int, float], **values: Any) -> ExperimentOutcome:
     """Results by number of the cell."""
     results = {
         number: CellResult(number=number, tps=each, transactions=round(each * plan.time_s), failed=0, latency_ms=1.0)
         for number, each in tps.items()
     }
-    base = Outcome(id="t-1", plan=plan, hash="h", results=results, made={})
+    base = ExperimentOutcome(id="t-1", plan=plan, hash="h", results=results, made={})
     return replace(base, **values)

@@ -18,7 +18,7 @@ from pgtop_tune.health.questions import (
 )
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.model.io import ArchiverStatus
-from pgtop_tune.model.machine import Queue
+from pgtop_tune.model.machine import Disk
 from pgtop_tune.model.replication import (
     HorizonSample,
     PreparedTransaction,
@@ -138,7 +138,7 @@ def scoped(name: str, value: str) -> dict[str, Any]:
 
 
 def disk(rotational: bool | None, *, nvme: bool = False, virtual: bool = False) -> dict[str, Any]:
-    queue = Queue("sda", rotational, nvme, virtual, False)
+    queue = Disk("sda", rotational, nvme, virtual, False)
     return {"machine": details(queues=(queue,))}
 
 

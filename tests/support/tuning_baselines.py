@@ -8,7 +8,7 @@ from typing import Final
 import optuna
 from msgspec import Struct
 
-from pgtop_tune.tuning.plan import Point, moved
+from pgtop_tune.tuning.plan import Point, point_with
 from tests.support.tuning_surfaces import LEVELS, Surface
 
 DRIFT: Final = 0.005
@@ -47,7 +47,7 @@ def by_hand(found: Surface, sd: float, budget: int, draw: random.Random) -> Ende
         for step in (1, -1):
             turned = False
             while runs < budget and 0 <= best[place] + step < LEVELS:
-                candidate = moved(best, place, best[place] + step)
+                candidate = point_with(best, place, best[place] + step)
                 value = measure(candidate)
                 if value <= last:
                     break

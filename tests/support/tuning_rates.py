@@ -10,8 +10,8 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.protocol import Ending, Result, Tuning
-from pgtop_tune.tuning.search import Phase
+from pgtop_tune.tuning.protocol import SearchEnding, SearchResult, Tuning
+from pgtop_tune.tuning.search import SearchPhase
 from tests.support.tuning_baselines import Ended, best_of_trials, by_hand
 from tests.support.tuning_surfaces import Surface, answer, run, space_of, surface
 
@@ -79,9 +79,9 @@ def ours(
     return _ended(found, result)
 
 
-def _ended(found: Surface, result: Result) -> SearchEnd:
-    better = result.ending is Ending.BETTER
-    confirming = [step.evaluation for step in result.tried if step.evaluation.phase is Phase.CONFIRMATION]
+def _ended(found: Surface, result: SearchResult) -> SearchEnd:
+    better = result.ending is SearchEnding.BETTER
+    confirming = [step.evaluation for step in result.tried if step.evaluation.phase is SearchPhase.CONFIRMATION]
     winner = confirming[-1].candidate if confirming else found.start
     truth, confirmed = found.gain(winner), result.confirmed
     held = None if confirmed is None else confirmed.low <= truth <= confirmed.high
@@ -96,7 +96,7 @@ def _ended(found: Surface, result: Result) -> SearchEnd:
         confirmed_covered=held,
         confirmed_off=None if confirmed is None else confirmed.effect - truth,
         own=None if confirmed is None else result.claimed - truth,
-        refused=result.ending is Ending.REFUSED,
+        refused=result.ending is SearchEnding.REFUSED,
     )
 
 

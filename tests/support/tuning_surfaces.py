@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.tuning.plan import Dimension, Point, Space
-from pgtop_tune.tuning.protocol import Result, Tuning
+from pgtop_tune.tuning.protocol import SearchResult, Tuning
 from pgtop_tune.tuning.search import Asking, Evaluation, Outcome
 
 T = TypeVar("T")
@@ -129,9 +129,9 @@ def answer(found: Surface, sd: float, draw: random.Random) -> Callable[[Evaluati
     return told
 
 
-def run(tuning: Tuning, told: Callable[[Evaluation], Outcome]) -> Result:
+def run(tuning: Tuning, told: Callable[[Evaluation], Outcome]) -> SearchResult:
     """To the end."""
-    while not isinstance(wanted := tuning.next(), Result):
+    while not isinstance(wanted := tuning.next(), SearchResult):
         tuning.tell(told(wanted))
     return wanted
 

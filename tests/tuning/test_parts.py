@@ -13,7 +13,7 @@ from pgtop_tune.experiment.prediction import Prediction
 from pgtop_tune.tuning.plan import Constraint, Dimension, Point, Space, TuningPlan
 from pgtop_tune.tuning.protocol import rank, score
 from pgtop_tune.tuning.racing import Fate, ablate, confirm, race
-from pgtop_tune.tuning.search import Finish, Outcome, Phase, Raced, Search, Spent, Spread, evaluations_needed
+from pgtop_tune.tuning.search import Finish, Outcome, Raced, Search, SearchPhase, Spent, Spread, evaluations_needed
 from tests.support.tuning_surfaces import driven
 
 LEVELS = ("1", "2", "4", "8")
@@ -43,7 +43,7 @@ def test_the_noise_is_pooled_over_races_with_the_prior_of_two_per_cent() -> None
         spread.add(group)
     squares = sum(float(np.var(group)) * len(group) for group in groups)
     assert spread.sd() == pytest.approx(math.sqrt((4 * 0.02**2 + squares) / (4 + 3)))
-    spread.add([0.05], known=0.0)
+    spread.add([0.05], true_mean=0.0)
     assert spread.sd() == pytest.approx(math.sqrt((4 * 0.02**2 + squares + 0.05**2) / (4 + 4)))
     spread.within(0.3)
     assert spread.sd() == 0.3
@@ -73,7 +73,7 @@ def test_so_many_evaluations_find_the_effect_in_four_of_five_cases(sd: float, ef
 )
 def test_a_race_ends_as_soon_as_it_is_decided(effects: list[float], finish: Finish, count: int) -> None:
     search = search_of()
-    raced = driven(race(search, Phase.SEARCH, (2, 1, 1), START, ""), in_turn(effects))
+    raced = driven(race(search, SearchPhase.SEARCH, (2, 1, 1), START, ""), in_turn(effects))
     assert (raced.finish, len(raced.evaluations)) == (finish, count)
     assert raced.evaluations == tuple(range(1, count + 1))
     assert search.races == [raced]
@@ -89,7 +89,7 @@ def test_a_race_ends_as_soon_as_it_is_decided(effects: list[float], finish: Fini
 )
 def test_an_unfit_candidate_is_out_whatever_its_effect(outcome: Outcome, reason: str) -> None:
     search = search_of(constraints=(Constraint(figure="p99_ms", most=20.0),))
-    raced = driven(race(search, Phase.SEARCH, (2, 1, 1), START, ""), in_turn([outcome]))
+    raced = driven(race(search, SearchPhase.SEARCH, (2, 1, 1), START, ""), in_turn([outcome]))
     assert (raced.finish, raced.reason) == (Finish.STOPPED, reason)
     assert not raced.accepted
 
@@ -97,7 +97,7 @@ def test_an_unfit_candidate_is_out_whatever_its_effect(outcome: Outcome, reason:
 def test_one_unlucky_evaluation_does_not_break_a_limit_that_their_mean_holds() -> None:
     search = search_of(constraints=(Constraint(figure="p99_ms", most=20.0),))
     outcomes = [Outcome(effect=0.06, figures={"p99_ms": figure}) for figure in (18.0, 21.0)]
-    assert driven(race(search, Phase.SEARCH, (2, 1, 1), START, ""), in_turn(outcomes)).accepted
+    assert driven(race(search, SearchPhase.SEARCH, (2, 1, 1), START, ""), in_turn(outcomes)).accepted
 
 
 def by_knobs(parts: Callable[[Point], float]) -> Callable[[Point, Point], Outcome]:
@@ -213,7 +213,7 @@ def test_every_race_of_one_knob_scores_its_prediction() -> None:
 
     def raced(candidate: Point, low: float) -> Raced:
         return Raced(
-            phase=Phase.SEARCH, candidate=candidate, against=START, finish=Finish.ACCEPTED, effect=low, error=0.0,
+            phase=SearchPhase.SEARCH, candidate=candidate, against=START, finish=Finish.ACCEPTED, effect=low, error=0.0,
             low=low, high=low + 0.02, evaluations=(1,),
         )  # fmt: skip
 

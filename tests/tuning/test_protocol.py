@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import JournalProblem, UsageProblem
 from pgtop_tune.experiment.prediction import Prediction
 from pgtop_tune.tuning import engines
-from pgtop_tune.tuning.plan import Constraint, Dimension, Space, TuningPlan, moved
-from pgtop_tune.tuning.protocol import Ending, Event, Released, Result, Told, Tuning
+from pgtop_tune.tuning.plan import Constraint, Dimension, Space, TuningPlan, point_with
+from pgtop_tune.tuning.protocol import Event, Released, SearchEnding, SearchResult, ToldOutcome, Tuning
 from pgtop_tune.tuning.racing import Fate, race
-from pgtop_tune.tuning.search import Asking, Evaluation, Favoured, Outcome, Phase, Search
+from pgtop_tune.tuning.search import Asking, Evaluation, Favoured, Outcome, Search, SearchPhase
 from tests.support.tuning_surfaces import KINDS, Hill, Surface, answer, run, space_of, surface
 
 FIGURES = {"p99_ms": 10.0}
@@ -33,18 +33,24 @@ def noisy(found: Surface, sd: float = 0.01, seed: int = 1) -> Callable[[Evaluati
     return lambda wanted: answer(found, sd, random.Random(f"{seed} {wanted.number}"))(wanted)
 
 
-def phases(result: Result) -> list[Phase]:
+def phases(result: SearchResult) -> list[SearchPhase]:
     return [phase for phase, _ in groupby(step.evaluation.phase for step in result.tried)]
 
 
 def test_two_knobs_of_eight_are_found_and_what_is_reported_was_confirmed_as_a_whole() -> None:
     found = surface("two of eight", 5)
     result = run(Tuning(plan_of(found)), noisy(found))
-    assert result.ending is Ending.BETTER
-    assert phases(result) == [Phase.NOISE, Phase.SCREEN, Phase.SEARCH, Phase.ABLATION, Phase.CONFIRMATION]
+    assert result.ending is SearchEnding.BETTER
+    assert phases(result) == [
+        SearchPhase.NOISE,
+        SearchPhase.SCREEN,
+        SearchPhase.SEARCH,
+        SearchPhase.ABLATION,
+        SearchPhase.CONFIRMATION,
+    ]
     assert set(result.values) == {f"knob_{hill.place}" for hill in found.hills}
     assert {name for each in result.examined if each.fate is Fate.EARNED for name in each.knobs} == set(result.values)
-    fresh = [step for step in result.tried if step.evaluation.phase is Phase.CONFIRMATION]
+    fresh = [step for step in result.tried if step.evaluation.phase is SearchPhase.CONFIRMATION]
     assert {step.evaluation.candidate for step in fresh} == {fresh[0].evaluation.candidate}
     assert result.confirmed is not None
     assert result.confirmed.evaluations == len(fresh) >= 8
@@ -56,7 +62,7 @@ def test_two_knobs_of_eight_are_found_and_what_is_reported_was_confirmed_as_a_wh
 def test_from_the_best_start_nothing_is_changed_and_that_is_said() -> None:
     found = surface("start best", 2)
     result = run(Tuning(plan_of(found)), noisy(found))
-    assert (result.ending, result.values) == (Ending.START_KEPT, {})
+    assert (result.ending, result.values) == (SearchEnding.START_KEPT, {})
     assert "No setting was truly better" in result.why
 
 
@@ -90,7 +96,7 @@ def test_a_journal_of_another_search_is_refused() -> None:
     run(whole, noisy(found))
     events = list(whole.events)
     other = events[8]
-    assert isinstance(other, Told)
+    assert isinstance(other, ToldOutcome)
     events[8] = replace(other, candidate=found.start)
     with pytest.raises(JournalProblem, match="evaluation 9"):
         Tuning.replay(plan_of(found), events)
@@ -116,7 +122,7 @@ def test_a_knob_that_somebody_else_changes_is_let_go_of_at_any_moment() -> None:
         assert result.let_go == (name,)
         assert result.spent <= 60 + 2  # a confirmation that begins anew may need a quarter more than is left
         if result.confirmed is not None:
-            fresh = [step for step in after if step.evaluation.phase is Phase.CONFIRMATION]
+            fresh = [step for step in after if step.evaluation.phase is SearchPhase.CONFIRMATION]
             assert result.confirmed.evaluations == len(fresh)
         assert run(Tuning.replay(plan_of(found), tuning.events), told) == result
 
@@ -132,8 +138,8 @@ def test_without_any_knob_left_the_start_is_kept() -> None:
         for place in range(8):
             tuning.release(f"knob_{place}")
         result = tuning.next()
-        assert isinstance(result, Result)
-        assert result.ending is Ending.START_KEPT
+        assert isinstance(result, SearchResult)
+        assert result.ending is SearchEnding.START_KEPT
         assert len(result.let_go) == 8
 
 
@@ -144,8 +150,8 @@ def prediction(most: float) -> Prediction:
 def test_knobs_with_nothing_to_gain_end_the_search_before_it_begins() -> None:
     found = surface("two of eight", 5)
     result = Tuning(plan_of(found, predictions={f"knob_{place}": prediction(0.01) for place in range(8)})).next()
-    assert isinstance(result, Result)
-    assert result.ending is Ending.NOTHING_TO_GAIN
+    assert isinstance(result, SearchResult)
+    assert result.ending is SearchEnding.NOTHING_TO_GAIN
     assert len(result.left_out) == 8
 
 
@@ -159,14 +165,14 @@ def test_a_knob_below_its_bound_is_not_tried() -> None:
 def test_a_budget_too_small_for_the_noise_is_refused_with_what_is_needed() -> None:
     found = surface("two of eight", 5)
     at_once = Tuning(plan_of(found, budget=20.0)).next()
-    assert isinstance(at_once, Result)
-    assert (at_once.ending, at_once.tried) == (Ending.REFUSED, ())
+    assert isinstance(at_once, SearchResult)
+    assert (at_once.ending, at_once.tried) == (SearchEnding.REFUSED, ())
     noise = run(Tuning(plan_of(found)), noisy(found, 0.15))
-    assert (noise.ending, len(noise.tried)) == (Ending.REFUSED, 3)
+    assert (noise.ending, len(noise.tried)) == (SearchEnding.REFUSED, 3)
     assert noise.needed is not None
     assert noise.needed > 60
     # What is asked for is enough.
-    assert run(Tuning(plan_of(found, budget=noise.needed)), noisy(found, 0.15)).ending is not Ending.REFUSED
+    assert run(Tuning(plan_of(found, budget=noise.needed)), noisy(found, 0.15)).ending is not SearchEnding.REFUSED
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_a_budget_too_small_for_the_noise_is_refused_with_what_is_needed() -> No
 def test_a_start_that_breaks_a_constraint_or_cannot_be_measured_is_refused(outcome: Outcome, words: str) -> None:
     plan = plan_of(surface("hard", 1), constraints=(Constraint(figure="p99_ms", most=20.0),))
     result = run(Tuning(plan), lambda wanted: outcome)
-    assert result.ending is Ending.REFUSED
+    assert result.ending is SearchEnding.REFUSED
     assert words in result.why
 
 
@@ -221,7 +227,9 @@ def test_restarts_are_bought_together_and_their_cost_is_in_the_budget() -> None:
     plan = plan_of(found, space=space, restart_cost=4.0, budget=250.0)
     result = run(Tuning(plan), noisy(found))
     assert result.spent == sum(4.0 if step.evaluation.restart else 1.0 for step in result.tried) <= 250.0
-    searching = [step.evaluation for step in result.tried if step.evaluation.phase in (Phase.SCREEN, Phase.SEARCH)]
+    searching = [
+        step.evaluation for step in result.tried if step.evaluation.phase in (SearchPhase.SCREEN, SearchPhase.SEARCH)
+    ]
     assert [restart for restart, _ in groupby(each.restart for each in searching)] == [True, False]
     assert set(result.values) == {f"knob_{hill.place}" for hill in found.hills}
 
@@ -230,7 +238,7 @@ def test_evaluations_that_take_longer_than_planned_still_leave_a_confirmation() 
     found = surface("two of eight", 5)
     plain = noisy(found)
     result = run(Tuning(plan_of(found, budget=120.0)), lambda wanted: replace(plain(wanted), took=2.0))
-    assert result.ending is Ending.BETTER
+    assert result.ending is SearchEnding.BETTER
     assert result.spent == 2.0 * len(result.tried) <= 120.0
 
 
@@ -258,7 +266,7 @@ def test_a_single_knob_is_searched_to_both_sides_in_single_steps() -> None:
 
         result = run(Tuning(TuningPlan(space=space, budget=40.0)), told)
         assert result.values == {"work_mem": space.dimensions[0].levels[best]}
-        assert Phase.SCREEN not in phases(result)
+        assert SearchPhase.SCREEN not in phases(result)
 
 
 def test_a_knob_at_the_end_of_its_grid_is_tried_in_single_steps_away_from_it() -> None:
@@ -274,7 +282,7 @@ def test_no_race_goes_back_over_a_step_that_was_won() -> None:
         space, won = space_of(found), set()
         for raced in result.races:
             places = space.differing(raced.candidate, raced.against)
-            if raced.phase is not Phase.SEARCH or len(places) > 1:
+            if raced.phase is not SearchPhase.SEARCH or len(places) > 1:
                 continue
             step = (places[0], raced.against[places[0]], raced.candidate[places[0]])
             assert step not in won
@@ -293,7 +301,9 @@ def test_the_bayesian_engine_learns_from_its_trials() -> None:
 def stubborn(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
     """An engine that does not look which knobs were let go of."""
     for knob in order:
-        raced = yield from race(search, Phase.SEARCH, moved(search.best, knob.place, 0), search.best, "to the lowest")
+        raced = yield from race(
+            search, SearchPhase.SEARCH, point_with(search.best, knob.axis, 0), search.best, "to the lowest"
+        )
         if raced.accepted:
             search.move(raced.candidate, raced)
 
@@ -324,8 +334,8 @@ def test_without_optuna_the_message_names_the_extra(monkeypatch: pytest.MonkeyPa
 
 def test_an_event_survives_its_file() -> None:
     events: list[Event] = [
-        Told((1, 2), (1, 1), Outcome(effect=0.1, error=0.01, figures={"p99_ms": 3.0}, took=9.0)),
-        Told((1, 2), (1, 1), Outcome(effect=None, stopped="TPS halved")),
+        ToldOutcome((1, 2), (1, 1), Outcome(effect=0.1, error=0.01, figures={"p99_ms": 3.0}, took=9.0)),
+        ToldOutcome((1, 2), (1, 1), Outcome(effect=None, stopped="TPS halved")),
         Released("work_mem"),
     ]
     assert msgspec.json.decode(msgspec.json.encode(events), type=list[Event]) == events
@@ -333,8 +343,8 @@ def test_an_event_survives_its_file() -> None:
 
 def test_a_noise_and_a_confirmation_are_made_under_one_load_and_what_was_measured_before_it_changed_is_void() -> None:
     found, told = surface("two of eight", 5), noisy(surface("two of eight", 5))
-    tuning, asked = Tuning(plan_of(found)), list[Phase]()
-    moments = {(Phase.NOISE, 2): "a", (Phase.SCREEN, 6): "b", (Phase.CONFIRMATION, 5): "c"}
+    tuning, asked = Tuning(plan_of(found)), list[SearchPhase]()
+    moments = {(SearchPhase.NOISE, 2): "a", (SearchPhase.SCREEN, 6): "b", (SearchPhase.CONFIRMATION, 5): "c"}
     while isinstance(wanted := tuning.next(), Evaluation):
         asked.append(wanted.phase)
         if words := moments.pop((wanted.phase, asked.count(wanted.phase)), ""):
@@ -345,11 +355,11 @@ def test_a_noise_and_a_confirmation_are_made_under_one_load_and_what_was_measure
         else:
             tuning.tell(told(wanted))
     assert wanted.changes == ("a", "b", "c")
-    assert wanted.ending is Ending.BETTER
+    assert wanted.ending is SearchEnding.BETTER
     assert wanted.spent == len(wanted.tried) + 6.0
-    assert asked.count(Phase.NOISE) == 2 + 3
+    assert asked.count(SearchPhase.NOISE) == 2 + 3
     assert wanted.confirmed is not None
-    assert wanted.confirmed.evaluations == asked.count(Phase.CONFIRMATION) - 5
+    assert wanted.confirmed.evaluations == asked.count(SearchPhase.CONFIRMATION) - 5
     events = [msgspec.json.decode(msgspec.json.encode(event), type=Event) for event in tuning.events]
     assert Tuning.replay(plan_of(found), events).next() == wanted
 
@@ -358,10 +368,10 @@ def test_conditions_that_change_all_the_time_end_with_the_budget() -> None:
     found = surface("two of eight", 5)
     tuning = Tuning(plan_of(found))
     for _ in range(200):
-        if isinstance(tuning.next(), Result):
+        if isinstance(tuning.next(), SearchResult):
             break
         tuning.conditions_changed("another load", 1.0)
     result = tuning.next()
-    assert isinstance(result, Result)
-    assert (result.ending, result.values) == (Ending.REFUSED, {})
+    assert isinstance(result, SearchResult)
+    assert (result.ending, result.values) == (SearchEnding.REFUSED, {})
     assert "another load" in result.why

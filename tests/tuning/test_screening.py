@@ -45,8 +45,8 @@ def test_the_effects_are_those_of_the_surface_and_the_largest_comes_first() -> N
     slopes = [0.0, 0.01, -0.03, 0.0, 0.0, 0.02, 0.0, 0.0]
     found, rows = screened(search_of(8), slopes)
     assert rows == 12
-    assert [each.place for each in found[:3]] == [2, 5, 1]
-    assert {each.place: each.effect for each in found} == pytest.approx(
+    assert [each.axis for each in found[:3]] == [2, 5, 1]
+    assert {each.axis: each.effect for each in found} == pytest.approx(
         {place: 2.0 * slope for place, slope in enumerate(slopes)}
     )
 
@@ -54,7 +54,7 @@ def test_the_effects_are_those_of_the_surface_and_the_largest_comes_first() -> N
 def test_a_row_that_is_stopped_is_left_out() -> None:
     found, rows = screened(search_of(8), [0.0] * 7 + [0.04], stopped=4)
     assert rows == 12
-    assert found[0].place == 7
+    assert found[0].axis == 7
     assert found[0].rows == 11
 
 

@@ -19,7 +19,7 @@ def test_a_grid_rises_within_its_ends_and_has_the_start(
     a: float, b: float, c: float, whole: bool, factor: float
 ) -> None:
     low, start, high = sorted((a, b, c))
-    numbers, place = log_grid(start, low, high, factor=factor, whole=whole)
+    numbers, place = log_grid(start, low, high, factor=factor, integer=whole)
     assert numbers[place] == start
     assert all(one < other for one, other in pairwise(numbers))
     assert low <= numbers[0]

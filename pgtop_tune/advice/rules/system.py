@@ -18,9 +18,8 @@ from pgtop_tune.advice.facts import Advice, AdviceFacts, Machine, Opinion
 from pgtop_tune.advice.knobs.system import POOL, row_of
 from pgtop_tune.advice.plan import SMALL_BUFFERS, MemoryPlan, is_enough, pages_taken, usual_pool
 from pgtop_tune.base.units import GB, MB, about
-from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.metrics.memory_rule import page_tables_bytes
-from pgtop_tune.model.machine import DiskKind
+from pgtop_tune.model.machine import Disk, DiskKind
 
 _GIGABYTE_PAGES_FROM: Final = 32 * GB
 _BACKGROUND: Final[Mapping[DiskKind | None, int]] = MappingProxyType(

@@ -39,12 +39,12 @@ from pgtop_tune.changes.model.pending_set import (
 )
 from pgtop_tune.changes.selection import everything, of_set, of_sets
 from pgtop_tune.changes.watchdogs import HeldSets, MachineStart, Start, guard_machine_set
-from pgtop_tune.host.block_devices import ROOT, Disk, carriers, disks
+from pgtop_tune.host.block_devices import ROOT, carriers, disks
 from pgtop_tune.host.kernel_text import read_once
 from pgtop_tune.host.machine_setup import MachineFacts, machine_facts
 from pgtop_tune.host.system_settings import ALONG, names, path_of, settings
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.machine import SystemSetting
+from pgtop_tune.model.machine import Disk, SystemSetting
 from pgtop_tune.process.process_key import own_key, own_name
 
 # Several changes of the operating system as one: made together or not at all. Blocking.

@@ -1,4 +1,4 @@
-"""A plan and a server: values resolved, and what cannot be made here named with its arithmetic. Pure.
+"""A plan bound to a server: values are resolved, and arms that are impossible here are named with the arithmetic. Pure.
 
 A plan that is wrong is refused. An arm that this machine cannot have stays in it: its cells are results with a reason.
 """
@@ -26,12 +26,13 @@ from pgtop_tune.base.units import about
 from pgtop_tune.changes.start.checks import WAYS
 from pgtop_tune.experiment.plan.model import (
     ADVISED,
-    Arm,
     BoundPlan,
     Cell,
-    Configuration,
     ExperimentPlan,
     NotToTell,
+    PlanArm,
+    PlanChoices,
+    PlanConfiguration,
     PlanFacts,
     Stage,
     clients_of,
@@ -53,20 +54,14 @@ _LENGTH: Final = 16
 _MOST: Final = 5
 
 
-def decides(plan: BoundPlan) -> dict[str, Any]:
-    """What the hash is about: all of the plan."""
-    found: dict[str, Any] = plain(plan)
-    return found
-
-
 def plan_hash(plan: BoundPlan) -> str:
-    """Sixteen hexadecimal digits."""
-    text = json.dumps(decides(plan), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    """Return sixteen hexadecimal digits."""
+    text = json.dumps(plain(plan), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
 
 
 def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
-    """Keeps what was shown, so that a later run can name what has changed.
+    """Keep what was shown, so that a later run can name what has changed.
 
     Returns:
         The hash.
@@ -74,32 +69,32 @@ def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
     Raises:
         UsageProblem: It cannot be written.
     """
-    found = plan_hash(plan)
+    own_hash = plan_hash(plan)
     try:
-        with replacing(private(directory) / f"{found}.json") as file:
-            file.write(json.dumps(decides(plan), indent=1).encode())
+        with replacing(private(directory) / f"{own_hash}.json") as file:
+            file.write(json.dumps(plain(plan), indent=1).encode())
     except OSError as problem:
         raise UsageProblem(f"{directory}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
-    return found
+    return own_hash
 
 
-def check_reviewed(plan: BoundPlan, wanted: str, directory: Path) -> None:
-    """Makes sure that what would run is what was reviewed.
+def check_reviewed(plan: BoundPlan, reviewed_hash: str, directory: Path) -> None:
+    """Make sure that what would run is what was reviewed.
 
     Raises:
         UsageProblem: It is not; names what changed.
     """
     now = plan_hash(plan)
-    if now == wanted:
+    if now == reviewed_hash:
         return
     try:
-        before = json.loads(read_own(directory / f"{Path(wanted).name}.json"))
+        before = json.loads(read_own(directory / f"{Path(reviewed_hash).name}.json"))
     except (OSError, ValueError):
         raise UsageProblem(
-            f"the plan has the hash {now}, not {wanted}, and no review of {wanted} is kept here",
+            f"the plan has the hash {now}, not {reviewed_hash}, and no review of {reviewed_hash} is kept here",
             "review it again: `pgtop-tune experiment plan`",
         ) from None
-    different = list(differences(before, json.loads(json.dumps(decides(plan)))))
+    different = list(differences(before, json.loads(json.dumps(plain(plan)))))
     more = f", and {len(different) - _MOST} more" if len(different) > _MOST else ""
     raise UsageProblem(
         f"this is not the plan that was reviewed: {'; '.join(different[:_MOST])}{more}",
@@ -108,13 +103,13 @@ def check_reviewed(plan: BoundPlan, wanted: str, directory: Path) -> None:
 
 
 def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
-    """What differs between two documents, one sentence each: "arms.2.parameters: 1GB -> 2GB"."""
+    """Yield the differences between two documents, one sentence each: "arms.2.parameters: 1GB -> 2GB"."""
     if isinstance(before, dict) and isinstance(now, dict):
         for name in dict.fromkeys((*before, *now)):
             yield from differences(before.get(name), now.get(name), f"{path}.{name}" if path else name)
     elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        for place, (one, other) in enumerate(zip(before, now, strict=True)):
-            yield from differences(one, other, f"{path}.{place + 1}")
+        for index, (one, entry_now) in enumerate(zip(before, now, strict=True)):
+            yield from differences(one, entry_now, f"{path}.{index + 1}")
     elif isinstance(before, list) and isinstance(now, list):
         yield f"{path}: {len(before)} -> {len(now)} entries"
     elif before != now:
@@ -124,23 +119,22 @@ def differences(before: Any, now: Any, path: str = "") -> Iterator[str]:
 # The cells of a plan in their order: expensive dimensions outermost, random within blocks by a recorded seed. Pure.
 #
 # Outermost is the scale, then the repeats, then the arms (restarts and settings of the machine) in random order, so
-# that
-# a machine that drifts favours none of them; innermost are endpoints, profiles and clients, again in random order.
+# that a machine that drifts favours none of them; innermost are endpoints, profiles and clients, again in random order.
 
 
 def seed_of(plan: ExperimentPlan) -> int:
-    """The plan's, or one made of its text: the same file has the same order."""
+    """Return the plan's, or one made of its text: the same file has the same order."""
     return zlib.crc32(plan.text.encode()) & 0x7FFFFFFF if plan.seed is None else plan.seed
 
 
 def stages_of(
     plan: ExperimentPlan,
-    arms: Sequence[Arm],
+    arms: Sequence[PlanArm],
     scales: Sequence[int],
     clients: Sequence[int],
     impossible: Mapping[tuple[str, str, int], str],
 ) -> tuple[Stage, ...]:
-    """All stages, with their cells numbered as they run.
+    """Return all stages, with their cells numbered as they run.
 
     Args:
         plan: The plan.
@@ -152,7 +146,7 @@ def stages_of(
     stages: list[Stage] = []
     number = 1
     for scale in scales:
-        made = False
+        has_data = False
         for repeat in range(1, plan.repeats + 1):
             order = list(arms)
             chance.shuffle(order)
@@ -166,7 +160,7 @@ def stages_of(
                 chance.shuffle(inner)
                 cells = tuple(
                     Cell(
-                        number=number + place,
+                        number=number + offset,
                         arm=arm.name,
                         scale=scale,
                         endpoint=endpoint,
@@ -175,16 +169,15 @@ def stages_of(
                         repeat=repeat,
                         impossible=arm.impossible or impossible.get((arm.name, endpoint, count), ""),
                     )
-                    for place, (endpoint, profile, count) in enumerate(inner)
+                    for offset, (endpoint, profile, count) in enumerate(inner)
                 )
                 number += len(cells)
-                anew = not arm.impossible and (plan.data_per_configuration or not made)
-                made = made or anew
+                anew = not arm.impossible and (plan.data_per_configuration or not has_data)
+                has_data = has_data or anew
                 stages.append(Stage(number=len(stages) + 1, arm=arm.name, scale=scale, make_data=anew, cells=cells))
     return tuple(stages)
 
 
-_RESTART: Final = "postmaster"
 _POOL: Final = "vm.nr_hugepages"
 _MB: Final = 2**20
 _PAGES: Final[Mapping[str, tuple[str, int]]] = {
@@ -200,14 +193,14 @@ OWN_SESSIONS: Final = 8
 
 
 class ServerView(Struct, frozen=True, kw_only=True):
-    """What a plan is bound to.
+    """The server and the machine that a plan is bound to.
 
     Attributes:
         server: Words that tell it from any other.
-        facts: For relative values.
-        parameters: By name: those of the plan, max_connections and shared_buffers.
-        names: Of all parameters, for the nearest one.
-        settings: Of the machine by name, or why they cannot be changed.
+        facts: The facts for relative values.
+        parameters: Parameters by name: those of the plan, max_connections and shared_buffers.
+        names: The names of all parameters, to find the nearest one.
+        settings: The settings of the machine by name, or the reason why they cannot be changed.
         reserved: Connections that are not for this role.
         unreachable: Endpoint to the reason.
         refused: Arm to the reason why the server would not start with it.
@@ -230,106 +223,98 @@ class ServerView(Struct, frozen=True, kw_only=True):
 
 
 def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
-    """The plan as it runs there.
+    """Return the plan as it runs there.
 
     Raises:
         UsageProblem: A name or a value that is none, or nothing of it can run here.
     """
     arms = tuple(_arms(plan, view))
-    facts = replace(view.facts, shared_buffers_bytes=_largest_buffers(arms, view))
-    clients = tuple(dict.fromkeys(clients_of(each, facts) for each in plan.clients))
-    scales = tuple(dict.fromkeys(scale_of(each, facts) for each in plan.scales))
+    facts = replace(view.facts, shared_buffers_bytes=int(max(_buffers(arm, view) for arm in arms)))
+    clients = tuple(dict.fromkeys(clients_of(text, facts) for text in plan.clients))
+    scales = tuple(dict.fromkeys(scale_of(text, facts) for text in plan.scales))
     impossible = {
-        (arm.name, endpoint.name, count): why
+        (arm.name, endpoint.name, count): reason
         for arm in arms
         for endpoint in plan.endpoints
         for count in clients
-        if (why := view.unreachable.get(endpoint.name, "") or ("" if endpoint.address else _room(arm, count, view)))
+        if (reason := view.unreachable.get(endpoint.name, "") or ("" if endpoint.address else _room(arm, count, view)))
     }
-    baseline = next(arm.name for arm in arms if arm.configuration == plan.baseline)
-    found = BoundPlan(
-        name=plan.name,
-        title=plan.title,
+    bound_plan = BoundPlan(
+        **{name: getattr(plan, name) for name in PlanChoices.__struct_fields__},
         server=view.server,
         seed=seed_of(plan),
         arms=arms,
-        baseline=baseline,
-        endpoints=plan.endpoints,
+        baseline=next(arm.name for arm in arms if arm.configuration == plan.baseline),
         scripts=view.scripts,
-        threads=plan.threads,
-        protocol=plan.protocol,
-        repeats=plan.repeats,
         time_s=round(plan.time_s),
         warm_up_s=round(plan.warm_up_s),
-        housekeeping=plan.housekeeping,
-        init_steps=plan.init_steps,
-        data_per_configuration=plan.data_per_configuration,
-        database=plan.database,
-        limits=plan.limits,
-        objective=plan.objective,
-        constraints=plan.constraints,
         stages=stages_of(plan, arms, scales, clients, impossible),
         unsafe=view.unsafe,
         confirmed=tuple(sorted(view.confirmed)),
     )
-    if all(cell.impossible for cell in found.cells):
-        raise UsageProblem(f"nothing of the plan can run here: {found.cells[0].impossible}", "change the plan")
-    return found
+    if all(cell.impossible for cell in bound_plan.cells):
+        raise UsageProblem(f"nothing of the plan can run here: {bound_plan.cells[0].impossible}", "change the plan")
+    return bound_plan
 
 
-def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[Arm]:
+def _arms(plan: ExperimentPlan, view: ServerView) -> Iterable[PlanArm]:
     for index, configuration in enumerate(plan.configurations):
-        place = partial(place_of, plan, "configuration", str(index))
-        _check_names(configuration, view, place)
-        _check_values(configuration, view, place)
+        line_of = partial(place_of, plan, "configuration", str(index))
+        _check_names(configuration, view, line_of)
+        _check_values(configuration, view, line_of)
         for size in plan.page_sizes or ("",):
             several = len(plan.configurations) > 1
-            words = f"{size} pages" if size else ""
-            name = ", ".join(filter(None, (configuration.name if several or not size else "", words)))
-            arm = Arm(name=name, configuration=configuration.name, page_size=size)
+            pages = f"{size} pages" if size else ""
+            name = ", ".join(filter(None, (configuration.name if several or not size else "", pages)))
+            arm = PlanArm(name=name, configuration=configuration.name, page_size=size)
             try:
-                yield _checked(_resolved(arm, configuration, view), view)
+                arm = _resolved(arm, configuration, view)
+                yield replace(arm, impossible=next(filter(None, _obstacles(arm, view)), ""))
             except NotToTell as why:
                 yield replace(arm, impossible=f"{why.message}: {why.hint}")
 
 
-def _check_names(configuration: Configuration, view: ServerView, place: Callable[..., str]) -> None:
+def _check_names(configuration: PlanConfiguration, view: ServerView, line_of: Callable[..., str]) -> None:
     for name, _ in configuration.parameters:
         if name.lower() in WAYS:
             raise UsageProblem(
-                f"{place('parameters', name)}: with another {name} no load of the plan finds the server",
+                f"{line_of('parameters', name)}: with another {name} no load of the plan finds the server",
                 "leave it out; other ways to a server are endpoints",
             )
         if name.lower() not in view.parameters:
-            near = difflib.get_close_matches(name.lower(), view.names, 3, 0.6)
-            raise UsageProblem(
-                f"{place('parameters', name)}: the server has no parameter {name}",
-                f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters` lists those worth tuning",
+            raise _unknown(
+                f"{line_of('parameters', name)}: the server has no parameter {name}",
+                difflib.get_close_matches(name.lower(), view.names, 3, 0.6),
+                "`pgtop-tune parameters` lists those worth tuning",
             )
     if isinstance(view.settings, Unavailable):
         return
     for name, _ in configuration.settings:
         if name not in view.settings:
-            near = difflib.get_close_matches(name, view.settings, 3, 0.6)
-            raise UsageProblem(
-                f"{place('settings', name)}: this machine has no setting {name}",
-                f"did you mean {' or '.join(near)}?" if near else "`pgtop-tune parameters --machine` lists them",
+            raise _unknown(
+                f"{line_of('settings', name)}: this machine has no setting {name}",
+                difflib.get_close_matches(name, view.settings, 3, 0.6),
+                "`pgtop-tune parameters --machine` lists them",
             )
 
 
-def _check_values(configuration: Configuration, view: ServerView, place: Callable[..., str]) -> None:
-    """Raises UsageProblem with the line of a value that the parameter does not take."""
+def _unknown(message: str, near: Sequence[str], command: str) -> UsageProblem:
+    return UsageProblem(message, f"did you mean {' or '.join(near)}?" if near else command)
+
+
+def _check_values(configuration: PlanConfiguration, view: ServerView, line_of: Callable[..., str]) -> None:
+    """Raise UsageProblem with the line of a value that the parameter does not take."""
     for name, text in configuration.parameters:
         try:
             check_value(view.parameters[name.lower()], value_of(name.lower(), text, view.facts))
         except NotToTell:
             continue
         except UsageProblem as problem:
-            raise UsageProblem(f"{place('parameters', name)}: {problem.message}", problem.hint) from None
+            raise UsageProblem(f"{line_of('parameters', name)}: {problem.message}", problem.hint) from None
 
 
-def _resolved(arm: Arm, configuration: Configuration, view: ServerView) -> Arm:
-    """With absolute values, without those that the server has already: they would only cost a restart."""
+def _resolved(arm: PlanArm, configuration: PlanConfiguration, view: ServerView) -> PlanArm:
+    """Return the arm with absolute values, without those in force, which would only cost a restart."""
     parameters = {name.lower(): value_of(name.lower(), text, view.facts) for name, text in configuration.parameters}
     pool = {name: text for name, text in configuration.settings if (name, text) == (_POOL, ADVISED)}
     settings = {name: value_of(name, text, view.facts) for name, text in configuration.settings if name not in pool}
@@ -349,7 +334,7 @@ def _resolved(arm: Arm, configuration: Configuration, view: ServerView) -> Arm:
         arm,
         parameters=tuple(parameters.items()),
         settings=tuple(settings.items()),
-        restart=_RESTART in contexts,
+        restart="postmaster" in contexts,
     )
 
 
@@ -365,12 +350,7 @@ def _pages(name: str, page_bytes: int, buffers_bytes: float, view: ServerView) -
     return max(needed, live)
 
 
-def _checked(arm: Arm, view: ServerView) -> Arm:
-    """With the first reason why it cannot be made here."""
-    return replace(arm, impossible=next((why for why in _obstacles(arm, view) if why), ""))
-
-
-def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
+def _obstacles(arm: PlanArm, view: ServerView) -> Iterable[str]:
     yield view.refused.get(arm.name, "")
     for name, value in arm.parameters:
         parameter = view.parameters.get(name)
@@ -400,26 +380,24 @@ def _obstacles(arm: Arm, view: ServerView) -> Iterable[str]:
             yield f"{name} is {setting.live}, not {value}, and {setting.path} cannot be written: that takes root"
 
 
-def _room(arm: Arm, clients: int, view: ServerView) -> str:
-    """Why the clients of a load find no connection, "" when they do."""
+def _room(arm: PlanArm, clients: int, view: ServerView) -> str:
+    """Return why the clients of a load find no connection; "" if they do."""
     most = int(_number(dict(arm.parameters).get("max_connections"), "max_connections", view))
-    left = most - view.reserved
-    if not most or clients + OWN_SESSIONS <= left:
+    available = most - view.reserved
+    if not most or clients + OWN_SESSIONS <= available:
         return ""
-    words = f" less {view.reserved} reserved" if view.reserved else ""
-    return f"{clients} clients and {OWN_SESSIONS} sessions of pgtop-tune do not fit: max_connections is {most}{words}"
+    reserved = f" less {view.reserved} reserved" if view.reserved else ""
+    return (
+        f"{clients} clients and {OWN_SESSIONS} sessions of pgtop-tune do not fit: max_connections is {most}{reserved}"
+    )
 
 
-def _largest_buffers(arms: Iterable[Arm], view: ServerView) -> int:
-    return int(max(_buffers(arm, view) for arm in arms))
-
-
-def _buffers(arm: Arm, view: ServerView) -> float:
+def _buffers(arm: PlanArm, view: ServerView) -> float:
     return _number(dict(arm.parameters).get("shared_buffers"), "shared_buffers", view)
 
 
 def _number(text: str | None, name: str, view: ServerView) -> float:
-    """A value in bytes, or as a number; of the running server where the arm has none.
+    """Return a value in bytes, or as a number; of the running server where the arm has none.
 
     Raises:
         UsageProblem: It is no number.

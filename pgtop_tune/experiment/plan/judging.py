@@ -24,25 +24,25 @@ from pgtop_tune.compare.statistics.effect import (
     without_verdict,
 )
 from pgtop_tune.compare.statistics.switchback import in_blocks, server_effects
-from pgtop_tune.experiment.attribution import attribution
+from pgtop_tune.experiment.attribution import attribution, known_mean
 from pgtop_tune.experiment.plan.model import FIGURES, JUDGED_S, Cell
-from pgtop_tune.experiment.plan.results import CellResult, Outcome
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentOutcome
 
 # Latency beside TPS: each figure of a cell against the baseline's, corrected for being several, and trades. Pure.
 
 TITLES: Final = {"latency_ms": "latency avg", "p50_ms": "latency p50", "p99_ms": "latency p99"}
-"""By field of a result."""
+"""Titles by field of a result."""
 _KNOWN_AS: Final = {"tps": "tps", "latency_ms": "tps", "p50_ms": "p50", "p99_ms": "p99"}
 """Figure of the noise store; clients that wait for each other's end have the mean's noise in TPS."""
 
 
 class LatencyChange(Struct, frozen=True):
-    """One figure of an arm against the baseline, less is better.
+    """The change of a figure of an arm against the baseline, less is better.
 
     Attributes:
         figure: A field of the results.
         value, baseline: Means of the repeats, ms.
-        verdict: As of TPS.
+        verdict: The verdict, in the words of TPS.
     """
 
     figure: str
@@ -53,41 +53,41 @@ class LatencyChange(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """As tables have it."""
+        """Return the heading of tables."""
         return TITLES[self.figure]
 
     @property
     def words(self) -> str:
-        """ "latency p99 +39.9 %"."""
+        """Return "latency p99 +39.9 %"."""
         return f"{self.title} {100.0 * self.effect.relative:+.1f} %"
 
 
 def latency_changes(
     base: Sequence[CellResult], runs: Sequence[CellResult], alike: Sequence[Sequence[CellResult]]
 ) -> tuple[LatencyChange, ...]:
-    """Every figure that both sides have.
+    """Return every figure that both sides have.
 
     Args:
         base, runs: Repeats of the baseline's cell and of the arm's.
         alike: Repeats of other cells: they show how runs differ.
     """
-    found: dict[str, tuple[Effect, bool]] = {}
+    effects: dict[str, tuple[Effect, bool]] = {}
     for figure in TITLES:
         compared = compare_runs(base, runs, alike, figure, foreseen=figure == "latency_ms")
         if compared is not None:
-            found[figure] = compared[0], bool(compared[1].measured)
-    chances = {figure: 1.0 if effect.chance is None else effect.chance for figure, (effect, _) in found.items()}
+            effects[figure] = compared[0], bool(compared[1].measured)
+    chances = {figure: 1.0 if effect.chance is None else effect.chance for figure, (effect, _) in effects.items()}
     certain = certain_together(chances)
     changes = []
-    for figure, (effect, measured) in found.items():
-        said = verdict(effect, higher_is_better=False, certain=figure in certain)
+    for figure, (effect, measured) in effects.items():
+        figure_verdict = verdict(effect, higher_is_better=False, certain=figure in certain)
         changes.append(
             LatencyChange(
                 figure=figure,
-                value=_mean(runs, figure),
-                baseline=_mean(base, figure),
+                value=fmean(filter(None, (getattr(run, figure) for run in runs))),
+                baseline=fmean(filter(None, (getattr(run, figure) for run in base))),
                 effect=effect,
-                verdict=str(said if measured else without_verdict(said)),
+                verdict=str(figure_verdict if measured else without_verdict(figure_verdict)),
             )
         )
     return tuple(changes)
@@ -102,14 +102,14 @@ def compare_runs(
     within: float = 0.0,
     foreseen: bool = True,
 ) -> tuple[Effect, RunNoise] | None:
-    """One figure of both sides, each server a block; None where no server has it of both.
+    """Return one figure of both sides, each server a block; None where no server has it of both.
 
     Args:
         base, runs, alike: See `latency_changes`.
         within, foreseen: See `run_noise`.
     """
-    found = in_blocks(_logs(base, figure), _logs(runs, figure))
-    if found is None:
+    blocks = in_blocks(_logs(base, figure), _logs(runs, figure))
+    if blocks is None:
         return None
     groups = [
         [y for at, y in logs if at == server]
@@ -118,25 +118,25 @@ def compare_runs(
         for server in dict.fromkeys(at for at, _ in logs)
     ]
     history = spread_of(groups) + known(base, _KNOWN_AS[figure])
-    noise = run_noise((), (), within, history, foreseen=foreseen, spread=found.spread)
-    counted = [0.0] * found.runs_a, [0.0] * found.runs_b
-    return runs_effect(*counted, noise, change=found.change, root=found.root), noise
+    noise = run_noise((), (), within, history, foreseen=foreseen, spread=blocks.spread)
+    counted = [0.0] * blocks.runs_a, [0.0] * blocks.runs_b
+    return runs_effect(*counted, noise, change=blocks.change, root=blocks.root), noise
 
 
-def trade_of(said: str, change: float, latencies: Sequence[LatencyChange]) -> str:
-    """ "tps +8.0 %, latency p99 +39.9 %": a gain that is a loss in another figure; "" for none.
+def trade_of(tps_verdict: str, change: float, latencies: Sequence[LatencyChange]) -> str:
+    """Return "tps +8.0 %, latency p99 +39.9 %": a gain that is a loss in another figure; "" for none.
 
     Args:
-        said: The verdict on TPS.
-        change: Of TPS, as a share.
+        tps_verdict: The verdict on TPS.
+        change: The change of TPS, as a share.
     """
-    against = {Verdict.BETTER.value: Verdict.WORSE.value, Verdict.WORSE.value: Verdict.BETTER.value}.get(said)
-    paid = [each.words for each in latencies if each.verdict == against]
+    against = {Verdict.BETTER.value: Verdict.WORSE.value, Verdict.WORSE.value: Verdict.BETTER.value}.get(tps_verdict)
+    paid = [latency.words for latency in latencies if latency.verdict == against]
     return ", ".join((f"tps {100.0 * change:+.1f} %", *paid)) if paid else ""
 
 
 def known(runs: Sequence[CellResult], figure: str) -> RunSpread:
-    """How earlier runs of this machine and load differed."""
+    """Return how earlier runs of this machine and load differed."""
     spreads: Mapping[str, RunSpread] = next((run.known for run in runs if run.known), {})
     return spreads.get(figure, RunSpread())
 
@@ -145,15 +145,11 @@ def _logs(runs: Sequence[CellResult], figure: str) -> list[tuple[str, float]]:
     return [(run.server, math.log(value)) for run in runs if (value := getattr(run, figure))]
 
 
-def _mean(runs: Sequence[CellResult], figure: str) -> float:
-    return fmean(value for run in runs if (value := getattr(run, figure)))
-
-
 # The arm that is best by the objective of a plan, among those that keep its constraints. Pure.
 
 
-def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
-    """One line a load: the best arm, whether that is certain, and the arms that are past a constraint.
+def best_arm(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterator[str]:
+    """Yield one line a load: the best arm, whether that is certain, and the arms that are past a constraint.
 
     Args:
         judged: All judgements of the outcome.
@@ -163,12 +159,13 @@ def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
         return
     loads: dict[Load, dict[str, Mapping[str, float]]] = {}
     for (arm, load), runs in results_by_arm(outcome).items():
-        loads.setdefault(load, {})[arm] = _values(runs)
+        means = {name: known_mean(getattr(run, name) for run in runs) for name, _ in FIGURES}
+        loads.setdefault(load, {})[arm] = {name: mean for name, mean in means.items() if mean is not None}
     for load, arms in loads.items():
-        broken = {arm: words for arm, values in arms.items() if (words := _broken(outcome, values))}
+        broken = {arm: broken_words for arm, values in arms.items() if (broken_words := _broken(outcome, values))}
         kept = {arm: values for arm, values in arms.items() if arm not in broken}
         measured = {arm: values[plan.objective] for arm, values in kept.items() if plan.objective in values}
-        past = ", ".join(f"{arm} ({words})" for arm, words in broken.items())
+        past = ", ".join(f"{arm} ({broken_words})" for arm, broken_words in broken.items())
         out = f"; past a constraint: {past}" if past else ""
         if not kept:
             yield f"{load_words(load)}: no configuration keeps the constraints{out}"
@@ -180,34 +177,25 @@ def best_arm(outcome: Outcome, judged: Sequence[Judgement]) -> Iterator[str]:
             yield f"{load_words(load)}: {plan.objective} is best with {best} ({measured[best]:.6g}){doubt}{out}"
 
 
-def _values(runs: Sequence[CellResult]) -> Mapping[str, float]:
-    """Means of the repeats, by figure; a figure that no run has is left out."""
-    return {
-        name: fmean(known)
-        for name, _ in FIGURES
-        if (known := [float(value) for run in runs if (value := getattr(run, name)) is not None])
-    }
-
-
-def _broken(outcome: Outcome, values: Mapping[str, float]) -> str:
-    """The first constraint that is not kept, or of which nobody knows; "" where all are kept."""
-    for each in outcome.plan.constraints:
-        value = values.get(each.figure)
+def _broken(outcome: ExperimentOutcome, values: Mapping[str, float]) -> str:
+    """Return the first constraint that is not kept, or not known to be; "" where all are kept."""
+    for constraint in outcome.plan.constraints:
+        value = values.get(constraint.figure)
         if value is None:
-            return f"{each.figure} not measured"
-        if value > each.limit if each.most else value < each.limit:
-            return f"{each.figure} {value:.6g}"
+            return f"{constraint.figure} not measured"
+        if value > constraint.limit if constraint.most else value < constraint.limit:
+            return f"{constraint.figure} {value:.6g}"
     return ""
 
 
-def _is_certain(outcome: Outcome, judged: Sequence[Judgement], load: Load, best: str, arms: set[str]) -> bool:
-    """Whether the judge says so: of the best arm against the baseline, or of each other arm where that is the best."""
+def _is_certain(outcome: ExperimentOutcome, judged: Sequence[Judgement], load: Load, best: str, arms: set[str]) -> bool:
+    """Return whether the judge is certain: of the best arm, or of each other arm where the baseline is best."""
     plan, base = outcome.plan, outcome.plan.baseline
     if best != base:
-        of_best = next((each for each in judged if (each.arm, each.load) == (best, load)), None)
+        of_best = next((judgement for judgement in judged if (judgement.arm, judgement.load) == (best, load)), None)
         return arms == {best} or (of_best is not None and of_best.of_figure(plan.objective) == Verdict.BETTER)
-    others = [each for each in judged if each.load == load and each.arm in arms]
-    return all(each.of_figure(plan.objective) == Verdict.WORSE for each in others)
+    other_judgements = [judgement for judgement in judged if judgement.load == load and judgement.arm in arms]
+    return all(judgement.of_figure(plan.objective) == Verdict.WORSE for judgement in other_judgements)
 
 
 Load = tuple[int, str, str, int]
@@ -230,7 +218,7 @@ class Judgement(Struct, frozen=True, kw_only=True):
         more_runs: Runs on each side that would decide it; None where it is decided, or beyond 200.
         latencies: Judged beside.
         trade: A gain that is a loss in another figure, in words; "" for none.
-        beside: What others took of the CPUs beside one side, where that explains less than the effect; "" for nothing.
+        beside: The CPU time of others beside one side, where that explains less than the effect; "" for none.
     """
 
     arm: str
@@ -246,28 +234,33 @@ class Judgement(Struct, frozen=True, kw_only=True):
     beside: str = ""
 
     @property
+    def subject(self) -> str:
+        """Return the arm and its load, in words."""
+        return f"{self.arm}: {load_words(self.load)}"
+
+    @property
     def change(self) -> float:
-        """tps against the baseline's, as a share."""
+        """Return tps against the baseline's, as a share."""
         return self.tps / self.baseline_tps - 1.0
 
     def of_figure(self, figure: str) -> str:
-        """The verdict on a figure of the results; "" where it is not judged."""
-        latency = next((each.verdict for each in self.latencies if each.figure == figure), "")
+        """Return the verdict on a figure of the results; "" where it is not judged."""
+        latency = next((latency.verdict for latency in self.latencies if latency.figure == figure), "")
         return self.verdict if figure == "tps" else latency
 
     @property
     def loud(self) -> bool:
-        """Whether it belongs among the findings: decided, or large."""
+        """Return whether the judgement belongs among the findings: it is decided, or large."""
         return self.verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFER) or abs(self.change) >= LOUD
 
 
 def load_of(cell: Cell) -> Load:
-    """What it has in common with the baseline's."""
+    """Return what the cell has in common with its baseline cell."""
     return cell.scale, cell.endpoint, cell.profile, cell.clients
 
 
-def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
-    """In the order of the arms, and of the baseline's loads."""
+def judgements(outcome: ExperimentOutcome) -> tuple[Judgement, ...]:
+    """Return the judgements in the order of the arms, and of the baseline's loads."""
     groups, levelled = _by_arm(outcome, outcome.results), results_by_arm(outcome)
     base = outcome.plan.baseline
     return tuple(
@@ -275,8 +268,8 @@ def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
             Judgement(
                 arm=arm.name,
                 load=load,
-                tps=fmean(_tps(levelled[arm.name, load])),
-                baseline_tps=fmean(_tps(levelled[base, load])),
+                tps=fmean(run.tps or 0.0 for run in levelled[arm.name, load]),
+                baseline_tps=fmean(run.tps or 0.0 for run in levelled[base, load]),
             ),
             groups[base, load],
             groups[arm.name, load],
@@ -289,55 +282,57 @@ def judgements(outcome: Outcome) -> tuple[Judgement, ...]:
     )
 
 
-def _judged(found: Judgement, base: list[CellResult], runs: list[CellResult], outcome: Outcome) -> Judgement:
-    """A judgement that has the figures, with the verdict."""
-    arm, load = found.arm, found.load
+def _judged(
+    judgement: Judgement, base: list[CellResult], runs: list[CellResult], outcome: ExperimentOutcome
+) -> Judgement:
+    """Return a judgement that has the figures, with the verdict."""
+    arm, load = judgement.arm, judgement.load
     if outcome.plan.time_s < JUDGED_S:
-        return replace(found, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
+        return replace(judgement, why_not=f"not judged: a run of {outcome.plan.time_s} s is shorter than {JUDGED_S} s")
     if any(doubt.startswith(_CLIENT_BOUND) for run in (*base, *runs) for doubt in run.doubts):
-        return replace(found, why_not="not judged: pgbench was the limit, not the server")
+        return replace(judgement, why_not="not judged: pgbench was the limit, not the server")
     alike = [
-        each
-        for key, each in _by_arm(outcome, outcome.results).items()
+        results
+        for key, results in _by_arm(outcome, outcome.results).items()
         if key not in ((arm, load), (outcome.plan.baseline, load))
     ]
     compared = compare_runs(base, runs, alike, "tps", within=fmean(run.within for run in (*base, *runs)))
     if compared is None:
-        return replace(found, why_not=f"not judged: no server ran both {arm} and {outcome.plan.baseline}")
+        return replace(judgement, why_not=f"not judged: no server ran both {arm} and {outcome.plan.baseline}")
     effect, noise = compared
-    said = verdict(effect, higher_is_better=True)
+    tps_verdict = verdict(effect, higher_is_better=True)
     if not noise.measured:
         # How runs differ on this machine is not known: two runs that differ say nothing of the next two.
-        said = without_verdict(said)
-    needed = runs_needed(effect, noise) if said is Verdict.UNDECIDED else None
+        tps_verdict = without_verdict(tps_verdict)
+    needed = runs_needed(effect, noise) if tps_verdict is Verdict.UNDECIDED else None
     latencies = latency_changes(base, runs, alike)
-    found = replace(found, effect=effect, verdict=str(said), more_runs=needed, latencies=latencies)
-    why, beside = attribution(
+    judgement = replace(judgement, effect=effect, verdict=str(tps_verdict), more_runs=needed, latencies=latencies)
+    reason, beside = attribution(
         [run.cpu for run in base], [run.cpu for run in runs], effect.low, effect.high, (outcome.plan.baseline, arm)
     )
-    if why and said in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFER):
-        return replace(found, verdict=NOT_ATTRIBUTABLE, why_not=why)
-    return replace(found, trade=trade_of(str(said), found.change, latencies), beside=beside)
+    if reason and tps_verdict in (Verdict.BETTER, Verdict.WORSE, Verdict.DIFFER):
+        return replace(judgement, verdict=NOT_ATTRIBUTABLE, why_not=reason)
+    return replace(judgement, trade=trade_of(str(tps_verdict), judgement.change, latencies), beside=beside)
 
 
-def results_by_arm(outcome: Outcome) -> dict[tuple[str, Load], list[CellResult]]:
-    """Results with figures by arm and load, repeats together; of several servers levelled to their mean."""
+def results_by_arm(outcome: ExperimentOutcome) -> dict[tuple[str, Load], list[CellResult]]:
+    """Return results with figures by arm and load, repeats together; of several servers levelled to their mean."""
     return _by_arm(outcome, levelled_results(outcome))
 
 
-def _by_arm(outcome: Outcome, results: Mapping[int, CellResult]) -> dict[tuple[str, Load], list[CellResult]]:
-    found: dict[tuple[str, Load], list[CellResult]] = {}
-    for cell in sorted(outcome.plan.cells, key=lambda each: each.number):
+def _by_arm(outcome: ExperimentOutcome, results: Mapping[int, CellResult]) -> dict[tuple[str, Load], list[CellResult]]:
+    groups: dict[tuple[str, Load], list[CellResult]] = {}
+    for cell in sorted(outcome.plan.cells, key=lambda cell_to_sort: cell_to_sort.number):
         result = results.get(cell.number)
         if result is not None and result.tps:
-            found.setdefault((cell.arm, load_of(cell)), []).append(result)
-    return found
+            groups.setdefault((cell.arm, load_of(cell)), []).append(result)
+    return groups
 
 
-def levelled_results(outcome: Outcome) -> Mapping[int, CellResult]:
-    """Results as on a server of mean speed, so that no arm gains by the servers that ran it."""
+def levelled_results(outcome: ExperimentOutcome) -> Mapping[int, CellResult]:
+    """Return results as on a server of mean speed, so that no arm gains by the servers that ran it."""
     results = dict(outcome.results)
-    if len({each.server for each in results.values()}) < 2:
+    if len({result.server for result in results.values()}) < 2:
         return results
     loads: dict[Load, list[Cell]] = {}
     for cell in outcome.plan.cells:
@@ -345,22 +340,18 @@ def levelled_results(outcome: Outcome) -> Mapping[int, CellResult]:
             loads.setdefault(load_of(cell), []).append(cell)
     for cells in loads.values():
         for figure in _LEVELLED:
-            known = [
+            measured = [
                 (cell, result, value)
                 for cell in cells
                 if (value := getattr(result := results[cell.number], figure)) is not None and value > 0.0
             ]
-            effects = server_effects((cell.arm, result.server, math.log(value)) for cell, result, value in known)
-            for cell, result, value in known:
+            effects = server_effects((cell.arm, result.server, math.log(value)) for cell, result, value in measured)
+            for cell, result, value in measured:
                 results[cell.number] = replace(result, **{figure: value / math.exp(effects[result.server])})
     return results
 
 
-def _tps(runs: list[CellResult]) -> list[float]:
-    return [run.tps for run in runs if run.tps]
-
-
 def load_words(load: Load) -> str:
-    """In one line."""
+    """Return the load in one line."""
     scale, endpoint, profile, clients = load
     return f"{profile}, {clients} clients, scale {scale}, {endpoint}"

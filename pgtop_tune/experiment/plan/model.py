@@ -24,12 +24,12 @@ SCALES_AS: Final = '1000, "75% of shared_buffers" or "50% of RAM"'
 
 
 class PlanFacts(Struct, frozen=True, kw_only=True):
-    """What relative values stand on; None where it is not known.
+    """Facts that relative values are computed from; None where one is not known.
 
     Attributes:
         ram_bytes: Memory the server may use.
         cores: Processors it may use.
-        shared_buffers_bytes: Of the running server.
+        shared_buffers_bytes: The value of the running server.
         advised: Value by parameter and by setting of the machine.
     """
 
@@ -44,12 +44,12 @@ class NotToTell(UsageProblem):
 
 
 def value_of(name: str, text: str, facts: PlanFacts) -> str:
-    """What a parameter or setting is set to.
+    """Return the value that a parameter or setting gets.
 
     Args:
-        name: Of it.
-        text: As the plan has it.
-        facts: Of the machine.
+        name: The name of the parameter or setting.
+        text: Its value in the plan.
+        facts: The facts of the machine.
 
     Raises:
         NotToTell: Nothing is advised for it here, or the memory is not known.
@@ -58,42 +58,42 @@ def value_of(name: str, text: str, facts: PlanFacts) -> str:
         if name not in facts.advised:
             raise NotToTell(f"{name}: nothing is advised on this server", "give a value")
         return facts.advised[name]
-    found = _SHARE.fullmatch(text.strip())
-    return text if found is None else memory(_base(found, facts) * float(found[1]) / 100)
+    share = _SHARE.fullmatch(text.strip())
+    return text if share is None else memory(_base(share, facts) * float(share[1]) / 100)
 
 
 def scale_of(text: str, facts: PlanFacts) -> int:
-    """pgbench's scale; a share of memory is the scale whose tables are as large.
+    """Return pgbench's scale; a share of memory is the scale whose tables are as large.
 
     Raises:
         UsageProblem: Neither a scale nor such a share, or its base is not known.
     """
-    found = _SHARE.fullmatch(text.strip())
-    if found is not None:
-        return max(1, round(_base(found, facts) * float(found[1]) / 100 / _BYTES_PER_SCALE))
+    share = _SHARE.fullmatch(text.strip())
+    if share is not None:
+        return max(1, round(_base(share, facts) * float(share[1]) / 100 / _BYTES_PER_SCALE))
     if not text.strip().isdecimal() or not 1 <= int(text) <= LARGEST_SCALE:
         raise UsageProblem(f"{text!r} is not a scale", f"as {SCALES_AS}")
     return int(text)
 
 
 def clients_of(text: str, facts: PlanFacts) -> int:
-    """Number of clients.
+    """Return number of clients.
 
     Raises:
         UsageProblem: No number, or the cores are not known.
     """
-    found = _PER_CORE.fullmatch(text.strip())
-    if found is not None:
+    per_core = _PER_CORE.fullmatch(text.strip())
+    if per_core is not None:
         if facts.cores is None:
             raise NotToTell("the cores of the server's machine are not known", "give a number of clients")
-        return max(1, round(float(found[1]) * facts.cores))
+        return max(1, round(float(per_core[1]) * facts.cores))
     if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_CLIENTS:
         raise UsageProblem(f"{text!r} is not a number of clients", f"as {CLIENTS_AS}")
     return int(text)
 
 
-def _base(found: re.Match[str], facts: PlanFacts) -> float:
-    of_ram = found[2].lower() == "ram"
+def _base(share: re.Match[str], facts: PlanFacts) -> float:
+    of_ram = share[2].lower() == "ram"
     base = facts.ram_bytes if of_ram else facts.shared_buffers_bytes
     if base is None:
         raise NotToTell(f"{'the memory of the server' if of_ram else 'shared_buffers'} is not known", "give a size")
@@ -101,19 +101,13 @@ def _base(found: re.Match[str], facts: PlanFacts) -> float:
 
 
 def scale_words(scale: int) -> str:
-    """A scale with what it takes on the disk."""
+    """Return a scale with what it takes on the disk."""
     return f"scale {scale} ({about(_BYTES_PER_SCALE * scale)})"
-
-
-def scale_bytes(scale: int) -> int:
-    """Bytes of its tables and indexes."""
-    return round(_BYTES_PER_SCALE * scale)
 
 
 # What an experiment takes: time and disk, with the arithmetic. Pure.
 #
-# Known figures: pgbench makes a unit of scale in about a second (1037 s for scale 1000 on a disk of 90 MB/s), the
-# bytes
+# Known figures: pgbench makes a unit of scale in about a second (1037 s for scale 1000 on a disk of 90 MB/s), the bytes
 # are those of `bench init`, a restart takes some 10 s, what surrounds a run (vacuum, checkpoint, quiet) some 12 s.
 
 MAKE_S_PER_SCALE: Final = 1.0
@@ -123,16 +117,16 @@ AROUND_BARE_RUN_S: Final = 3.0
 RELOAD_S: Final = 1.0
 _SPARE: Final = 1.1
 JUDGED_S: Final = 30
-"""A shorter run is shown and not judged."""
+"""The shortest run that is judged; a shorter one is only shown."""
 ONCE: Final = "each cell runs once: a drift of the machine looks like an effect; --repeats 4 tells them apart"
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
-    """What it takes.
+    """The cost of an experiment: time and disk.
 
     Attributes:
         runs: Cells that can run.
-        restarts: Of the server.
+        restarts: The restarts of the server.
         run_s, make_s, restart_s: Seconds by kind; run_s includes warm-up and what surrounds a run.
         disk_bytes: At the most.
     """
@@ -146,12 +140,12 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """All together."""
+        """Return the sum."""
         return self.run_s + self.make_s + self.restart_s
 
     @property
     def words(self) -> str:
-        """With the arithmetic."""
+        """Return the sum with its arithmetic."""
         return (
             f"{duration(self.seconds)}: {counted(self.runs, 'run')} {duration(self.run_s)}, "
             f"data sets {duration(self.make_s)}, "
@@ -160,22 +154,22 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | None = None) -> Estimate:
-    """Of a plan.
+    """Return the cost of a plan.
 
     Args:
         plan: The plan.
-        max_wal_bytes: What WAL may take beside the data.
-        stages: What is left of it; None is all.
+        max_wal_bytes: The most that WAL may take beside the data.
+        stages: The stages that are left; None is all.
     """
-    left = plan.stages if stages is None else stages
+    stages_left = plan.stages if stages is None else stages
     arms = {arm.name: arm for arm in plan.arms}
-    possible = [stage for stage in left if not arms[stage.arm].impossible]
+    possible = [stage for stage in stages_left if not arms[stage.arm].impossible]
     runs = sum(not cell.impossible for stage in possible for cell in stage.cells)
     around_s = AROUND_RUN_S if plan.housekeeping else AROUND_BARE_RUN_S
     restarts = 2 * sum(arms[stage.arm].restart for stage in possible)
     reloads = 2 * sum(arms[stage.arm].changes and not arms[stage.arm].restart for stage in possible)
-    largest = max((stage.scale for stage in left), default=0)
-    made_bytes = scale_bytes(largest)
+    largest = max((stage.scale for stage in stages_left), default=0)
+    made_bytes = round(_BYTES_PER_SCALE * largest)
     return Estimate(
         runs=runs,
         restarts=restarts,
@@ -186,22 +180,22 @@ def estimate(plan: BoundPlan, max_wal_bytes: int, stages: tuple[Stage, ...] | No
     )
 
 
-def refusals(found: Estimate, limits: Limits, free_bytes: int | None) -> tuple[str, ...]:
-    """Why a plan does not fit, with the arithmetic.
+def refusals(cost: Estimate, limits: Limits, free_bytes: int | None) -> tuple[str, ...]:
+    """Return why a plan does not fit its limits, with the arithmetic.
 
     Args:
-        found: What it takes.
-        limits: Of the plan.
-        free_bytes: Of the disk of the data; None where it is not known.
+        cost: The cost of the plan.
+        limits: The limits of the plan.
+        free_bytes: The free space on the disk of the data; None where it is not known.
     """
-    words = []
-    if limits.time_s is not None and found.seconds > limits.time_s:
-        words.append(f"it takes {found.words}; the limit is {duration(limits.time_s)}")
-    if limits.disk_bytes is not None and found.disk_bytes > limits.disk_bytes:
-        words.append(f"it takes {about(found.disk_bytes)} of disk; the limit is {about(limits.disk_bytes)}")
-    if free_bytes is not None and found.disk_bytes > free_bytes:
-        words.append(f"it takes {about(found.disk_bytes)} of disk, and {about(free_bytes)} are free")
-    return tuple(words)
+    reasons = []
+    if limits.time_s is not None and cost.seconds > limits.time_s:
+        reasons.append(f"it takes {cost.words}; the limit is {duration(limits.time_s)}")
+    if limits.disk_bytes is not None and cost.disk_bytes > limits.disk_bytes:
+        reasons.append(f"it takes {about(cost.disk_bytes)} of disk; the limit is {about(limits.disk_bytes)}")
+    if free_bytes is not None and cost.disk_bytes > free_bytes:
+        reasons.append(f"it takes {about(cost.disk_bytes)} of disk, and {about(free_bytes)} are free")
+    return tuple(reasons)
 
 
 FIGURES: Final[tuple[tuple[str, bool], ...]] = (
@@ -211,12 +205,12 @@ FIGURES: Final[tuple[tuple[str, bool], ...]] = (
     ("connect_ms", False),
     ("failed", False),
 )
-"""What an objective or a constraint may be about, and whether more of it is better."""
+"""Figures of objectives and constraints, and whether more is better."""
 OWN_DATABASE: Final = "own"
 CURRENT_DATABASE: Final = "current"
 
 
-class Configuration(Struct, frozen=True, kw_only=True):
+class PlanConfiguration(Struct, frozen=True, kw_only=True):
     """A change set of a plan.
 
     Attributes:
@@ -230,7 +224,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
 
 
 class PlanEndpoint(Struct, frozen=True):
-    """Where a load goes.
+    """The address of a load.
 
     Attributes:
         address: HOST:PORT/DATABASE or a URI; "" is the server itself.
@@ -240,11 +234,11 @@ class PlanEndpoint(Struct, frozen=True):
     address: str = ""
 
 
-class Constraint(Struct, frozen=True):
+class PlanConstraint(Struct, frozen=True):
     """A figure that must not get past a limit.
 
     Attributes:
-        figure: Of `FIGURES`.
+        figure: A name of `FIGURES`.
         most: Whether the limit is an upper one.
     """
 
@@ -254,68 +248,76 @@ class Constraint(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """What an experiment may cost; None is no limit."""
+    """Limits on the cost of an experiment; None is no limit."""
 
     time_s: float | None = None
     disk_bytes: float | None = None
 
 
-class ExperimentPlan(Struct, frozen=True, kw_only=True):
-    """The file.
+class PlanChoices(Struct, frozen=True, kw_only=True):
+    """Choices of a plan that are the same on every server.
 
     Attributes:
-        configurations: The baseline is one of them.
-        page_sizes: "4kB", "2MB", "1GB"; each is a dimension that takes a restart. Empty leaves them alone.
-        scales: pgbench's, as typed: "1000", "75% of shared_buffers".
-        clients: As typed: "16", "4 per core".
         threads: pgbench's -j; 0 is one per core.
         protocol: pgbench's -M; "" is the profile's own.
-        seed: Of the order; None makes one of the file's text.
-        time_s: Length of a run.
-        housekeeping: Before each run.
+        housekeeping: The steps before each run.
         init_steps: pgbench's -I.
         data_per_configuration: Whether each configuration makes the data set anew, and its steps are results.
         database: "own" makes and drops one; "current" is the one of the connection.
-        objective: Of `FIGURES`.
-        text: Of the file, for the hash, the seed and lines.
-        file: Its name.
+        objective: A name of `FIGURES`.
     """
 
     name: str
     title: str = ""
-    configurations: tuple[Configuration, ...] = ()
-    baseline: str = ""
-    page_sizes: tuple[str, ...] = ()
-    scales: tuple[str, ...] = ("1",)
     endpoints: tuple[PlanEndpoint, ...] = ()
-    profiles: tuple[str, ...] = ("tpcb-like",)
-    clients: tuple[str, ...] = ("1",)
     threads: int = 0
     protocol: str = ""
     repeats: int = 1
-    seed: int | None = None
-    time_s: float = 60.0
-    warm_up_s: float = 0.0
     housekeeping: tuple[str, ...] = ()
     init_steps: str = "dtgvp"
     data_per_configuration: bool = False
     database: str = OWN_DATABASE
     limits: Limits = Limits()
     objective: str = "tps"
-    constraints: tuple[Constraint, ...] = ()
+    constraints: tuple[PlanConstraint, ...] = ()
+
+
+class ExperimentPlan(PlanChoices, frozen=True, kw_only=True):
+    """The file.
+
+    Attributes:
+        configurations: The baseline is one of them.
+        page_sizes: "4kB", "2MB", "1GB"; each is a dimension that takes a restart. Empty leaves them alone.
+        scales: pgbench's, as typed: "1000", "75% of shared_buffers".
+        clients: The clients as typed: "16", "4 per core".
+        seed: The seed of the order; None makes one of the file's text.
+        time_s: Length of a run.
+        text: The text of the file, for the hash, the seed and lines.
+        file: Its name.
+    """
+
+    configurations: tuple[PlanConfiguration, ...] = ()
+    baseline: str = ""
+    page_sizes: tuple[str, ...] = ()
+    scales: tuple[str, ...] = ("1",)
+    profiles: tuple[str, ...] = ("tpcb-like",)
+    clients: tuple[str, ...] = ("1",)
+    seed: int | None = None
+    time_s: float = 60.0
+    warm_up_s: float = 0.0
     text: str = ""
     file: str = "plan"
 
 
-class Arm(Struct, frozen=True, kw_only=True):
+class PlanArm(Struct, frozen=True, kw_only=True):
     """A configuration with a page size, resolved for one server.
 
     Attributes:
-        name: As tables have it.
-        configuration, page_size: What it is made of; page_size is "" where the plan has none.
+        name: The name in tables.
+        configuration, page_size: The parts of the arm; page_size is "" where the plan has none.
         parameters, settings: (name, value), absolute.
         restart: Whether the server has to be restarted for it.
-        impossible: Why it cannot be made here; its cells are results with this reason. "" where it can.
+        impossible: The reason why it cannot be made here; its cells are results with this reason. "" where it can.
     """
 
     name: str
@@ -328,17 +330,17 @@ class Arm(Struct, frozen=True, kw_only=True):
 
     @property
     def changes(self) -> bool:
-        """Whether anything is set."""
+        """Return whether the arm sets anything."""
         return bool(self.parameters or self.settings)
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """One run.
+    """A run of a plan.
 
     Attributes:
-        number: From 1, in the order of running.
-        repeat: From 1.
-        impossible: Why it cannot run; "" where it can.
+        number: The number from 1, in the order of running.
+        repeat: The number of the repeat, from 1.
+        impossible: The reason why it cannot run; "" where it can.
     """
 
     number: int
@@ -352,7 +354,7 @@ class Cell(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """In one line."""
+        """Return the cell in one line."""
         parts = (self.arm, f"scale {self.scale}", self.endpoint, self.profile, f"{self.clients} clients")
         return ", ".join((*parts, f"repeat {self.repeat}"))
 
@@ -361,7 +363,7 @@ class Stage(Struct, frozen=True, kw_only=True):
     """Cells for which the server stays as it is.
 
     Attributes:
-        number: From 1, in the order of running.
+        number: The number from 1, in the order of running.
         make_data: Whether the data set is made anew in it.
     """
 
@@ -372,47 +374,34 @@ class Stage(Struct, frozen=True, kw_only=True):
     cells: tuple[Cell, ...]
 
 
-class BoundPlan(Struct, frozen=True, kw_only=True):
+class BoundPlan(PlanChoices, frozen=True, kw_only=True):
     """A plan as it runs on one server: everything that decides it.
 
     Attributes:
         server: "PostgreSQL 18.0, system 7…": another server is another experiment.
-        seed: Of the order.
+        seed: The seed of the order.
         scripts: (profile, what its scripts are: hashes or the builtin's name).
         unsafe: Whether values that are not safe were allowed, but for those that run code.
         confirmed: Names of parameters whose values were allowed to run code.
-        stages: In order.
+        stages: The stages in their order.
     """
 
-    name: str
-    title: str
     server: str
     seed: int
-    arms: tuple[Arm, ...]
+    arms: tuple[PlanArm, ...]
     baseline: str
-    endpoints: tuple[PlanEndpoint, ...]
     scripts: tuple[tuple[str, str], ...]
-    threads: int
-    protocol: str
-    repeats: int
     time_s: int
     warm_up_s: int
-    housekeeping: tuple[str, ...]
-    init_steps: str
-    data_per_configuration: bool
-    database: str
-    limits: Limits
-    objective: str
-    constraints: tuple[Constraint, ...]
     stages: tuple[Stage, ...]
     unsafe: bool = False
     confirmed: tuple[str, ...] = ()
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """All of them, in order."""
+        """Return all of them, in order."""
         return tuple(cell for stage in self.stages for cell in stage.cells)
 
-    def arm(self, name: str) -> Arm:
-        """The arm of that name."""
+    def arm(self, name: str) -> PlanArm:
+        """Return the arm of that name."""
         return next(arm for arm in self.arms if arm.name == name)

@@ -1,4 +1,4 @@
-"""What cells came to, as the journal of an experiment keeps it. A failed cell is a result with its reason."""
+"""Results of cells, and the journal of an experiment that keeps them. A failed cell is a result with its reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pgtop_tune.model.run_result import RunResult, RunVerdict
 
 # The journal of an experiment: JSON lines, only appended to, each on the disk before its step is made.
 #
-# A line that a crash cut off is left out, and cut off from the file by the next one who writes.
+# A line that a crash cut off is left out, and cut off from the file by the next process that writes.
 
 FILE: Final = "journal.jsonl"
 RUNS: Final = "runs"
@@ -34,41 +34,37 @@ _NAME: Final = 20
 
 
 def reviewed_dir() -> Path:
-    """What `experiment plan` has shown."""
+    """Return the directory of the plans that `experiment plan` has shown."""
     return experiments_dir() / "reviewed"
 
 
 def read_entries(directory: Path) -> tuple[dict[str, Any], ...]:
-    """The complete lines of an experiment.
+    """Return the complete lines of an experiment.
 
     Raises:
         JournalProblem: There is none, or it is not to be trusted.
     """
     try:
         return tuple(entries(read_own(directory / FILE)))
-    except NotOurs as why:
-        raise JournalProblem(str(why), why.hint) from None
-    except OSError as problem:
-        raise JournalProblem(
-            f"{directory / FILE}: {problem.strerror}", "`experiment status` lists experiments"
-        ) from None
+    except (NotOurs, OSError) as problem:
+        raise _unusable(directory / FILE, problem, "`experiment status` lists experiments") from None
 
 
 def entries(data: bytes) -> Iterator[dict[str, Any]]:
-    """What the complete lines say; the rest after a line that is none does not count."""
+    """Yield the objects of the complete lines; everything behind the first line that is none is left out."""
     for line in data[: complete(data)].splitlines():
         yield json.loads(line)
 
 
 def complete(data: bytes) -> int:
-    """How many bytes are complete lines that are objects."""
+    """Return how many bytes are complete lines that are objects."""
     end = 0
     for line in data.splitlines(keepends=True):
         try:
-            whole = line.endswith(b"\n") and isinstance(json.loads(line), dict)
+            is_object = line.endswith(b"\n") and isinstance(json.loads(line), dict)
         except ValueError:
-            whole = False
-        if not whole:
+            is_object = False
+        if not is_object:
             break
         end += len(line)
     return end
@@ -78,11 +74,11 @@ class ExperimentLog:
     """The journal open for writing, by one process at a time.
 
     Attributes:
-        directory: Of the experiment.
+        directory: The directory of the experiment.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Opens, and makes where missing.
+        """Open the journal, and make it where it is missing.
 
         Raises:
             JournalProblem: It cannot be written, or another process runs this experiment.
@@ -96,26 +92,15 @@ class ExperimentLog:
             private(directory / RUNS)
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor: Final = os.open(path, flags, 0o600)
-        except NotOurs as why:
-            raise JournalProblem(str(why), why.hint) from None
-        except OSError as problem:
-            raise JournalProblem(f"{path}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
+        except (NotOurs, OSError) as problem:
+            raise _unusable(path, problem, "XDG_STATE_HOME names another directory") from None
         try:
             check_own(path, self._descriptor)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            data = path.read_bytes()
-            os.ftruncate(self._descriptor, complete(data))
-        except NotOurs as why:
+            os.ftruncate(self._descriptor, complete(path.read_bytes()))
+        except (NotOurs, OSError) as problem:
             os.close(self._descriptor)
-            raise JournalProblem(str(why), why.hint) from None
-        except BlockingIOError:
-            os.close(self._descriptor)
-            raise JournalProblem(
-                "another process runs this experiment", "`experiment status` shows how far it is"
-            ) from None
-        except OSError as problem:
-            os.close(self._descriptor)
-            raise JournalProblem(f"{path}: {problem.strerror}") from None
+            raise _unusable(path, problem, "") from None
 
     def __enter__(self) -> Self:
         return self
@@ -124,7 +109,7 @@ class ExperimentLog:
         os.close(self._descriptor)
 
     def write(self, kind: str, **values: Any) -> None:
-        """Appends a line with its time (at_ms, milliseconds since the epoch); on the disk then.
+        """Append a line with its time (at_ms, milliseconds since the epoch), and wait until it is on the disk.
 
         Raises:
             JournalProblem: It could not be written; the file is as it was.
@@ -139,18 +124,26 @@ class ExperimentLog:
             os.fsync(self._descriptor)
         except OSError as problem:
             os.ftruncate(self._descriptor, size)
-            words = problem.strerror or str(problem)
-            raise JournalProblem(f"{self.directory / FILE} cannot be written: {words}", "free some space") from None
+            reason = problem.strerror or str(problem)
+            raise JournalProblem(f"{self.directory / FILE} cannot be written: {reason}", "free some space") from None
+
+
+def _unusable(path: Path, problem: NotOurs | OSError, hint: str) -> JournalProblem:
+    if isinstance(problem, NotOurs):
+        return JournalProblem(str(problem), problem.hint)
+    if isinstance(problem, BlockingIOError):
+        return JournalProblem("another process runs this experiment", "`experiment status` shows how far it is")
+    return JournalProblem(f"{path}: {problem.strerror}", hint)
 
 
 def new_directory(plan: str) -> Path:
-    """Where a new experiment is kept: "20261123-192231-P1".
+    """Make the directory of a new experiment: "20261123-192231-P1".
 
     Raises:
         JournalProblem: It cannot be made.
     """
-    words = "".join(filter(str.isalnum, plan))[:_NAME]
-    base = experiments_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{words}"
+    letters = "".join(filter(str.isalnum, plan))[:_NAME]
+    base = experiments_dir() / f"{datetime.now():%Y%m%d-%H%M%S}-{letters}"
     for number in count(1):
         directory = base if number == 1 else base.with_name(f"{base.name}-{number}")
         try:
@@ -164,14 +157,14 @@ def new_directory(plan: str) -> Path:
     raise AssertionError
 
 
-def newest(name: str) -> Path | None:
-    """The directory of the last experiment of a plan of that name, None where there is none."""
-    found = [path for path in experiments() if str(first(path).get("name", "")).lower() == name.lower()]
-    return found[-1] if found else None
+def newest_experiment(name: str) -> Path | None:
+    """Return the directory of the last experiment of a plan of that name, None where there is none."""
+    directories = [path for path in experiments() if str(first(path).get("name", "")).lower() == name.lower()]
+    return directories[-1] if directories else None
 
 
 def experiments() -> tuple[Path, ...]:
-    """Directories of all experiments, oldest first."""
+    """Return directories of all experiments, oldest first."""
     base = experiments_dir()
     if not base.is_dir():
         return ()
@@ -179,7 +172,7 @@ def experiments() -> tuple[Path, ...]:
 
 
 def first(directory: Path) -> Mapping[str, Any]:
-    """The first line: what the experiment is; empty where it cannot be read."""
+    """Return the first line: what the experiment is; empty where it cannot be read."""
     try:
         return next(iter(read_entries(directory)), {})
     except JournalProblem:
@@ -187,7 +180,7 @@ def first(directory: Path) -> Mapping[str, Any]:
 
 
 def is_running(directory: Path) -> bool:
-    """Whether a process holds the journal."""
+    """Return whether a process holds the journal."""
     import fcntl
 
     try:
@@ -203,23 +196,23 @@ def is_running(directory: Path) -> bool:
 _REASON: Final = 160
 COMPLETE: Final = "complete"
 ABANDONED: Final = "abandoned"
-"""How an experiment ends for good."""
+"""The two final endings of an experiment."""
 
 
 class CellResult(Struct, frozen=True, kw_only=True):
-    """One cell.
+    """The result of a cell.
 
     Attributes:
-        number: Of the cell.
-        reason: Why there are no figures; "" where there are. Foreign text.
-        transactions, failed, latency_ms, connect_ms, tps, p50_ms, p99_ms: As in pgbench's report and the log.
+        number: The number of the cell.
+        reason: The reason why there are no figures; "" where there are. Foreign text.
+        transactions, failed, latency_ms, connect_ms, tps, p50_ms, p99_ms: Figures of pgbench's report and the log.
         within: Variance of the logarithm of tps from the run's own seconds.
         bound: "the data disk vda: …", "" where no disk was the limit.
-        doubts: What speaks against it; notes are in the record.
-        seconds: How long it was measured.
+        doubts: Reasons to doubt it; notes are in the record.
+        seconds: The measured time.
         record: Name of the run's record.
         cpu: While it ran.
-        known: By figure of the noise store, how earlier runs of this machine and load differed.
+        known: The known differences of earlier runs of this machine and load, by figure of the noise store.
         server: Name of the server that made it, where there are several; "" for the one of the plan.
     """
 
@@ -258,13 +251,13 @@ class MadeData(Struct, frozen=True, kw_only=True):
 
 
 def result_of(
-    cell: Cell, run: RunResult, bound: str, record: str, cpu: Surroundings, known: Mapping[str, RunSpread]
+    cell: Cell, run: RunResult, bound: str, record: str, cpu: Surroundings, spreads: Mapping[str, RunSpread]
 ) -> CellResult:
-    """From the record of its run; see `CellResult`."""
+    """Return the result of a cell from the record of its run."""
     invalid = next((doubt for doubt in run.doubts if doubt.verdict is RunVerdict.INVALID), None)
     if run.state == "failed" or run.partial:
-        words = short_words(run.message) if run.message else "" if invalid is None else invalid.reason
-        return failed(cell, words or "the run was stopped", record)
+        message = short_words(run.message) if run.message else "" if invalid is None else invalid.reason
+        return failed(cell, message or "the run was stopped", record)
     if invalid is not None:
         return failed(cell, f"{invalid.id}: {invalid.reason}", record)
     tps, error = run.tps, run.steady.error_tps
@@ -287,41 +280,41 @@ def result_of(
         seconds=float(run.spec.duration_s or 0),
         record=record,
         cpu=cpu,
-        known=known,
+        known=spreads,
     )
 
 
 def failed(cell: Cell, reason: str, record: str = "") -> CellResult:
-    """A cell without figures."""
+    """Return a cell without figures."""
     return CellResult(number=cell.number, reason=one_line(reason, _REASON) or "no reason given", record=record)
 
 
 def foreign_words(result: CellResult) -> str:
-    """ "; others took 1.4 cores" where that is worth mentioning."""
+    """Return "; others took 1.4 cores" where that is worth mentioning."""
     foreign, cpus = result.cpu.foreign, result.cpu.cpus
     if foreign is None or foreign <= FOREIGN_POINTS:
         return ""
     return f"; others took {foreign / 100.0 * cpus:.1f} cores" if cpus else f"; others took {foreign:.0f} % of the CPUs"
 
 
-class Outcome(Struct, frozen=True, kw_only=True):
+class ExperimentOutcome(Struct, frozen=True, kw_only=True):
     """All that an experiment came to so far.
 
     Attributes:
-        id: Of the experiment: its directory's name.
-        plan: What runs.
-        hash: Of the plan.
-        results: By number of the cell.
-        made: By number of the stage.
+        id: The name of the experiment's directory.
+        plan: The plan that runs.
+        hash: The hash of the plan.
+        results: The results by number of the cell.
+        made: The data sets by number of the stage.
         running: Number of the cell that has begun last and not ended; None without one.
         sets: Ids of change sets that were begun and not ended, oldest first.
-        database: That was made for it and not dropped; "" without one.
+        database: The database that was made for it and not dropped; "" without one.
         tables: Whether pgbench's tables were made in a database of the operator's, and not dropped.
-        table_oids: Of them; empty while they are being made.
+        table_oids: The oids of these tables; empty while they are being made.
         began_ms: Wall clock of its begin, milliseconds since the epoch.
-        ended: How it ended: "complete", or why it stopped; "" while it runs, or was killed.
+        ended: The ending: "complete", or why it stopped; "" while it runs, or was killed.
         server: Parameters of the server as they were at first, between its arms; empty before.
-        spent_s: For which it ran so far; the time between a stop and `resume` does not count.
+        spent_s: The time for which it ran so far; the time between a stop and `resume` does not count.
         workers: Names of the servers that it was begun on, where there are several.
     """
 
@@ -343,76 +336,58 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def resuming(self) -> str:
-        """The command that continues it, with the options that it was begun with."""
-        words = ["pgtop-tune experiment resume", self.id]
-        words += ["--allow-unsafe"] if self.plan.unsafe else []
-        words += [word for name in self.plan.confirmed for word in ("--confirm", name)]
-        words += ["--workers ADDRESS"] if self.workers else []
-        return " ".join(words)
+        """Return the command that continues it, with the options that it was begun with."""
+        options = ["pgtop-tune experiment resume", self.id]
+        options += ["--allow-unsafe"] if self.plan.unsafe else []
+        options += [word for name in self.plan.confirmed for word in ("--confirm", name)]
+        options += ["--workers ADDRESS"] if self.workers else []
+        return " ".join(options)
 
     @property
     def complete(self) -> bool:
-        """Whether every cell has a result."""
+        """Return whether every cell has a result."""
         return all(cell.number in self.results for cell in self.plan.cells)
 
 
-def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> Outcome | None:
-    """What the lines of a journal say; None where not even the first one is there."""
+def outcome_of(lines: Sequence[Mapping[str, Any]], identity: str) -> ExperimentOutcome | None:
+    """Return the outcome that the lines of a journal tell; None where not even the first one is there."""
     if not lines or lines[0].get("kind") != "plan":
         return None
-    results: dict[int, CellResult] = {}
-    made: dict[int, MadeData] = {}
-    running: int | None = None
-    sets: list[str] = []
-    server: dict[str, str] = {}
-    database, tables, ended = "", False, ""
-    oids: tuple[int, ...] = ()
+    outcome: dict[str, Any] = {
+        **{name: lines[0][name] for name in ("plan", "hash", "began_ms", "workers") if name in lines[0]},
+        "id": identity,
+        "results": {},
+        "made": {},
+        "sets": [],
+        "spent_s": _spent_s(lines),
+    }
     for line in lines:
         match line["kind"]:
             case "cell_began":
-                running, ended = line["number"], ""
+                outcome |= {"running": line["number"], "ended": ""}
             case "cell":
-                found = msgspec.convert(line["result"], CellResult)
-                results[found.number] = found
-                running = None
+                outcome["results"][line["result"]["number"]] = line["result"]
+                outcome["running"] = None
             case "made":
-                data = msgspec.convert(line["data"], MadeData)
-                made[data.stage] = data
+                outcome["made"][line["data"]["stage"]] = line["data"]
             case "set_began":
-                sets.append(line["set_id"])
+                outcome["sets"].append(line["set_id"])
             case "set_ended":
-                sets = [each for each in sets if each != line["set_id"]]
+                outcome["sets"] = [set_id for set_id in outcome["sets"] if set_id != line["set_id"]]
             case "database":
-                database = line["name"]
+                outcome["database"] = line["name"]
             case "tables":
-                tables, oids = bool(line["there"]), tuple(line.get("oids", ()))
+                outcome |= {"tables": bool(line["there"]), "table_oids": line.get("oids", ())}
             case "server":
-                server = dict(line["parameters"])
+                outcome["server"] = line["parameters"]
             case "resumed":
-                ended = ""
+                outcome["ended"] = ""
             case "ended":
-                ended = line["why"]
-                running = None
-    return Outcome(
-        id=identity,
-        plan=msgspec.convert(lines[0]["plan"], BoundPlan),
-        hash=str(lines[0]["hash"]),
-        results=results,
-        made=made,
-        running=running,
-        sets=tuple(sets),
-        database=database,
-        tables=tables,
-        table_oids=oids,
-        began_ms=int(lines[0]["began_ms"]),
-        ended=ended,
-        server=server,
-        spent_s=_spent_s(lines),
-        workers=tuple(str(name) for name in lines[0].get("workers", ())),
-    )
+                outcome |= {"ended": line["why"], "running": None}
+    return msgspec.convert(outcome, ExperimentOutcome)
 
 
 def _spent_s(lines: Sequence[Mapping[str, Any]]) -> float:
-    """From each begin to the last line before the next one; lines of older versions have no time."""
+    """Return the time from each begin to the last line before the next one; lines of older versions have no time."""
     times = [(line["kind"] == "resumed", float(line["at_ms"])) for line in lines if "at_ms" in line]
     return sum(at_ms - before_ms for (_, before_ms), (anew, at_ms) in pairwise(times) if not anew) / 1000.0

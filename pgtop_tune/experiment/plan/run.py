@@ -1,4 +1,4 @@
-"""Runs a plan: one arm after the other, pending confirmation, everything put back after each.
+"""The run of a plan: one arm after the other, pending confirmation, everything put back after each.
 
 The journal has a line before each step, so that `resume` goes on at the cell that was lost. What an arm has set is
 never confirmed: when the program is killed, the revert watchdog of its change set puts it back.
@@ -12,7 +12,7 @@ import os
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import Final, Protocol
 
@@ -34,22 +34,21 @@ from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, 
 from pgtop_tune.changes.model.change_set import ChangeSet, PendingParameter
 from pgtop_tune.compare.noise import FIGURES, history, load_fingerprint, measured_run
 from pgtop_tune.compare.statistics.effect import RunSpread
-from pgtop_tune.experiment.answering import until_frames_show_it
 from pgtop_tune.experiment.attribution import SurroundingsMeter
-from pgtop_tune.experiment.load_run import LoadRun
-from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, Arm, BoundPlan, Cell, Stage
+from pgtop_tune.experiment.load_run import ANSWER_S, BeforeEachRun, LoadRun, RunCell, until_frames_show_it
+from pgtop_tune.experiment.path import LoadTarget
+from pgtop_tune.experiment.plan.model import CURRENT_DATABASE, BoundPlan, Cell, PlanArm, Stage
+from pgtop_tune.experiment.plan.report import arm_words
 from pgtop_tune.experiment.plan.results import (
     RUNS,
     CellResult,
     ExperimentLog,
+    ExperimentOutcome,
     MadeData,
-    Outcome,
     failed,
     foreign_words,
     result_of,
 )
-from pgtop_tune.experiment.plan.status import arm_words
-from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
 from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -62,11 +61,11 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import RunResult, as_json
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
-# What somebody else does to the server while an experiment runs: it is restarted, or a parameter is changed.
+# Acts of other sessions while an experiment runs: a restart of the server, a change of a parameter.
 
 _NAMED: Final = 5
 STARTED: Final = ""
-"""No parameter has this name: under it stands when the server was started."""
+"""The key under which a state has the start of the server: no parameter has this name."""
 _STATE: Final = """
 SELECT '', extract(epoch FROM pg_postmaster_start_time())::text
 UNION ALL
@@ -76,25 +75,25 @@ SELECT name, setting FROM pg_settings WHERE source NOT IN ('client', 'session', 
 
 @decodes
 async def server_state(sql_session: SqlSession) -> dict[str, str]:
-    """Parameters of the server as new sessions have them, without passwords, and when it was started."""
+    """Return parameters of the server as new sessions have them, without passwords, and when it was started."""
     return {str(name): without_secrets(str(value)) for name, value in await sql_session.rows(_STATE)}
 
 
 def parameters_of(state: Mapping[str, str]) -> dict[str, str]:
-    """A state without the start of the server."""
+    """Return a state without the start of the server."""
     return {name: value for name, value in state.items() if name != STARTED}
 
 
 def changes_between(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """What differs between two states, in words; "" for nothing. Pure."""
+    """Return the differences between two states in words; "" for none. Pure."""
     restarted = before.get(STARTED) != now.get(STARTED)
-    words = ["the server was restarted by somebody else"] if restarted else []
+    changes = ["the server was restarted by someone else"] if restarted else []
     for name in sorted({*before, *now} - {STARTED}):
         if before.get(name) != now.get(name):
             was, became = before.get(name, "default"), now.get(name, "default")
-            words.append(f"{name} was changed by somebody else: {was} -> {became}")
-    more = [f"{len(words) - _NAMED} more"] if len(words) > _NAMED else []
-    return "; ".join([*words[:_NAMED], *more])
+            changes.append(f"{name} was changed by someone else: {was} -> {became}")
+    more = [f"{len(changes) - _NAMED} more"] if len(changes) > _NAMED else []
+    return "; ".join([*changes[:_NAMED], *more])
 
 
 # What a run of an experiment is made of, and how it stops.
@@ -107,41 +106,41 @@ class Stopped(LoadProblem):
 
 
 class ExperimentDoors(Protocol):
-    """What changes the server and its machine, and what says how they are."""
+    """Doors to the server and its machine: they change settings and tell which are in force."""
 
-    def sets(self, arm: Arm) -> ChangeSets:
-        """What makes and reverts the set of an arm, with a restart where it takes one."""
+    def sets(self, arm: PlanArm) -> ChangeSets:
+        """Return the change sets that make and revert the arm, with a restart where it takes one."""
         ...
 
     async def listed(self, names: tuple[str, ...]) -> object:
-        """Looks at the parameters that are about to be changed: the control refuses what has changed since."""
+        """Look at the parameters that are about to be changed: the control refuses what has changed since."""
         ...
 
     async def in_force(self) -> Sequence[ParameterChange | HostChange]:
-        """Changes that the journals of server and machine hold as made and not reverted."""
+        """Return changes that the journals of server and machine hold as made and not reverted."""
         ...
 
     async def pending(self) -> tuple[PendingParameter, ...]:
-        """What waits for a restart."""
+        """Return the parameters that wait for a restart."""
         ...
 
 
 class ExperimentParts(Struct, frozen=True, kw_only=True):
-    """What a run of an experiment is made of.
+    """Parts of a run of an experiment.
 
     Attributes:
         load: Makes runs.
         keeper: Its frames.
         cpu: CPU time while loads run.
-        doors: To server and machine.
-        targets: By name of the endpoint.
-        profiles: By name.
+        doors: The doors to server and machine.
+        targets: The targets by name of the endpoint.
+        profiles: The profiles by name.
         open_sql_session: On the database of the experiment.
         make_data: Makes pgbench's tables at a scale, with the steps of the plan.
         free_bytes: On the disk of the data; None where it is not known.
         unsafe: Whether values that are not safe may be set, but for those that run code.
         confirmed: Names of parameters whose values may run code.
-        told: Takes what is going on, one line.
+        tell: Takes what is going on, one line.
     """
 
     load: LoadRun
@@ -155,11 +154,11 @@ class ExperimentParts(Struct, frozen=True, kw_only=True):
     free_bytes: Callable[[], Awaitable[int | None]]
     unsafe: bool
     confirmed: frozenset[str]
-    told: Callable[[str], None]
+    tell: Callable[[str], None]
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
-    """Whether a condition comes about in time; a server that is being restarted is waited for."""
+    """Wait for a condition, also through a restart of the server, and return whether it came about in time."""
     deadline_s = time.monotonic() + seconds
     while True:
         try:
@@ -179,38 +178,44 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> boo
 
 
 class StageData:
-    """Makes data sets.
+    """The maker of the data sets of stages.
 
     Args:
-        outcome: Of the experiment so far.
+        outcome: The outcome so far.
         log: Its journal, open.
-        parts: Of the session.
+        parts: The parts of the session.
     """
 
-    def __init__(self, outcome: Outcome, log: ExperimentLog, parts: ExperimentParts) -> None:
+    def __init__(self, outcome: ExperimentOutcome, log: ExperimentLog, parts: ExperimentParts) -> None:
         self._plan: Final = outcome.plan
         self._log: Final = log
         self._parts: Final = parts
-        self._told: Final = parts.told
+        self._told: Final = parts.tell
         self._made = set(outcome.made)
         self._tables, self._oids = outcome.tables, outcome.table_oids
         self._scale_there: int | None = None
 
     async def is_wanted(self, stage: Stage) -> bool:
-        """Whether the stage wants it anew, or another scale is there."""
-        if not self._needs_pgbench():
+        """Return whether the stage takes a new data set, or another scale is there."""
+        profiles = {cell.profile for cell in self._plan.cells}
+        if all(self._parts.profiles[name].summary().dataset != "pgbench" for name in profiles):
             return False
         anew = stage.make_data and self._plan.data_per_configuration and stage.number not in self._made
         return anew or not await self._is_there(stage.scale)
 
     async def make(self, stage: Stage) -> None:
-        """Makes it.
+        """Make it.
 
         Raises:
             LoadProblem: It cannot be made, or tables of the operator's are in the way.
         """
         if self._plan.database == CURRENT_DATABASE:
-            await self._check_ours()
+            facts = await self._found()
+            if facts is not None and not facts.empty and not (self._tables and made_here(facts, self._oids)):
+                raise LoadProblem(
+                    f"the database holds pgbench's tables that this experiment did not make: {facts.describe()}",
+                    'name another database, or set database = "own" in the plan',
+                )
             self._note_tables(())
         self._told(f"making the data set, scale {stage.scale}")
         self._scale_there = None
@@ -220,75 +225,60 @@ class StageData:
             if self._plan.database == CURRENT_DATABASE:
                 await self._note_what_is_there()
         self._scale_there = stage.scale
-        made = MadeData(
+        data = MadeData(
             stage=stage.number, arm=stage.arm, scale=stage.scale, steps_s=done.steps_s, total_s=done.total_s
         )
-        self._log.write("made", data=to_builtins(made))
+        self._log.write("made", data=to_builtins(data))
         self._made.add(stage.number)
-
-    def _needs_pgbench(self) -> bool:
-        profiles = {cell.profile for cell in self._plan.cells}
-        return any(self._parts.profiles[name].summary().dataset == "pgbench" for name in profiles)
 
     async def _is_there(self, scale: int) -> bool:
         if self._scale_there == scale:
             return True
-        found = await self._found()
-        return found is not None and found.scale == scale and not found.incomplete and found.primary_keys
+        facts = await self._found()
+        return facts is not None and facts.scale == scale and not facts.incomplete and facts.primary_keys
 
     async def _found(self) -> PgbenchFacts | None:
-        sql_session = await self._parts.open_sql_session()
-        try:
+        async with aclosing(await self._parts.open_sql_session()) as sql_session:
             return await recognise_pgbench(sql_session)
-        finally:
-            await sql_session.aclose()
 
     async def _note_what_is_there(self) -> None:
-        """Whole or in part, it is ours; what comes later in its place is not."""
+        """Note the tables that are there: whole or in part, they are ours, and any that come later are not."""
         with suppress(PgtopError):
-            if (found := await self._found()) is not None:
-                self._note_tables(tuple(found.tables))
+            if (facts := await self._found()) is not None:
+                self._note_tables(tuple(facts.tables))
             else:
                 self._log.write("tables", there=False)
                 self._tables = False
 
     def _note_tables(self, oids: tuple[int, ...]) -> None:
-        """Before they are made without numbers, and with them afterwards."""
+        """Note tables: without oids before they are made, and with them afterwards."""
         self._log.write("tables", there=True, oids=oids)
         self._tables, self._oids = True, oids
 
-    async def _check_ours(self) -> None:
-        found = await self._found()
-        if found is not None and not found.empty and not (self._tables and made_here(found, self._oids)):
-            raise LoadProblem(
-                f"the database holds pgbench's tables that this experiment did not make: {found.describe()}",
-                'name another database, or set database = "own" in the plan',
-            )
 
-
-def made_here(found: PgbenchFacts, oids: Collection[int]) -> bool:
-    """Whether these tables are those that an experiment made, or was making when it was killed.
+def made_here(facts: PgbenchFacts, oids: Collection[int]) -> bool:
+    """Return whether these tables are those that an experiment made, or was making when it was killed.
 
     Args:
-        oids: Of the tables that it made; empty where it was killed on the way: then only what is not whole is its own.
+        oids: The oids of the tables that it made; empty after a kill on the way: then incomplete tables are its own.
     """
     if oids:
-        return set(found.tables) <= set(oids)
-    return bool(found.incomplete)
+        return set(facts.tables) <= set(oids)
+    return bool(facts.incomplete)
 
 
 # Puts the arm of a stage into force, pending confirmation, and reverts it; also what an earlier process has left.
 
 _SLACK_S: Final = 3600.0
 _WATCHDOG_S: Final = 180.0
-"""How long what an earlier process has left is waited for, before it is put back from here."""
+"""The longest wait for the revert watchdog of an earlier process, before its values are put back from here."""
 
 
 class NotMade(Exception):
     """An arm cannot be made here; nothing is changed.
 
     Attributes:
-        reason: In the server's words.
+        reason: The reason in the server's words.
     """
 
     def __init__(self, reason: str) -> None:
@@ -300,19 +290,19 @@ class ArmsInForce:
     """The change sets of an experiment, in its journal before they are made.
 
     Args:
-        plan: With the arms.
+        plan: The plan with the arms.
         log: The journal, open.
-        parts: Of the session.
+        parts: The parts of the session.
     """
 
     def __init__(self, plan: BoundPlan, log: ExperimentLog, parts: ExperimentParts) -> None:
         self._plan: Final = plan
         self._log: Final = log
         self._parts: Final = parts
-        self._told: Final = parts.told
+        self._told: Final = parts.tell
 
     async def settle(self, set_ids: Sequence[str]) -> None:
-        """Waits for revert watchdogs that are at work, and reverts what they have left.
+        """Wait for revert watchdogs that are at work, and revert what they have left.
 
         Raises:
             PgtopError: A change cannot be reverted, or the server is gone.
@@ -320,7 +310,7 @@ class ArmsInForce:
         for set_id in set_ids:
             self._told(f"set {set_id} was left: waiting until it is reverted")
             if not await until(partial(self._reverted, set_id), _WATCHDOG_S):
-                arm = next((each for each in self._plan.arms if each.restart), self._plan.arms[0])
+                arm = next((arm for arm in self._plan.arms if arm.restart), self._plan.arms[0])
                 (await self._parts.doors.sets(arm).revert(set_id, "resumed")).checked()
             self._log.write("set_ended", set_id=set_id)
         if set_ids:
@@ -331,11 +321,11 @@ class ArmsInForce:
 
     async def _nothing_waits(self) -> bool:
         names = {name for arm in self._plan.arms if arm.restart for name, _ in arm.parameters}
-        return not any(each.name in names for each in await self._parts.doors.pending())
+        return not any(parameter.name in names for parameter in await self._parts.doors.pending())
 
     @asynccontextmanager
     async def of(self, stage: Stage) -> AsyncIterator[None]:
-        """The arm of a stage in force, and reverted on the way out.
+        """Put the arm of a stage into force, and revert it on the way out.
 
         Raises:
             NotMade: It cannot be made; nothing is changed.
@@ -360,7 +350,7 @@ class ArmsInForce:
         finally:
             await asyncio.shield(self._revert(sets, arm, set_id))
 
-    async def _apply(self, sets: ChangeSets, arm: Arm, set_id: str, stage: Stage) -> None:
+    async def _apply(self, sets: ChangeSets, arm: PlanArm, set_id: str, stage: Stage) -> None:
         names = tuple(name for name, _ in arm.parameters)
         if names:
             await self._parts.doors.listed(names)
@@ -374,11 +364,11 @@ class ArmsInForce:
             set_id=set_id,
             of_experiment=True,
         )
-        wanted = ChangeSet(
+        change_set = ChangeSet(
             parameters=tuple(WantedParameter(name, value) for name, value in arm.parameters),
             settings=tuple(WantedSetting(name, value) for name, value in arm.settings),
         )
-        applying = asyncio.ensure_future(sets.apply(wanted, terms))
+        applying = asyncio.ensure_future(sets.apply(change_set, terms))
         try:
             await asyncio.shield(applying)
         except asyncio.CancelledError:
@@ -388,12 +378,12 @@ class ArmsInForce:
                 await asyncio.shield(self._revert(sets, arm, set_id))
             raise
 
-    def _unlocked(self, arm: Arm) -> frozenset[str]:
+    def _unlocked(self, arm: PlanArm) -> frozenset[str]:
         """Return the names that --allow-unsafe unlocks: those whose values run no code."""
         risks = {name: risk_of(name, value) for name, value in arm.parameters} if self._parts.unsafe else {}
         return frozenset(name for name, risk in risks.items() if risk is None or risk.kind is not RiskClass.RUNS_CODE)
 
-    async def _revert(self, sets: ChangeSets, arm: Arm, set_id: str) -> None:
+    async def _revert(self, sets: ChangeSets, arm: PlanArm, set_id: str) -> None:
         self._told(f"reverting {arm.name}")
         (await sets.revert(set_id, "the stage has ended")).checked()
         self._log.write("set_ended", set_id=set_id)
@@ -403,7 +393,7 @@ class ArmsInForce:
 
 
 def earlier_noise(result: RunResult, *, several: bool) -> dict[str, RunSpread]:
-    """By figure; without those that are not known.
+    """Return the known noise of earlier runs, by figure.
 
     Args:
         several: Whether the load goes to one of several endpoints.
@@ -425,7 +415,7 @@ _FEWEST: Final = 3
 
 
 def bound_by(frames: Sequence[Frame]) -> str:
-    """ "the data disk vda: 6000 IOPS in 80 % of the run"; "" where no disk stood at its limit in half of the looks.
+    """Return "the data disk vda: 6000 IOPS in 80 % of the run"; "" if no disk stood at its limit in half of the looks.
 
     At its limit is a disk at its cap, given or learned (`metrics.ceilings`), or one without a known cap that was busy
     all the time.
@@ -445,12 +435,12 @@ def bound_by(frames: Sequence[Frame]) -> str:
                 continue
             name = f"the {' and '.join(disk.roles)} disk {disk.name}"
             cap = caps.get(disk.name)
-            known = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
+            has_cap = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
             if cap is not None:
-                words = [f"{cap.iops:.0f} IOPS"] if cap.iops is not None else []
-                words += [f"{units.size(cap.bytes_per_s)}B/s"] if cap.bytes_per_s is not None else []
-                reached[name] = " and ".join(words)
-            elif known or (busy.get(disk.name) or 0.0) < BUSY:
+                limits = [f"{cap.iops:.0f} IOPS"] if cap.iops is not None else []
+                limits += [f"{units.size(cap.bytes_per_s)}B/s"] if cap.bytes_per_s is not None else []
+                reached[name] = " and ".join(limits)
+            elif has_cap or (busy.get(disk.name) or 0.0) < BUSY:
                 continue
             counts[name] = counts.get(name, 0) + 1
     most = max(counts, key=lambda name: counts[name], default="")
@@ -459,9 +449,8 @@ def bound_by(frames: Sequence[Frame]) -> str:
     return f"{most}: {reached.get(most, 'busy')} in {100 * counts[most] / looks:.0f} % of the run"
 
 
-_ANSWER_S: Final = 120.0
 SPARE_BYTES: Final = 256 * 2**20
-"""With less free on the disk of the data the experiment stops."""
+"""The least free space on the disk of the data: with less the experiment stops."""
 _NO_SPACE: Final = "No space left on device"
 
 
@@ -469,12 +458,12 @@ class ExperimentRun:
     """Runs what is left of an experiment, in the engine's loop.
 
     Args:
-        outcome: Of its journal so far.
+        outcome: The outcome of its journal so far.
         log: Its journal, open.
-        parts: Of the session.
+        parts: The parts of the session.
     """
 
-    def __init__(self, outcome: Outcome, log: ExperimentLog, parts: ExperimentParts) -> None:
+    def __init__(self, outcome: ExperimentOutcome, log: ExperimentLog, parts: ExperimentParts) -> None:
         self._plan: Final[BoundPlan] = outcome.plan
         self._outcome: Final = outcome
         self._log: Final = log
@@ -482,11 +471,11 @@ class ExperimentRun:
         self._arms: Final = ArmsInForce(outcome.plan, log, parts)
         self._data: Final = StageData(outcome, log, parts)
         self._done = set(outcome.results)
-        self._told: Final = parts.told
+        self._told: Final = parts.tell
         self._began_s: Final = time.monotonic()
 
     async def measure(self) -> None:
-        """Runs all that is left.
+        """Run all that is left.
 
         Raises:
             Stopped: It cannot go on: the disk is full, or another session has changed a parameter.
@@ -507,37 +496,37 @@ class ExperimentRun:
 
     @staticmethod
     def _check_unchanged(before: Mapping[str, str], now: Mapping[str, str]) -> None:
-        """Raises Stopped where what follows would be compared with cells of another server."""
+        """Raise Stopped where what follows would be compared with cells of another server."""
         if changed := changes_between(before, now):
             raise Stopped(changed, "change it back, then `resume`; or begin anew")
 
     async def settle(self) -> None:
-        """Waits for revert watchdogs that are at work, and reverts what they have left. Raises as `measure`."""
+        """Wait for revert watchdogs that are at work, and revert what they have left. Raises as `measure`."""
         await self._arms.settle(self._outcome.sets)
 
     # A stage.
 
     async def _stage(self, stage: Stage) -> None:
         arm = self._plan.arm(stage.arm)
-        left = [cell for cell in stage.cells if cell.number not in self._done]
-        for cell in [each for each in left if each.impossible]:
+        cells = [cell for cell in stage.cells if cell.number not in self._done]
+        for cell in [impossible_cell for impossible_cell in cells if impossible_cell.impossible]:
             self._keep(failed(cell, cell.impossible))
-        left = [cell for cell in left if not cell.impossible]
-        if not left:
+        cells = [cell for cell in cells if not cell.impossible]
+        if not cells:
             return
         self._told(f"stage {stage.number} of {len(self._plan.stages)}: {arm.name}, scale {stage.scale}")
         try:
             async with self._arms.of(stage):
                 await until_frames_show_it(self._parts.open_sql_session, self._parts.keeper)
-                await self._cells(stage, left)
+                await self._cells(stage, cells)
         except NotMade as problem:
             self._told(f"{arm.name} cannot be made: {problem.reason}")
-            for cell in left:
+            for cell in cells:
                 self._keep(failed(cell, problem.reason))
 
     # The cells of a stage.
 
-    async def _cells(self, stage: Stage, left: Sequence[Cell]) -> None:
+    async def _cells(self, stage: Stage, cells: Sequence[Cell]) -> None:
         try:
             if await self._data.is_wanted(stage):
                 await self._check_limits()
@@ -546,11 +535,11 @@ class ExperimentRun:
             if _NO_SPACE in str(problem):
                 raise Stopped(f"the disk is full: {problem.message}", "free some space, then `resume`") from None
             self._told(f"no data set: {problem.message}")
-            for cell in left:
+            for cell in cells:
                 self._keep(failed(cell, f"no data set: {problem.message}"))
             return
         before = await self._state()
-        for cell in left:
+        for cell in cells:
             await self._check_limits()
             now = await self._state()
             self._check_unchanged(before, now)
@@ -614,36 +603,33 @@ class ExperimentRun:
             self._told(f"cell {result.number}: {result.tps:.2f} tps{bound}{foreign_words(result)}")
 
     async def _state(self) -> dict[str, str]:
-        sql_session = await self._parts.open_sql_session()
-        try:
+        async with aclosing(await self._parts.open_sql_session()) as sql_session:
             return await server_state(sql_session)
-        finally:
-            await sql_session.aclose()
 
     async def _state_soon(self) -> dict[str, str]:
-        """The state of a server that may just be restarted."""
-        found: dict[str, str] = {}
+        """Return the state of a server that may just be restarted."""
+        state: dict[str, str] = {}
 
         async def answers() -> bool:
-            nonlocal found
-            found = await self._state()
+            nonlocal state
+            state = await self._state()
             return True
 
-        if not await until(answers, _ANSWER_S):
+        if not await until(answers, ANSWER_S):
             raise ConnectionProblem("the server does not answer any more")
-        return found
+        return state
 
     async def _check_limits(self) -> None:
-        """Raises Stopped where the time is over, or the disk of the data full."""
+        """Raise Stopped where the time is over, or the disk of the data full."""
         check_time(self._outcome, self._began_s)
         check_room(await self._parts.free_bytes(), "resume")
 
 
-def check_time(outcome: Outcome, began_s: float) -> None:
-    """Raises Stopped where the time of the plan is over.
+def check_time(outcome: ExperimentOutcome, began_s: float) -> None:
+    """Raise Stopped where the time of the plan is over.
 
     Args:
-        outcome: What earlier processes took counts; the time between them does not.
+        outcome: The outcome so far: its time counts, the time between two processes does not.
         began_s: When this one began, by `time.monotonic`.
     """
     limit_s, took_s = outcome.plan.limits.time_s, outcome.spent_s + time.monotonic() - began_s
@@ -655,7 +641,7 @@ def check_time(outcome: Outcome, began_s: float) -> None:
 
 
 def check_room(free_bytes: int | None, command: str) -> None:
-    """Raises Stopped where the disk of the data is nearly full; `command` goes on once there is room."""
+    """Raise Stopped where the disk of the data is nearly full; `command` goes on once there is room."""
     if free_bytes is not None and free_bytes < SPARE_BYTES:
         raise Stopped(
             f"{about(free_bytes)} are left on the disk of the data, less than {about(SPARE_BYTES)}",
@@ -664,7 +650,7 @@ def check_room(free_bytes: int | None, command: str) -> None:
 
 
 def unfinished(problem: BaseException) -> str:
-    """Why an experiment or a search stopped, for its journal."""
+    """Return why an experiment or a search stopped, for its journal."""
     if isinstance(problem, PgtopError):
         return problem.message
     return "stopped by a signal" if isinstance(problem, asyncio.CancelledError) else type(problem).__name__

@@ -61,16 +61,16 @@ class Arm(StrEnum):
 
     @property
     def other(self) -> Arm:
-        """The one that is not this one."""
+        """Return the one that is not this one."""
         return Arm.B if self is Arm.A else Arm.A
 
 
 class Lengths(Struct, frozen=True):
-    """Of a block, seconds.
+    """Lengths of a block, in seconds.
 
     Attributes:
         settle_s: Left out after the arm changed.
-        measured_s: That count.
+        measured_s: The seconds that count.
     """
 
     settle_s: float
@@ -78,37 +78,37 @@ class Lengths(Struct, frozen=True):
 
     @property
     def pair_s(self) -> float:
-        """Of a pair: the arm changes within it, and in half of the pairs before it."""
+        """Return the length of a pair: the arm changes within it, and in half of the pairs before it."""
         return 2.0 * self.measured_s + 1.5 * self.settle_s
 
 
 def lengths(settle_s: float = SETTLE_S) -> Lengths:
-    """Blocks twice as long as they settle, ten seconds at least: short blocks reach a verdict sooner."""
+    """Return blocks twice as long as they settle, ten seconds at least: short blocks reach a verdict sooner."""
     return Lengths(settle_s, max(_LEAST_MEASURED_S, 2.0 * settle_s))
 
 
 QUICK: Final = Lengths(settle_s=2.0, measured_s=4.0)
-"""Of blocks with an effect that was seen to be in force at once."""
+"""Lengths of blocks with an effect that was seen to be in force at once."""
 QUICK_READINGS: Final = Lengths(settle_s=QUICK.settle_s, measured_s=6.0)
 """The same where each block has to hold several readings of pg_stat_statements, which are two seconds apart."""
 
 
 def longer(now: Lengths) -> Lengths | None:
-    """After an effect that builds up more slowly; None where no longer blocks are made."""
+    """Return the lengths after an effect that builds up more slowly; None where no longer blocks are made."""
     settle_s = max(2.0 * now.settle_s, SETTLE_S)
     return lengths(settle_s) if settle_s <= LONGEST_SETTLE_S else None
 
 
 def orders(seed: int) -> Iterator[tuple[Arm, Arm]]:
-    """Which arm comes first in each pair: a coin decides."""
+    """Yield the order of the arms in each pair: a coin decides."""
     coin = random.Random(seed)
     while True:
         first = Arm.A if coin.random() < 0.5 else Arm.B
         yield first, first.other
 
 
-class Block(Struct, frozen=True):
-    """What was measured in one block.
+class ArmBlock(Struct, frozen=True):
+    """Measurements of one block.
 
     Attributes:
         began_ms: Wall clock, milliseconds since the epoch.
@@ -118,20 +118,20 @@ class Block(Struct, frozen=True):
         tps: Second by second, oldest first.
         settling: The same of the time left out.
         sums: Part and whole of each figure of `compare.sides.figures`.
-        latencies: Of its transactions; None without a load of ours.
+        latencies: The latencies of its transactions; None without a load of ours.
         waits: Milliseconds per transaction by class of wait.
         checkpoint: Share of the time in which a checkpoint wrote; None where that is not known.
         foreign: CPU time of other programs, per cent of all CPUs, stolen time included; None where not known.
         steal: CPU time that the hypervisor gave to others, per cent of all CPUs.
         foreign_io: Read and written by other programs, bytes per second; None where not known.
         own_io: The same of server, load and this program.
-        cpus: Of the machine; 0 where not known.
-        generator: Why the load generator was the limit; "" where it was not.
-        spoiled: Why it does not count; "" where it does.
+        cpus: The CPUs of the machine; 0 where not known.
+        generator: The reason why the load generator was the limit; "" where it was not.
+        spoiled: The reason why the block does not count; "" where it does.
         statements: Calls and milliseconds by id of pg_stat_statements; empty where no two readings lie within.
         statements_ms: Execution time of all statements in as long; None where it is not known.
-        sessions: Mean active sessions; None where nobody looked.
-        clients: Mean sessions of clients, active or not, without ours; None where nobody looked.
+        sessions: Mean active sessions; None without a look.
+        clients: Mean sessions of clients, active or not, without ours; None without a look.
         whole_cycle: It is a checkpoint cycle: how much of it is under a checkpoint is a part of what is measured.
     """
 
@@ -161,29 +161,29 @@ class Block(Struct, frozen=True):
 
     @property
     def mean_tps(self) -> float:
-        """Transactions per second; 0 without any."""
+        """Return transactions per second; 0 without any."""
         return fmean(self.tps) if self.tps else 0.0
 
     @property
     def halves(self) -> tuple[float, float]:
-        """Mean of the first and of the second half of its seconds."""
+        """Return mean of the first and of the second half of its seconds."""
         half = len(self.tps) // 2
         return (fmean(self.tps[:half]), fmean(self.tps[-half:])) if half else (0.0, 0.0)
 
     def figure(self, name: str) -> float | None:
-        """Part by whole; None without a whole."""
-        part, whole = self.sums.get(name, (0.0, 0.0))
-        return part / whole if whole > 0 else None
+        """Return part by whole; None without a whole."""
+        part, total = self.sums.get(name, (0.0, 0.0))
+        return part / total if total > 0 else None
 
     @property
     def own_cpu(self) -> float | None:
-        """CPU time of server, load and this program, per cent of all CPUs; None where not known."""
+        """Return CPU time of server, load and this program, per cent of all CPUs; None where not known."""
         busy = self.figure("cpu")
         return None if busy is None or self.foreign is None else max(busy - self.foreign, 0.0)
 
     @property
     def surroundings(self) -> Surroundings:
-        """What others took beside it."""
+        """Return what others took beside the block."""
         return Surroundings(
             foreign=self.foreign,
             steal=self.steal,
@@ -195,40 +195,40 @@ class Block(Struct, frozen=True):
 
     @property
     def own_cpu_ms(self) -> float | None:
-        """The same per transaction, in ms; of all programs where others cannot be told apart."""
-        own, tps = self.own_cpu, self.mean_tps
-        if own is None or not tps or not self.cpus:
+        """Return the same per transaction, in ms; of all programs where others cannot be told apart."""
+        own_cpu, tps = self.own_cpu, self.mean_tps
+        if own_cpu is None or not tps or not self.cpus:
             return self.figure("cpu_per_tx")
-        return own / 100.0 * self.cpus * 1000.0 / tps
+        return own_cpu / 100.0 * self.cpus * 1000.0 / tps
 
     def quantile(self, quantile: Quantile) -> float | None:
-        """Milliseconds; None of too few transactions."""
+        """Return milliseconds; None of too few transactions."""
         return None if self.latencies is None else quantile.of(self.latencies)
 
 
-class Pair(Struct, frozen=True):
+class BlockPair(Struct, frozen=True):
     """A block of each arm, one behind the other.
 
     Attributes:
-        number: From 1.
+        number: The number of the pair, from 1.
         first: The arm that came first.
         superseded: It was measured with less time to settle than the effect takes.
     """
 
     number: int
     first: Arm
-    a: Block
-    b: Block
+    a: ArmBlock
+    b: ArmBlock
     superseded: bool = False
 
     @property
-    def blocks(self) -> tuple[Block, Block]:
-        """In the order of time."""
+    def blocks(self) -> tuple[ArmBlock, ArmBlock]:
+        """Return the blocks in the order of time."""
         return (self.a, self.b) if self.first is Arm.A else (self.b, self.a)
 
     @property
     def spoiled(self) -> str:
-        """Why it does not count."""
+        """Return why the pair does not count; "" where it does."""
         for block in self.blocks:
             if block.spoiled:
                 return block.spoiled
@@ -240,7 +240,7 @@ class Pair(Struct, frozen=True):
 
     @property
     def seconds(self) -> float:
-        """With the time to settle."""
+        """Return the length with the time to settle."""
         return sum(block.seconds + block.settled_s for block in self.blocks)
 
 
@@ -261,37 +261,34 @@ class RivalSettings:
         self._expected: dict[str, str] = {}
 
     async def wanted(self, arm: Arm) -> tuple[WantedSetting, ...]:
-        """What the arm sets on top of what is in force."""
-        self._expected = await self._live()
+        """Return the settings that the arm changes in what is in force."""
+        self._expected = await kernel_values(self.control, [rival.name for rival in self.rivals])
         pairs = ((rival.name, rival.value(arm)) for rival in self.rivals)
         return tuple(WantedSetting(name, value) for name, value in pairs if self._expected[name] != value)
 
     def made(self, changes: Sequence[HostChange]) -> None:
-        """Takes what was changed."""
+        """Take what was changed."""
         self._expected |= {change.name: change.shown_after for change in changes}
 
     async def foreign_change(self) -> str:
-        """Which setting another program changed since; "" for none."""
-        for name, value in (await self._live()).items():
+        """Return which setting another program changed since; "" for none."""
+        for name, value in (await kernel_values(self.control, self._expected)).items():
             if value != self._expected.get(name, value):
                 return f"{name} was changed to {value} by someone else"
         return ""
 
-    async def _live(self) -> dict[str, str]:
-        return await live_values(self.control, [rival.name for rival in self.rivals])
-
 
 async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) -> tuple[Rival, ...]:
-    """The same with A's value where that is the current one.
+    """Return the rivals with the current value where A is "current".
 
     Raises:
         UsageProblem: A setting that this machine does not have, or the same value twice.
         HostProblem: The server runs on another machine, or this process may not change a setting.
     """
-    found = by_name(await control.settings()) if rivals else {}
-    told = []
+    settings = by_name(await control.settings()) if rivals else {}
+    resolved_rivals = []
     for rival in rivals:
-        setting = found.get(rival.name)
+        setting = settings.get(rival.name)
         if setting is None or isinstance(setting.live, Unavailable):
             raise UsageProblem(f"this machine has no setting {rival.name}", "`pgtop-tune parameters --machine` lists")
         if not setting.writable:
@@ -299,32 +296,32 @@ async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) ->
         a = setting.live if rival.a.lower() == CURRENT else rival.a
         if a == rival.b:
             raise UsageProblem(f"{rival.name}: A and B are both {rival.b}", "pass two different values")
-        told.append(replace(rival, a=a))
-    return tuple(told)
+        resolved_rivals.append(replace(rival, a=a))
+    return tuple(resolved_rivals)
 
 
-async def live_values(control: MachineControl, names: Iterable[str]) -> dict[str, str]:
-    """What the kernel has now, by name. Raises as `by_name`."""
-    found = by_name(await control.settings())
-    return {name: str(found[name].live) for name in names}
+async def kernel_values(control: MachineControl, names: Iterable[str]) -> dict[str, str]:
+    """Return the kernel's values by name. Raises as `by_name`."""
+    settings = by_name(await control.settings())
+    return {name: str(settings[name].live) for name in names}
 
 
-def by_name(found: Sequence[SystemSetting] | Unavailable) -> Mapping[str, SystemSetting]:
-    """The settings of the machine.
+def by_name(settings: Sequence[SystemSetting] | Unavailable) -> Mapping[str, SystemSetting]:
+    """Return the settings of the machine.
 
     Raises:
         HostProblem: They cannot be reached from here.
     """
-    if isinstance(found, Unavailable):
-        raise HostProblem(f"the settings of the machine cannot be changed: {found.detail}", "run this on the server")
-    return {each.name: each for each in found}
+    if isinstance(settings, Unavailable):
+        raise HostProblem(f"the settings of the machine cannot be changed: {settings.detail}", "run this on the server")
+    return {setting.name: setting for setting in settings}
 
 
 CURRENT: Final = "current"
 _ATTEMPTS: Final = 5
 _AGAIN_S: Final = 2.0
 _MARGIN_S: Final = 30.0
-"""Beyond the end of a block before its set reverts by itself."""
+"""The time beyond the end of a block before its set reverts by itself."""
 _RESTARTS: Final = "`pgtop-tune ab --restart` judges it with restarts, on a server that may be restarted"
 _NEW_LOAD: Final = "`pgtop-tune ab` judges it with a new load for each block"
 _INSTEAD: Final = {"postmaster": _RESTARTS, "backend": _NEW_LOAD, "superuser-backend": _NEW_LOAD}
@@ -332,7 +329,7 @@ _INSTEAD: Final = {"postmaster": _RESTARTS, "backend": _NEW_LOAD, "superuser-bac
 
 
 class Rival(Struct, frozen=True):
-    """What differs between the arms, and its two values as typed.
+    """A parameter or setting in which the arms differ, and its two values as typed.
 
     Attributes:
         name: A parameter, a setting of the machine, "endpoint" or "profile".
@@ -344,34 +341,33 @@ class Rival(Struct, frozen=True):
     b: str
 
     def value(self, arm: Arm) -> str:
-        """Of an arm."""
         return self.a if arm is Arm.A else self.b
 
 
 def resolved(
-    rivals: Sequence[Rival], found: Mapping[str, Parameter], reached: Set[str] = frozenset()
+    rivals: Sequence[Rival], parameters: Mapping[str, Parameter], reached: Set[str] = frozenset()
 ) -> tuple[Rival, ...]:
-    """The same with A's value where that is the current one; what a switch cannot judge is refused.
+    """Return the rivals with the current value where A is "current"; refuse what a switch cannot judge.
 
     Args:
-        found: What the server has, by name in lower case.
+        parameters: The server's parameters, by name in lower case.
         reached: Values of pg_settings.context that the blocks reach beyond those that a reload does.
 
     Raises:
         UsageProblem: A parameter that is not in force in a running load, or the same value twice.
     """
-    told = []
+    resolved_rivals = []
     for rival in rivals:
-        parameter = found[rival.name.lower()]
-        why = "" if parameter.context in reached else _REFUSED.get(parameter.context)
-        if why:
-            raise UsageProblem(f"{parameter.name} {why}", _INSTEAD.get(parameter.context, ""))
+        parameter = parameters[rival.name.lower()]
+        refusal = "" if parameter.context in reached else _REFUSED.get(parameter.context)
+        if refusal:
+            raise UsageProblem(f"{parameter.name} {refusal}", _INSTEAD.get(parameter.context, ""))
         a = parameter.shown if rival.a.lower() == CURRENT else without_blanks(parameter, rival.a)
         b = without_blanks(parameter, rival.b)
         if as_shown(parameter, a) == as_shown(parameter, b):
             raise UsageProblem(f"{parameter.name}: A and B are both {b}", "pass two different values")
-        told.append(Rival(parameter.name, a, b))
-    return tuple(told)
+        resolved_rivals.append(Rival(parameter.name, a, b))
+    return tuple(resolved_rivals)
 
 
 _REFUSED: Final = {
@@ -384,20 +380,20 @@ _REFUSED: Final = {
 
 
 def as_shown(parameter: Parameter, value: str) -> str:
-    """A typed value as SHOW prints it, as far as that can be told without setting it."""
+    """Return a typed value as SHOW prints it, as far as that can be told without setting it."""
     try:
         if parameter.vartype == "bool":
             return parse_bool(value)
         if parameter.vartype in {"integer", "real"}:
-            whole = parameter.vartype == "integer"
-            return show(parse(value, parameter.unit, integer=whole), parameter.unit, integer=whole)
+            is_integer = parameter.vartype == "integer"
+            return show(parse(value, parameter.unit, integer=is_integer), parameter.unit, integer=is_integer)
     except UsageProblem:
         return value
     return value.lower() if parameter.vartype == "enum" else value
 
 
 class Arms:
-    """Puts an arm into force, and everything back.
+    """The arms by turns in force: it puts an arm into force, and everything back.
 
     Args:
         sets: Makes and reverts change sets.
@@ -430,11 +426,11 @@ class Arms:
         self.arm: Arm | None = None
 
     async def to(self, arm: Arm, stays_s: float) -> bool:
-        """Puts an arm into force, or prolongs it; whether anything changed.
+        """Put an arm into force, or prolong it, and return whether anything changed.
 
         Args:
             arm: Wanted.
-            stays_s: So long at most; the set reverts a little later by itself.
+            stays_s: The longest time in force; the set reverts a little later by itself.
 
         Raises:
             PgtopError: The server refused, or is not there.
@@ -458,69 +454,66 @@ class Arms:
         return reverted or bool(self._set_id)
 
     async def _make(self, arm: Arm, within_s: float) -> tuple[ParameterChange, ...]:
-        """The changes that the arm needs on top of what is in force; none where it is what is in force."""
-        now = {each.name: each for each in await self._control.list(self._names)}
-        wanted = [
+        """Return the changes that the arm needs on top of what is in force; none where it is what is in force."""
+        now = {parameter.name: parameter for parameter in await self._control.list(self._names)}
+        parameters = [
             WantedParameter(rival.name, rival.value(arm))
             for rival in self._rivals
             if as_shown(now[rival.name], rival.value(arm)) != now[rival.name].shown
         ]
-        self._expected = {name: each.shown for name, each in now.items()}
+        self._expected = {name: parameter.shown for name, parameter in now.items()}
         settings = () if self._machine is None else await self._machine.wanted(arm)
-        if not wanted and not settings:
+        if not parameters and not settings:
             return ()
         set_id = self._set_id = uuid.uuid4().hex[:12]
+        rivals = (*self._rivals, *(() if self._machine is None else self._machine.rivals))
         terms = Terms(
             keep_within_s=within_s,
-            reason=self._reason(arm),
+            reason=f"ab: {arm} is {', '.join(f'{rival.name}={rival.value(arm)}' for rival in rivals)}",
             confirmed=self._confirmed,
             set_id=set_id,
             of_experiment=True,
         )
-        made = await self._sets.apply(ChangeSet(parameters=tuple(wanted), settings=settings), terms)
-        self._expected |= {change.name: change.shown_after for change in made.parameters}
-        self._doors = [self._door] if made.parameters else []
-        if self._machine is not None and made.settings:
-            self._machine.made(made.settings)
+        changes = await self._sets.apply(ChangeSet(parameters=tuple(parameters), settings=settings), terms)
+        self._expected |= {change.name: change.shown_after for change in changes.parameters}
+        self._doors = [self._door] if changes.parameters else []
+        if self._machine is not None and changes.settings:
+            self._machine.made(changes.settings)
             self._doors.append(self._machine.control)
-        return made.parameters
-
-    def _reason(self, arm: Arm) -> str:
-        rivals = (*self._rivals, *(() if self._machine is None else self._machine.rivals))
-        return f"ab: {arm} is {', '.join(f'{rival.name}={rival.value(arm)}' for rival in rivals)}"
+        return changes.parameters
 
     async def check(self, within_s: float) -> None:
-        """Puts each arm into force for a moment: what the server refuses, and what no session gets, is said before.
+        """Put each arm into force for a moment, so that a refusal, and a value that no session gets, are told before.
 
         Raises:
             PgtopError: The server refuses a value, or sessions have another one.
         """
         try:
             for arm in Arm:
-                made = await self._make(arm, within_s)
-                for proof in await self._control.prove(made) if made else ():
+                changes = await self._make(arm, within_s)
+                for proof in await self._control.prove(changes) if changes else ():
                     check_reaches(proof)
                 await self._revert("ab: checked")
         finally:
             await self.restore("ab: checked")
 
     async def foreign_change(self) -> str:
-        """Which parameter another session changed since the arm was put into force; "" for none.
+        """Return which parameter another session changed since the arm was put into force; "" for none.
 
         Raises:
             PgtopError: The server is not there.
         """
-        for each in await self._control.list(self._names):
-            if each.shown != self._expected.get(each.name, each.shown):
-                return f"{each.name} was changed to {each.shown} by someone else"
+        for parameter in await self._control.list(self._names):
+            if parameter.shown != self._expected.get(parameter.name, parameter.shown):
+                return f"{parameter.name} was changed to {parameter.shown} by someone else"
         return "" if self._machine is None else await self._machine.foreign_change()
 
-    async def restore(self, why: str) -> str:
-        """Puts everything back; why that has not worked, "" where it has."""
+    async def restore(self, reason: str) -> str:
+        """Put everything back; why that has not worked, "" where it has."""
         problem = ""
         for attempt in range(_ATTEMPTS):
             try:
-                await self._revert(why)
+                await self._revert(reason)
                 return ""
             except PgtopError as refused:
                 problem = refused.message
@@ -529,7 +522,7 @@ class Arms:
         return f"{problem}: `pgtop-tune revert --set {self._set_id}` reverts it"
 
     async def keep(self, arm: Arm) -> None:
-        """Puts an arm into force for good.
+        """Put an arm into force for good.
 
         Raises:
             PgtopError: The server refused, or is not there.
@@ -539,11 +532,11 @@ class Arms:
             await self._sets.confirm(self._set_id)
             self._set_id = ""
 
-    async def _revert(self, why: str) -> bool:
-        """Whether there was anything to be reverted; raises the problem of a set that still stands."""
+    async def _revert(self, reason: str) -> bool:
+        """Revert the set, and return whether there was one; raises the problem of a set that is still in force."""
         set_id, self.arm = self._set_id, None
         if set_id:
-            settled = await self._sets.revert(set_id, why)
+            settled = await self._sets.revert(set_id, reason)
             if settled.problem is not None:
                 raise settled.problem
             self._set_id = ""
@@ -551,7 +544,7 @@ class Arms:
 
 
 def check_reaches(proof: Proof) -> None:
-    """Raises a ServerProblem where new sessions have another value."""
+    """Raise a ServerProblem where new sessions have another value."""
     if proof.overrides:
         raise ServerProblem(
             f"{proof.name} does not reach the load: {proof.overrides[0]}", proof.advice[0] if proof.advice else ""

@@ -19,14 +19,12 @@ from pgtop_tune.compare.sides.from_recording import budget_of
 from pgtop_tune.compare.sides.material import BUDGET_S, LatencySums, StatementsSeen
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
 from pgtop_tune.experiment.attribution import OF_OTHERS, Means
-from pgtop_tune.experiment.switchback.arms import CYCLES_PER_PAIR, SETTLE_S, Arm, Block, Rival
+from pgtop_tune.experiment.switchback.arms import CYCLES_PER_PAIR, SETTLE_S, Arm, ArmBlock, Rival
 from pgtop_tune.experiment.switchback.state import Ending, Over
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES, RATE_WINDOW_S
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.host import CPU_FOREIGN, CPU_STEAL
-from pgtop_tune.metrics.host_details import IO_OTHERS, IO_OWN
 from pgtop_tune.metrics.load import UNDER_WAY
 from pgtop_tune.metrics.server import checkpoints_between, client_backends, number
 from pgtop_tune.metrics.waits import wait_profile
@@ -54,13 +52,13 @@ class ParametersSeen:
         self._looks: Final = deque[ParameterSample](maxlen=_LOOKS_KEPT)
 
     def take(self, frame: Frame) -> None:
-        """A frame with a new look, or with an earlier one."""
+        """Take a frame with a new look, or with an earlier one."""
         sample = sections.parameters(frame)
         if not isinstance(sample, Unavailable) and (not self._looks or sample is not self._looks[-1]):
             self._looks.append(sample)
 
     def changed(self, pair_since_s: float, block_since_s: float, switched: Set[str]) -> str:
-        """What others changed since the pair began, in words; "" for nothing.
+        """Return what others changed since the pair began, in words; "" for nothing.
 
         Args:
             pair_since_s: When the pair began, on the session's clock.
@@ -70,9 +68,9 @@ class ParametersSeen:
         for before, now in pairwise(self._looks):
             if now.at_s <= pair_since_s:
                 continue
-            ours = frozenset(switched) if before.at_s <= block_since_s else frozenset[str]()
-            if found := parameter_events(before, now, 0, ours):
-                return f"{found[0].text}, changed by someone else"
+            own_changes = frozenset(switched) if before.at_s <= block_since_s else frozenset[str]()
+            if events := parameter_events(before, now, 0, own_changes):
+                return f"{events[0].text}, changed by someone else"
         return ""
 
 
@@ -89,15 +87,15 @@ class OpenBlock:
     """A block that is being measured.
 
     Args:
-        arm: In force.
+        arm: The arm in force.
         settled_s: Left out before.
-        measured_s: That are to count.
+        measured_s: The seconds that are to count.
         loaded: Whether a load of ours tells its transactions.
 
     Attributes:
-        seconds: So far.
+        seconds: The seconds so far.
         began_s: On the session's clock; 0 before.
-        checkpoints: That began within.
+        checkpoints: The checkpoints that began within.
         settled_s: Left out before.
         settling: Transactions per second while it settled.
         whole_cycle: It is a checkpoint cycle.
@@ -125,28 +123,28 @@ class OpenBlock:
         self._statements = StatementsSeen()
 
     def begin(self, frame: Frame) -> None:
-        """The frame from which on it counts."""
+        """Begin with the frame from which on the block counts."""
         self._began_ms = self._ended_ms = frame.taken_at_ms
         self.began_s = frame.elapsed_s
         self._statements = StatementsSeen(frame.elapsed_s - _EARLIER_S)
         self._statements.take(frame)
 
     def add(self, interval: Interval, seconds: float, line_before_s: float) -> None:
-        """The time up to the newest frame.
+        """Add the time up to the newest frame.
 
         Args:
             interval: Frames up to it.
-            seconds: Since the frame before.
+            seconds: The seconds since the frame before.
             line_before_s: Moment of the progress line before this frame, in the load's own time.
         """
         frame = interval.newest
         self.seconds += seconds
         self._ended_ms = frame.taken_at_ms
         self._statements.take(frame)
-        for figure, part, whole in frame_sums(interval, seconds, loaded=self._loaded):
-            self._sums.add(figure, part, whole)
+        for figure, part, total in frame_sums(interval, seconds, loaded=self._loaded):
+            self._sums.add(figure, part, total)
         self._add_transactions(interval, line_before_s)
-        self._means.add_metrics(OF_OTHERS, interval, seconds)
+        self._means.add_metrics(OF_OTHERS.values(), interval, seconds)
         if (writes := CHECKPOINT_WRITES(interval)) is not None:
             self._means.add(CHECKPOINT_WRITES.id, seconds if writes > 0.0 else 0.0, seconds)
         if (cpu := interval.now(sections.cpu)) is not None:
@@ -173,13 +171,13 @@ class OpenBlock:
             lasted_s = line.elapsed_s - line_before_s
             line_before_s = line.elapsed_s
             self._tps.append(line.tps)
-            for figure, part, whole in line_sums(line, lasted_s):
-                self._sums.add(figure, part, whole)
+            for figure, part, total in line_sums(line, lasted_s):
+                self._sums.add(figure, part, total)
 
     def _add_waits(self, interval: Interval) -> None:
         seconds, self._budget_s = self.seconds - self._budget_s, self.seconds
         if waits := wait_profile(interval, self._budget_every_s):
-            self._means.add(_SESSIONS, sum(each.sessions for each in waits) * seconds, seconds)
+            self._means.add(_SESSIONS, sum(wait.sessions for wait in waits) * seconds, seconds)
         budget = budget_of(
             interval, interval.newest.elapsed_s, None, loaded=self._loaded, window_s=self._budget_every_s
         )
@@ -190,7 +188,7 @@ class OpenBlock:
             self._waits[budget.classes[label]] += ms
 
     def take_latencies(self, frame: Frame) -> None:
-        """Whole seconds of the transaction log that are of this block, also those that come after it has ended."""
+        """Take whole seconds of the transaction log that are of this block, also those that come after its end."""
         if isinstance(frame.bench, Unavailable):
             return
         first, behind = math.ceil(self._began_ms / 1000.0), self._ended_ms // 1000
@@ -198,11 +196,10 @@ class OpenBlock:
             if first <= second.second < behind:
                 self._latencies.add(second)
 
-    def block(self, spoiled: str = "") -> Block:
-        """What was measured so far."""
+    def block(self, spoiled: str = "") -> ArmBlock:
+        """Return the measurements so far."""
         merged = self._latencies.merged()
-        means = self._means.found
-        return Block(
+        return ArmBlock(
             arm=self.arm,
             began_ms=self._began_ms,
             began_s=self.began_s,
@@ -213,32 +210,29 @@ class OpenBlock:
             sums=dict(self._sums.sums),
             latencies=merged if merged.logged else None,
             waits={name: ms / self._waited for name, ms in self._waits.items()} if self._waited else {},
-            checkpoint=means.get(CHECKPOINT_WRITES.id),
-            foreign=means.get(CPU_FOREIGN.id),
-            steal=means.get(CPU_STEAL.id),
-            foreign_io=means.get(IO_OTHERS.id),
-            own_io=means.get(IO_OWN.id),
+            checkpoint=self._means.mean(CHECKPOINT_WRITES.id),
             cpus=self._cpus,
             generator=self._generator,
             spoiled=spoiled,
             statements=self._statements.foreign(),
             statements_ms=self._statements.all_ms(),
-            sessions=means.get(_SESSIONS),
-            clients=means.get(_CLIENTS),
+            sessions=self._means.mean(_SESSIONS),
+            clients=self._means.mean(_CLIENTS),
             whole_cycle=self.whole_cycle,
+            **self._means.of_others,
         )
 
 
 class BlockFrames:
-    """Implements `FrameSink`. All calls come from the engine's loop.
+    """The sink that makes blocks of frames. All calls come from the engine's loop.
 
     Args:
         loaded: Whether a load of ours tells its transactions; else those of the server count.
 
     Attributes:
         tps: Second by second since `begin`.
-        trouble: Why the experiment cannot go on: the load or the server ended; "" otherwise.
-        statements: Since `begin`.
+        trouble: The reason why the experiment cannot go on: the load or the server ended; "" otherwise.
+        statements: The statements since `begin`.
         parameters: Looks at them.
     """
 
@@ -260,21 +254,21 @@ class BlockFrames:
 
     @property
     def interval(self) -> Interval | None:
-        """What metrics are computed from; None before the first frame."""
+        """Return the frames that metrics are computed from; None before the first frame."""
         return Interval(self._frames) if self._frames else None
 
     @property
     def now_s(self) -> float:
-        """The session's clock."""
+        """Return the session's clock."""
         return self._frames[-1].elapsed_s + time.monotonic() - self._received_s if self._frames else 0.0
 
     def begin(self) -> None:
-        """The load runs: from now on its end, and that of the server, are trouble."""
+        """Begin: the load runs, and from now on its end, and that of the server, are trouble."""
         self._watching, self.tps, self._started_ms = True, [], None
         self.statements = StatementsSeen()
 
     def end(self) -> None:
-        """The load may end."""
+        """Allow the load to end."""
         self._watching = False
 
     def accept(self, step: Step) -> None:
@@ -307,15 +301,15 @@ class BlockFrames:
             else:
                 block.begin(frame)
                 self._opens_s = -1.0
-        for each in self._blocks[-2:]:
-            each.take_latencies(frame)
-        told = self._told(frame, interval)
-        self.tps += told
+        for newest_block in self._blocks[-2:]:
+            newest_block.take_latencies(frame)
+        tps = self._told(frame, interval)
+        self.tps += tps
         if block is not None and self._opens_s >= 0.0:
-            block.settling += told
+            block.settling += tps
 
     def _told(self, frame: Frame, interval: Interval) -> list[float]:
-        """Transactions per second that this frame tells."""
+        """Return transactions per second that this frame tells."""
         if not self.loaded:
             tps = server.TPS(interval)
             return [] if tps is None else [tps]
@@ -338,18 +332,18 @@ class BlockFrames:
             self.trouble = self.trouble or how_ended(frame.bench.run)
 
     def open(self, arm: Arm, settle_s: float, measured_s: float) -> OpenBlock:
-        """A block that begins with the first frame once it has settled, and is to have so many seconds."""
+        """Return a block that begins with the first frame once it has settled, and is to have so many seconds."""
         block = self._open = OpenBlock(arm, settle_s, measured_s, loaded=self.loaded)
         self._opens_s = self.now_s + settle_s
         self._blocks.append(block)
         return block
 
     def stop(self) -> None:
-        """The open block takes nothing more but latencies that come late."""
+        """Close the open block to all but latencies that come late."""
         self._open = None
 
     async def why(self, timeout_s: float) -> str:
-        """The trouble; where the load failed, once the server has told whether it was restarted, or after so long."""
+        """Return the trouble; where the load failed, wait until the server has told whether it was restarted."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._load_failed and not self._answers_since and not self._closed:
@@ -357,7 +351,7 @@ class BlockFrames:
         return self.trouble
 
     async def until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Waits for the condition, looked at with each frame; False in trouble, and when it did not hold in time."""
+        """Wait for the condition, looked at with each frame; False in trouble, and when it did not hold in time."""
         try:
             async with asyncio.timeout(timeout_s):
                 while not self.trouble:
@@ -370,7 +364,7 @@ class BlockFrames:
 
 
 def how_ended(run: BenchRun) -> str:
-    """ "the load failed: …" with the first of pgbench's last words, or "the load ended"."""
+    """Return "the load failed: …" with the first of pgbench's last words, or "the load ended"."""
     if run.state is RunState.FAILED and run.message:
         return f"the load failed: {run.message.splitlines()[0]}"
     return "the load ended"
@@ -386,14 +380,18 @@ _UNITS = {"checkpoint_timeout": "s", "max_wal_size": "MB", "checkpoint_completio
 
 
 def cycle_s(interval: Interval, values: Mapping[str, str]) -> float | None:
-    """Seconds from the begin of a checkpoint to the next: checkpoint_timeout, or less where WAL forces it.
+    """Return seconds from the begin of a checkpoint to the next: checkpoint_timeout, or less where WAL forces it.
 
     Args:
-        interval: With the WAL rate of the last seconds.
-        values: As typed, of parameters that are to be changed; the others are those in force.
+        interval: Frames with the WAL rate of the last seconds.
+        values: Values, as typed, of parameters that are to be changed; the others are those in force.
     """
-    found = {name: _value(interval, values, name) for name in _UNITS}
-    timeout_s, size, target = found["checkpoint_timeout"], found["max_wal_size"], found["checkpoint_completion_target"]
+    settings = {name: _value(interval, values, name) for name in _UNITS}
+    timeout_s, size, target = (
+        settings["checkpoint_timeout"],
+        settings["max_wal_size"],
+        settings["checkpoint_completion_target"],
+    )
     if timeout_s is None or size is None or target is None:
         return None
     recent = interval.recent(sections.wal, RATE_WINDOW_S, least=2)
@@ -417,7 +415,7 @@ _LATE_S: Final = 30.0
 """A busy machine's frames come late, and blocks settle."""
 _CHECKPOINT_S: Final = 60.0
 _AROUND_S: Final = 2.0
-"""What the CHECKPOINT before a block takes, as assumed."""
+"""The assumed length of the CHECKPOINT before a block."""
 
 
 class OwnCycles(Struct, frozen=True):
@@ -425,7 +423,7 @@ class OwnCycles(Struct, frozen=True):
     and pay for what they wrote. What the server itself would spread over a longer cycle is not seen.
 
     Attributes:
-        seconds: From the first to the second, which comes on top.
+        seconds: The seconds from the first to the second, which comes on top.
         checkpoint: Makes one. Raises a PgtopError.
     """
 
@@ -434,11 +432,11 @@ class OwnCycles(Struct, frozen=True):
 
     @property
     def pair_s(self) -> float:
-        """Of a pair of blocks, as assumed."""
+        """Return the expected length of a pair of blocks."""
         return own_pair_s(self.seconds)
 
     async def end(self, block: OpenBlock, wait: Wait) -> None:
-        """The second one, up to the first frame behind it: what the block has written is a part of it.
+        """Make the second checkpoint, and wait for the first frame behind it: the block's writes are a part of it.
 
         Raises:
             Over: The load or the server ended.
@@ -450,29 +448,29 @@ class OwnCycles(Struct, frozen=True):
 
 
 def own_pair_s(seconds: float) -> float:
-    """Expected length of a pair of blocks, each between CHECKPOINTs `seconds` apart."""
+    """Return expected length of a pair of blocks, each between CHECKPOINTs `seconds` apart."""
     return 2.0 * (seconds + 2.0 * _AROUND_S)
 
 
 class WholeCycles:
-    """Measures the blocks of an experiment.
+    """Blocks that are whole checkpoint cycles.
 
     Args:
         frames: A sink of the engine.
-        rivals: Of the experiment.
+        rivals: The rivals of the experiment.
         own: None for the cycles of the server.
-        wait: Of the experiment.
+        wait: The experiment's way to wait.
     """
 
-    def __init__(self, frames: BlockFrames, rivals: Sequence[Rival], own: OwnCycles | None, wait: Wait) -> None:
+    def __init__(self, frames: BlockFrames, rivals: Sequence[Rival], own_cycles: OwnCycles | None, wait: Wait) -> None:
         self._frames: Final = frames
         self._rivals: Final = tuple(rivals)
-        self._own: Final = own
+        self._own: Final = own_cycles
         self._wait: Final = wait
         self._cycle_s = 0.0
 
     def plan(self, remaining_s: float, elapsed_s: float) -> str:
-        """Under the load, before the first block: how long blocks are, in words.
+        """Return under the load, before the first block: how long blocks are, in words.
 
         Raises:
             Over: Too few fit into the time, or how long a cycle takes is not known.
@@ -481,12 +479,12 @@ class WholeCycles:
             return f"blocks are checkpoint cycles of {duration(self._own.seconds)}, made by CHECKPOINT"
         interval = self._frames.interval
         cycles = [
-            None if interval is None else cycle_s(interval, {each.name: each.value(arm) for each in self._rivals})
+            None if interval is None else cycle_s(interval, {rival.name: rival.value(arm) for rival in self._rivals})
             for arm in Arm
         ]
         if None in cycles:
             raise Over(Ending.FAILED, "the length of a checkpoint cycle is not known")
-        self._cycle_s = max(each for each in cycles if each is not None)
+        self._cycle_s = max(seconds for seconds in cycles if seconds is not None)
         needed_s = FEWEST_PAIRS * self.pair_s
         if needed_s > remaining_s:
             names = ", ".join(rival.name for rival in self._rivals)
@@ -499,18 +497,18 @@ class WholeCycles:
 
     @property
     def pair_s(self) -> float:
-        """Of a pair, as assumed."""
+        """Return the expected length of a pair."""
         return CYCLES_PER_PAIR * self._cycle_s if self._own is None else self._own.pair_s
 
     @property
     def longest_s(self) -> float:
-        """A block takes no longer."""
+        """Return a block takes no longer."""
         if self._own is None:
             return _TOLERANCE * 2.0 * self._cycle_s + _LATE_S
         return self._own.seconds + 2.0 * _CHECKPOINT_S + _LATE_S
 
     async def block(self, arm: Arm, measuring: Callable[[], None], *, changed: bool) -> OpenBlock:
-        """Measures one, still open.
+        """Measure one, still open.
 
         Args:
             measuring: Called once what counts begins.
@@ -538,9 +536,9 @@ class WholeCycles:
         return block
 
     async def _end(self, block: OpenBlock) -> None:
-        own = self._own
-        if own is None:
+        own_cycles = self._own
+        if own_cycles is None:
             await self._wait(lambda: block.checkpoints > 0, self.longest_s)
             return
-        await self._wait(lambda: block.seconds >= own.seconds - 0.5, self.longest_s)
-        await own.end(block, self._wait)
+        await self._wait(lambda: block.seconds >= own_cycles.seconds - 0.5, self.longest_s)
+        await own_cycles.end(block, self._wait)

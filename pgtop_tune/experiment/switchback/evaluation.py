@@ -1,5 +1,5 @@
-"""What the pairs of a switchback say: which of them count, the effect on each figure, and whether it can be put down
-to the parameters. Pure; the judge is `compare.statistics.switchback`.
+"""Evaluation of the pairs of a switchback: which of them count, the effect on each figure, and whether it is due to the
+parameters. Pure; the judge is `compare.statistics.switchback`.
 
 One figure decides: TPS, the mean latency of a load with a rate, or the same mix of statements under a foreign load.
 """
@@ -37,8 +37,8 @@ from pgtop_tune.compare.statistics.switchback import (
     cross_check,
     decide,
 )
-from pgtop_tune.experiment.attribution import Surroundings, attribution, over_all
-from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, QUICK, Arm, Block, Pair
+from pgtop_tune.experiment.attribution import Surroundings, attribution, known_mean, over_all
+from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, QUICK, Arm, ArmBlock, BlockPair
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import P50, P99
@@ -46,17 +46,16 @@ from pgtop_tune.model.absence import Unavailable
 
 # Figures of blocks, and the effect on each: the one that decides, and others, judged together at the end. Pure.
 #
-# One figure decides. The others are looked at once, at the end: Student's interval of the pairs, and Holm's
-# correction
+# One figure decides. The others are looked at once, at the end: Student's interval of the pairs, and Holm's correction
 # for all of them. A gain in one that is a loss in another is a trade.
 
 _LEAST_WAIT: Final = 0.02
 """Share of a transaction's time below which a class of waits is no figure."""
 _LEAST_CHANGE: Final = -0.99
-"""Of a class of waits that is all of A's latency and gone in B."""
+"""The change of a class of waits that is all of A's latency and gone in B."""
 _WAIT: Final = "wait "
 _LEAST_SD: Final = 0.001
-"""Of log ratios: figures that are read in steps can be alike by chance."""
+"""The least deviation of log ratios: figures that are read in steps can be alike by chance."""
 
 
 class FigureEffect(Struct, frozen=True):
@@ -66,7 +65,7 @@ class FigureEffect(Struct, frozen=True):
         a, b: Means over the blocks.
         relative: B / A − 1, from the mean of the log ratios; of a class of waits (B − A) / latency of A.
         low, high: Its 95 % interval: of the figure that decides at all looks together, of the others at the end alone.
-        verdict: In a word or two.
+        verdict: The verdict, in a word or two.
     """
 
     id: str
@@ -82,77 +81,69 @@ class FigureEffect(Struct, frozen=True):
 
     @property
     def of_latency(self) -> bool:
-        """Whether the change is a share of A's latency."""
+        """Return whether the change is a share of A's latency."""
         return self.id.startswith(_WAIT)
 
 
-class FigureRow(Struct, frozen=True):
+class PairFigure(Struct, frozen=True):
     """A figure of a block."""
 
     id: str
     title: str
     unit: str
     better: Better
-    of: Callable[[Block], float | None]
+    of: Callable[[ArmBlock], float | None]
 
 
-def ratios_of(of: Callable[[Block], float | None], pairs: Sequence[Pair]) -> list[float]:
-    """ln(B/A) of the pairs that have both."""
+def ratios_of(of: Callable[[ArmBlock], float | None], pairs: Sequence[BlockPair]) -> list[float]:
+    """Return ln(B/A) of the pairs that have both."""
     values = ((of(pair.a), of(pair.b)) for pair in pairs)
     return [math.log(b / a) for a, b in values if a and b and a > 0.0 and b > 0.0]
 
 
-def decided(row: FigureRow, paired: Paired, a: Sequence[Block], b: Sequence[Block]) -> FigureEffect:
-    """The figure that decides, with what its pairs say and its means over the blocks of either arm."""
-    return _figure(row, (a, b), paired.relative, (paired.low, paired.high), paired.verdict.value)
-
-
-def _figure(
-    row: FigureRow,
-    blocks: tuple[Sequence[Block], Sequence[Block]],
-    relative: float,
-    interval: tuple[float | None, float | None],
-    said: str,
+def _figure_effect(
+    row: PairFigure, pairs: Sequence[BlockPair], relative: float, low: float | None, high: float | None, verdict: str
 ) -> FigureEffect:
+    """Return what the pairs say of a figure, with its means over the blocks of either arm."""
     return FigureEffect(
         id=row.id,
         title=row.title,
         unit=row.unit,
         better=row.better,
-        a=_mean(row.of, blocks[0]),
-        b=_mean(row.of, blocks[1]),
+        a=known_mean(row.of(pair.a) for pair in pairs) or 0.0,
+        b=known_mean(row.of(pair.b) for pair in pairs) or 0.0,
         relative=relative,
-        low=interval[0],
-        high=interval[1],
-        verdict=said,
+        low=low,
+        high=high,
+        verdict=verdict,
     )
 
 
-def _mean(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> float:
-    values = [value for block in blocks if (value := of(block)) is not None]
-    return fmean(values) if values else 0.0
-
-
-def together(
-    figures: Sequence[tuple[FigureRow, Sequence[float], Sequence[Block], Sequence[Block]]],
+def _together(
+    figures: Sequence[tuple[PairFigure, Sequence[float]]], pairs: Sequence[BlockPair]
 ) -> tuple[FigureEffect, ...]:
-    """Other figures, looked at once and judged together.
+    """Return other figures, looked at once and judged together.
 
     Args:
-        figures: Of each ln(B/A) of the pairs, or its change as `waits_of` has it, and the blocks of both arms.
+        figures: Each with ln(B/A) of the pairs, or its change as `waits_of` has it.
     """
-    effects = {row.id: effect for row, ratios, _, _ in figures if (effect := student(ratios)) is not None}
-    certain = certain_together({name: effect.chance or 0.0 for name, effect in effects.items()})
-    found = []
-    for row, _, a, b in figures:
-        if (effect := effects.get(row.id)) is not None:
-            said = worded(effect, row.better, row.id in certain, comparable=True, decisive=True)
-            found.append(_figure(row, (a, b), effect.relative, (effect.low, effect.high), said))
-    return tuple(found)
+    effects = [(row, effect) for row, ratios in figures if (effect := student(ratios)) is not None]
+    certain = certain_together({row.id: effect.chance or 0.0 for row, effect in effects})
+    return tuple(
+        _figure_effect(
+            row,
+            pairs,
+            effect.relative,
+            effect.low,
+            effect.high,
+            worded(effect, row.better, row.id in certain, comparable=True, decisive=True),
+        )
+        for row, effect in effects
+    )
 
 
 def student(ratios: Sequence[float]) -> Effect | None:
-    """Of the pairs as one sample; None below four."""
+    """Return the effect of the pairs as one sample; None below four."""
     count = len(ratios)
     if count < FEWEST_PAIRS:
         return None
@@ -171,37 +162,40 @@ def student(ratios: Sequence[float]) -> Effect | None:
     )
 
 
-def _of(name: str, of: Callable[[Block], float | None] | None = None) -> FigureRow:
-    """A figure of `compare.sides.figures`; by default from its sums in a block."""
+def _of(name: str, of: Callable[[ArmBlock], float | None] | None = None) -> PairFigure:
+    """Return a figure of `compare.sides.figures`; by default from its sums in a block."""
     figure = BY_ID[name]
-    return FigureRow(name, figure.title, figure.unit, figure.better, of or (lambda block: block.figure(name)))
+    return PairFigure(name, figure.title, figure.unit, figure.better, of or (lambda block: block.figure(name)))
 
 
-def waits_of(pairs: Sequence[Pair]) -> list[tuple[FigureRow, list[float]]]:
-    """Classes of waits that are a noticeable part of a transaction's time, with their change in each pair.
+def waits_of(pairs: Sequence[BlockPair]) -> list[tuple[PairFigure, list[float]]]:
+    """Return classes of waits that are a noticeable part of a transaction's time, with their change in each pair.
 
     The change is ln(1 + (B − A) / latency of A): a class may be gone under one arm, and has no ratio then. It is no aim
     by itself: where one wait goes, clients meet at the next.
     """
-    told = [pair for pair in pairs if pair.a.waits and pair.b.waits]
-    blocks = [block for pair in told for block in pair.blocks]
-    whole = sum(sum(block.waits.values()) for block in blocks)
+    known_pairs = [pair for pair in pairs if pair.a.waits and pair.b.waits]
+    blocks = [block for pair in known_pairs for block in pair.blocks]
+    total_ms = sum(sum(block.waits.values()) for block in blocks)
     classes = dict.fromkeys(name for block in blocks for name in block.waits)
     return [
-        (_wait(name), [_share_of_latency(name, pair) for pair in told])
+        (_wait(name), [_share_of_latency(name, pair) for pair in known_pairs])
         for name in classes
-        if name != "other" and sum(block.waits.get(name, 0.0) for block in blocks) >= _LEAST_WAIT * whole > 0.0
+        if name != "other" and sum(block.waits.get(name, 0.0) for block in blocks) >= _LEAST_WAIT * total_ms > 0.0
     ]
 
 
-def _wait(name: str) -> FigureRow:
-    def of(block: Block) -> float | None:
-        return block.waits.get(name, 0.0) if block.waits else None
+def _wait(name: str) -> PairFigure:
+    return PairFigure(
+        id=f"{_WAIT}{name}",
+        title=f"budget {name}",
+        unit="ms",
+        better=Better.NEITHER,
+        of=lambda block: block.waits.get(name, 0.0) if block.waits else None,
+    )
 
-    return FigureRow(f"{_WAIT}{name}", f"budget {name}", "ms", Better.NEITHER, of)
 
-
-def _share_of_latency(name: str, pair: Pair) -> float:
+def _share_of_latency(name: str, pair: BlockPair) -> float:
     change_ms = pair.b.waits.get(name, 0.0) - pair.a.waits.get(name, 0.0)
     return math.log1p(max(change_ms / math.fsum(pair.a.waits.values()), _LEAST_CHANGE))
 
@@ -220,10 +214,10 @@ BESIDE: Final = (
 """Figures that are judged besides."""
 
 
-def trade_of(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
-    """The main figure and what went the other way; "" where nothing did."""
+def trade_of(main: FigureEffect, other_effects: Sequence[FigureEffect]) -> str:
+    """Return the main figure and what went the other way; "" where nothing did."""
     against = {"better": "worse", "worse": "better"}.get(main.verdict)
-    paid = [effect for effect in others if effect.verdict == against and effect.better is not Better.NEITHER]
+    paid = [effect for effect in other_effects if effect.verdict == against and effect.better is not Better.NEITHER]
     if not paid:
         return ""
     return ", ".join(f"{effect.title} {effect.relative:+.1%}".replace("%", " %") for effect in (main, *paid))
@@ -233,11 +227,10 @@ def trade_of(main: FigureEffect, others: Sequence[FigureEffect]) -> str:
 # weights, so that a mix that drifts is no effect. Pure.
 #
 # Set and weights are those of the first four pairs that count, the calls of both arms together: what comes later does
-# not
-# change them. A statement that a block did not see called stands there with its mean of those pairs.
+# not change them. A statement that a block did not see called stands there with its mean of those pairs.
 
 LEAST_COVERED: Final = 0.5
-"""Of the execution time of all statements: a set with less says too little."""
+"""The least share of all statements' execution time: a set with less says too little."""
 AT_COMMIT: Final = BY_CHECKPOINTS | {
     "commit_delay",
     "commit_siblings",
@@ -256,22 +249,22 @@ class FixedMix(Struct, frozen=True):
 
     Attributes:
         weights: Calls that weigh each statement, and their time.
-        problem: Why it decides nothing; "" where it does.
+        problem: The reason why it decides nothing; "" where it decides.
     """
 
     weights: Look
     problem: str = ""
 
-    def of(self, block: Block) -> float | None:
-        """Milliseconds of a call of the mix; None where the block has no counters of statements."""
+    def of(self, block: ArmBlock) -> float | None:
+        """Return milliseconds of a call of the mix; None where the block has no counters of statements."""
         return same_mix(self.weights)(block.statements)
 
 
 def why_no_mix(names: Collection[str], interval: Interval | None) -> str:
-    """Why the same mix cannot decide, in a sentence; "" where it may.
+    """Return why the same mix cannot decide, in a sentence; "" where it may.
 
     Args:
-        names: Of the parameters under test.
+        names: Names of the parameters under test.
         interval: The newest frames.
     """
     if late := sorted(AT_COMMIT.intersection(names)):
@@ -285,18 +278,18 @@ def why_no_mix(names: Collection[str], interval: Interval | None) -> str:
     return ""
 
 
-def fixed_mix(pairs: Sequence[Pair]) -> FixedMix:
-    """The set that these pairs give; of more than four the first four."""
+def fixed_mix(pairs: Sequence[BlockPair]) -> FixedMix:
+    """Return the set that these pairs give; of more than four the first four."""
     first = pairs[:FEWEST_PAIRS]
     if not all(block.statements for pair in first for block in pair.blocks):
         return FixedMix(
             {}, "a block holds no two readings of pg_stat_statements: they are too far apart, or it was reset"
         )
     sums = sums_of(first)
-    both = summed(side.whole for side in sums)
+    both_arms = summed(side.whole for side in sums)
     weights = {
         id: counted
-        for id, counted in both.items()
+        for id, counted in both_arms.items()
         if all(side.whole.get(id, (0, 0.0))[0] >= ENOUGH_CALLS for side in sums)
         # A call that lasts longer than the shortest time to settle began under the other arm.
         and mean_ms(counted) < 1000.0 * QUICK.settle_s
@@ -312,26 +305,25 @@ def fixed_mix(pairs: Sequence[Pair]) -> FixedMix:
     return FixedMix(weights)
 
 
-def slower_calls(blocks: Sequence[Block], times: float, last: int) -> bool:
-    """Whether the last blocks of B took so many times A's median for the mix of A; also where nothing tells.
+def slower_calls(blocks: Sequence[ArmBlock], times: float, last: int) -> bool:
+    """Return whether B's last blocks took so many times A's median for the mix of A; also where nothing tells.
 
     Args:
-        blocks: In the order of time.
-        last: How many of B's.
+        blocks: Blocks in the order of time.
+        last: The number of B's blocks.
     """
     of_a, of_b = ([block.statements for block in blocks if block.arm is arm] for arm in Arm)
     mixed = same_mix(summed(of_a))
-    a, b = ([value for each in side if (value := mixed(each)) is not None] for side in (of_a, of_b[-last:]))
+    a, b = ([value for look in side if (value := mixed(look)) is not None] for side in (of_a, of_b[-last:]))
     return not a or len(b) < last or min(b) >= times * median(a)
 
 
-def sums_of(pairs: Sequence[Pair]) -> tuple[SideSums, SideSums]:
-    """What both arms counted."""
-    a, b = ([pair.a for pair in pairs], [pair.b for pair in pairs])
-    return _sums(a), _sums(b)
+def sums_of(pairs: Sequence[BlockPair]) -> tuple[SideSums, SideSums]:
+    """Return the counts of both arms."""
+    return _sums([pair.a for pair in pairs]), _sums([pair.b for pair in pairs])
 
 
-def _sums(blocks: Sequence[Block]) -> SideSums:
+def _sums(blocks: Sequence[ArmBlock]) -> SideSums:
     every = [block.statements_ms for block in blocks]
     return SideSums(
         whole=summed(block.statements for block in blocks),
@@ -341,26 +333,26 @@ def _sums(blocks: Sequence[Block]) -> SideSums:
 
 
 _CHECKPOINT: Final = 0.2
-"""Of the time: arms with shares under a checkpoint that differ by more hold the edge of one."""
+"""Shares of the time under a checkpoint: arms that differ by more hold the edge of one."""
 _FIRST: Final = 8
 _LOOKS: Final = (4, 6, 8)
 """Pairs with the same lengths at which it is tested whether the effect still builds up."""
 
 
-class Evaluation(Struct, frozen=True):
-    """After some pairs.
+class PairsEvaluation(Struct, frozen=True):
+    """The evaluation after some pairs.
 
     Attributes:
-        paired: What the judge says of the figure that decides.
+        paired: The judge's answer on the figure that decides.
         main: The same as a figure.
         others: Other figures, secondary; none before the end.
         counted: Numbers of the pairs that count.
         left_out: (number, why) of the others.
         checkpoints_kept: Half of the first eight pairs held the edge of a checkpoint: such pairs count.
-        unattributable: Why a difference cannot be put down to the parameters; "" where it can.
-        surroundings: What others took beside A and beside B.
-        beside: What differed between the arms and does not explain the effect; "" for nothing.
-        generator: Why the load generator is the limit; "" where it is not.
+        unattributable: The reason why a difference is not due to the parameters; "" where it is.
+        surroundings: The use of others beside A and beside B.
+        beside: A difference between the arms that does not explain the effect; "" for none.
+        generator: The reason why the load generator is the limit; "" where it is not.
         slow: The effect builds up more slowly than it was let settle: its figure is too small.
         trade: A gain that is a loss in another figure, in words; "" where there is none.
         check: The same pairs without the model; None below four, and before the end.
@@ -386,103 +378,104 @@ class Evaluation(Struct, frozen=True):
 
     @property
     def throughput(self) -> FigureEffect | None:
-        """The effect on TPS: of the figure that decides, or beside it at the end."""
+        """Return the effect on TPS: of the figure that decides, or beside it at the end."""
         return next((figure for figure in (self.main, *self.others) if figure.id == TPS), None)
 
     @property
     def over(self) -> bool:
-        """Whether there is a verdict that may be told."""
+        """Return whether there is a verdict that may be told."""
         return self.paired.over and not self.unattributable
 
 
 def evaluate(
-    pairs: Sequence[Pair],
+    pairs: Sequence[BlockPair],
     objective: str = TPS,
     *,
     final: bool = False,
     text: Callable[[str], str] = lambda id: "",
-) -> Evaluation:
-    """What these pairs say.
+) -> PairsEvaluation:
+    """Evaluate the pairs.
 
     Args:
-        pairs: In the order of time; at least one.
+        pairs: At least one pair, in the order of time.
         objective: The figure that decides: TPS, the mean latency of a load with a rate, or the same mix of statements.
             Where the first four pairs give no such mix TPS decides.
         final: Nothing follows: the pairs are checked without the model as well, which takes longer.
-        text: Of a statement by its id; "" where it is not known.
+        text: The text of a statement by its id; "" where it is not known.
     """
     counted, left_out, kept = _counted_pairs(pairs)
     mix = fixed_mix(counted) if objective == SAME_MIX else None
     decides = mix is not None and not mix.problem
     if mix is not None and decides:
-        row = FigureRow(SAME_MIX, SAME_MIX_TITLE, "ms", Better.LOWER, mix.of)
+        row = PairFigure(SAME_MIX, SAME_MIX_TITLE, "ms", Better.LOWER, mix.of)
         left_out = (*left_out, *((pair.number, _NOT_READ) for pair in counted if _unread(pair)))
         counted = tuple(pair for pair in counted if not _unread(pair))
     else:
         row = MAIN[TPS if mix is not None else objective]
     ratios = ratios_of(row.of, counted)
     paired = decide(ratios, higher_is_better=row.better is not Better.LOWER)
-    blocks = [pair.a for pair in counted], [pair.b for pair in counted]
-    main = decided(row, paired, *blocks)
+    main = _figure_effect(row, counted, paired.relative, paired.low, paired.high, paired.verdict.value)
     beside_main = (MAIN[TPS], *BESIDE) if decides else BESIDE
-    beside_rows = [(each, ratios_of(each.of, counted)) for each in beside_main] + waits_of(counted) if final else []
-    others = together([(each, changes, *blocks) for each, changes in beside_rows])
-    seen = [block.surroundings for block in blocks[0]], [block.surroundings for block in blocks[1]]
-    unattributable, beside = attribution(
-        *seen, paired.low, paired.high, higher_is_better=row.better is not Better.LOWER
+    beside_rows = (
+        [(figure, ratios_of(figure.of, counted)) for figure in beside_main] + waits_of(counted) if final else []
     )
-    return Evaluation(
+    other_effects = _together(beside_rows, counted)
+    surroundings = [pair.a.surroundings for pair in counted], [pair.b.surroundings for pair in counted]
+    unattributable, beside = attribution(
+        *surroundings, paired.low, paired.high, higher_is_better=row.better is not Better.LOWER
+    )
+    return PairsEvaluation(
         paired=paired,
         main=main,
-        others=others,
+        others=other_effects,
         counted=tuple(pair.number for pair in counted),
         left_out=left_out,
         checkpoints_kept=kept,
         unattributable=unattributable,
         beside=beside,
-        surroundings=(over_all(seen[0]), over_all(seen[1])),
+        surroundings=(over_all(surroundings[0]), over_all(surroundings[1])),
         generator=generator([block for pair in counted for block in pair.blocks]),
         slow=still_builds_up(pairs),
-        trade=trade_of(main, others),
+        trade=trade_of(main, other_effects),
         check=cross_check(ratios) if final and len(ratios) >= FEWEST_PAIRS else None,
         no_mix="" if mix is None else mix.problem,
         statements=_statements(counted, mix, main, text) if final and mix is not None and decides else None,
     )
 
 
-def missing_words(evaluation: Evaluation | None, elapsed_s: float, pair_s: float) -> str:
-    """What would decide an experiment that ends undecided, behind the reason for that; "" where nothing is known.
+def missing_words(evaluation: PairsEvaluation | None, elapsed_s: float, pair_s: float) -> str:
+    """Return what would decide an experiment that ends undecided, to follow the reason; "" where nothing is known.
 
     Args:
         evaluation: None before the first pair.
-        elapsed_s: So far.
-        pair_s: Of one pair.
+        elapsed_s: The time so far.
+        pair_s: The length of one pair.
     """
-    words = ""
+    too_few = ""
     if (missing := FEWEST_PAIRS - (0 if evaluation is None else len(evaluation.counted))) > 0:
-        words = f", and fewer than four pairs count: that takes --for {duration(elapsed_s + missing * pair_s)}"
+        too_few = f", and fewer than four pairs count: that takes --for {duration(elapsed_s + missing * pair_s)}"
     if evaluation is None:
-        return words
+        return too_few
     if (more := evaluation.paired.more_pairs) is not None:
-        return f"{words}; about {counted(more, 'more pair')} ({duration(more * pair_s)}) would decide"
-    return f"{words}; {evaluation.paired.out_of_reach}" if evaluation.paired.out_of_reach else words
+        return f"{too_few}; about {counted(more, 'more pair')} ({duration(more * pair_s)}) would decide"
+    return f"{too_few}; {evaluation.paired.out_of_reach}" if evaluation.paired.out_of_reach else too_few
 
 
 _NOT_READ: Final = "a block holds no two readings of pg_stat_statements"
 
 
-def _unread(pair: Pair) -> bool:
+def _unread(pair: BlockPair) -> bool:
     return not all(block.statements for block in pair.blocks)
 
 
 def _statements(
-    pairs: Sequence[Pair], mix: FixedMix, main: FigureEffect, text: Callable[[str], str]
+    pairs: Sequence[BlockPair], mix: FixedMix, main: FigureEffect, text: Callable[[str], str]
 ) -> StatementComparison:
-    """Time per call of each statement, judged together."""
+    """Return time per call of each statement, judged together."""
     sums = sums_of(pairs)
     ids = dict.fromkeys((*sums[0].whole, *sums[1].whole))
-    effects = {id: student(ratios_of(_of_statement(id), pairs)) for id in mix.weights}
-    certain = certain_together({id: each.chance or 0.0 for id, each in effects.items() if each is not None})
+    effects = {id: student(_statement_ratios(id, pairs)) for id in mix.weights}
+    certain = certain_together({id: effect.chance or 0.0 for id, effect in effects.items() if effect is not None})
 
     def said(id: str) -> str:
         effect = effects.get(id)
@@ -494,40 +487,40 @@ def _statements(
     return comparison_of(rows, sums, mix.weights, effect, main.verdict)
 
 
-def _of_statement(id: str) -> Callable[[Block], float | None]:
+def _statement_ratios(id: str, pairs: Sequence[BlockPair]) -> list[float]:
     measure = per_call(id)
-    return lambda block: measure(block.statements)
+    return ratios_of(lambda block: measure(block.statements), pairs)
 
 
-def _counted_pairs(pairs: Sequence[Pair]) -> tuple[tuple[Pair, ...], tuple[tuple[int, str], ...], bool]:
+def _counted_pairs(pairs: Sequence[BlockPair]) -> tuple[tuple[BlockPair, ...], tuple[tuple[int, str], ...], bool]:
     """Return the pairs that count, number and reason of the others, and whether a checkpoint's edge is no reason."""
     kept = sum(map(_at_an_edge, pairs[:_FIRST])) >= _FIRST // 2 and len(pairs) >= _FIRST
     counted, left_out = [], []
     for pair in pairs:
-        why = pair.spoiled or ("the effect had not settled" if pair.superseded else "")
-        if not why and not kept and _at_an_edge(pair):
-            why = "a checkpoint began or ended within"
-        if why:
-            left_out.append((pair.number, why))
+        reason = pair.spoiled or ("the effect had not settled" if pair.superseded else "")
+        if not reason and not kept and _at_an_edge(pair):
+            reason = "a checkpoint began or ended within"
+        if reason:
+            left_out.append((pair.number, reason))
         else:
             counted.append(pair)
     return tuple(counted), tuple(left_out), kept
 
 
-def _at_an_edge(pair: Pair) -> bool:
+def _at_an_edge(pair: BlockPair) -> bool:
     """Return whether a checkpoint began or ended within one of the blocks, by chance."""
     a, b = pair.a.checkpoint, pair.b.checkpoint
     return not pair.a.whole_cycle and a is not None and b is not None and abs(a - b) > _CHECKPOINT
 
 
-def generator(blocks: Sequence[Block]) -> str:
-    """Why the load is no objective: its generator was the limit in half of the blocks."""
+def generator(blocks: Sequence[ArmBlock]) -> str:
+    """Return why the load is no objective: its generator was the limit in half of the blocks; "" where it is one."""
     bound_blocks = [block for block in blocks if block.generator]
     return bound_blocks[-1].generator if bound_blocks and 2 * len(bound_blocks) >= len(blocks) else ""
 
 
-def still_builds_up(pairs: Sequence[Pair]) -> bool:
-    """Whether the effect grows within B's blocks of the pairs with the newest lengths; tested at few of them."""
+def still_builds_up(pairs: Sequence[BlockPair]) -> bool:
+    """Return whether the effect grows within B's blocks of the pairs with the newest lengths; tested at few of them."""
     newest = [pair for pair in pairs if not pair.superseded and not pair.spoiled]
     halves = []
     for pair in newest[: max((look for look in _LOOKS if look <= len(newest)), default=0)]:

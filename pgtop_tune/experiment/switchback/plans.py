@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -29,7 +30,7 @@ _MANY: Final = 9.95
 
 
 Explain = Callable[[StatementToPlan, PlanRisk | None], Awaitable[PlanShape | PlanRisk]]
-"""As `PostgresBackends.plan_shape`."""
+"""The signature of `PostgresBackends.plan_shape`."""
 
 
 class PlanPair(Struct, frozen=True):
@@ -51,69 +52,68 @@ class PlanPair(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether both are known and differ."""
+        """Return whether both plans are known and differ."""
         return self.a.shape is not None and self.b.shape is not None and self.a.shape.nodes != self.b.shape.nodes
 
     @property
     def problem(self) -> str:
-        """Why one is not known; "" where both are."""
+        """Return why one plan is not known; "" where both are."""
         return self.a.problem or self.b.problem
 
 
-class StatementPlans:
+class StatementPlans(Struct, frozen=True):
     """Plans statements.
 
-    Args:
+    Attributes:
         explain: The door to the server.
         by: Roles that may.
     """
 
-    def __init__(self, explain: Explain, by: PlannedBy) -> None:
-        self._explain: Final = explain
-        self._by: Final = by
+    explain: Explain
+    by: PlannedBy
 
     async def look(self, statements: Mapping[str, StatementToPlan]) -> dict[str, StatementPlan]:
-        """The plans with the settings in force, within a minute."""
-        found = {}
+        """Return the plans with the settings in force, within a minute."""
+        plans = {}
         ends_s = asyncio.get_running_loop().time() + LONGEST_S
         for id, statement in statements.items():
             try:
                 async with asyncio.timeout_at(ends_s):
-                    found[id] = await self._plan(statement)
+                    plans[id] = await self._plan(statement)
             except PgtopError as problem:
-                found[id] = StatementPlan(problem=problem.message)
+                plans[id] = StatementPlan(problem=problem.message)
             except TimeoutError:
-                found[id] = StatementPlan(problem=f"not planned within {LONGEST_S:.0f} s")
-        return found
+                plans[id] = StatementPlan(problem=f"not planned within {LONGEST_S:.0f} s")
+        return plans
 
     async def _plan(self, statement: StatementToPlan) -> StatementPlan:
         if not statement.query or len(statement.query) >= _CUT_AT:
             return StatementPlan(problem="its text is not known as a whole")
         if not statement.datname:
             return StatementPlan(problem="its database is gone")
-        answer = await self._explain(statement, None)
-        if isinstance(answer, PlanRisk) and self._by is PlannedBy.ANY:
-            answer = await self._explain(statement, answer)
+        answer = await self.explain(statement, None)
+        if isinstance(answer, PlanRisk) and self.by is PlannedBy.ANY:
+            answer = await self.explain(statement, answer)
         if isinstance(answer, PlanRisk):
             return StatementPlan(problem=f"only {answer.role} ({', '.join(answer.powers)}) could plan it: --plans any")
         return StatementPlan(shape=answer)
 
 
-def to_plan(found: StatementComparison, seen: StatementsSeen) -> dict[str, StatementToPlan]:
-    """Those of the fixed set with most time on the server, under either arm."""
-    rows = sorted((row for row in found.rows if row.fixed), key=_time, reverse=True)
-    named = [(row, seen.names[row.id]) for row in rows[:MOST_PLANNED] if row.id in seen.names]
+def to_plan(comparison: StatementComparison, names_seen: StatementsSeen) -> dict[str, StatementToPlan]:
+    """Return those of the fixed set with most time on the server, under either arm."""
+    rows = sorted((row for row in comparison.rows if row.fixed), key=_total_ms, reverse=True)
+    named = [(row, names_seen.names[row.id]) for row in rows[:MOST_PLANNED] if row.id in names_seen.names]
     return {row.id: StatementToPlan(row.text, name.datname or "", name.usename or "") for row, name in named}
 
 
-def _time(row: StatementRow) -> float:
+def _total_ms(row: StatementRow) -> float:
     return row.calls_a * (row.a_ms or 0.0) + row.calls_b * (row.b_ms or 0.0)
 
 
 def plan_pairs(
-    found: StatementComparison, a: Mapping[str, StatementPlan], b: Mapping[str, StatementPlan]
+    comparison: StatementComparison, a: Mapping[str, StatementPlan], b: Mapping[str, StatementPlan]
 ) -> tuple[PlanPair, ...]:
-    """Plans of both arms; what changed with the largest effect first."""
+    """Return plans of both arms; what changed with the largest effect first."""
     pairs = [
         PlanPair(
             id=row.id,
@@ -123,29 +123,29 @@ def plan_pairs(
             times=row.b_ms / row.a_ms if row.a_ms and row.b_ms else None,
             certain=not row.below_noise,
         )
-        for row in found.rows
+        for row in comparison.rows
         if row.id in a and row.id in b
     ]
     return tuple(sorted(pairs, key=lambda pair: not pair.changed))
 
 
 async def look_under_both(
-    plans: StatementPlans, arms: Arms, found: StatementComparison, seen: StatementsSeen
+    plans: StatementPlans, arms: Arms, comparison: StatementComparison, statements_seen: StatementsSeen
 ) -> tuple[PlanPair, ...]:
-    """Puts both arms into force again, the one that is first. Raises as `Arms.to` and `StatementPlans.look`."""
-    statements = to_plan(found, seen)
+    """Put both arms into force again, the one that is first. Raises as `Arms.to` and `StatementPlans.look`."""
+    statements = to_plan(comparison, statements_seen)
     looked: dict[Arm, dict[str, StatementPlan]] = {}
     for arm in (Arm.B, Arm.A) if arms.arm is Arm.B else Arm:
         await arms.to(arm, _LATE_S + LONGEST_S)
         looked[arm] = await plans.look(statements)
-    return plan_pairs(found, looked[Arm.A], looked[Arm.B])
+    return plan_pairs(comparison, looked[Arm.A], looked[Arm.B])
 
 
 # In words.
 
 
 def plan_verdict(pairs: Sequence[PlanPair]) -> str:
-    """The first change, for the line of the verdict; "" without one."""
+    """Return the first change, for the line of the verdict; "" without one."""
     changed = [pair for pair in pairs if pair.changed]
     if not changed:
         return ""
@@ -154,41 +154,35 @@ def plan_verdict(pairs: Sequence[PlanPair]) -> str:
 
 
 def plan_remarks(pairs: Sequence[PlanPair]) -> list[str]:
-    """Each change with its nodes, how many plans are the same, and why there is none of others."""
-    found = [
+    """Return each change with its nodes, how many plans are the same, and why there is none of others."""
+    lines = [
         f"{_change(pair)}: {one_line(pair.text, _NAME)}: {one_line(nodes_changed(pair), 200)}"
         for pair in pairs
         if pair.changed
     ]
-    same = sum(1 for pair in pairs if not pair.changed and not pair.problem)
-    if same:
-        found.append(f"plans that are the same under A and B: {same}")
-    problems: dict[str, int] = {}
-    for pair in pairs:
-        if pair.problem:
-            problems[pair.problem] = problems.get(pair.problem, 0) + 1
-    return found + [f"statements without a plan: {count} ({one_line(why, 200)})" for why, count in problems.items()]
+    if same := sum(not pair.changed and not pair.problem for pair in pairs):
+        lines.append(f"plans that are the same under A and B: {same}")
+    problems = Counter(pair.problem for pair in pairs if pair.problem)
+    return lines + [
+        f"statements without a plan: {count} ({one_line(reason, 200)})" for reason, count in problems.items()
+    ]
 
 
 def _change(pair: PlanPair) -> str:
-    return f"plan changed, {_slower(pair)}"
-
-
-def _slower(pair: PlanPair) -> str:
     if pair.times is None or not pair.certain:
-        return "time per call not certainly different"
+        return "plan changed, time per call not certainly different"
     word, times = ("slower", pair.times) if pair.times > 1.0 else ("faster", 1.0 / pair.times)
     if times < _TIMES:
-        return f"{100.0 * abs(pair.times - 1.0):.0f} % {word} per call"
-    return f"{times:.0f}x {word} per call" if times >= _MANY else f"{times:.1f}x {word} per call"
+        return f"plan changed, {100.0 * abs(pair.times - 1.0):.0f} % {word} per call"
+    return f"plan changed, {times:.{0 if times >= _MANY else 1}f}x {word} per call"
 
 
 def nodes_changed(pair: PlanPair) -> str:
-    """Nodes of one plan only, A's before B's."""
+    """Return nodes of one plan only, A's before B's."""
     if pair.a.shape is None or pair.b.shape is None:
         return ""
     a, b = ([line.strip() for line in shape.nodes] for shape in (pair.a.shape, pair.b.shape))
-    only_a, only_b = ([line for line in one if line not in other] for one, other in ((a, b), (b, a)))
+    only_a, only_b = ([line for line in one if line not in other_nodes] for one, other_nodes in ((a, b), (b, a)))
     if not only_a and not only_b:
         return "the same nodes in another order"
     return " -> ".join(", ".join(only[:_NODES_NAMED]) or "nothing more" for only in (only_a, only_b))

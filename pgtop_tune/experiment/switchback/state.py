@@ -1,4 +1,4 @@
-"""What is asked of a switchback, where it stands, and how it ends."""
+"""The request, the state and the endings of a switchback, and its record."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pgtop_tune.base.paths import NotOurs, experiments_dir, private, read_own, r
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
 from pgtop_tune.experiment.prediction import Prediction, Trial
-from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, Arm, Block, Lengths, Pair, Rival, lengths
-from pgtop_tune.experiment.switchback.evaluation import Evaluation
+from pgtop_tune.experiment.switchback.arms import BY_CHECKPOINTS, Arm, ArmBlock, BlockPair, Lengths, Rival, lengths
+from pgtop_tune.experiment.switchback.evaluation import PairsEvaluation
 from pgtop_tune.experiment.switchback.plans import PlanPair
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.metrics.percentiles import bucket_edges
@@ -27,8 +27,8 @@ from pgtop_tune.metrics.steady_state import FEWEST_S
 from pgtop_tune.model.run_result import plain
 
 
-class Phase(StrEnum):
-    """What is going on."""
+class SwitchbackPhase(StrEnum):
+    """The step that is under way."""
 
     CHECKING = "checking the values"
     PREPARING = "preparing"
@@ -41,7 +41,7 @@ class Phase(StrEnum):
 
 
 class Ending(StrEnum):
-    """Why the experiment is over."""
+    """The reason for the end of an experiment."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -65,7 +65,7 @@ OF_VERDICT: Final = {
     PairedVerdict.EQUIVALENT: Ending.EQUIVALENT,
 }
 NOT_PUT_BACK: Final = "not put back"
-"""What the note begins with that says why values are still in force."""
+"""The beginning of the note that says why values are still in force."""
 ANSWERS: Final = frozenset({*OF_VERDICT.values(), Ending.COLLAPSED})
 """Endings that are an answer."""
 
@@ -74,7 +74,7 @@ class Over(Exception):
     """The experiment ends here.
 
     Attributes:
-        ending, reason: As in the state.
+        ending, reason: The ending and its reason, as in the state.
     """
 
     def __init__(self, ending: Ending, reason: str) -> None:
@@ -84,19 +84,19 @@ class Over(Exception):
 
 
 class SwitchbackPlan(Struct, frozen=True):
-    """What is asked for.
+    """A switchback as it is asked for.
 
     Attributes:
         rivals: Resolved.
-        load: In words.
+        load: The load, in words.
         loaded: Whether the load is one of ours.
         for_s: At most.
-        seed: Of the coin.
-        lengths: Of the first blocks.
+        seed: The seed of the coin.
+        lengths: The lengths of the first blocks.
         objective: The figure that decides, of `compare.sides.figures`, or the same mix of statements.
         keep_better: B stays if it is better.
         a_in_force: A is what was in force before: what B can bring is told of the load as it was.
-        most_pairs: That count; then it ends undecided.
+        most_pairs: The most pairs that count; then it ends undecided.
         steady: The load runs, and has shown that it is steady.
     """
 
@@ -114,44 +114,42 @@ class SwitchbackPlan(Struct, frozen=True):
 
     @property
     def least_s(self) -> float:
-        """What the fewest pairs take, with the shortest warm-up."""
+        """Return the length of the fewest pairs, with the shortest warm-up."""
         return (0.0 if self.steady else FEWEST_S) + FEWEST_PAIRS * self.lengths.pair_s
 
     @property
     def by_checkpoints(self) -> bool:
-        """Whether blocks have to be whole checkpoint cycles."""
+        """Return whether blocks have to be whole checkpoint cycles."""
         return not BY_CHECKPOINTS.isdisjoint(rival.name for rival in self.rivals if rival.a != rival.b)
 
 
 class SwitchbackState(Struct, frozen=True):
-    """Where the experiment stands, for lines and screens.
+    """The state of an experiment, for lines and screens.
 
     Attributes:
-        pair: From 1; 0 before the first.
-        arm: In force as a block; None between blocks.
-        arm_since_s: Since when, on the session's clock.
-        elapsed_s: Since the load runs.
+        pair: The number of the pair, from 1; 0 before the first.
+        arm: The arm in force as a block; None between blocks.
+        elapsed_s: The time since the load runs.
         remaining_s: At most.
         pairs: Complete ones, with their blocks' places in time.
         evaluation: After the last complete pair; None before the first.
-        ending: Why it is over.
-        reason: In words; "" while it goes on.
-        notes: What happened on the way, in words.
-        afterwards: What became of the values at the end, where they are not all put back, in words; also a note.
+        ending: The reason for the end.
+        reason: The same in words; "" while it goes on.
+        notes: Events on the way, in words.
+        afterwards: The fate of the values at the end, where they are not all put back, in words; also a note.
         warm_up_tps: Second by second, before the first pair.
-        prediction: What B can bring, told when the load was steady; None where nothing can be said.
-        plans: Of statements under A and B, at the end; empty where none were asked for.
+        prediction: The prediction for B, told when the load was steady; None where nothing can be said.
+        plans: The plans of statements under A and B, at the end; empty where none were asked for.
     """
 
-    phase: Phase = Phase.CHECKING
+    phase: SwitchbackPhase = SwitchbackPhase.CHECKING
     pair: int = 0
     arm: Arm | None = None
-    arm_since_s: float = 0.0
     elapsed_s: float = 0.0
     remaining_s: float = 0.0
     lengths: Lengths = lengths()
-    pairs: tuple[Pair, ...] = ()
-    evaluation: Evaluation | None = None
+    pairs: tuple[BlockPair, ...] = ()
+    evaluation: PairsEvaluation | None = None
     ending: Ending = Ending.UNDER_WAY
     reason: str = ""
     notes: tuple[str, ...] = ()
@@ -162,7 +160,7 @@ class SwitchbackState(Struct, frozen=True):
 
     @property
     def left_in_force(self) -> str:
-        """Why values of an arm are still in force at the end, and the command that reverts them; "" where none are."""
+        """Return why values of an arm are still in force at the end, and the command that reverts them; "" for none."""
         return next((note for note in self.notes if note.startswith(NOT_PUT_BACK)), "")
 
 
@@ -170,11 +168,11 @@ class ContinuousLoad(Protocol):
     """The load of an experiment."""
 
     async def start(self) -> None:
-        """Raises a PgtopError where it cannot be started."""
+        """Raise a PgtopError where it cannot be started."""
         ...
 
     async def stop(self) -> None:
-        """Ends it; one of another program goes on."""
+        """End it; one of another program goes on."""
         ...
 
 
@@ -188,11 +186,11 @@ _OF_PARAMETERS: Final = frozenset({*ANSWERS, Ending.UNDECIDED, Ending.INTERRUPTE
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The record: the result first, then the evaluation, then every block.
+def switchback_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record: the result first, then the evaluation, then every block.
 
     Args:
-        facts: Of server, program and load, as JSON has them.
+        facts: Facts of server, program and load, as JSON has them.
     """
     return {
         "format": FORMAT,
@@ -209,30 +207,29 @@ def as_json(plan: SwitchbackPlan, state: SwitchbackState, facts: Mapping[str, An
         "plans": [plain(pair) | {"changed": pair.changed} for pair in state.plans],
         "evaluation": plain(state.evaluation),
         "warm_up_tps": [round(tps, 3) for tps in state.warm_up_tps],
-        "pairs": [_pair(pair) for pair in state.pairs],
+        "pairs": [
+            {
+                "number": pair.number,
+                "superseded": pair.superseded,
+                "spoiled": pair.spoiled,
+                "blocks": [block_json(block) for block in pair.blocks],
+            }
+            for pair in state.pairs
+        ],
     }
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
-    return {
-        "number": pair.number,
-        "superseded": pair.superseded,
-        "spoiled": pair.spoiled,
-        "blocks": [block_json(block) for block in pair.blocks],
-    }
-
-
-def block_json(block: Block) -> dict[str, Any]:
-    """A block with its raw figures."""
-    found: dict[str, Any] = plain(block)
-    found["mean_tps"] = round(block.mean_tps, 3)
-    found["p50_ms"], found["p99_ms"] = block.quantile(P50), block.quantile(P99)
+def block_json(block: ArmBlock) -> dict[str, Any]:
+    """Return a block with its raw figures."""
+    record: dict[str, Any] = plain(block)
+    record["mean_tps"] = round(block.mean_tps, 3)
+    record["p50_ms"], record["p99_ms"] = block.quantile(P50), block.quantile(P99)
     if block.latencies is not None:
         histogram = " ".join(f"{bucket_edges(index)[0]}:{count}" for index, count in block.latencies.buckets)
-        found["latencies"] = {
+        record["latencies"] = {
             "logged": block.latencies.logged, "max_us": block.latencies.max_us, "histogram": histogram,
         }  # fmt: skip
-    return found
+    return record
 
 
 class RecordFile:
@@ -248,7 +245,7 @@ class RecordFile:
         self.path: Final = experiments_dir() / f"ab-{began}-{names}-{os.getpid()}.json"
 
     def write(self, record: Mapping[str, Any]) -> None:
-        """Raises a RecordingProblem where it cannot be written; the former one is whole."""
+        """Raise a RecordingProblem where it cannot be written; the former one is whole."""
         try:
             private(self.path.parent)
             with replacing(self.path) as file:
@@ -260,7 +257,7 @@ class RecordFile:
 
 
 def trials_of(server: str, system_identifier: str) -> tuple[Trial, ...]:
-    """The newest experiments on this server whose effect can be told; files that cannot be read are left out.
+    """Return the newest experiments on this server whose effect can be told; files that cannot be read are left out.
 
     Args:
         server: Its address, which decides where no system identifier is known.
@@ -287,7 +284,7 @@ class _Evaluation(Struct):
 
     @property
     def throughput(self) -> _Main | None:
-        """The effect on TPS."""
+        """Return the effect on TPS."""
         return next((figure for figure in (self.main, *self.others) if figure.id == TPS), None)
 
 
@@ -301,12 +298,6 @@ class _Record(Struct):
     prediction: Prediction | None = None
     system_identifier: str = ""
 
-    def was_on(self, server: str, system_identifier: str) -> bool:
-        """Whether it was made on this server."""
-        if self.system_identifier and system_identifier:
-            return self.system_identifier == system_identifier
-        return self.server == server
-
 
 def _trial(path: Path, server: str, system_identifier: str) -> Trial | None:
     try:
@@ -316,7 +307,9 @@ def _trial(path: Path, server: str, system_identifier: str) -> Trial | None:
         at_ms = round(path.stat().st_mtime * 1000)
     except (OSError, NotOurs, DecodeError, UnicodeDecodeError):
         return None
-    if record.format != FORMAT or not record.was_on(server, system_identifier) or record.ending not in _OF_PARAMETERS:
+    identifiers = (record.system_identifier, system_identifier)
+    same_server = identifiers[0] == identifiers[1] if all(identifiers) else record.server == server
+    if record.format != FORMAT or not same_server or record.ending not in _OF_PARAMETERS:
         return None
     rivals, main = sorted(record.parameters, key=lambda rival: rival.name), record.evaluation.throughput
     if main is None or record.evaluation.unattributable:

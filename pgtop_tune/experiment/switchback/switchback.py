@@ -18,21 +18,27 @@ from pgtop_tune.base.units import duration
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.experiment.attribution import Surroundings, attribution
+from pgtop_tune.experiment.attribution import attribution
 from pgtop_tune.experiment.noise_floor import known_floor, seen_in
 from pgtop_tune.experiment.prediction import Trial, predict, prediction_words
 from pgtop_tune.experiment.switchback.arms import (
     QUICK,
     QUICK_READINGS,
     Arm,
+    ArmBlock,
     Arms,
-    Block,
-    Pair,
+    BlockPair,
     longer,
     orders,
 )
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames, OpenBlock, OwnCycles, WholeCycles
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, missing_words, slower_calls, why_no_mix
+from pgtop_tune.experiment.switchback.evaluation import (
+    PairsEvaluation,
+    evaluate,
+    missing_words,
+    slower_calls,
+    why_no_mix,
+)
 from pgtop_tune.experiment.switchback.plans import StatementPlans, look_under_both
 from pgtop_tune.experiment.switchback.state import (
     ANSWERS,
@@ -41,7 +47,7 @@ from pgtop_tune.experiment.switchback.state import (
     ContinuousLoad,
     Ending,
     Over,
-    Phase,
+    SwitchbackPhase,
     SwitchbackPlan,
     SwitchbackState,
 )
@@ -51,8 +57,7 @@ from pgtop_tune.model.run_result import SteadyState
 
 # How soon an effect is in force: measured at the changes of the arm, where it is large enough to be seen there. Pure.
 #
-# Shorter blocks reach a verdict sooner, and a large effect shows within the seconds of one change whether it builds
-# up.
+# Shorter blocks reach a verdict sooner, and a large effect shows within the seconds of one change whether it builds up.
 
 _UNTIL: Final = 3
 """Pairs after which lengths stay as they are."""
@@ -69,8 +74,8 @@ _CLEAR: Final = 27.0
 so much that a third of them count."""
 
 
-def at_once(pairs: Sequence[Pair]) -> bool:
-    """Whether the changes of the arm so far show the whole effect after its settle time: `QUICK` blocks will do.
+def at_once(pairs: Sequence[BlockPair]) -> bool:
+    """Return whether the changes of the arm show the whole effect after its settle time: `QUICK` blocks will do.
 
     The share of the step that the seconds behind it have made, over all changes by least squares through the origin,
     has to be 90 %, and surely more than 60 %; an effect that is small beside the noise shows nothing.
@@ -79,45 +84,45 @@ def at_once(pairs: Sequence[Pair]) -> bool:
     size = math.fsum(step.tps**2 for step in steps)
     if len(pairs) > _UNTIL or size <= _CLEAR * math.fsum(step.variance for step in steps):
         return False
-    made = math.fsum(step.tps * step.made for step in steps) / size
-    error = math.sqrt(math.fsum(step.tps**2 * step.made_variance for step in steps)) / size
-    return made >= _COVERED and made - _ONE_SIDED * error >= _SURELY
+    share_made = math.fsum(step.tps * step.settled_tps for step in steps) / size
+    error = math.sqrt(math.fsum(step.tps**2 * step.settled_variance for step in steps)) / size
+    return share_made >= _COVERED and share_made - _ONE_SIDED * error >= _SURELY
 
 
-class _Step(Struct, frozen=True):
+class _ArmChange(Struct, frozen=True):
     """A change of the arm, in transactions per second.
 
     Attributes:
         tps: Mean after it less mean before.
-        variance: Of that.
-        made: How much of it had been made while it settled.
-        made_variance: Of that.
+        variance: The variance of that difference.
+        settled_tps: The part of it that had been made while it settled.
+        settled_variance: The variance of that part.
     """
 
     tps: float
     variance: float
-    made: float
-    made_variance: float
+    settled_tps: float
+    settled_variance: float
 
 
-def _steps(blocks: Sequence[Block]) -> Iterator[_Step]:
+def _steps(blocks: Sequence[ArmBlock]) -> Iterator[_ArmChange]:
     for before, after in pairwise(blocks):
         settling = after.settling[_LATER_S:]
         if before.arm is after.arm or len(settling) < _FEWEST or min(len(before.tps), len(after.tps)) < _FEWEST:
             continue
         level, of_level = fmean(before.tps), _variance(before.tps) / len(before.tps)
         spread = _variance(after.tps)
-        yield _Step(
+        yield _ArmChange(
             tps=fmean(after.tps) - level,
             variance=of_level + spread / len(after.tps),
-            made=fmean(settling) - level,
-            made_variance=of_level + spread / len(settling),
+            settled_tps=fmean(settling) - level,
+            settled_variance=of_level + spread / len(settling),
         )
 
 
 def _variance(seconds: Sequence[float]) -> float:
     mean = fmean(seconds)
-    return math.fsum((each - mean) ** 2 for each in seconds) / (len(seconds) - 1)
+    return math.fsum((tps - mean) ** 2 for tps in seconds) / (len(seconds) - 1)
 
 
 # Whether the load of an experiment is steady by now. Pure.
@@ -129,13 +134,13 @@ _WINDOWS: Final = (120, 60, 40, 30, 20)
 
 
 def newest_steady(seconds: Sequence[float]) -> SteadyState:
-    """Whether all seconds, or the newest of them, show no drift beyond their noise; else why all of them do.
+    """Return the state of all seconds, or of the newest that show no drift beyond their noise.
 
     The noise may be larger than that of a single run: pairs of blocks are compared, and a coin orders them.
     """
-    whole = steady_state(seconds, _NOISE)
+    overall = steady_state(seconds, _NOISE)
     newest = (steady_state(seconds[-window:], _NOISE) for window in _WINDOWS if window < len(seconds))
-    return whole if whole.steady else next((found for found in newest if found.steady), whole)
+    return overall if overall.steady else next((state for state in newest if state.steady), overall)
 
 
 # When an experiment stops at once: two blocks of B in a row that do harm. No statistics: a guard. Pure.
@@ -150,120 +155,103 @@ _USUAL: Final = 10
 
 
 class Harm(Struct, frozen=True):
-    """What B does to the load.
+    """The harm that B does to the load.
 
     Attributes:
-        words: The reason of the ending.
-        unattributable: Why that cannot be put down to the parameters; "" where it can.
+        times: Its figure, of A's usual one.
+        finding: The harm in words, without the reason below.
+        unattributable: The reason why it is not due to the parameters; "" where it is.
     """
 
-    words: str
+    times: float
+    finding: str
     unattributable: str = ""
 
-
-class Collapse(Struct, frozen=True):
-    """Two blocks of B in a row below half of each of A.
-
-    Attributes:
-        share: Throughput of B, of A's.
-        unattributable: Why that cannot be put down to the parameters; "" where it can.
-    """
-
-    share: float
-    unattributable: str
-
     @property
-    def words(self) -> str:
-        """The reason of the ending."""
-        return _stopped(f"B ran at {100.0 * self.share:.0f} % of A", self.unattributable)
+    def reason(self) -> str:
+        """Return the reason of the ending."""
+        return f"stopped: {self.finding}{f'; {self.unattributable}' if self.unattributable else ''}"
 
 
-def harm(blocks: Sequence[Block], objective: str = TPS) -> Harm | None:
-    """The harm for which the experiment stops; None where it may go on.
+def harm(blocks: Sequence[ArmBlock], objective: str = TPS) -> Harm | None:
+    """Return the harm for which the experiment stops; None where it may go on.
 
     Args:
-        blocks: In the order of time.
+        blocks: Blocks in the order of time.
         objective: The figure that decides; a load that is judged by latency has a rate, and keeps its throughput.
     """
     if (collapse := collapsed(blocks, objective)) is not None:
-        return Harm(collapse.words, collapse.unattributable)
-    if objective == LATENCY and (found := _last_and_usual(blocks, lambda block: block.figure(LATENCY))) is not None:
-        last, usual = found
+        return collapse
+    if objective == LATENCY and (sides := _last_and_usual(blocks, lambda block: block.figure(LATENCY))) is not None:
+        last, usual = sides
         if min(last.values) >= _LONG * max(usual.values) > 0.0:
             times = fmean(last.values) / median(usual.values)
             because = _because(usual.blocks, last.blocks, 1.0 / times)
-            return Harm(_stopped(f"latency under B is {times:.1f} times that under A", because), because)
-    if (found := _last_and_usual(blocks, lambda block: block.figure(FAILED) or 0.0)) is not None:
-        last, usual = found
+            return Harm(times, f"latency under B is {times:.1f} times that under A", because)
+    if (sides := _last_and_usual(blocks, lambda block: block.figure(FAILED) or 0.0)) is not None:
+        last, usual = sides
         if min(last.values) >= max(usual.values) + _FAILED_POINTS:
-            return Harm(_stopped(f"{fmean(last.values):.0f} % of the transactions under B fail"))
+            return Harm(math.inf, f"{fmean(last.values):.0f} % of the transactions under B fail")
     return None
 
 
-def _stopped(words: str, unattributable: str = "") -> str:
-    return f"stopped: {words}{f'; {unattributable}' if unattributable else ''}"
-
-
-def collapsed(blocks: Sequence[Block], objective: str = TPS) -> Collapse | None:
-    """Where B's last two blocks were below half of each of A's before and among them; else None.
+def collapsed(blocks: Sequence[ArmBlock], objective: str = TPS) -> Harm | None:
+    """Return the harm where B's last two blocks were below half of each of A's before and among them; else None.
 
     Args:
-        blocks: In the order of time.
+        blocks: Blocks in the order of time.
         objective: Of the same mix of statements calls must take twice as long, too: a foreign load may go away.
     """
-    found = _last_and_usual(blocks, lambda block: block.mean_tps)
-    if found is None:
+    sides = _last_and_usual(blocks, lambda block: block.mean_tps)
+    if sides is None:
         return None
-    last, usual = found
+    last, usual = sides
     if max(last.values) >= _LOW * min(usual.values):
         return None
     if objective == SAME_MIX and not slower_calls(blocks, 1.0 / _LOW, _IN_A_ROW):
         return None
     share = fmean(last.values) / median(usual.values)
-    return Collapse(share, _because(usual.blocks, last.blocks, share))
+    return Harm(share, f"B ran at {100.0 * share:.0f} % of A", _because(usual.blocks, last.blocks, share))
 
 
-def _because(usual: Sequence[Block], last: Sequence[Block], share: float) -> str:
-    """Why a figure of B that is such a share of A's cannot be put down to the parameters; "" where it can."""
-    return attribution(_seen(usual), _seen(last), share - 1.0, share - 1.0)[0]
-
-
-def _seen(blocks: Sequence[Block]) -> list[Surroundings]:
-    return [block.surroundings for block in blocks]
+def _because(usual: Sequence[ArmBlock], last: Sequence[ArmBlock], share: float) -> str:
+    """Return why B's share of A's figure is not attributable to the parameters; "" where it is."""
+    sides = [block.surroundings for block in usual], [block.surroundings for block in last]
+    return attribution(*sides, share - 1.0, share - 1.0)[0]
 
 
 class _Of(Struct, frozen=True):
     """Blocks that have a figure, and its values."""
 
-    blocks: list[Block]
+    blocks: list[ArmBlock]
     values: list[float]
 
 
-def _last_and_usual(blocks: Sequence[Block], of: Callable[[Block], float | None]) -> tuple[_Of, _Of] | None:
-    """A figure of B's last two blocks, and of A's before and among them; None where there are too few.
+def _last_and_usual(blocks: Sequence[ArmBlock], of: Callable[[ArmBlock], float | None]) -> tuple[_Of, _Of] | None:
+    """Return a figure of B's last two blocks, and of A's before and among them; None where there are too few.
 
     One of these blocks of A comes after the first of B's two: a load that slumps by itself slumps there, too. One that
     goes up and down by itself did so within the blocks of A before. Blocks that do not count are left out.
     """
     counted = [block for block in blocks if not block.spoiled]
-    places = [place for place, block in enumerate(counted) if block.arm is Arm.B][-_IN_A_ROW:]
+    places = [index for index, block in enumerate(counted) if block.arm is Arm.B][-_IN_A_ROW:]
     if len(places) < _IN_A_ROW:
         return None
     before = [block for block in counted[: places[0]] if block.arm is Arm.A][-_USUAL:]
     after = [block for block in counted[places[0] :] if block.arm is Arm.A]
-    last, usual = _with(of, [counted[place] for place in places]), _with(of, [*before, *after])
+    last, usual = _with(of, [counted[index] for index in places]), _with(of, [*before, *after])
     return (last, usual) if after and usual.values and len(last.values) == _IN_A_ROW else None
 
 
-def _with(of: Callable[[Block], float | None], blocks: Sequence[Block]) -> _Of:
-    known = [(block, value) for block in blocks if (value := of(block)) is not None]
-    return _Of([block for block, _ in known], [value for _, value in known])
+def _with(of: Callable[[ArmBlock], float | None], blocks: Sequence[ArmBlock]) -> _Of:
+    measured = [(block, value) for block in blocks if (value := of(block)) is not None]
+    return _Of([block for block, _ in measured], [value for _, value in measured])
 
 
 _FIRST_SECOND_S: Final = 60.0
 """A load that connects many clients takes its time until its first transaction."""
 _STEADY_SHARE: Final = 1 / 3
-"""Of the time of the experiment, in which the load has to get steady."""
+"""The share of the experiment's time in which the load has to get steady."""
 _STEADY_LEAST_S: Final = 60.0
 _LATE_S: Final = 15.0
 """A busy machine's frames come late."""
@@ -274,17 +262,17 @@ _PLANNED: Final = frozenset({*ANSWERS, Ending.UNDECIDED, Ending.NOT_ATTRIBUTABLE
 
 
 class Switchback:
-    """One experiment; `run` in the engine's loop.
+    """An experiment; `run` in the engine's loop.
 
     Args:
-        plan: What is asked for.
+        plan: The request.
         frames: A sink of the engine.
         arms: Puts values into force.
         load: The load.
-        seen: Takes each new state.
+        take_state: Takes each new state.
         trials: Made earlier on this server.
-        plans: Plans statements at the end; None where nobody asked for it.
-        own_cycles: Of parameters that work through checkpoints; None waits for the server's own.
+        plans: Plans statements at the end; None where they are not asked for.
+        own_cycles: The cycles for parameters that work through checkpoints; None waits for the server's own.
 
     Attributes:
         state: The newest. Thread-safe.
@@ -296,7 +284,7 @@ class Switchback:
         frames: BlockFrames,
         arms: Arms,
         load: ContinuousLoad,
-        seen: Callable[[SwitchbackState], None] = lambda state: None,
+        take_state: Callable[[SwitchbackState], None] = lambda state: None,
         trials: Sequence[Trial] = (),
         plans: StatementPlans | None = None,
         own_cycles: OwnCycles | None = None,
@@ -306,7 +294,7 @@ class Switchback:
         self._frames: Final = frames
         self._arms: Final = arms
         self._load: Final = load
-        self._seen: Final = seen
+        self._take_state: Final = take_state
         self._trials: Final = tuple(trials)
         self._plans: Final = plans
         self._lengths = plan.lengths
@@ -314,11 +302,11 @@ class Switchback:
         self._cycles: Final = WholeCycles(frames, plan.rivals, own_cycles, self._wait) if plan.by_checkpoints else None
         self._began_s = time.monotonic()
         self._pair_since_s = 0.0
-        self._open: list[tuple[Pair, OpenBlock, OpenBlock]] = []
-        self._blocks: list[Block] = []
+        self._open: list[tuple[BlockPair, OpenBlock, OpenBlock]] = []
+        self._blocks: list[ArmBlock] = []
 
     async def run(self) -> SwitchbackState:
-        """Runs to the end, whatever that is; the state says which.
+        """Run to the end, whatever that is; the state says which.
 
         Raises:
             PgtopError: It could not begin; nothing is changed.
@@ -340,56 +328,53 @@ class Switchback:
                 reason = await self._frames.why(_LATE_S) or over.reason
             await self._look_at_plans(ending)
         except ConnectionProblem as problem:
-            ending, reason = Ending.ENDED, await self._trouble() or problem.message
+            # A restart shows once the server is back.
+            await self._frames.until(lambda: False, _LATE_S)
+            ending, reason = Ending.ENDED, self._frames.trouble or problem.message
         except PgtopError as problem:
             ending, reason = Ending.FAILED, problem.message
         finally:
             if self.state.pairs:
                 self._put(evaluation=self._evaluated(self.state.pairs, final=True))
-            self._put(phase=Phase.PUTTING_BACK, arm=None)
+            self._put(phase=SwitchbackPhase.PUTTING_BACK, arm=None)
             await self._put_back(ending)
-            self._put(phase=Phase.OVER, ending=ending, reason=reason)
+            self._put(phase=SwitchbackPhase.OVER, ending=ending, reason=reason)
         return self.state
 
     async def _look_at_plans(self, ending: Ending) -> None:
-        """Plans of the statements with most time under both arms; what goes wrong is a note."""
+        """Look at the plans of the statements with most time under both arms; a failure is a note."""
         if self._plans is None or ending not in _PLANNED or not self.state.pairs:
             return
-        found = self._evaluated(self.state.pairs, final=True).statements
-        if found is None:
+        comparison = self._evaluated(self.state.pairs, final=True).statements
+        if comparison is None:
             self._note("no plans: there are no counters of statements")
             return
-        self._put(phase=Phase.PLANNING, arm=None)
+        self._put(phase=SwitchbackPhase.PLANNING, arm=None)
         try:
-            self._put(plans=await look_under_both(self._plans, self._arms, found, self._frames.statements))
+            self._put(plans=await look_under_both(self._plans, self._arms, comparison, self._frames.statements))
         except PgtopError as problem:
             self._note(f"no plans: {problem.message}")
 
     async def _put_back(self, ending: Ending) -> None:
-        """Ends the load and restores the values; a better B stays where that was asked for."""
+        """End the load and restore the values; a better B stays where that was asked for."""
         evaluation = self.state.evaluation
         self._frames.end()
         kept = False
         if self.plan.keep_better and ending is Ending.BETTER and evaluation is not None:
-            why = evaluation.trade
+            reason = evaluation.trade
             try:
-                if not why:
+                if not reason:
                     await self._arms.keep(Arm.B)
                     kept = True
             except PgtopError as problem:
-                why = problem.message
-            self._note_afterwards(f"B is not kept: {why}" if why else "B is kept")
-        if not kept and (left := await self._arms.restore(f"ab: {ending}")):
-            self._note_afterwards(f"{NOT_PUT_BACK}: {left}")
+                reason = problem.message
+            self._note_afterwards(f"B is not kept: {reason}" if reason else "B is kept")
+        if not kept and (problem_left := await self._arms.restore(f"ab: {ending}")):
+            self._note_afterwards(f"{NOT_PUT_BACK}: {problem_left}")
         await self._load.stop()
 
-    async def _trouble(self) -> str:
-        """What frames say why the server does not answer; a restart shows once it is back."""
-        await self._frames.until(lambda: False, _LATE_S)
-        return self._frames.trouble
-
     async def _measure(self) -> None:
-        """Pairs until there is a verdict. Always ends by raising `Over`, or a PgtopError."""
+        """Measure pairs until there is a verdict. Always ends by raising `Over`, or a PgtopError."""
         self._began_s = time.monotonic()
         self._frames.begin()
         await self._warm_up()
@@ -405,30 +390,30 @@ class Switchback:
             self._end_if_decided()
 
     async def _warm_up(self) -> None:
-        """Waits until the load is steady."""
+        """Wait until the load is steady."""
         if self.plan.steady:
             return
-        self._put(phase=Phase.WARMING_UP)
+        self._put(phase=SwitchbackPhase.WARMING_UP)
         frames, limit_s = self._frames, max(_STEADY_LEAST_S, self.plan.for_s * _STEADY_SHARE)
         if not await frames.until(lambda: len(frames.tps) > 0, _FIRST_SECOND_S):
             self._check_trouble()
             raise Over(Ending.NOT_STEADY, "no transaction ended")
-        found = steady_state(())
+        steadiness = steady_state(())
         while self.elapsed_s < limit_s:
-            wanted = max(len(frames.tps) + _BETWEEN_LOOKS, FEWEST_S)
-            await self._wait(lambda: len(frames.tps) >= wanted, wanted + _LATE_S)  # noqa: B023
-            found = newest_steady(frames.tps)
+            least_seconds = max(len(frames.tps) + _BETWEEN_LOOKS, FEWEST_S)
+            await self._wait(lambda: len(frames.tps) >= least_seconds, least_seconds + _LATE_S)  # noqa: B023
+            steadiness = newest_steady(frames.tps)
             self._put(warm_up_tps=tuple(frames.tps))
-            if found.steady:
-                self._note(f"the load is steady at {found.tps or 0.0:,.0f} tps")
+            if steadiness.steady:
+                self._note(f"the load is steady at {steadiness.tps or 0.0:,.0f} tps")
                 self._choose_objective()
                 self._predict()
                 await self._tell_noise()
                 return
-        raise Over(Ending.NOT_STEADY, f"the load does not get steady: {found.reason}")
+        raise Over(Ending.NOT_STEADY, f"the load does not get steady: {steadiness.reason}")
 
     async def _tell_noise(self) -> None:
-        """What the time can show of this load; ends where that is nothing."""
+        """Note what the time can show of this load; end the experiment where that is nothing."""
         interval = self._frames.interval
         load = None if interval is None else interval.now(sections.bench)
         if interval is None or load is None or self._objective != TPS or self.plan.by_checkpoints:
@@ -436,21 +421,21 @@ class Switchback:
         floor = await asyncio.to_thread(known_floor, interval.newest, load.run)
         if floor is None:
             return
-        seen = seen_in(floor, self.plan.for_s - self.elapsed_s, self._lengths.pair_s, QUICK.pair_s)
-        if seen.hopeless:
-            needed = "" if seen.needed_s is None else f": --for {duration(seen.needed_s + self.elapsed_s)}"
-            raise Over(Ending.TOO_SHORT, f"{seen.words}{needed}")
-        self._note(seen.words)
+        in_time = seen_in(floor, self.plan.for_s - self.elapsed_s, self._lengths.pair_s, QUICK.pair_s)
+        if in_time.hopeless:
+            needed = "" if in_time.needed_s is None else f": --for {duration(in_time.needed_s + self.elapsed_s)}"
+            raise Over(Ending.TOO_SHORT, f"{in_time.sentence}{needed}")
+        self._note(in_time.sentence)
 
     def _choose_objective(self) -> None:
-        """TPS in place of the same mix of statements, where the server does not tell it or it does not show."""
+        """Let TPS decide in place of the same mix of statements, where the server does not tell the mix."""
         if self._objective != SAME_MIX:
             return
-        if why := why_no_mix([rival.name for rival in self.plan.rivals], self._frames.interval):
+        if reason := why_no_mix([rival.name for rival in self.plan.rivals], self._frames.interval):
             self._objective = TPS
-            self._note(f"tps decides: {why}")
+            self._note(f"tps decides: {reason}")
 
-    def _evaluated(self, pairs: Sequence[Pair], *, final: bool = False) -> Evaluation:
+    def _evaluated(self, pairs: Sequence[BlockPair], *, final: bool = False) -> PairsEvaluation:
         return evaluate(pairs, self._objective, final=final, text=self._frames.statements.text)
 
     def _predict(self) -> None:
@@ -459,12 +444,12 @@ class Switchback:
             return
         rivals = sorted(self.plan.rivals, key=lambda rival: rival.name)
         names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
-        if (found := predict(interval, names, values, self._trials, self.plan.load)) is not None:
-            self._put(prediction=found)
-            self._note(f"prediction: {prediction_words(found)}")
+        if (prediction := predict(interval, names, values, self._trials, self.plan.load)) is not None:
+            self._put(prediction=prediction)
+            self._note(f"prediction: {prediction_words(prediction)}")
 
-    async def _pair(self, number: int, order: tuple[Arm, Arm]) -> Pair:
-        """Measures one pair."""
+    async def _pair(self, number: int, order: tuple[Arm, Arm]) -> BlockPair:
+        """Measure one pair."""
         if self.elapsed_s + self._pair_s > self.plan.for_s:
             self._end_undecided("the time is over")
         self._put(pair=number, arm=None)
@@ -473,10 +458,10 @@ class Switchback:
         for arm in order:
             opened[arm] = await self._block(arm)
             self._blocks.append(opened[arm][0].block(opened[arm][1]))
-            if (found := harm(self._blocks, self._objective)) is not None:
-                raise Over(Ending.NOT_ATTRIBUTABLE if found.unattributable else Ending.COLLAPSED, found.words)
+            if (damage := harm(self._blocks, self._objective)) is not None:
+                raise Over(Ending.NOT_ATTRIBUTABLE if damage.unattributable else Ending.COLLAPSED, damage.reason)
         (a, a_spoiled), (b, b_spoiled) = opened[Arm.A], opened[Arm.B]
-        pair = Pair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
+        pair = BlockPair(number, order[0], a.block(a_spoiled), b.block(b_spoiled))
         self._open.append((pair, a, b))
         return pair
 
@@ -485,13 +470,13 @@ class Switchback:
         return self._lengths.pair_s if self._cycles is None else self._cycles.pair_s
 
     async def _block(self, arm: Arm) -> tuple[OpenBlock, str]:
-        """Measures one block; why it does not count, "" where it does."""
+        """Measure one block; why it does not count, "" where it does."""
         changed = await self._arms.to(arm, self._lengths_s if self._cycles is None else self._cycles.longest_s)
-        self._put(phase=Phase.SETTLING if changed else Phase.MEASURING, arm=arm, arm_since_s=self._frames.now_s)
+        self._put(phase=SwitchbackPhase.SETTLING if changed else SwitchbackPhase.MEASURING, arm=arm)
         if self._cycles is None:
             block = await self._of_lengths(arm, self._lengths.settle_s if changed else 0.0)
         else:
-            block = await self._cycles.block(arm, lambda: self._put(phase=Phase.MEASURING), changed=changed)
+            block = await self._cycles.block(arm, lambda: self._put(phase=SwitchbackPhase.MEASURING), changed=changed)
         self._frames.stop()
         spoiled = await self._arms.foreign_change()
         switched = frozenset(rival.name for rival in self.plan.rivals)
@@ -500,35 +485,30 @@ class Switchback:
     async def _of_lengths(self, arm: Arm, settle_s: float) -> OpenBlock:
         block = self._frames.open(arm, settle_s, self._lengths.measured_s)
         await self._wait(lambda: block.seconds > 0.0, self._lengths_s)
-        self._put(phase=Phase.MEASURING)
+        self._put(phase=SwitchbackPhase.MEASURING)
         await self._wait(lambda: block.seconds >= self._lengths.measured_s - 0.5, self._lengths_s)
         block.settled_s = settle_s
         return block
 
     @property
     def _lengths_s(self) -> float:
-        """A block of these lengths takes no longer."""
+        """Return a block of these lengths takes no longer."""
         return self._lengths.settle_s + self._lengths.measured_s + _LATE_S
 
     async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
-        if not await self._frames.until(self._ticking(condition), timeout_s):
-            self._check_trouble()
-
-    def _ticking(self, condition: Callable[[], bool]) -> Callable[[], bool]:
-        """The condition, and a new state each time it is looked at."""
-
         def look() -> bool:
             self._put()
             return condition()
 
-        return look
+        if not await self._frames.until(look, timeout_s):
+            self._check_trouble()
 
     def _check_trouble(self) -> None:
         if self._frames.trouble:
             raise Over(Ending.ENDED, self._frames.trouble)
 
     def _judge(self) -> None:
-        """Evaluates what there is; latencies of the last block may have come since."""
+        """Evaluate the pairs; latencies of the last block may have come since."""
         self._open = [
             (replace(pair, a=a.block(pair.a.spoiled), b=b.block(pair.b.spoiled)), a, b) for pair, a, b in self._open
         ]
@@ -537,8 +517,8 @@ class Switchback:
         self._put(pairs=pairs, evaluation=evaluation)
         self._fit_lengths(pairs, evaluation)
 
-    def _fit_lengths(self, pairs: tuple[Pair, ...], evaluation: Evaluation) -> None:
-        """Makes the next blocks longer or shorter, as the effect has shown."""
+    def _fit_lengths(self, pairs: tuple[BlockPair, ...], evaluation: PairsEvaluation) -> None:
+        """Make the next blocks longer or shorter, as the effect has shown."""
         if self._cycles is not None:
             return
         if evaluation.slow:
@@ -549,7 +529,7 @@ class Switchback:
             self._note(f"nothing builds up: the next blocks settle for {quick.settle_s:.0f} s")
 
     def _settle_longer(self) -> None:
-        """The effect builds up too slowly for the lengths there are: the pairs so far are dropped."""
+        """Drop the pairs so far, and settle longer: the effect builds up too slowly for the lengths there are."""
         settled_s, next_lengths = self._lengths.settle_s, longer(self._lengths)
         if next_lengths is None or self.elapsed_s + FEWEST_PAIRS * next_lengths.pair_s > self.plan.for_s:
             return
@@ -572,25 +552,25 @@ class Switchback:
         if len(evaluation.counted) >= self.plan.most_pairs:
             self._end_undecided(f"{self.plan.most_pairs} pairs are the most")
 
-    def _end_undecided(self, why: str) -> None:
+    def _end_undecided(self, reason: str) -> None:
         evaluation = self.state.evaluation
         if evaluation is not None and evaluation.paired.over and evaluation.unattributable:
             raise Over(Ending.NOT_ATTRIBUTABLE, evaluation.unattributable)
-        raise Over(Ending.UNDECIDED, why + missing_words(evaluation, self.elapsed_s, self._pair_s))
+        raise Over(Ending.UNDECIDED, reason + missing_words(evaluation, self.elapsed_s, self._pair_s))
 
     @property
     def elapsed_s(self) -> float:
-        """Since the load runs."""
+        """Return the time since the load runs."""
         return time.monotonic() - self._began_s
 
-    def _note_afterwards(self, words: str) -> None:
-        self._put(notes=(*self.state.notes, words), afterwards=words)
+    def _note_afterwards(self, note: str) -> None:
+        self._put(notes=(*self.state.notes, note), afterwards=note)
 
-    def _note(self, words: str) -> None:
-        self._put(notes=(*self.state.notes, words))
+    def _note(self, note: str) -> None:
+        self._put(notes=(*self.state.notes, note))
 
     def _put(self, **fields: object) -> None:
         elapsed_s = self.elapsed_s
         remaining_s = max(self.plan.for_s - elapsed_s, 0.0)
         self.state = replace(self.state, elapsed_s=elapsed_s, remaining_s=remaining_s, **fields)
-        self._seen(self.state)
+        self._take_state(self.state)

@@ -17,10 +17,10 @@ from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
 from pgtop_tune.experiment.attribution import surroundings_rows
 from pgtop_tune.experiment.prediction import inside_bounds, prediction_words
-from pgtop_tune.experiment.switchback.arms import Arm, Pair, Rival
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, FigureEffect
+from pgtop_tune.experiment.switchback.arms import Arm, BlockPair, Rival
+from pgtop_tune.experiment.switchback.evaluation import FigureEffect, PairsEvaluation
 from pgtop_tune.experiment.switchback.plans import plan_remarks, plan_verdict
-from pgtop_tune.experiment.switchback.state import Ending, Phase, SwitchbackPlan, SwitchbackState
+from pgtop_tune.experiment.switchback.state import Ending, SwitchbackPhase, SwitchbackPlan, SwitchbackState
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
 
 # A switchback as screens show it: states of the engine made into `ExperimentState`.
@@ -31,14 +31,14 @@ _PREDICTED: Final = "prediction: "
 
 
 class ShownStates:
-    """Takes states of one experiment, and makes figures and texts anew only after another pair and at the end.
+    """The states of an experiment as shown: figures and texts are made anew only after another pair and at the end.
 
     Args:
-        plan: What is asked for.
-        number: Of the experiment.
+        plan: The request.
+        number: The number of the experiment.
 
     Attributes:
-        newest: As shown. Thread-safe.
+        newest: The newest state, as shown. Thread-safe.
     """
 
     def __init__(self, plan: SwitchbackPlan, number: int = 1) -> None:
@@ -48,15 +48,15 @@ class ShownStates:
         self.newest = ExperimentState(
             number=number,
             under_way=True,
-            values=tuple(ArmValues(each.name, each.a, each.b) for each in plan.rivals),
+            values=tuple(ArmValues(rival.name, rival.a, rival.b) for rival in plan.rivals),
             phase="checking the values",
             remaining_s=plan.for_s,
             figure=_SHORT.get(plan.objective) or BY_ID[plan.objective].title,
         )
 
     def take(self, state: SwitchbackState) -> bool:
-        """Makes the next state of the screen; whether its figures are new."""
-        over = is_over(state)
+        """Make the next state of the screen; whether its figures are new."""
+        has_ended = is_over(state)
         arm = "" if state.arm is None else str(state.arm)
         if arm and arm != self._arm:
             self._arm = arm
@@ -69,28 +69,29 @@ class ShownStates:
             elapsed_s=state.elapsed_s,
             remaining_s=state.remaining_s,
         )
-        if len(state.pairs) == self._pairs and not over:
+        if len(state.pairs) == self._pairs and not has_ended:
             return False
         self._pairs = len(state.pairs)
-        self.newest = self._judged(state, self.newest, over=over)
+        self.newest = self._judged(state, self.newest, has_ended=has_ended)
         return True
 
-    def _judged(self, state: SwitchbackState, found: ExperimentState, *, over: bool) -> ExperimentState:
-        result = text(self._plan, state)
+    def _judged(self, state: SwitchbackState, shown_state: ExperimentState, *, has_ended: bool) -> ExperimentState:
+        result = result_text(self._plan, state)
         # The result names the prediction once there is something to hold it against.
         notes = [note for note in state.notes if note not in result and note.removeprefix(_PREDICTED) not in result]
-        found = replace(
-            found,
+        shown_state = replace(
+            shown_state,
             details="\n".join((result, *(["", *notes] if notes else []))),
-            ending=_ending_of_shown(state) if over else "",
+            # An end of load or server is told by its reason: that is the news.
+            ending=(state.reason if state.ending is Ending.ENDED else "") or str(state.ending) if has_ended else "",
             problem=state.left_in_force,
         )
         evaluation = state.evaluation
         if evaluation is None or not evaluation.paired.pairs:
-            return found
+            return shown_state
         paired = evaluation.paired
         return replace(
-            found,
+            shown_state,
             figure=_SHORT.get(evaluation.main.id) or evaluation.main.title,
             effect=paired.relative,
             low=paired.low,
@@ -100,66 +101,63 @@ class ShownStates:
         )
 
 
-def _ending_of_shown(state: SwitchbackState) -> str:
-    """What of load and server has ended is the news."""
-    return state.reason if state.ending is Ending.ENDED and state.reason else str(state.ending)
-
-
 def is_over(state: SwitchbackState) -> bool:
-    """Whether it has an ending, or a reason for one."""
+    """Return whether the state has an ending, or a reason for one."""
     return bool(state.reason) or state.ending is not Ending.UNDER_WAY
 
 
-_SAID: Final = (Phase.CHECKING, Phase.WARMING_UP, Phase.PLANNING, Phase.PUTTING_BACK)
+_SAID: Final = (
+    SwitchbackPhase.CHECKING,
+    SwitchbackPhase.WARMING_UP,
+    SwitchbackPhase.PLANNING,
+    SwitchbackPhase.PUTTING_BACK,
+)
 _TIMES: Final = 9.0
-"""As a share: a larger effect is told as so many times."""
+"""A share: a larger effect is told as so many times."""
 
 
 class Narrator:
-    """Makes lines of states: each phase, block, pair and note once."""
+    """The lines of an experiment's states: each phase, block, pair and note once."""
 
     def __init__(self) -> None:
-        self._phase: Phase | None = None
+        self._phase: SwitchbackPhase | None = None
         self._block: tuple[int, object] = (0, None)
         self._pairs = self._notes = 0
 
     def lines(self, state: SwitchbackState) -> Iterator[str]:
-        """What is new."""
+        """Yield the lines that are new."""
+        clock = _clock(state.elapsed_s)
         for note in state.notes[self._notes :]:
-            yield f"{_clock(state)}  {note}"
+            yield f"{clock}  {note}"
         self._notes = len(state.notes)
         if len(state.pairs) > self._pairs and state.evaluation is not None:
             self._pairs = len(state.pairs)
-            yield f"{_clock(state)}  pair {state.pairs[-1].number}: {estimate(state.evaluation, state.pairs)}"
+            yield f"{clock}  pair {state.pairs[-1].number}: {estimate(state.evaluation, state.pairs)}"
         if state.phase is not self._phase and state.phase in _SAID:
-            yield f"{_clock(state)}  {state.phase}"
+            yield f"{clock}  {state.phase}"
         self._phase = state.phase
         block = (state.pair, state.arm)
-        if state.phase is Phase.MEASURING and state.arm is not None and block != self._block:
+        if state.phase is SwitchbackPhase.MEASURING and state.arm is not None and block != self._block:
             self._block = block
-            yield f"{_clock(state)}  pair {state.pair}, {state.arm}: measuring, {_clock_s(state.remaining_s)} remain"
+            yield f"{clock}  pair {state.pair}, {state.arm}: measuring, {_clock(state.remaining_s)} remain"
 
 
-def _clock(state: SwitchbackState) -> str:
-    return _clock_s(state.elapsed_s)
-
-
-def _clock_s(seconds: float) -> str:
+def _clock(seconds: float) -> str:
     return units.clock(seconds).removeprefix("00:")
 
 
-def estimate(evaluation: Evaluation, pairs: tuple[Pair, ...]) -> str:
-    """The effect so far, with its interval and what is missing."""
+def estimate(evaluation: PairsEvaluation, pairs: tuple[BlockPair, ...]) -> str:
+    """Return the effect so far, with its interval and what is missing."""
     paired = evaluation.paired
-    why = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
-    left_out = f"left out ({why}); " if why else ""
+    reason = dict(evaluation.left_out).get(pairs[-1].number) if pairs else None
+    left_out = f"left out ({reason}); " if reason else ""
     if not paired.pairs:
         return f"{left_out}no pair counts yet"
     unattributable = f"; {evaluation.unattributable}" if evaluation.unattributable and paired.over else ""
     return f"{left_out}{evaluation.main.title} {effect_words(paired)}, {_verdict(paired, pairs)}{unattributable}"
 
 
-def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
+def _verdict(paired: Paired, pairs: tuple[BlockPair, ...]) -> str:
     if not paired.more_pairs:
         return paired.verdict.value
     more_s = paired.more_pairs * sum(pair.seconds for pair in pairs) / len(pairs)
@@ -167,7 +165,7 @@ def _verdict(paired: Paired, pairs: tuple[Pair, ...]) -> str:
 
 
 def effect_words(paired: Paired) -> str:
-    """With its interval where it has one."""
+    """Return the effect, with its interval where it has one."""
     interval = "" if paired.low is None or paired.high is None else f" ({_share(paired.low)} … {_share(paired.high)})"
     return f"{_share(paired.relative)}{interval}"
 
@@ -180,14 +178,14 @@ def _share(relative: float) -> str:
 
 
 def headline(plan: SwitchbackPlan, state: SwitchbackState) -> str:
-    """The result in one line."""
-    told = outcome(plan.rivals, state.evaluation, state.ending, state.reason)
+    """Return the result in one line."""
+    verdict_words = outcome(plan.rivals, state.evaluation, state.ending, state.reason)
     changed = plan_verdict(state.plans)
-    return f"{told}; {changed}" if changed else told
+    return f"{verdict_words}; {changed}" if changed else verdict_words
 
 
-def outcome(rivals: Sequence[Rival], evaluation: Evaluation | None, ending: Ending, reason: str) -> str:
-    """A verdict with its effect in one line, or why there is none."""
+def outcome(rivals: Sequence[Rival], evaluation: PairsEvaluation | None, ending: Ending, reason: str) -> str:
+    """Return a verdict with its effect in one line, or why there is none."""
     a, b = (", ".join(f"{rival.name}={rival.value(arm)}" for rival in rivals) for arm in Arm)
     names = f"B ({b}) against A ({a})"
     if evaluation is None or not evaluation.paired.pairs:
@@ -207,81 +205,79 @@ def _ending(ending: Ending, reason: str) -> str:
 
 
 def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
-    """What belongs to the result: the trade, cross-check, pairs that do not count."""
+    """Return the remarks on the result: the trade, the cross-check, the pairs that do not count."""
     evaluation = state.evaluation
     afterwards = [state.afterwards] if state.afterwards else []
     if evaluation is None:
         return afterwards
     slow = f"the effect builds up slower than {state.lengths.settle_s:.0f} s; figure too small"
-    found = of_evaluation(evaluation, state.ending, slow)
+    lines = of_evaluation(evaluation, state.ending, slow)
     if evaluation.no_mix:
-        found.insert(0, f"tps decides: {evaluation.no_mix}")
-    found = [*afterwards, *plan_remarks(state.plans), *found]
+        lines.insert(0, f"tps decides: {evaluation.no_mix}")
+    lines = [*afterwards, *plan_remarks(state.plans), *lines]
     throughput = evaluation.throughput
     if (
         state.prediction is not None
         and throughput is not None
-        and (hit := inside_bounds(state.prediction, throughput)) is not None
+        and (hit := inside_bounds(state.prediction, throughput.low, throughput.high)) is not None
     ):
-        found.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
+        lines.append(f"prediction: {'inside' if hit else 'outside'} ({prediction_words(state.prediction)})")
     counted, measured = len(evaluation.counted), len(state.pairs)
     pair_s = sum(pair.seconds for pair in state.pairs) / measured if measured else 0.0
-    found.append(
+    lines.append(
         f"{counted} of {measured} pairs count, {pair_s:.0f} s each; {units.duration(state.elapsed_s)}; "
         f"load {plan.load}; seed {plan.seed}"
     )
-    return found
+    return lines
 
 
-def of_evaluation(evaluation: Evaluation, ending: Ending, slow: str) -> list[str]:
-    """What pairs say beside the verdict, of whatever experiment.
+def of_evaluation(evaluation: PairsEvaluation, ending: Ending, slow: str) -> list[str]:
+    """Return the remarks of pairs beside the verdict, of any experiment.
 
     Args:
         slow: Said where the effect still builds up.
     """
-    found = []
+    lines = []
     if evaluation.trade:
-        found.append(f"trade: {evaluation.trade}")
+        lines.append(f"trade: {evaluation.trade}")
     if evaluation.slow:
-        found.append(slow)
+        lines.append(slow)
     if evaluation.unattributable and ending is not Ending.NOT_ATTRIBUTABLE:
-        found.append(evaluation.unattributable)
+        lines.append(evaluation.unattributable)
     if evaluation.beside:
-        found.append(evaluation.beside)
+        lines.append(evaluation.beside)
     if evaluation.check is not None:
         check = evaluation.check
-        found.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
+        lines.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
     if evaluation.checkpoints_kept:
-        found.append("pairs with the edge of a checkpoint count: half of the first eight had one")
+        lines.append("pairs with the edge of a checkpoint count: half of the first eight had one")
     reasons: dict[str, list[int]] = {}
-    for number, why in evaluation.left_out:
-        reasons.setdefault(why, []).append(number)
-    return found + [
-        f"left out: pair{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} ({why})"
-        for why, numbers in reasons.items()
+    for number, reason in evaluation.left_out:
+        reasons.setdefault(reason, []).append(number)
+    return lines + [
+        f"left out: pair{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))} ({reason})"
+        for reason, numbers in reasons.items()
     ]
 
 
-def _rows(evaluation: Evaluation) -> Iterator[tuple[str, ...]]:
-    for effect in (evaluation.main, *evaluation.others):
-        yield (
-            effect.title, _value(effect, effect.a), _value(effect, effect.b), _share(effect.relative),
-            _interval(effect), _SAID_AT_THE_END.get(effect.verdict, effect.verdict),
-        )  # fmt: skip
-    for title, a, b in surroundings_rows(*evaluation.surroundings):
-        yield title, a, b, "", "", ""
+def _table(evaluation: PairsEvaluation) -> tables.Table:
+    rows = [
+        (
+            effect.title,
+            _value(effect, effect.a),
+            _value(effect, effect.b),
+            _share(effect.relative),
+            "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}",
+            _SAID_AT_THE_END.get(effect.verdict, effect.verdict),
+        )
+        for effect in (evaluation.main, *evaluation.others)
+    ]
+    rows += [(title, a, b, "", "", "") for title, a, b in surroundings_rows(*evaluation.surroundings)]
+    return tables.Table(_HEADS, tuple(rows))
 
 
-def _table(evaluation: Evaluation) -> tables.Table:
-    return tables.Table(_HEADS, tuple(_rows(evaluation)))
-
-
-def _of_budget(evaluation: Evaluation) -> list[str]:
+def _of_budget(evaluation: PairsEvaluation) -> list[str]:
     return [_BUDGET] if any(effect.of_latency for effect in evaluation.others) else []
-
-
-def _interval(effect: FigureEffect) -> str:
-    return "" if effect.low is None or effect.high is None else f"{_share(effect.low)} … {_share(effect.high)}"
 
 
 def _value(effect: FigureEffect, value: float) -> str:
@@ -295,13 +291,13 @@ _BUDGET: Final = "budget: the change is in per cent of A's latency"
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 
-def text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
-    """The result with its figures."""
-    return as_text(headline(plan, state), state.evaluation, remarks(plan, state))
+def result_text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
+    """Return the result with its figures."""
+    return evaluation_text(headline(plan, state), state.evaluation, remarks(plan, state))
 
 
-def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
-    """A result with its figures."""
+def evaluation_text(headline: str, evaluation: PairsEvaluation | None, remarks: Sequence[str]) -> str:
+    """Return a result with its figures."""
     lines = [headline]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [
@@ -317,17 +313,17 @@ def as_text(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]
     return "\n".join(lines)
 
 
-def markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
-    """The same for a document."""
-    return as_markdown(headline(plan, state), state.evaluation, remarks(plan, state))
+def result_markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
+    """Return the result with its figures, for a document."""
+    return evaluation_markdown(headline(plan, state), state.evaluation, remarks(plan, state))
 
 
-def as_markdown(headline: str, evaluation: Evaluation | None, remarks: Sequence[str]) -> str:
-    """A result with its figures, for a document; statements and endpoints in it are foreign."""
+def evaluation_markdown(headline: str, evaluation: PairsEvaluation | None, remarks: Sequence[str]) -> str:
+    """Return a result with its figures, for a document; statements and endpoints in it are foreign."""
     lines = [f"**{tables.escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [tables.as_markdown(_table(evaluation), tables.escaped), ""]
-        lines += [line for words in _of_budget(evaluation) for line in (words, "")]
+        lines += [line for line_of_budget in _of_budget(evaluation) for line in (line_of_budget, "")]
     if evaluation is not None and evaluation.statements is not None:
         lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]
     return "\n".join((*lines, *(f"- {tables.escaped(remark)}" for remark in remarks)))

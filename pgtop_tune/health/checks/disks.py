@@ -16,7 +16,7 @@ from pgtop_tune.health.fixes import kernel_file, mount_again, words
 from pgtop_tune.health.measures import setting
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem
-from pgtop_tune.model.machine import ARCHIVE, MountPoint, Queue
+from pgtop_tune.model.machine import ARCHIVE, Disk, MountPoint
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS
 
 _GROUP: Final = "disks"
@@ -239,7 +239,7 @@ def _unplaced(facts: CheckFacts) -> Iterator[Unknown]:
         )
 
 
-def _own_queues(facts: CheckFacts) -> list[Queue]:
+def _own_queues(facts: CheckFacts) -> list[Disk]:
     """Those that order requests themselves: not volumes made of other disks.
 
     Raises:

@@ -8,7 +8,7 @@ all of their effects, such as COPY TO PROGRAM.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -47,9 +47,7 @@ async def powers(connection: Connection, role: str) -> tuple[str, ...]:
         connection: Connection to the server.
         role: A role of the server.
     """
-    text = queries.sql("role_powers", connection.info.server_version // 10_000)
-    cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
-    rows = await (await cursor.execute(marked(text).encode(), (role, list(PREDEFINED)))).fetchall()
+    rows = await _rows(connection, "role_powers", (role, list(PREDEFINED)))
     rights = []
     for row in rows:
         name = row["name"]
@@ -64,6 +62,13 @@ async def powers(connection: Connection, role: str) -> tuple[str, ...]:
         else:
             rights.append(f"a member of {name}")
     return tuple(rights)
+
+
+async def _rows(connection: Connection, name: str, values: Sequence[Any] | None = None) -> list[dict[str, Any]]:
+    """Return the rows of one of the program's own queries."""
+    text = queries.sql(name, connection.info.server_version // 10_000)
+    cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
+    return await (await cursor.execute(marked(text).encode(), values)).fetchall()
 
 
 # The shape of a plan: nodes, indexes and the order of joins, without costs and conditions. Pure.
@@ -247,11 +252,10 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen_text
     Raises:
         UsageProblem: The session has ended, its text is cut or hidden, or it runs another statement now.
     """
-    text = queries.sql("one_backend", connection.info.server_version // 10_000)
-    cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
-    row = await (await cursor.execute(marked(text).encode(), backend)).fetchone()
-    if row is None or row["datname"] is None:
+    rows = await _rows(connection, "one_backend", backend)
+    if not rows or rows[0]["datname"] is None:
         raise UsageProblem("the session has ended, or runs no queries")
+    row = rows[0]
     if seen_text == HIDDEN_QUERY or not seen_text:
         raise UsageProblem("this role may not see the session's query", "pg_monitor lets it")
     role = row["role"] or ""
@@ -404,8 +408,5 @@ async def unagreed(
 
 
 async def _logged_in_as(connection: Connection) -> tuple[str, str]:
-    text = queries.sql("login_role", connection.info.server_version // 10_000)
-    cursor = psycopg.AsyncRawCursor(connection, row_factory=dict_row)
-    row = await (await cursor.execute(marked(text).encode())).fetchone()
-    assert row is not None
+    (row,) = await _rows(connection, "login_role")
     return row["login"], row["acting"]

@@ -12,27 +12,26 @@ from msgspec import Struct, convert, to_builtins
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import experiments_dir
-from pgtop_tune.experiment.plan.results import ExperimentLog, experiments, first, read_entries
-from pgtop_tune.tuning.on_server.guards import Guards
+from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, experiments, first, read_entries
+from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.plan import TuningPlan
-from pgtop_tune.tuning.protocol import Event, Result, Tuning
+from pgtop_tune.tuning.protocol import Event, SearchResult, Tuning
 
 KIND: Final = "tuning"
 NAME: Final = "tune"
-COMPLETE: Final = "complete"
 
 
 class TuningRequest(Struct, frozen=True, kw_only=True):
-    """What was asked for, as far as resuming needs it.
+    """The request of a search, as far as resuming needs it.
 
     Attributes:
-        profile: Of the load; "" for the load that another program drives.
-        clients, threads, protocol, rate_per_s: Of a load of ours.
-        objective: As typed; "" where the same mix of statements decides.
-        constraints: As typed.
+        profile: The profile of the load; "" for the load that another program drives.
+        clients, threads, protocol, rate_per_s: The options of a load of ours.
+        objective: The objective as typed; "" where the same mix of statements decides.
+        constraints: The constraints as typed.
         allow_restart: Whether the server may be restarted.
-        recovery_s: What a recovery may take.
-        block_s: That count of a block of an evaluation.
+        recovery_s: The longest time of a recovery.
+        block_s: The seconds that count of a block of an evaluation.
     """
 
     profile: str
@@ -48,16 +47,16 @@ class TuningRequest(Struct, frozen=True, kw_only=True):
 
 
 class KeptTuning(Struct, frozen=True, kw_only=True):
-    """What a journal says.
+    """The contents of a journal.
 
     Attributes:
         id: Name of its directory.
         server: System identifier of the server; "" where it was not to be seen.
-        guards: What no candidate may break; kept, so that a resumed search asks for the same.
+        guards: Limits that no candidate may break; kept, so that a resumed search asks for the same.
         left_out: Knobs that the server half has left out, with reasons.
         events: All that the search was told.
         ended: "complete", or why it stopped; "" where it runs or was killed.
-        result: Of a search that is complete: a later version would search otherwise, and has it from here.
+        result: The result of a complete search: a later version would search otherwise, and has it from here.
         applied: Whether the result was made permanent.
         workers: Names of the servers that it runs on, where there are several.
     """
@@ -71,7 +70,7 @@ class KeptTuning(Struct, frozen=True, kw_only=True):
     left_out: tuple[tuple[str, str], ...]
     events: tuple[Event, ...]
     ended: str = ""
-    result: Result | None = None
+    result: SearchResult | None = None
     applied: bool = False
     workers: tuple[str, ...] = ()
 
@@ -85,7 +84,7 @@ def write_first(
     left_out: Sequence[tuple[str, str]],
     workers: Sequence[str] = (),
 ) -> None:
-    """The first line. Raises as `ExperimentLog.write`."""
+    """Write the first line. Raises as `ExperimentLog.write`."""
     log.write(
         KIND,
         name=NAME,
@@ -100,18 +99,18 @@ def write_first(
 
 
 def write_event(log: ExperimentLog, event: Event) -> None:
-    """What the search was told. Raises as `ExperimentLog.write`."""
+    """Write what the search was told. Raises as `ExperimentLog.write`."""
     log.write("event", event=to_builtins(event))
 
 
-def write_result(log: ExperimentLog, result: Result) -> None:
-    """How the search has ended. Raises as `ExperimentLog.write`."""
+def write_result(log: ExperimentLog, result: SearchResult) -> None:
+    """Write how the search has ended. Raises as `ExperimentLog.write`."""
     log.write("result", result=to_builtins(result))
     log.write("ended", why=COMPLETE)
 
 
 def kept_tuning(directory: Path) -> KeptTuning:
-    """What the journal in a directory says.
+    """Read the journal in a directory.
 
     Raises:
         UsageProblem: It is not the journal of a search.
@@ -127,39 +126,24 @@ def kept_tuning(directory: Path) -> KeptTuning:
 
 
 def _kept(lines: Sequence[dict[str, Any]], identity: str) -> KeptTuning:
-    head, ended, applied = lines[0], "", False
-    result: Result | None = None
-    events: list[Event] = []
+    kept: dict[str, Any] = {**lines[0], "id": identity, "events": []}
     for line in lines[1:]:
         match line.get("kind"):
             case "event":
-                events.append(convert(line.get("event"), Event))
+                kept["events"].append(line.get("event"))
             case "resumed":
-                ended = ""
+                kept["ended"] = ""
             case "ended":
-                ended = str(line.get("why"))
+                kept["ended"] = str(line.get("why"))
             case "result":
-                result = convert(line.get("result"), Result)
+                kept["result"] = line.get("result")
             case "applied":
-                applied = True
-    return KeptTuning(
-        id=identity,
-        began_ms=convert(head.get("began_ms"), int),
-        server=convert(head.get("server"), str),
-        request=convert(head.get("request"), TuningRequest),
-        plan=convert(head.get("plan"), TuningPlan),
-        guards=convert(head.get("guards"), Guards),
-        left_out=convert(head.get("left_out"), tuple[tuple[str, str], ...]),
-        events=tuple(events),
-        ended=ended,
-        result=result,
-        applied=applied,
-        workers=convert(head.get("workers", ()), tuple[str, ...]),
-    )
+                kept["applied"] = True
+    return convert(kept, KeptTuning)
 
 
 def replayed(kept: KeptTuning) -> Tuning:
-    """The search as it stands.
+    """Return the search as it stands.
 
     Raises:
         JournalProblem: This program would have asked for other evaluations.
@@ -168,20 +152,20 @@ def replayed(kept: KeptTuning) -> Tuning:
 
 
 def tunings() -> tuple[Path, ...]:
-    """Directories of all searches, oldest first."""
+    """Return directories of all searches, oldest first."""
     return tuple(path for path in experiments() if first(path).get("kind") == KIND)
 
 
-def tuning_directory(words: str) -> Path:
-    """The directory of a search by its id; "" for the newest one.
+def tuning_directory(identity: str) -> Path:
+    """Return the directory of a search by its id; "" for the newest one.
 
     Raises:
         UsageProblem: There is none.
     """
-    found = tunings()
-    if not words and found:
-        return found[-1]
-    named = experiments_dir() / words
-    if words and Path(words).name == words and named in found:
+    directories = tunings()
+    if not identity and directories:
+        return directories[-1]
+    named = experiments_dir() / identity
+    if identity and Path(identity).name == identity and named in directories:
         return named
-    raise UsageProblem(f"there is no search {words}".rstrip(), "`pgtop-tune tune --status` lists them")
+    raise UsageProblem(f"there is no search {identity}".rstrip(), "`pgtop-tune tune --status` lists them")

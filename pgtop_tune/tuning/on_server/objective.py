@@ -1,4 +1,4 @@
-"""What a search makes better: a figure of a block, or arithmetic over figures; and limits on figures as words. Pure."""
+"""Objectives of a search: a figure of a block, or arithmetic over figures; and limits on figures. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.switchback.arms import Block
+from pgtop_tune.experiment.switchback.arms import ArmBlock
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.tuning.plan import Constraint
 
@@ -27,7 +27,7 @@ class BlockFigure(Struct, frozen=True):
     """A figure of a block that a search knows by name.
 
     Attributes:
-        unit: Of its number, as it is typed in a constraint.
+        unit: The unit of its number, as it is typed in a constraint.
         units: Others that may be typed, and how many of `unit` each is.
         higher: More is better.
         of_rate: It only tells something under a load with a rate: clients that never wait send less when it rises.
@@ -38,7 +38,7 @@ class BlockFigure(Struct, frozen=True):
     unit: str
     units: Mapping[str, float]
     higher: bool
-    of: Callable[[Block], float | None]
+    of: Callable[[ArmBlock], float | None]
     of_rate: bool = False
 
 
@@ -51,7 +51,7 @@ FIGURES: Final = (
     BlockFigure("wal", "WAL per transaction", "B", _SIZES, False, lambda block: block.figure("wal_per_tx")),
     BlockFigure("failed", "failed transactions", "%", _SHARES, False, lambda block: block.figure("failed")),
 )
-BY_NAME: Final[Mapping[str, BlockFigure]] = MappingProxyType({each.name: each for each in FIGURES})
+BY_NAME: Final[Mapping[str, BlockFigure]] = MappingProxyType({figure.name: figure for figure in FIGURES})
 _COST: Final = "cost"
 """Another word for CPU time per transaction."""
 _AT: Final = re.compile(r"\s*(\w+)\s*@\s*([0-9.]+)\s*\Z")
@@ -64,52 +64,52 @@ _DEEPEST: Final = 20
 
 
 class Objective(Struct, frozen=True):
-    """What decides.
+    """The figure that decides.
 
     Attributes:
-        words: As typed.
+        typed: Its words.
         rate: Transactions per second that the load is held to; None where the words name none.
         higher: More is better.
     """
 
-    words: str
+    typed: str
     rate: float | None
     higher: bool
-    value: Callable[[Block], float | None]
+    value: Callable[[ArmBlock], float | None]
 
     @property
     def bounded(self) -> bool:
-        """Whether the waits of a transaction bound it: throughput of clients that wait for nothing else."""
+        """Return whether the waits of a transaction bound it: throughput of clients that wait for nothing else."""
         return self.rate is None and self.value is BY_NAME["tps"].of
 
-    def log_ratio(self, candidate: Block, against: Block) -> float | None:
-        """ln(candidate / against), above 0 where the candidate is better; None where either has no figure above 0."""
-        one, other = self.value(candidate), self.value(against)
-        if one is None or other is None or not (0.0 < one < math.inf and 0.0 < other < math.inf):
+    def log_ratio(self, candidate: ArmBlock, against: ArmBlock) -> float | None:
+        """Return ln(candidate / against), above 0 where the candidate is better; None without two figures above 0."""
+        one, reference = self.value(candidate), self.value(against)
+        if one is None or reference is None or not (0.0 < one < math.inf and 0.0 < reference < math.inf):
             return None
-        ratio = math.log(one / other)
+        ratio = math.log(one / reference)
         return ratio if self.higher else -ratio
 
 
-def objective(words: str, rate: float | None = None) -> Objective:
-    """ "tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
+def objective(typed: str, rate: float | None = None) -> Objective:
+    """Return "tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
 
     Arithmetic is made as large as possible, behind "min" as small as possible.
 
     Args:
-        rate: Of the load, where it has one.
+        rate: The rate of the load, where it has one.
 
     Raises:
         UsageProblem: No such figure, no arithmetic, a latency without a rate, throughput with one, or arithmetic that
             no better figure makes better.
     """
-    if match := _AT.match(words):
-        figure, held = _figure(match[1]), _number(match[2], words)
-        if rate is not None and rate != held:
-            raise UsageProblem(f"{words}: the load has another rate, {rate:g}", "leave --rate out")
-        _check_not_held({figure.name}, held)
-        return Objective(words, held, figure.higher, figure.of)
-    text = words.strip()
+    if match := _AT.match(typed):
+        figure, held_rate = _figure(match[1]), _number(match[2], typed)
+        if rate is not None and rate != held_rate:
+            raise UsageProblem(f"{typed}: the load has another rate, {rate:g}", "leave --rate out")
+        _check_not_held({figure.name}, held_rate)
+        return Objective(typed, held_rate, figure.higher, figure.of)
+    text = typed.strip()
     if text in BY_NAME or text == _COST:
         figure = _figure(text)
         if figure.of_rate and rate is None:
@@ -118,23 +118,23 @@ def objective(words: str, rate: float | None = None) -> Objective:
                 f"--objective {text}@RATE, as in {text}@500",
             )
         _check_not_held({figure.name}, rate)
-        return Objective(words, rate, figure.higher, figure.of)
-    return _arithmetic(words, rate)
+        return Objective(typed, rate, figure.higher, figure.of)
+    return _arithmetic(typed, rate)
 
 
-def constraint(words: str) -> Constraint:
-    """ "p99 < 20ms", "tps >= 1000", "wal < 8kB".
+def constraint(text: str) -> Constraint:
+    """Return "p99 < 20ms", "tps >= 1000", "wal < 8kB".
 
     Raises:
         UsageProblem: Something else.
     """
-    match = _LIMIT.match(words)
+    match = _LIMIT.match(text)
     if match is None:
-        raise UsageProblem(f"{words!r} is no constraint", f"as in 'p99 < 20ms'; figures: {', '.join(BY_NAME)}")
-    figure, number = _figure(match[1]), _number(match[3], words)
+        raise UsageProblem(f"{text!r} is no constraint", f"as in 'p99 < 20ms'; figures: {', '.join(BY_NAME)}")
+    figure, number = _figure(match[1]), _number(match[3], text)
     unit = match[4] or figure.unit
     if unit not in figure.units:
-        raise UsageProblem(f"{words!r}: {figure.name} has no unit {unit!r}", f"one of {', '.join(figure.units)}")
+        raise UsageProblem(f"{text!r}: {figure.name} has no unit {unit!r}", f"one of {', '.join(figure.units)}")
     limit = number * figure.units[unit]
     if match[2] in ("<", "<=", "≤"):
         return Constraint(figure=figure.name, most=limit, unit=figure.unit)
@@ -148,17 +148,17 @@ def _figure(name: str) -> BlockFigure:
     return figure
 
 
-def _number(text: str, words: str) -> float:
+def _number(text: str, whole_text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = 0.0
     if not 0.0 < number < math.inf:
-        raise UsageProblem(f"{words!r}: {text} is no number above 0", "as in p99@500")
+        raise UsageProblem(f"{whole_text!r}: {text} is no number above 0", "as in p99@500")
     return number
 
 
-# Arithmetic. The words are somebody's: only numbers, names of figures and + - * / are evaluated.
+# Arithmetic. The text is foreign: only numbers, names of figures and + - * / are evaluated.
 
 _OPERATORS: Final = MappingProxyType(
     {
@@ -170,8 +170,8 @@ _OPERATORS: Final = MappingProxyType(
 )
 
 
-def _arithmetic(words: str, rate: float | None) -> Objective:
-    text, lower = words.strip(), False
+def _arithmetic(typed: str, rate: float | None) -> Objective:
+    text, lower = typed.strip(), False
     for word, is_min in (("min ", True), ("max ", False)):
         if text.startswith(word):
             text, lower = text.removeprefix(word).strip(), is_min
@@ -181,25 +181,25 @@ def _arithmetic(words: str, rate: float | None) -> Objective:
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageProblem(f"{words!r} is no objective", hint) from None
-    names = _checked(tree, words, hint, _DEEPEST)
+        raise UsageProblem(f"{typed!r} is no objective", hint) from None
+    names = _checked(tree, typed, hint, _DEEPEST)
     if not names:
-        raise UsageProblem(f"{words!r} has no figure in it", hint)
+        raise UsageProblem(f"{typed!r} has no figure in it", hint)
     if rate is None and (waiting := sorted(name for name in names if _figure(name).of_rate)):
         raise UsageProblem(f"{' and '.join(waiting)} tell little of a load without a rate", "--rate gives the load one")
     _check_not_held(names, rate)
-    _check_direction(tree, names, words, lower=lower)
+    _check_direction(tree, names, typed, lower=lower)
 
-    def value(block: Block) -> float | None:
+    def value(block: ArmBlock) -> float | None:
         figures = {name: _figure(name).of(block) for name in names}
-        known = {name: figure for name, figure in figures.items() if figure is not None}
-        return _value_or_none(tree, known) if len(known) == len(figures) else None
+        known_figures = {name: figure for name, figure in figures.items() if figure is not None}
+        return _value_or_none(tree, known_figures) if len(known_figures) == len(figures) else None
 
-    return Objective(words, rate, not lower, value)
+    return Objective(typed, rate, not lower, value)
 
 
 def _check_not_held(names: Set[str], rate: float | None) -> None:
-    """Raises UsageProblem where the load's rate decides, and no setting does."""
+    """Raise UsageProblem where the load's rate decides, and no setting does."""
     if names == {"tps"} and rate is not None:
         raise UsageProblem(
             f"the load is held to {rate:g} transactions per second, which no setting changes",
@@ -207,12 +207,12 @@ def _check_not_held(names: Set[str], rate: float | None) -> None:
         )
 
 
-def _check_direction(tree: ast.expr, names: Set[str], words: str, *, lower: bool) -> None:
-    """Raises UsageProblem where no better figure makes the objective better: a search would find the worst."""
-    base = {name: _SOME + place for place, name in enumerate(sorted(names))}
+def _check_direction(tree: ast.expr, names: Set[str], typed: str, *, lower: bool) -> None:
+    """Raise UsageProblem where no better figure makes the objective better: a search would find the worst."""
+    base = {name: _SOME + index for index, name in enumerate(sorted(names))}
     before, sign = _value_or_none(tree, base), -1.0 if lower else 1.0
     if before is None:
-        raise UsageProblem(f"{words!r} divides by zero", "as in 'tps / cpu'")
+        raise UsageProblem(f"{typed!r} divides by zero", "as in 'tps / cpu'")
     moves = []
     for name in names:
         better = base[name] * (_BETTER if _figure(name).higher else 1.0 / _BETTER)
@@ -221,24 +221,24 @@ def _check_direction(tree: ast.expr, names: Set[str], words: str, *, lower: bool
     if max(moves) > 0.0:
         return
     if min(moves) < 0.0:
-        made, other = ("small", "leave min out") if lower else ("large", "put min before it")
+        size, remedy = ("small", "leave min out") if lower else ("large", "put min before it")
         raise UsageProblem(
-            f"{words!r} is made as {made} as possible, and better figures make it worse",
-            f"{other}: 'tps / cpu', 'min p99 + 0.1 * wal'",
+            f"{typed!r} is made as {size} as possible, and better figures make it worse",
+            f"{remedy}: 'tps / cpu', 'min p99 + 0.1 * wal'",
         )
-    raise UsageProblem(f"{words!r} does not depend on a figure", "as in 'tps / cpu'")
+    raise UsageProblem(f"{typed!r} does not depend on a figure", "as in 'tps / cpu'")
 
 
-def _checked(node: ast.expr, words: str, hint: str, depth: int) -> set[str]:
-    """The names of figures in it."""
+def _checked(node: ast.expr, typed: str, hint: str, depth: int) -> set[str]:
+    """Return the names of figures in it."""
     if depth and isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _checked(node.left, words, hint, depth - 1) | _checked(node.right, words, hint, depth - 1)
+        return _checked(node.left, typed, hint, depth - 1) | _checked(node.right, typed, hint, depth - 1)
     if isinstance(node, ast.Name):
         _figure(node.id)
         return {node.id}
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return set()
-    raise UsageProblem(f"{words!r} is no objective: only + - * / ( ), numbers and figures", hint)
+    raise UsageProblem(f"{typed!r} is no objective: only + - * / ( ), numbers and figures", hint)
 
 
 def _value_or_none(tree: ast.expr, figures: Mapping[str, float]) -> float | None:

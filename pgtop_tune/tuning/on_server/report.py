@@ -1,4 +1,4 @@
-"""The report of a search: result, path, what was tried, and the script. Pure."""
+"""A search in words: lines while it runs, its state for screens, the report, and the script. Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from pgtop_tune.base.units import counted, duration, wall_moment
 from pgtop_tune.compare.reports.charts import Chart, ChartLine, Mark, line_chart
 from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import Sheet
+from pgtop_tune.experiment.plan.results import COMPLETE
 from pgtop_tune.experiment.prediction import score_words
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
 from pgtop_tune.tuning.on_server.evaluating import WAIT
-from pgtop_tune.tuning.on_server.journal import COMPLETE, KeptTuning
+from pgtop_tune.tuning.on_server.journal import KeptTuning
 from pgtop_tune.tuning.on_server.objective import FIGURES
-from pgtop_tune.tuning.plan import Dimension
-from pgtop_tune.tuning.protocol import Ending, Progress, Result, Tuning
+from pgtop_tune.tuning.protocol import SearchEnding, SearchProgress, SearchResult, Tuning
 from pgtop_tune.tuning.racing import Confirmed, Examined, Fate
-from pgtop_tune.tuning.search import Evaluation, Finish, Outcome, Phase, Raced, Tried
+from pgtop_tune.tuning.search import Evaluation, Finish, Outcome, Raced, SearchPhase, Tried
 
 # A search in words: lines while it runs, the result, and the script that makes it permanent. Pure.
 
@@ -34,115 +34,119 @@ SAME_MIX_WORDS: Final = "time of the same mix of statements"
 
 
 def percent(log_ratio: float) -> str:
-    """ "+4.1 %" of a log ratio."""
+    """Return "+4.1 %" of a log ratio."""
     return f"{100.0 * math.expm1(log_ratio):+.1f} %"
 
 
 def changes_words(values: Mapping[str, str], before: Mapping[str, str]) -> str:
-    """ "max_wal_size 1GB→4GB, random_page_cost 4→1.1"; "nothing changed"."""
+    """Return "max_wal_size 1GB→4GB, random_page_cost 4→1.1"; "nothing changed"."""
     changed = [f"{name} {before[name]}→{value}" for name, value in values.items() if before.get(name) != value]
     return ", ".join(changed) or "nothing changed"
 
 
-def evaluation_line(wanted: Evaluation) -> str:
-    """Before an evaluation: "17. screen, row 3 of 12: work_mem 4MB→1MB"."""
+def evaluation_line(evaluation: Evaluation) -> str:
+    """Return the line before an evaluation: "17. screen, row 3 of 12: work_mem 4MB→1MB"."""
     # A reason that names its phase, or says the change itself, is not said twice.
-    reason = wanted.why.removeprefix(f"{wanted.phase}, ")
-    words = [f"{wanted.phase}{'' if wanted.phase is Phase.SEARCH else f', {reason}'}"]
-    if wanted.candidate != wanted.against:
-        words.append(changes_words(wanted.values, wanted.against_values))
-    return one_line(f"{wanted.number}. {': '.join(words)}", 300)
+    reason = evaluation.why.removeprefix(f"{evaluation.phase}, ")
+    parts = [f"{evaluation.phase}{'' if evaluation.phase is SearchPhase.SEARCH else f', {reason}'}"]
+    if evaluation.candidate != evaluation.against:
+        parts.append(changes_words(evaluation.values, evaluation.against_values))
+    return one_line(f"{evaluation.number}. {': '.join(parts)}", 300)
 
 
-def outcome_line(wanted: Evaluation, outcome: Outcome) -> str:
-    """After it."""
+def outcome_line(evaluation: Evaluation, outcome: Outcome) -> str:
+    """Return the line after an evaluation."""
     took = "" if outcome.took is None else f", {duration(outcome.took)}"
     if outcome.effect is None:
-        return one_line(f"   {wanted.number}: refused: {outcome.stopped}{took}", 300)
+        return one_line(f"   {evaluation.number}: refused: {outcome.stopped}{took}", 300)
     spread = "" if outcome.error is None else f" ± {100.0 * outcome.error:.1f} points"
-    return f"   {wanted.number}: {percent(outcome.effect)}{spread}{took}"
+    return f"   {evaluation.number}: {percent(outcome.effect)}{spread}{took}"
 
 
-def progress_line(progress: Progress) -> str:
-    """How far the search is; costs are seconds."""
+def progress_line(progress: SearchProgress) -> str:
+    """Return how far the search is; costs are seconds."""
     best = ", ".join(f"{name}={value}" for name, value in progress.values.items()) or "the start"
-    left = max(progress.budget - progress.spent, 0.0)
-    return f"{counted(progress.evaluations, 'evaluation')}, {duration(left)} left at most; best so far: {best}"
+    left_s = max(progress.budget - progress.spent, 0.0)
+    return f"{counted(progress.evaluations, 'evaluation')}, {duration(left_s)} left at most; best so far: {best}"
 
 
-def result_lines(found: Result, objective: str) -> Iterator[str]:
-    """The result as text: what it is first, then what it stands on."""
-    yield f"{found.ending}: {found.why}"
-    if found.confirmed is not None:
-        yield f"{objective}: {interval_words(found.confirmed)}"
-    for name, value in found.values.items():
-        yield f"  {name} = {value}  (was {found.start[name]})"
-    if found.ending is Ending.REFUSED and found.needed is not None:
-        enough = "would do" if found.tried else "at least; how evaluations differ is not known yet"
-        yield f"  --budget {_minutes(found.needed)} {enough}"
+def result_lines(result: SearchResult, objective: str) -> Iterator[str]:
+    """Yield the result as text: what it is first, then what it stands on."""
+    yield f"{result.ending}: {result.why}"
+    if result.confirmed is not None:
+        yield f"{objective}: {interval_words(result.confirmed)}"
+    for name, value in result.values.items():
+        yield f"  {name} = {value}  (was {result.start[name]})"
+    if result.ending is SearchEnding.REFUSED and result.needed is not None:
+        enough = "would do" if result.tried else "at least; how evaluations differ is not known yet"
+        minutes = math.ceil(result.needed / 60.0)
+        budget = f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60.0)}h"
+        yield f"  --budget {budget} {enough}"
     # Of a winner that was not confirmed no knob has earned anything.
-    for each in found.examined if found.values else ():
-        yield f"  {examined_words(each)}"
-    if found.confirmed is not None:
-        yield from (f"  {line}" for line in figure_lines(found.confirmed))
-    if found.changes:
-        made_again = counted(len(found.changes), "evaluation")
-        yield f"  {made_again} made again, because the conditions changed; at last {found.changes[-1]}"
-    for name in found.let_go:
-        yield f"  {name}: someone else changed it; the search let go of it"
-    for name, why in found.left_out:
-        yield f"  {name}: not searched: {why}"
-    score = score_words(found.predictions)
-    known = any(each.outcome.effect is not None for each in found.tried)
-    spread = f"; one evaluation deviates by {100.0 * found.evaluation_sd:.1f} %" if known else ""
-    yield f"{counted(len(found.tried), 'evaluation')} in {duration(found.spent)}{spread}{f'; {score}' if score else ''}"
+    for examined in result.examined if result.values else ():
+        yield f"  {examined_words(examined)}"
+    if result.confirmed is not None:
+        yield from (f"  {line}" for line in figure_lines(result.confirmed))
+    if result.changes:
+        made_again = counted(len(result.changes), "evaluation")
+        yield f"  {made_again} made again, because the conditions changed; at last {result.changes[-1]}"
+    for name in result.let_go:
+        yield f"  {name}: someone else changed it; it was no longer searched"
+    for name, reason in result.left_out:
+        yield f"  {name}: not searched: {reason}"
+    score = score_words(result.predictions)
+    is_measured = any(tried.outcome.effect is not None for tried in result.tried)
+    spread = f"; one evaluation deviates by {100.0 * result.evaluation_sd:.1f} %" if is_measured else ""
+    evaluations = counted(len(result.tried), "evaluation")
+    yield f"{evaluations} in {duration(result.spent)}{spread}{f'; {score}' if score else ''}"
 
 
-def next_line(identity: str, found: Result) -> str:
-    """What can be done with a result."""
-    applied = ", `--apply` makes it permanent" if found.values else ""
+def next_line(identity: str, result: SearchResult) -> str:
+    """Return the command that shows a result or makes it permanent."""
+    applied = ", `--apply` makes it permanent" if result.values else ""
     return f"`pgtop-tune tune --show {identity} -o tune.html` writes the report{applied}"
 
 
-def _minutes(seconds: float) -> str:
-    minutes = math.ceil(seconds / 60.0)
-    return f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60.0)}h"
+def interval_words(confirmed: Confirmed) -> str:
+    """Return "+12.0 % (+8.1 % … +16.0 %), 8 fresh evaluations"."""
+    interval = _with_interval(confirmed.effect, confirmed.low, confirmed.high)
+    return f"{interval}, {counted(confirmed.evaluations, 'fresh evaluation')}"
 
 
-def interval_words(found: Confirmed) -> str:
-    """ "+12.0 % (+8.1 % … +16.0 %), 8 fresh evaluations"."""
-    low, high = percent(found.low), percent(found.high)
-    return f"{percent(found.effect)} ({low} … {high}), {counted(found.evaluations, 'fresh evaluation')}"
+def _with_interval(effect: float, low: float, high: float) -> str:
+    return f"{percent(effect)} ({percent(low)} … {percent(high)})"
 
 
-def examined_words(found: Examined) -> str:
-    """Which knobs earned it, which went back."""
-    words = f"{' and '.join(found.knobs)}: {found.fate}"
-    if found.effect is not None and found.low is not None and found.high is not None:
-        words += f", {percent(found.effect)} ({percent(found.low)} … {percent(found.high)})"
-    return f"{words}; {found.why}" if found.why and found.fate is not Fate.EARNED else words
+def examined_words(examined: Examined) -> str:
+    """Return which knobs earned the effect, and which went back."""
+    line = f"{' and '.join(examined.knobs)}: {examined.fate}"
+    if examined.effect is not None and examined.low is not None and examined.high is not None:
+        line += f", {_with_interval(examined.effect, examined.low, examined.high)}"
+    return f"{line}; {examined.why}" if examined.why and examined.fate is not Fate.EARNED else line
 
 
-def figure_lines(found: Confirmed) -> Iterator[str]:
-    """Figures and waits of the confirmation, before and after."""
+def figure_lines(confirmed: Confirmed) -> Iterator[str]:
+    """Yield figures and waits of the confirmation, before and after."""
     for figure in FIGURES:
-        before, after = found.start_figures.get(figure.name), found.figures.get(figure.name)
+        before, after = confirmed.start_figures.get(figure.name), confirmed.figures.get(figure.name)
         if before is not None and after is not None and (before or after):
             yield f"{figure.title}: {before:.4g} → {after:.4g} {figure.unit}"
-    for name, before_ms, after_ms in waits_of(found):
+    for name, before_ms, after_ms in waits_of(confirmed):
         yield f"{name}: {before_ms:.3f} → {after_ms:.3f} ms of each transaction"
 
 
-def waits_of(found: Confirmed) -> list[tuple[str, float, float]]:
-    """Classes of waits with their milliseconds of a transaction before and after, largest change first."""
-    names = [name for name in found.figures if name.startswith(WAIT) and name in found.start_figures]
-    rows = [(name.removeprefix(WAIT), found.start_figures[name], found.figures[name]) for name in names]
+def waits_of(confirmed: Confirmed) -> list[tuple[str, float, float]]:
+    """Return classes of waits with their milliseconds of a transaction before and after, largest change first."""
+    names = [name for name in confirmed.figures if name.startswith(WAIT) and name in confirmed.start_figures]
+    rows = [(name.removeprefix(WAIT), confirmed.start_figures[name], confirmed.figures[name]) for name in names]
     kept = [row for row in rows if max(row[1:]) >= _LEAST_WAIT_MS]
     return sorted(kept, key=lambda row: -abs(row[2] - row[1]))
 
 
-def status_lines(kept: KeptTuning, progress: Progress | None, result: Result | None, *, runs: bool) -> Iterator[str]:
-    """How far a search of a journal is."""
+def status_lines(
+    kept: KeptTuning, progress: SearchProgress | None, result: SearchResult | None, *, runs: bool
+) -> Iterator[str]:
+    """Yield how far a search of a journal is."""
     load = f"{kept.request.profile} -c {kept.request.clients}" if kept.request.profile else "the load of the server"
     yield f"{kept.id}: {kept.request.objective or SAME_MIX_WORDS} of {load}"
     if result is not None:
@@ -153,12 +157,12 @@ def status_lines(kept: KeptTuning, progress: Progress | None, result: Result | N
     if runs:
         yield "runs"
     elif kept.ended != COMPLETE:
-        why = one_line(kept.ended, _REASON) or "killed"
-        yield f"{why}: `pgtop-tune tune --resume {kept.id}` continues"
+        state = one_line(kept.ended, _REASON) or "killed"
+        yield f"{state}: `pgtop-tune tune --resume {kept.id}` continues"
 
 
 def script(statements: Sequence[str], commands: Sequence[str], confirmed: str) -> list[str]:
-    """For psql; what it is, and the commands for the machine's half, as comments."""
+    """Return the script for psql, with the commands for the machine's half as comments."""
     lines = [f"-- {line}" for line in ("Found and confirmed by pgtop-tune tune.", confirmed)]
     if commands:
         lines += ["-- In a shell of the server's machine:", *(f"--   {command}" for command in commands)]
@@ -174,14 +178,14 @@ _LAST: Final = 6
 
 
 class ShownTuning:
-    """Takes what happens in a search, and has its state for screens.
+    """The state of a search for screens.
 
     Args:
-        kept: Of its journal.
-        tuning: As it stands.
+        kept: The contents of its journal.
+        tuning: The search as it stands.
 
     Attributes:
-        newest: As shown. Thread-safe.
+        newest: The newest state, as shown. Thread-safe.
     """
 
     def __init__(self, kept: KeptTuning, tuning: Tuning) -> None:
@@ -194,11 +198,11 @@ class ShownTuning:
         return shown_tuning(self._kept, self._tuning, time.monotonic() - self._began_s, under_way=True)
 
     def changed(self) -> None:
-        """The search was told something, and asks for another evaluation."""
+        """Show the search anew: it was told something, and asks for another evaluation."""
         self.newest = self._shown()
 
     def take(self, state: SwitchbackState) -> None:
-        """The evaluation under way; of the start against itself no arm is shown, because nothing is switched."""
+        """Take a state of the evaluation under way; of the start against itself no arm is shown."""
         arm = "" if state.arm is None or not self.newest.values else str(state.arm)
         if arm and arm != self.newest.arm:
             self.newest = replace(self.newest, arm_since_ms=time.time_ns() // 1_000_000)
@@ -207,27 +211,30 @@ class ShownTuning:
 
 
 def shown_tuning(kept: KeptTuning, tuning: Tuning, elapsed_s: float, *, under_way: bool) -> ExperimentState:
-    """Where it stands: phase, evaluations, time, and the newest of them."""
+    """Return the state of a search: phase, evaluations, time, and the newest of them."""
     progress, now = tuning.progress(), tuning.next()
     objective = kept.request.objective or SAME_MIX_WORDS
-    result = now if isinstance(now, Result) else None
-    lines = [progress_line(progress)]
-    if isinstance(now, Result):
-        lines = [*result_lines(now, objective)]
+    result, next_evaluation = (now, None) if isinstance(now, SearchResult) else (None, now)
+    if result is not None:
+        lines = [*result_lines(result, objective)]
     else:
-        lines += [
+        newest = [
             line
             for tried in tuning.tried[-_LAST:]
             for line in (evaluation_line(tried.evaluation), outcome_line(tried.evaluation, tried.outcome))
         ]
-        lines.append(evaluation_line(now))
+        lines = [
+            progress_line(progress),
+            *newest,
+            *([] if next_evaluation is None else [evaluation_line(next_evaluation)]),
+        ]
     confirmed = None if result is None else result.confirmed
     return ExperimentState(
         number=1,
         kind="tuning",
         under_way=under_way,
-        values=() if isinstance(now, Result) else arm_values(now),
-        phase="" if isinstance(now, Result) else str(now.phase),
+        values=() if next_evaluation is None else arm_values(next_evaluation),
+        phase="" if next_evaluation is None else str(next_evaluation.phase),
         pair=progress.evaluations,
         elapsed_s=elapsed_s,
         remaining_s=max(progress.budget - progress.spent, 0.0),
@@ -241,63 +248,63 @@ def shown_tuning(kept: KeptTuning, tuning: Tuning, elapsed_s: float, *, under_wa
     )
 
 
-def arm_values(wanted: Evaluation) -> tuple[ArmValues, ...]:
-    """What the two arms of an evaluation differ in."""
-    against = wanted.against_values
+def arm_values(evaluation: Evaluation) -> tuple[ArmValues, ...]:
+    """Return the values in which the two arms of an evaluation differ."""
+    against = evaluation.against_values
     return tuple(
-        ArmValues(name, against[name], value) for name, value in wanted.values.items() if against[name] != value
+        ArmValues(name, against[name], value) for name, value in evaluation.values.items() if against[name] != value
     )
 
 
 _LONGEST: Final = 200
 
 
-def tuning_chapters(kept: KeptTuning, found: Result, script: Sequence[str]) -> tuple[Chapter, ...]:
-    """For Markdown and HTML."""
+def tuning_chapters(kept: KeptTuning, result: SearchResult, script: Sequence[str]) -> tuple[Chapter, ...]:
+    """Return the report, for Markdown and HTML."""
     objective = kept.request.objective or SAME_MIX_WORDS
     chapters = (
-        Chapter("Result", (Sheet("", tuple(_head(kept, found, objective))),)),
-        Chapter("Before and after", tuple(_before_and_after(found))),
-        Chapter("The path of the search", tuple(_path(found))),
-        Chapter("Knobs", tuple(_knobs(kept, found))),
-        Chapter("Every evaluation", (_evaluations(found.tried),), folded=True),
-        Chapter("Script", (Sheet("", tuple(script)),) if found.values else ()),
+        Chapter("Result", (Sheet("", tuple(_head(kept, result, objective))),)),
+        Chapter("Before and after", tuple(_before_and_after(result))),
+        Chapter("The path of the search", tuple(_path(result))),
+        Chapter("Knobs", tuple(_knobs(kept, result))),
+        Chapter("Every evaluation", (_evaluations(result.tried),), folded=True),
+        Chapter("Script", (Sheet("", tuple(script)),) if result.values else ()),
     )
     return tuple(chapter for chapter in chapters if chapter.parts)
 
 
-def _head(kept: KeptTuning, found: Result, objective: str) -> Iterator[str]:
+def _head(kept: KeptTuning, result: SearchResult, objective: str) -> Iterator[str]:
     plan = kept.plan
     yield f"begun {wall_moment(kept.began_ms)}, seed {plan.seed}, engine {plan.engine}, budget {duration(plan.budget)}"
-    yield from (one_line(line, 300) for line in result_lines(found, objective))
+    yield from (one_line(line, 300) for line in result_lines(result, objective))
 
 
-def _before_and_after(found: Result) -> Iterator[Sheet]:
-    if found.confirmed is None:
+def _before_and_after(result: SearchResult) -> Iterator[Sheet]:
+    if result.confirmed is None:
         return
-    yield Sheet("Figures of the confirmation", tuple(figure_lines(found.confirmed)))
-    rows = tuple((name, f"{before:.3f}", f"{after:.3f}") for name, before, after in waits_of(found.confirmed))
+    yield Sheet("Figures of the confirmation", tuple(figure_lines(result.confirmed)))
+    rows = tuple((name, f"{before:.3f}", f"{after:.3f}") for name, before, after in waits_of(result.confirmed))
     if rows:
         heads = ("wait, ms of each transaction", "start", "found")
         yield Sheet("Waits", table=Table(heads, rows, frozenset({1, 2})))
 
 
-def _path(found: Result) -> Iterator[Sheet | Picture]:
+def _path(result: SearchResult) -> Iterator[Sheet | Picture]:
     standing = 0.0
     points, best = [], [(0.0, 1.0)]
     marks: list[Mark] = []
-    accepted = {raced.evaluations[-1]: raced for raced in found.races if raced.accepted and raced.evaluations}
+    accepted = {raced.evaluations[-1]: raced for raced in result.races if raced.accepted and raced.evaluations}
     phase = None
-    for tried in found.tried:
+    for tried in result.tried:
         number = float(tried.evaluation.number)
         if tried.evaluation.phase is not phase:
             phase = tried.evaluation.phase
             marks.append(Mark(number, 0, str(phase)))
         if tried.outcome.effect is not None:
-            base = standing if phase in (Phase.SEARCH, Phase.ABLATION) else 0.0
+            base = standing if phase in (SearchPhase.SEARCH, SearchPhase.ABLATION) else 0.0
             points.append((number, math.exp(base + tried.outcome.effect)))
         raced = accepted.get(tried.evaluation.number)
-        if raced is not None and phase is Phase.SEARCH:
+        if raced is not None and phase is SearchPhase.SEARCH:
             standing += raced.effect or 0.0
         best.append((number, math.exp(standing)))
     lines = (ChartLine("evaluations", tuple(points)), ChartLine("best so far, the search's own figure", tuple(best)))
@@ -311,51 +318,53 @@ def _path(found: Result) -> Iterator[Sheet | Picture]:
     )
     if drawn := line_chart(chart):
         yield Picture("Objective, per cent of the start's", drawn, tuple(line.name for line in lines))
-    if races := [raced for raced in found.races if raced.phase is Phase.SEARCH]:
+    if races := [raced for raced in result.races if raced.phase is SearchPhase.SEARCH]:
         notes = ("These figures chose the winner, and are too high: only the confirmation is a result.",)
-        yield Sheet("Steps", table=_races(races, found.tried), notes=notes)
+        yield Sheet("Steps", table=_races(races, result.tried), notes=notes)
 
 
 def _races(races: Sequence[Raced], tried: Sequence[Tried]) -> Table:
-    by_number = {each.evaluation.number: each.evaluation for each in tried}
+    by_number = {step.evaluation.number: step.evaluation for step in tried}
     rows = []
     for raced in races:
         evaluation = by_number.get(raced.evaluations[0]) if raced.evaluations else None
         changed = "" if evaluation is None else changes_words(evaluation.values, evaluation.against_values)
         effect = "" if raced.effect is None else percent(raced.effect)
-        words = raced.reason if raced.finish is Finish.STOPPED else str(raced.finish)
-        rows.append((one_line(changed, _LONGEST), effect, str(len(raced.evaluations)), one_line(words, _LONGEST)))
+        outcome = raced.reason if raced.finish is Finish.STOPPED else str(raced.finish)
+        rows.append((one_line(changed, _LONGEST), effect, str(len(raced.evaluations)), one_line(outcome, _LONGEST)))
     return Table(("step", "effect", "evaluations", "outcome"), tuple(rows), frozenset({1, 2}))
 
 
-def _knobs(kept: KeptTuning, found: Result) -> Iterator[Sheet]:
-    if found.examined and found.values:
-        yield Sheet("Changed", tuple(one_line(examined_words(each), 300) for each in found.examined))
+def _knobs(kept: KeptTuning, result: SearchResult) -> Iterator[Sheet]:
+    if result.examined and result.values:
+        yield Sheet("Changed", tuple(one_line(examined_words(examined), 300) for examined in result.examined))
     rows = tuple(
-        (each.name, each.levels[each.start], each.levels[0], each.levels[-1], _takes(each))
-        for each in kept.plan.space.dimensions
+        (
+            dimension.name,
+            dimension.levels[dimension.start],
+            dimension.levels[0],
+            dimension.levels[-1],
+            "restart" if dimension.restart else "a load of its own" if dimension.machine else "reload",
+        )
+        for dimension in kept.plan.space.dimensions
     )
     yield Sheet("Searched", table=Table(("knob", "start", "from", "to", "takes"), rows, frozenset()))
-    if left_out := (*kept.left_out, *found.left_out):
-        yield Sheet("Not searched", tuple(one_line(f"{name}: {why}", 300) for name, why in left_out))
-
-
-def _takes(knob: Dimension) -> str:
-    return "restart" if knob.restart else "a load of its own" if knob.machine else "reload"
+    if left_out := (*kept.left_out, *result.left_out):
+        yield Sheet("Not searched", tuple(one_line(f"{name}: {reason}", 300) for name, reason in left_out))
 
 
 def _evaluations(tried: Sequence[Tried]) -> Sheet:
     rows = []
-    for each in tried:
-        effect, error = each.outcome.effect, each.outcome.error
+    for step in tried:
+        effect, error = step.outcome.effect, step.outcome.error
         rows.append(
             (
-                str(each.evaluation.number),
-                str(each.evaluation.phase),
-                one_line(changes_words(each.evaluation.values, each.evaluation.against_values), _LONGEST),
-                one_line(each.outcome.stopped, _LONGEST) if effect is None else percent(effect),
+                str(step.evaluation.number),
+                str(step.evaluation.phase),
+                one_line(changes_words(step.evaluation.values, step.evaluation.against_values), _LONGEST),
+                one_line(step.outcome.stopped, _LONGEST) if effect is None else percent(effect),
                 "" if error is None else f"{100.0 * error:.1f}",
-                "" if each.outcome.took is None else duration(each.outcome.took),
+                "" if step.outcome.took is None else duration(step.outcome.took),
             )
         )
     return Sheet(

@@ -1,4 +1,4 @@
-"""Runs a search on a server: one evaluation after the other, each outcome on the disk before the next one begins."""
+"""The run of a search: one evaluation after the other, each outcome on the disk before the next one begins."""
 
 from __future__ import annotations
 
@@ -16,45 +16,44 @@ from msgspec.structs import replace
 from pgtop_tune.base.units import duration
 from pgtop_tune.experiment.plan.results import ExperimentLog
 from pgtop_tune.experiment.plan.run import Stopped, check_room
-from pgtop_tune.experiment.workers.run import LOOK_S, UnitFailed, WorkerGone, comes_back
+from pgtop_tune.experiment.workers import LOOK_S, UnitFailed, WorkerGone, comes_back
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, Evaluator, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event
 from pgtop_tune.tuning.on_server.report import evaluation_line, outcome_line
-from pgtop_tune.tuning.plan import Constraint, Point, TuningPlan
-from pgtop_tune.tuning.protocol import Event, NewConditions, Released, Result, Tuning
-from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+from pgtop_tune.tuning.plan import Point, TuningPlan
+from pgtop_tune.tuning.protocol import Event, NewConditions, Released, SearchResult, Tuning
+from pgtop_tune.tuning.search import Evaluation, Outcome, SearchPhase
 
 # Runs a search on several servers: evaluations that do not depend on each other at the same time.
 #
 # The search asks for one evaluation after the other. Which ones it will ask for next is found by telling a copy of it
-# what the outcomes under way probably are; those are begun ahead, and count only if the search asks for them. Both
-# arms
+# what the outcomes under way probably are; those are begun ahead, and count only if the search asks for them. Both arms
 # of an evaluation run on one server, so how fast the servers are is in no effect.
 
-_Asked: TypeAlias = tuple[Phase, Point, Point]
-"""What makes two evaluations the same question; one of the confirmation is never one of the search."""
+_Question: TypeAlias = tuple[SearchPhase, Point, Point]
+"""Phase and points: an evaluation of the confirmation never asks the same as one of the search."""
 
 
 class ServersParts(Struct, frozen=True, kw_only=True):
-    """What a search on several servers needs of its surroundings.
+    """The surroundings of a search on several servers.
 
     Attributes:
-        measure: (server, evaluation) → outcome. Raises KnobsChanged, ConditionsChanged, and as `Workers.run`.
+        measure: (server, evaluation) → outcome. Raises KnobsChanged, ConditionsChanged, and as `DaskWorkers.run`.
         servers: Names of those that are there now.
         stop_file: The search stops before its next evaluation once this is there; None for none.
-        told: Takes what is going on, one line.
+        tell: Takes what is going on, one line.
     """
 
     measure: Callable[[str, Evaluation], Awaitable[Outcome]]
     servers: Callable[[], Awaitable[Sequence[str]]]
     stop_file: Path | None
-    told: Callable[[str], None]
+    tell: Callable[[str], None]
 
 
 class _Flight(Struct, eq=False):
     server: str
-    asked: _Asked
+    question: _Question
     task: asyncio.Task[Outcome]
 
 
@@ -62,11 +61,11 @@ class TuningOnServers:
     """A search on several servers.
 
     Args:
-        tuning: As it stands: new, or replayed from the journal.
-        plan: Of it.
+        tuning: The search as it stands: new, or replayed from the journal.
+        plan: Its plan.
         allowed: Its guards.
         log: The journal, open.
-        servers: That take part.
+        servers: The servers that take part.
     """
 
     def __init__(
@@ -89,8 +88,8 @@ class TuningOnServers:
         self._waiting: Final[dict[str, asyncio.Task[bool]]] = {}
         self._told_s = time.monotonic()
 
-    async def run(self) -> Result:
-        """Runs to the result; units under way put everything back before it returns, or raises.
+    async def run(self) -> SearchResult:
+        """Run to the result; units under way put everything back before this returns, or raises.
 
         Raises:
             Stopped: The stop file is there, no server is left, or the load cannot be measured.
@@ -98,22 +97,29 @@ class TuningOnServers:
             asyncio.CancelledError: It was stopped; evaluations under way are lost.
         """
         try:
-            while not isinstance(wanted := self._tuning.next(), Result):
+            while not isinstance(evaluation := self._tuning.next(), SearchResult):
                 check_stop_file(self._parts.stop_file)
                 if self._failures():
                     continue
-                flight = next((each for each in self._flights if each.asked == _asked(wanted)), None)
+                flight = next(
+                    (
+                        flight_under_way
+                        for flight_under_way in self._flights
+                        if flight_under_way.question == _question_of(evaluation)
+                    ),
+                    None,
+                )
                 if flight is not None and flight.task.done():
-                    self._land(wanted, flight)
+                    self._land(evaluation, flight)
                     continue
                 self._begin()
                 await self._any_news()
-            return wanted
+            return evaluation
         finally:
             await asyncio.shield(self._stopped())
 
-    def _land(self, wanted: Evaluation, flight: _Flight) -> None:
-        """Tells the search what came of a flight; of several that ask the same, the first to begin comes first."""
+    def _land(self, evaluation: Evaluation, flight: _Flight) -> None:
+        """Tell the search what came of a flight; of several that ask the same, the first to begin comes first."""
         self._flights.remove(flight)
         self._discarded.pop(flight.server, None)
         now_s = time.monotonic()
@@ -121,10 +127,10 @@ class TuningOnServers:
         self._told_s = now_s
         self._tuning.tell(outcome)
         write_event(self._log, self._tuning.events[-1])
-        self._parts.told(outcome_line(wanted, outcome))
+        self._parts.tell(outcome_line(evaluation, outcome))
 
     def _failures(self) -> bool:
-        """Takes flights without an outcome; whether there were any."""
+        """Take flights without an outcome; whether there were any."""
         failed = [flight for flight in self._flights if flight.task.done() and flight.task.exception() is not None]
         for flight in failed:
             self._flights.remove(flight)
@@ -132,88 +138,90 @@ class TuningOnServers:
                 flight.task.result()
             except KnobsChanged as changed:
                 for name in changed.names:
-                    self._parts.told(f"{name} was changed by someone else on {flight.server}: the search lets go of it")
+                    self._parts.tell(f"{name} was changed by someone else on {flight.server}: it is no longer searched")
                     self._tuning.release(name)
                     write_event(self._log, Released(name))
             except ConditionsChanged as changed:
-                self._parts.told(f"an evaluation is discarded: {changed.change.words}, on {flight.server}")
+                self._parts.tell(f"an evaluation is discarded: {changed.change.description}, on {flight.server}")
                 self._discarded[flight.server] += 1
                 if self._discarded[flight.server] >= MOST_CHANGES:
                     self._servers.remove(flight.server)
-                    self._parts.told(f"the conditions of {flight.server} go on changing; it takes no more evaluations")
+                    self._parts.tell(f"the conditions of {flight.server} go on changing; it takes no more evaluations")
             except WorkerGone as gone:
-                self._parts.told(f"an evaluation is lost: {gone.message}")
+                self._parts.tell(f"an evaluation is lost: {gone.message}")
                 self._waiting[flight.server] = asyncio.ensure_future(comes_back(flight.server, self._parts.servers))
             except UnitFailed as problem:
                 self._servers.remove(flight.server)
-                self._parts.told(f"{problem.message}; {flight.server} takes no more evaluations")
+                self._parts.tell(f"{problem.message}; {flight.server} takes no more evaluations")
         return bool(failed)
 
     def _begin(self) -> None:
-        """Gives every idle server an evaluation that the search asks for, or will ask for."""
+        """Give every idle server an evaluation that the search asks for, or will ask for."""
         busy = {flight.server for flight in self._flights if not flight.task.done()}
         idle = [server for server in self._servers if server not in busy and server not in self._waiting]
         if not self._servers:
             raise Stopped("no worker is left", "start workers, then `pgtop-tune tune --resume`")
-        for wanted in self._ahead(len(self._flights) + len(idle)) if idle else ():
+        for evaluation in self._ahead(len(self._flights) + len(idle)) if idle else ():
             server = idle.pop(0)
-            self._parts.told(f"{evaluation_line(wanted)}, on {server}")
-            task = asyncio.ensure_future(self._parts.measure(server, wanted))
-            self._flights.append(_Flight(server, _asked(wanted), task))
+            self._parts.tell(f"{evaluation_line(evaluation)}, on {server}")
+            task = asyncio.ensure_future(self._parts.measure(server, evaluation))
+            self._flights.append(_Flight(server, _question_of(evaluation), task))
             if not idle:
                 return
 
     def _ahead(self, most: int) -> Iterator[Evaluation]:
-        """Evaluations that are not under way, of the next ones that the search will probably ask for."""
+        """Yield evaluations that are not under way, of the next ones that the search will probably ask for."""
         copy = Tuning.replay(self._plan, self._tuning.events, self._allowed)
         unused = list(self._flights)
         for _ in range(most):
-            wanted = copy.next()
-            if isinstance(wanted, Result):
+            evaluation = copy.next()
+            if isinstance(evaluation, SearchResult):
                 return
-            flight = next((each for each in unused if each.asked == _asked(wanted)), None)
+            flight = next((candidate for candidate in unused if candidate.question == _question_of(evaluation)), None)
             if flight is None:
-                yield wanted
+                yield evaluation
             else:
                 unused.remove(flight)
-            copy.tell(self._probable(wanted, flight))
+            copy.tell(self._probable(evaluation, flight))
 
-    def _probable(self, wanted: Evaluation, flight: _Flight | None) -> Outcome:
-        """The outcome where it is known; else what the same question gave before, or no effect."""
+    def _probable(self, evaluation: Evaluation, flight: _Flight | None) -> Outcome:
+        """Return the outcome where it is known; else what the same question gave before, or no effect."""
         if flight is not None and flight.task.done():
             return flight.task.result()
-        tried = [each.outcome for each in self._tuning.tried if not each.outcome.stopped]
+        tried = [step.outcome for step in self._tuning.tried if not step.outcome.stopped]
         alike = [
-            each.outcome.effect
-            for each in self._tuning.tried
-            if _asked(each.evaluation) == _asked(wanted) and each.outcome.effect is not None
+            step.outcome.effect
+            for step in self._tuning.tried
+            if _question_of(step.evaluation) == _question_of(evaluation) and step.outcome.effect is not None
         ]
-        figures = tried[-1].figures if tried else {each.figure: each.most or each.least or 0.0 for each in self._limits}
+        figures = (
+            tried[-1].figures
+            if tried
+            else {
+                constraint.figure: constraint.most or constraint.least or 0.0 for constraint in self._plan.constraints
+            }
+        )
         return Outcome(effect=fmean(alike) if alike else 0.0, figures=figures, against_figures=figures)
 
-    @property
-    def _limits(self) -> Sequence[Constraint]:
-        return self._plan.constraints
-
     async def _any_news(self) -> None:
-        """Until a flight has landed, or a worker has come back or is given up."""
+        """Wait until a flight has landed, or a worker has come back or is given up."""
         running = [flight.task for flight in self._flights if not flight.task.done()]
         await asyncio.wait([*running, *self._waiting.values()], timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         for server in [server for server, task in self._waiting.items() if task.done()]:
             if not self._waiting.pop(server).result():
                 self._servers.remove(server)
-                self._parts.told(f"the worker of {server} has not come back: the others take its evaluations")
+                self._parts.tell(f"the worker of {server} has not come back: the others take its evaluations")
 
     async def _stopped(self) -> None:
-        """Ends what is under way."""
+        """End what is under way."""
         tasks = [*(flight.task for flight in self._flights), *self._waiting.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _asked(wanted: Evaluation) -> _Asked:
-    return wanted.phase, wanted.candidate, wanted.against
+def _question_of(evaluation: Evaluation) -> _Question:
+    return evaluation.phase, evaluation.candidate, evaluation.against
 
 
 _LOAD_S: Final = 600.0
@@ -224,22 +232,22 @@ _AMONG: Final = 8
 
 
 class RunParts(Struct, frozen=True, kw_only=True):
-    """What a search needs of its surroundings.
+    """The surroundings of a search.
 
     Attributes:
         answers: Waits until frames show the server as it is; raises a ConnectionProblem where it does not answer.
         load_runs: Waits for the load of another program, at most so many seconds; whether it runs.
         free_bytes: On the disk of the data; None where it is not known.
         stop_file: The search stops before its next evaluation once this is there; None for none.
-        told: Takes what is going on, one line.
-        changed: Told after each thing that the search was told.
+        tell: Takes what is going on, one line.
+        changed: A callback after each thing that the search was told.
     """
 
     answers: Callable[[], Awaitable[None]]
     load_runs: Callable[[float], Awaitable[bool]]
     free_bytes: Callable[[], Awaitable[int | None]]
     stop_file: Path | None
-    told: Callable[[str], None]
+    tell: Callable[[str], None]
     changed: Callable[[], None]
 
 
@@ -247,10 +255,10 @@ class TuningRun:
     """A search on a server, in the engine's loop.
 
     Args:
-        tuning: As it stands: new, or replayed from the journal.
+        tuning: The search as it stands: new, or replayed from the journal.
         log: The journal, open.
         evaluator: Measures.
-        seed: Of the coins that order blocks.
+        seed: The seed of the coins that order blocks.
     """
 
     def __init__(self, tuning: Tuning, log: ExperimentLog, evaluator: Evaluator, parts: RunParts, seed: int) -> None:
@@ -260,10 +268,10 @@ class TuningRun:
         self._evaluator: Final = evaluator
         self._parts: Final = parts
         self._begun: Final = len(tuning.events)
-        self._attempts: Final = Attempts(evaluator, parts.answers, parts.told)
+        self._attempts: Final = Attempts(evaluator, parts.answers, parts.tell)
 
-    async def run(self) -> Result:
-        """Runs to the result; everything is put back before it returns, or raises.
+    async def run(self) -> SearchResult:
+        """Run to the result; everything is put back before this returns, or raises.
 
         Raises:
             Stopped: The stop file is there, the disk is nearly full, or the conditions go on changing; what was
@@ -271,58 +279,58 @@ class TuningRun:
             PgtopError: It cannot go on: the load does not run, the server is gone, a change cannot be reverted.
             asyncio.CancelledError: It was stopped; the evaluation under way is lost.
         """
-        why = "the search stopped"
+        reason = "the search stopped"
         try:
-            while not isinstance(wanted := self._tuning.next(), Result):
+            while not isinstance(evaluation := self._tuning.next(), SearchResult):
                 await self._check_limits()
-                await self._step(wanted)
-            why = "the search has ended"
-            return wanted
+                await self._step(evaluation)
+            reason = "the search has ended"
+            return evaluation
         finally:
-            await asyncio.shield(self._evaluator.put_back(why))
+            await asyncio.shield(self._evaluator.put_back(reason))
 
-    async def _step(self, wanted: Evaluation) -> None:
-        self._log.write("began", number=wanted.number)
-        self._parts.told(evaluation_line(wanted))
+    async def _step(self, evaluation: Evaluation) -> None:
+        self._log.write("began", number=evaluation.number)
+        self._parts.tell(evaluation_line(evaluation))
         began_s = time.monotonic()
         try:
-            outcome = await self._attempts.outcome(wanted, self._seed)
+            outcome = await self._attempts.outcome(evaluation, self._seed)
         except KnobsChanged as changed:
             for name in changed.names:
-                self._parts.told(f"{name} was changed by someone else: the search lets go of it")
+                self._parts.tell(f"{name} was changed by someone else: it is no longer searched")
                 self._tuning.release(name)
                 write_event(self._log, Released(name))
             self._parts.changed()
             return
         except ConditionsChanged as changed:
-            await self._conditions_changed(wanted, changed.change, time.monotonic() - began_s)
+            await self._conditions_changed(evaluation, changed.change, time.monotonic() - began_s)
             return
         outcome = replace(outcome, took=max(round(time.monotonic() - began_s, 1), 0.1))
         self._tuning.tell(outcome)
         write_event(self._log, self._tuning.events[-1])
-        self._parts.told(outcome_line(wanted, outcome))
+        self._parts.tell(outcome_line(evaluation, outcome))
         self._parts.changed()
 
-    async def _conditions_changed(self, wanted: Evaluation, change: Change, took_s: float) -> None:
-        """Discards the evaluation. Raises Stopped where no conditions last long enough for a search."""
-        self._parts.told(f"   {wanted.number}: discarded, and made again: {change.words}")
-        self._tuning.conditions_changed(change.words, max(round(took_s, 1), 0.1))
+    async def _conditions_changed(self, evaluation: Evaluation, change: Change, took_s: float) -> None:
+        """Discard the evaluation. Raises Stopped where no conditions last long enough for a search."""
+        self._parts.tell(f"   {evaluation.number}: discarded, and made again: {change.description}")
+        self._tuning.conditions_changed(change.description, max(round(took_s, 1), 0.1))
         write_event(self._log, self._tuning.events[-1])
         self._parts.changed()
         if change.stopped:
-            self._parts.told(f"waiting for the load, {duration(_LOAD_S)} at most")
+            self._parts.tell(f"waiting for the load, {duration(_LOAD_S)} at most")
             if not await self._parts.load_runs(_LOAD_S):
-                raise Stopped(change.words, "start the load, then `pgtop-tune tune --resume`")
+                raise Stopped(change.description, "start the load, then `pgtop-tune tune --resume`")
         check_conditions(self._tuning.events[self._begun :])
 
     async def _check_limits(self) -> None:
-        """Raises Stopped where it must not go on."""
+        """Raise Stopped where it must not go on."""
         check_stop_file(self._parts.stop_file)
         check_room(await self._parts.free_bytes(), "pgtop-tune tune --resume")
 
 
 def check_conditions(events: Sequence[Event]) -> None:
-    """Raises Stopped where the newest of these have too many changes of the conditions among them."""
+    """Raise Stopped where the newest of these have too many changes of the conditions among them."""
     changes = [event.words for event in events[-_AMONG:] if isinstance(event, NewConditions)]
     if len(changes) >= MOST_CHANGES:
         raise Stopped(
@@ -332,6 +340,6 @@ def check_conditions(events: Sequence[Event]) -> None:
 
 
 def check_stop_file(stop_file: Path | None) -> None:
-    """Raises Stopped where it is there."""
+    """Raise Stopped where it is there."""
     if stop_file is not None and stop_file.exists():
         raise Stopped(f"{stop_file} is there", "remove it, then `pgtop-tune tune --resume`")

@@ -23,7 +23,7 @@ from pgtop_tune.changes.server.markers import Marker, encoded, is_hidden, marker
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.reverting import try_to_revert
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.experiment.standing_values import StandingValues
+from pgtop_tune.experiment.configurations import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arm, Arms, Rival
 from tests.changes.server.test_control import auto_conf
 from tests.postgres.conftest import Superuser, place

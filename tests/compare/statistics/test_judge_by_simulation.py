@@ -17,7 +17,7 @@ from msgspec import Struct
 from pgtop_tune.compare.statistics.before_after import CLAIMS, LOOKS, ChangeLook, Claim, Second, claim_after, difference
 from pgtop_tune.compare.statistics.effect import Verdict, run_noise, runs_effect
 from pgtop_tune.compare.statistics.switchback import MOST_PAIRS, Paired, PairedVerdict, decide
-from pgtop_tune.experiment.switchback.arms import QUICK, Arm, Block, Pair, lengths
+from pgtop_tune.experiment.switchback.arms import QUICK, Arm, ArmBlock, BlockPair, lengths
 from pgtop_tune.experiment.switchback.switchback import at_once
 from tests.support.noises import LATENCIES, NOISES, Floats, latencies, sample
 
@@ -125,11 +125,11 @@ def _experiment(
     tps: Floats, checkpoint: Floats, effect: float, builds_up_s: float, coin: np.random.Generator
 ) -> Experiment:
     ratios: list[float] = []
-    pairs: list[Pair] = []
+    pairs: list[BlockPair] = []
     now, arm, level, told, length = 0, Arm.A, 0.0, decide(()), lengths()
     fades = math.exp(-1.0 / builds_up_s) if builds_up_s else 0.0
 
-    def block(wanted: Arm) -> Block:
+    def block(wanted: Arm) -> ArmBlock:
         nonlocal now, arm, level
         settle = int(length.settle_s) if wanted is not arm else 0
         arm, seconds = wanted, []
@@ -140,7 +140,7 @@ def _experiment(
             )
             level = target + (level - target) * fades
             now += 1
-        return Block(
+        return ArmBlock(
             arm=wanted, began_ms=0, began_s=0.0, seconds=length.measured_s, settled_s=float(settle),
             tps=tuple(seconds[settle:]), settling=tuple(seconds[:settle]), sums={},
             checkpoint=float(checkpoint[now - int(length.measured_s) : now].mean()),
@@ -149,7 +149,7 @@ def _experiment(
     while now + 30 <= tps.size and not told.over and len(ratios) < MOST_PAIRS:
         first = Arm.A if coin.random() < 0.5 else Arm.B
         blocks = {each: block(each) for each in (first, first.other)}
-        pair = Pair(len(pairs) + 1, first, blocks[Arm.A], blocks[Arm.B])
+        pair = BlockPair(len(pairs) + 1, first, blocks[Arm.A], blocks[Arm.B])
         pairs.append(pair)
         if abs((pair.a.checkpoint or 0.0) - (pair.b.checkpoint or 0.0)) <= 0.2:
             ratios.append(math.log(max(pair.b.mean_tps, 1e-9) / max(pair.a.mean_tps, 1e-9)))

@@ -10,10 +10,9 @@ from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.experiment.plan.judging import judgements
 from pgtop_tune.experiment.plan.model import BoundPlan
-from pgtop_tune.experiment.plan.report import chapters
-from pgtop_tune.experiment.plan.results import CellResult, MadeData, Outcome
+from pgtop_tune.experiment.plan.report import chapters, plan_lines, status_lines
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentOutcome, MadeData
 from pgtop_tune.experiment.plan.run import changes_between
-from pgtop_tune.experiment.plan.status import plan_lines, status_lines
 from tests.support.plans import bound_text, outcome
 
 DEFAULT = '[[configuration]]\nname = "default"\n'
@@ -21,7 +20,7 @@ TWO = f'{DEFAULT}[[configuration]]\nname = "tuned"\n[configuration.parameters]\n
 P1 = f'time = "60s"\nrepeats = 2\nprofiles = ["tpcb-like", "select-only"]\n{TWO}'
 
 
-def measured(plan: BoundPlan, tps: dict[tuple[str, str], float]) -> Outcome:
+def measured(plan: BoundPlan, tps: dict[tuple[str, str], float]) -> ExperimentOutcome:
     return outcome(plan, {cell.number: tps[cell.arm, cell.profile] + cell.repeat for cell in plan.cells})
 
 
@@ -31,7 +30,7 @@ TPS = {
 }  # fmt: skip
 
 
-def markdown(found: Outcome) -> str:
+def markdown(found: ExperimentOutcome) -> str:
     return report_markdown("t", chapters(found))
 
 
@@ -43,7 +42,7 @@ def test_a_loss_is_told_as_loudly_as_a_gain() -> None:
         assert "tuned: select-only, 1 clients, scale 1, the server got slower by 30 % (worse)" in told
 
 
-def slower_tail(found: Outcome, arm: str, factor: float) -> Outcome:
+def slower_tail(found: ExperimentOutcome, arm: str, factor: float) -> ExperimentOutcome:
     """The same with a p99 of 5 ms that is longer in one arm."""
     arms = {cell.number: cell.arm for cell in found.plan.cells}
     results = {
@@ -67,7 +66,7 @@ def test_a_gain_that_is_a_loss_in_the_tail_is_told_as_the_trade_it_is() -> None:
     assert "| tuned | tpcb-like, 1 clients, scale 1, the server | latency p50 |" in told
 
 
-def busy(found: Outcome, arm: str, foreign: float) -> Outcome:
+def busy(found: ExperimentOutcome, arm: str, foreign: float) -> ExperimentOutcome:
     """The same with other programs beside one arm."""
     arms = {cell.number: cell.arm for cell in found.plan.cells}
     results = {
@@ -261,8 +260,8 @@ def test_the_plan_is_shown_with_cells_cost_and_end() -> None:
 def test_what_somebody_else_does_is_named() -> None:
     before = {"": "1", "work_mem": "4096", "port": "1"}
     assert changes_between(before, dict(before)) == ""
-    assert "restarted by somebody else" in changes_between(before, {**before, "": "2"})
-    assert "work_mem was changed by somebody else: 4096 -> 8192" in changes_between(
+    assert "restarted by someone else" in changes_between(before, {**before, "": "2"})
+    assert "work_mem was changed by someone else: 4096 -> 8192" in changes_between(
         before, {**before, "work_mem": "8192"}
     )
-    assert "port was changed by somebody else: 1 -> default" in changes_between(before, {"": "1", "work_mem": "4096"})
+    assert "port was changed by someone else: 1 -> default" in changes_between(before, {"": "1", "work_mem": "4096"})

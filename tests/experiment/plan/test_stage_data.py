@@ -20,7 +20,7 @@ from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
-from pgtop_tune.experiment.plan.results import ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.results import ExperimentLog, ExperimentOutcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import ExperimentParts, StageData, made_here
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_session
@@ -45,7 +45,9 @@ def make(database: str, server: Throwaway) -> Make:
     return lambda steps: initialise(endpoint, 1, find_pgbench(), shape=PgbenchShape(steps=steps))
 
 
-async def made_by_experiment(directory: Path, database: str, make: Callable[[], Awaitable[Initialised]]) -> Outcome:
+async def made_by_experiment(
+    directory: Path, database: str, make: Callable[[], Awaitable[Initialised]]
+) -> ExperimentOutcome:
     """The first stage's data set; what its journal says then."""
 
     async def made(scale: int) -> Initialised:
@@ -60,7 +62,7 @@ async def made_by_experiment(directory: Path, database: str, make: Callable[[], 
         parts = ExperimentParts(
             load=cast(LoadRun, None), keeper=FrameKeeper(), cpu=SurroundingsMeter(), doors=cast(Any, None), targets={},
             profiles=load_profiles().by_name, open_sql_session=lambda: open_sql_session(resolve(database)),
-            make_data=made, free_bytes=cast(Any, None), unsafe=False, confirmed=frozenset(), told=lambda line: None,
+            make_data=made, free_bytes=cast(Any, None), unsafe=False, confirmed=frozenset(), tell=lambda line: None,
         )  # fmt: skip
         try:
             await StageData(begun, log, parts).make(plan.stages[0])

@@ -17,8 +17,8 @@ from pgtop_tune.changes.model.change import ParameterChange, Terms
 from pgtop_tune.changes.model.change_set import ChangeSet, Settled
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
-from pgtop_tune.experiment.plan.model import Arm, BoundPlan
-from pgtop_tune.experiment.plan.results import ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.model import BoundPlan, PlanArm
+from pgtop_tune.experiment.plan.results import ExperimentLog, ExperimentOutcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import SPARE_BYTES, ExperimentParts, ExperimentRun, Stopped
 from pgtop_tune.runtime.run_frames import FrameKeeper
 from tests.support.plans import bound_text
@@ -34,7 +34,7 @@ class NoServer:
         self.reverted: list[str] = []
         self._problem = problem
 
-    def sets(self, arm: Arm) -> ChangeSets:
+    def sets(self, arm: PlanArm) -> ChangeSets:
         return cast(ChangeSets, self)
 
     async def apply(self, wanted: ChangeSet, terms: Terms) -> Settled:
@@ -73,7 +73,7 @@ class Frames(FrameKeeper):
 
 async def ran(
     directory: Path, plan: BoundPlan, server: NoServer, free_bytes: int, earlier: Sequence[tuple[str, int]] = ()
-) -> Outcome:
+) -> ExperimentOutcome:
     """Runs what is left, after lines that earlier processes wrote at a moment."""
 
     async def free() -> int | None:
@@ -92,7 +92,7 @@ async def ran(
         parts = ExperimentParts(
             load=cast(LoadRun, None), keeper=Frames(), cpu=SurroundingsMeter(), doors=server, targets={},
             profiles=load_profiles().by_name, open_sql_session=server.session, make_data=made, free_bytes=free,
-            unsafe=False, confirmed=frozenset(), told=lambda line: None,
+            unsafe=False, confirmed=frozenset(), tell=lambda line: None,
         )  # fmt: skip
         try:
             await ExperimentRun(begun, log, parts).measure()

@@ -12,16 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.statistics.switchback import PairedVerdict
-from pgtop_tune.experiment.switchback.arms import Arm, Block, Pair, lengths, longer, orders
+from pgtop_tune.experiment.switchback.arms import Arm, ArmBlock, BlockPair, lengths, longer, orders
 from pgtop_tune.experiment.switchback.evaluation import evaluate
-from pgtop_tune.experiment.switchback.words import as_markdown, as_text
+from pgtop_tune.experiment.switchback.words import evaluation_markdown, evaluation_text
 from pgtop_tune.metrics.percentiles import Merged, ascending, bucket_counts
 
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
-def block(arm: Arm, *tps: float, wal: float = 1000.0, **fields: object) -> Block:
-    made = Block(
+def block(arm: Arm, *tps: float, wal: float = 1000.0, **fields: object) -> ArmBlock:
+    made = ArmBlock(
         arm=arm,
         began_ms=0,
         began_s=0.0,
@@ -42,14 +42,14 @@ def pairs(
     seed: int = 1,
     a: Mapping[str, object] = NOTHING,
     b: Mapping[str, object] = NOTHING,
-) -> tuple[Pair, ...]:
+) -> tuple[BlockPair, ...]:
     """Pairs of blocks of ten seconds, with the noise of a mean."""
     draw = random.Random(seed)
     made = []
     for number, (first, _) in enumerate(islice(orders(seed), count), 1):
         means = {arm: 1000.0 * (1.0 + effect * (arm is Arm.B)) * (1.0 + draw.gauss(0, noise)) for arm in Arm}
         made.append(
-            Pair(
+            BlockPair(
                 number=number,
                 first=first,
                 a=block(Arm.A, *[means[Arm.A]] * 10, **a),
@@ -157,7 +157,7 @@ def test_io_of_other_programs_beside_one_arm_makes_no_claim() -> None:
 
 def test_what_others_took_stands_beside_the_figures() -> None:
     seen = {"foreign": 25.0, "steal": 0.0, "foreign_io": 3.2e6}
-    found = as_text("headline", evaluate(pairs(6, -0.4, a=seen, b={**seen, "foreign_io": 3.3e6})), ())
+    found = evaluation_text("headline", evaluate(pairs(6, -0.4, a=seen, b={**seen, "foreign_io": 3.3e6})), ())
     rows = [line.split("  ") for line in found.splitlines() if line.startswith(("others'", "steal"))]
     assert [[cell.strip() for cell in row if cell] for row in rows] == [
         ["others' CPU", "1.0 cores", "1.0 cores"], ["steal", "0 %", "0 %"],
@@ -205,7 +205,7 @@ def test_a_wait_that_is_gone_under_one_arm_is_told_and_where_clients_meet_next_i
     assert (rows["wait IO"].verdict, rows["wait Client"].verdict) == ("less", "more")
     assert found.main.verdict == "better"
     assert found.trade == ""
-    for told in (as_text("headline", found, ()), as_markdown("headline", found, ())):
+    for told in (evaluation_text("headline", found, ()), evaluation_markdown("headline", found, ())):
         assert "budget: the change is in per cent of A's latency" in told
 
 
@@ -220,7 +220,7 @@ def test_more_wal_per_transaction_is_worse() -> None:
     found = evaluate(pairs(8, 0.0, a={"wal": 1000.0}, b={"wal": 1300.0}), final=True)
     (wal,) = found.others
     assert (wal.id, wal.verdict) == ("wal_per_tx", "worse")
-    assert "WAL per transaction  0.98KB   1.27KB" in as_text("headline", found, ())
+    assert "WAL per transaction  0.98KB   1.27KB" in evaluation_text("headline", found, ())
 
 
 def test_figures_besides_are_wrong_together_in_few_experiments_without_an_effect() -> None:
@@ -267,7 +267,7 @@ def test_the_coin_is_fair_and_its_seed_repeats_it() -> None:
 
 def hogged(seed: int, period_s: int) -> str:
     """The verdict of an experiment without an effect, beside a program that comes and goes and takes 30 %."""
-    draw, made, busy, swing = random.Random(seed), list[Pair](), False, 0.0
+    draw, made, busy, swing = random.Random(seed), list[BlockPair](), False, 0.0
     for number, order in enumerate(islice(orders(seed), 20), 1):
         blocks = {}
         for arm in order:
@@ -280,7 +280,7 @@ def hogged(seed: int, period_s: int) -> str:
             mean = sum(foreign[5:]) / 10.0
             sums = {"cpu": (600.0 + 10.0 * mean, 10.0)}
             blocks[arm] = replace(block(arm, *tps[5:]), foreign=mean, sums=sums)
-        made.append(Pair(number, order[0], blocks[Arm.A], blocks[Arm.B]))
+        made.append(BlockPair(number, order[0], blocks[Arm.A], blocks[Arm.B]))
         if (found := evaluate(made)).over:
             return found.main.verdict
     return "undecided"
@@ -293,6 +293,6 @@ def test_a_program_that_comes_and_goes_beside_equal_arms_is_claimed_in_few_exper
 
 
 def test_a_block_of_which_no_second_was_read_is_not_told_as_one_without_transactions() -> None:
-    pair = Pair(1, Arm.A, block(Arm.A, 100.0), block(Arm.B))
+    pair = BlockPair(1, Arm.A, block(Arm.A, 100.0), block(Arm.B))
     assert pair.spoiled == "no second of B was measured"
-    assert Pair(1, Arm.A, block(Arm.A, 100.0), block(Arm.B, 0.0)).spoiled == "no transaction ended in B"
+    assert BlockPair(1, Arm.A, block(Arm.A, 100.0), block(Arm.B, 0.0)).spoiled == "no transaction ended in B"

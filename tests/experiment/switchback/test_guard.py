@@ -6,19 +6,19 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
-from pgtop_tune.experiment.switchback.arms import Arm, Block
+from pgtop_tune.experiment.switchback.arms import Arm, ArmBlock
 from pgtop_tune.experiment.switchback.switchback import collapsed, harm
 from tests.experiment.switchback.test_evaluation import block
 
 
-def share_of_collapse(*blocks: Block) -> float | None:
+def share_of_collapse(*blocks: ArmBlock) -> float | None:
     found = collapsed(blocks)
-    return None if found is None else found.share
+    return None if found is None else found.times
 
 
-def words(*blocks: Block, objective: str = TPS) -> str:
+def words(*blocks: ArmBlock, objective: str = TPS) -> str:
     found = harm(blocks, objective)
-    return "" if found is None else found.words
+    return "" if found is None else found.reason
 
 
 def test_two_blocks_of_b_below_half_are_a_collapse() -> None:
@@ -52,7 +52,7 @@ def test_a_collapse_that_others_explain_is_not_put_down_to_b() -> None:
     assert words(alone, a, alone) == "stopped: B ran at 38 % of A"
 
 
-def rated(arm: Arm, latency_ms: float = 5.0, failed: float = 0.0) -> Block:
+def rated(arm: Arm, latency_ms: float = 5.0, failed: float = 0.0) -> ArmBlock:
     return block(arm, *[200.0] * 10, sums={LATENCY: (latency_ms * 100.0, 100.0), FAILED: (failed * 100.0, 100.0)})
 
 

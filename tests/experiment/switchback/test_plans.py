@@ -15,8 +15,8 @@ from pgtop_tune.experiment.switchback.plans import (
     plan_remarks,
     plan_verdict,
 )
-from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState, as_json
-from pgtop_tune.experiment.switchback.words import headline, markdown, text
+from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState, switchback_json
+from pgtop_tune.experiment.switchback.words import headline, result_markdown, result_text
 from pgtop_tune.model.backend_action import PlannedBy, PlanRisk, PlanShape, StatementPlan, StatementToPlan
 from pgtop_tune.postgres.statements.explain import shape_of
 from tests.experiment.switchback.simulated import PLAN
@@ -106,8 +106,8 @@ def test_the_change_is_part_of_the_verdict_and_of_the_record() -> None:
     said = headline(PLAN, state)
     assert "worse, statements, same mix +" in said
     assert "; plan changed, 10x slower per call: SELECT" in said
-    assert f"{INDEX} -> {SEQUENTIAL}" in text(PLAN, state)
-    told = as_json(PLAN, state, {})["plans"]
+    assert f"{INDEX} -> {SEQUENTIAL}" in result_text(PLAN, state)
+    told = switchback_json(PLAN, state, {})["plans"]
     assert [each["changed"] for each in told] == [True, False]
     assert told[0]["b"]["shape"]["nodes"] == [SEQUENTIAL]
 
@@ -118,7 +118,7 @@ def test_a_statement_of_a_stranger_is_no_markup_in_markdown() -> None:
     assert found.statements is not None
     looked = ({"heavy": planned(INDEX)}, {"heavy": planned(f"{SEQUENTIAL}<b>")})
     state = SwitchbackState(evaluation=found, ending=Ending.WORSE, plans=plan_pairs(found.statements, *looked))
-    said = markdown(PLAN, state)
+    said = result_markdown(PLAN, state)
     assert "plan changed, 10x slower per call: SELECT 1 AS" in said.splitlines()[0]
     for markup in ("<img", "<b>", "'[a](", "** | d"):
         assert markup not in said

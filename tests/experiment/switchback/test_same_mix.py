@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.experiment.switchback.arms import Arm, Block, Pair, Rival, orders
+from pgtop_tune.experiment.switchback.arms import Arm, ArmBlock, BlockPair, Rival, orders
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.experiment.switchback.evaluation import Evaluation, evaluate, why_no_mix
-from pgtop_tune.experiment.switchback.words import as_markdown, as_text
+from pgtop_tune.experiment.switchback.evaluation import PairsEvaluation, evaluate, why_no_mix
+from pgtop_tune.experiment.switchback.words import evaluation_markdown, evaluation_text
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.runtime.ports import Step
@@ -28,15 +28,15 @@ Mix = dict[str, tuple[float, float]]
 TEXTS = {"light": "SELECT light", "heavy": f"{HOSTILE} heavy"}
 
 
-def block(arm: Arm, tps: float, mix: Mix, draw: random.Random, covered: float = 0.9) -> Block:
+def block(arm: Arm, tps: float, mix: Mix, draw: random.Random, covered: float = 0.9) -> ArmBlock:
     counted = {id: (round(calls), calls * ms * draw.gauss(1.0, 0.005)) for id, (calls, ms) in mix.items()}
-    return Block(
+    return ArmBlock(
         arm=arm, began_ms=0, began_s=0.0, seconds=10.0, settled_s=5.0, tps=(tps,) * 10, sums={},
         statements=counted, statements_ms=sum(ms for _, ms in counted.values()) / covered,
     )  # fmt: skip
 
 
-def pairs(count: int, a: Mix, b: Mix, *, drift: float = 0.0, covered: float = 0.9, seed: int = 1) -> list[Pair]:
+def pairs(count: int, a: Mix, b: Mix, *, drift: float = 0.0, covered: float = 0.9, seed: int = 1) -> list[BlockPair]:
     """Pairs under a load whose heavy statement is called ever more often, and whose tps falls with it."""
     draw, made, place = random.Random(seed), [], 0
     for number, (first, other) in enumerate(islice(orders(seed), count), 1):
@@ -49,11 +49,11 @@ def pairs(count: int, a: Mix, b: Mix, *, drift: float = 0.0, covered: float = 0.
             }
             blocks[arm] = block(arm, 1000.0 / grown, mix, draw, covered)
             place += 1
-        made.append(Pair(number, first, blocks[Arm.A], blocks[Arm.B]))
+        made.append(BlockPair(number, first, blocks[Arm.A], blocks[Arm.B]))
     return made
 
 
-def judged(found: list[Pair]) -> Evaluation:
+def judged(found: list[BlockPair]) -> PairsEvaluation:
     return evaluate(found, SAME_MIX, final=True, text=lambda id: TEXTS.get(id, ""))
 
 
@@ -85,7 +85,7 @@ def test_a_statement_that_gets_ten_times_slower_is_found_and_named() -> None:
         ("heavy", "worse", False), ("light", "no difference distinguishable", True),
     ]  # fmt: skip
     assert found.statements.covered_a == pytest.approx(0.9)
-    for told in (as_text("headline", found, ()), as_markdown("headline", found, ())):
+    for told in (evaluation_text("headline", found, ()), evaluation_markdown("headline", found, ())):
         assert "heavy" in told
         assert "SELECT light" in told
         assert "\x1b" not in told
@@ -127,7 +127,7 @@ def test_a_pair_whose_counters_were_reset_is_left_out() -> None:
         (pairs(5, {}, {}), "a block holds no two readings of pg_stat_statements"),
     ],
 )
-def test_tps_decides_where_the_first_pairs_give_no_mix(found: list[Pair], said: str) -> None:
+def test_tps_decides_where_the_first_pairs_give_no_mix(found: list[BlockPair], said: str) -> None:
     told = judged(found)
     assert said in told.no_mix
     assert (told.main.id, told.statements) == ("tps", None)
@@ -201,7 +201,7 @@ def test_foreign_cpu_beside_the_arm_with_slower_calls_makes_no_claim() -> None:
 
 def wandering(seed: int, slower: float, objective: str) -> tuple[str, int]:
     """The verdict of an experiment, and its pairs: how often the heavy statement is called wanders by 10 % a block."""
-    draw, place, levels, made = random.Random(seed), 0.0, {"light": 0.0, "heavy": 0.0}, list[Pair]()
+    draw, place, levels, made = random.Random(seed), 0.0, {"light": 0.0, "heavy": 0.0}, list[BlockPair]()
     for number, order in enumerate(islice(orders(seed), 60), 1):
         blocks = {}
         for arm in order:
@@ -215,7 +215,7 @@ def wandering(seed: int, slower: float, objective: str) -> tuple[str, int]:
             whole_ms = sum(ms for _, ms in counted.values())
             made_block = block(arm, 1e6 / whole_ms, {}, draw)
             blocks[arm] = replace(made_block, statements=counted, statements_ms=whole_ms / 0.9)
-        made.append(Pair(number, order[0], blocks[Arm.A], blocks[Arm.B]))
+        made.append(BlockPair(number, order[0], blocks[Arm.A], blocks[Arm.B]))
         found = evaluate(made, objective)
         if found.over:
             return found.paired.verdict.value, number

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.experiment.switchback.arms import Arm, Rival
 from pgtop_tune.experiment.switchback.block_frames import OwnCycles
-from pgtop_tune.experiment.switchback.state import Ending, Phase
-from pgtop_tune.experiment.switchback.words import Narrator, headline, text
+from pgtop_tune.experiment.switchback.state import Ending, SwitchbackPhase
+from pgtop_tune.experiment.switchback.words import Narrator, headline, result_text
 from pgtop_tune.model.absence import NOT_RECORDED, Reason, Unavailable
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.frame import Frame
@@ -33,7 +33,7 @@ def noisy(gain: float, noise: float = 0.02, seed: int = 1) -> Made:
 async def test_a_gain_is_found_and_everything_put_back() -> None:
     made = noisy(0.3)
     state = await made.run()
-    assert (state.ending, state.phase) == (Ending.BETTER, Phase.OVER)
+    assert (state.ending, state.phase) == (Ending.BETTER, SwitchbackPhase.OVER)
     assert len(state.pairs) == 4
     assert made.arms.acts[0] == "check"
     assert made.arms.acts[-1] == "restore"
@@ -53,7 +53,7 @@ async def test_a_better_b_stays_where_that_was_asked_for() -> None:
     state = await made.run()
     assert made.arms.acts[-1] == "keep B"
     assert "B is kept" in state.notes
-    assert "\nB is kept\n" in text(made.experiment.plan, state)
+    assert "\nB is kept\n" in result_text(made.experiment.plan, state)
 
 
 async def test_a_better_b_that_costs_something_else_is_put_back() -> None:
@@ -141,7 +141,7 @@ async def test_a_value_under_test_that_comes_and_goes_within_a_block_costs_its_p
 
     def flipped(second: int, found: Frame) -> Frame:
         state = made.experiment.state
-        if state.pair == 2 and state.phase is Phase.MEASURING:
+        if state.pair == 2 and state.phase is SwitchbackPhase.MEASURING:
             within.append(second)
         return with_parameters(found, work_mem="1MB" if len(within) in (3, 4) else "as it is")
 
@@ -188,9 +188,9 @@ async def test_what_is_not_put_back_stands_in_the_result() -> None:
 
     made.arms.restore = restore  # type: ignore[method-assign]
     state = await made.run()
-    assert "\nnot put back: no server answers: `pgtop-tune revert --set 1` reverts it\n" in text(PLAN, state)
+    assert "\nnot put back: no server answers: `pgtop-tune revert --set 1` reverts it\n" in result_text(PLAN, state)
     early = replace(state, evaluation=None)
-    assert text(PLAN, early).endswith("reverts it")
+    assert result_text(PLAN, early).endswith("reverts it")
 
 
 async def test_a_load_that_failed_because_its_server_was_restarted_is_told_as_that() -> None:
@@ -230,7 +230,11 @@ async def test_a_switch_that_the_server_refuses_is_a_result() -> None:
     made.arms.problem = ConnectionProblem("the connection was lost")
     made.change = lambda second, found: found
     run = asyncio.ensure_future(made.run())
-    while made.experiment.state.phase is not Phase.MEASURING and not run.done() and not made.arms.acts.count("A"):
+    while (
+        made.experiment.state.phase is not SwitchbackPhase.MEASURING
+        and not run.done()
+        and not made.arms.acts.count("A")
+    ):
         await asyncio.sleep(0.01)
         if made.experiment.state.pair:
             made.frames.trouble = "the server was restarted"
@@ -262,7 +266,7 @@ async def test_time_for_too_few_pairs_is_undecided_and_says_so() -> None:
     state = await run
     assert state.ending is Ending.UNDECIDED
     assert state.reason.startswith("the time is over")
-    assert "too few pairs" in text(PLAN, state)
+    assert "too few pairs" in result_text(PLAN, state)
     assert "fewer than four pairs count" in headline(PLAN, state)
 
 
@@ -403,4 +407,4 @@ async def test_lines_tell_each_phase_block_and_pair_once() -> None:
     assert sum("pair 4: tps +" in line for line in lines) == 1
     assert sum("warming up" in line for line in lines) == 1
     assert len(lines) == len(set(lines))
-    assert "TPS" not in text(PLAN, state)
+    assert "TPS" not in result_text(PLAN, state)

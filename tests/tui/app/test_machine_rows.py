@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import ChangeState, HostChange, Terms, WantedSetting
-from pgtop_tune.host.block_devices import Disk
 from pgtop_tune.host.machine_setup import MachineFacts
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.machine import SystemSetting
+from pgtop_tune.model.machine import Disk, SystemSetting
 from tests.support.screens import Rig, ScriptedParameters, running_screen
 
 

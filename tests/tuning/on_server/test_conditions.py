@@ -8,27 +8,27 @@ from collections.abc import Callable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.switchback.arms import Arm, Block, Pair
-from pgtop_tune.tuning.on_server.conditions import Conditions
-from pgtop_tune.tuning.search import Evaluation, Phase
+from pgtop_tune.experiment.switchback.arms import Arm, ArmBlock, BlockPair
+from pgtop_tune.tuning.on_server.conditions import SearchConditions
+from pgtop_tune.tuning.search import Evaluation, SearchPhase
 
 START, OTHER = (0,), (1,)
 MIX = {"read": (400, 200.0), "write": (400, 800.0)}
 TEXTS = {"read": "SELECT\n\x1b[2J x"}
-Make = Callable[[int, Block], Block]
+Make = Callable[[int, ArmBlock], ArmBlock]
 
 
-def usual(arm: Arm, draw: random.Random) -> Block:
+def usual(arm: Arm, draw: random.Random) -> ArmBlock:
     """200 transactions a second by four clients, of which two are active; a block deviates by 8 %."""
     noise = draw.gauss(1.0, 0.08)
-    return Block(
+    return ArmBlock(
         arm=arm, began_ms=0, began_s=0.0, seconds=10.0, settled_s=5.0, tps=(200.0 * noise,) * 10,
         sums={"cpu": (60.0, 1.0)}, foreign=5.0, steal=1.0, cpus=2, statements=MIX, statements_ms=1100.0,
         sessions=2.0 * noise, clients=4.0,
     )  # fmt: skip
 
 
-def times(block: Block, rate: float, sessions: float | None = None) -> Block:
+def times(block: ArmBlock, rate: float, sessions: float | None = None) -> ArmBlock:
     """So many times the transactions, and as many times the sessions unless other ones are given."""
     return replace(
         block,
@@ -42,7 +42,7 @@ class Made:
     """Evaluations, one after the other; `make` has the number of the block since the first one, from 0."""
 
     def __init__(self, make: Make = lambda place, block: block, *, loaded: bool = False, seed: int = 1) -> None:
-        self.conditions = Conditions(loaded=loaded)
+        self.conditions = SearchConditions(loaded=loaded)
         self.blocks = 0
         self._make = make
         self._draw = random.Random(seed)
@@ -58,20 +58,20 @@ class Made:
                 block = times(block, faster, 1.0) if arm is Arm.B else block
                 made[arm] = self._make(self.blocks, block)
                 self.blocks += 1
-            pairs.append(Pair(number, arms[0], made[Arm.A], made[Arm.B]))
+            pairs.append(BlockPair(number, arms[0], made[Arm.A], made[Arm.B]))
         wanted = Evaluation(
-            number=1, phase=Phase.SEARCH, candidate=candidate, against=START, values={}, against_values={},
+            number=1, phase=SearchPhase.SEARCH, candidate=candidate, against=START, values={}, against_values={},
             restart=how.get("restart", False), separate=how.get("separate", False), cost=1.0, why="",
         )  # fmt: skip
         found = self.conditions.take(wanted, pairs, lambda id: TEXTS.get(id, ""))
-        return "" if found is None else f"{'stopped: ' * found.stopped}{found.words}"
+        return "" if found is None else f"{'stopped: ' * found.stopped}{found.description}"
 
 
-def since(first: int, how: Callable[[Block], Block]) -> Make:
+def since(first: int, how: Callable[[ArmBlock], ArmBlock]) -> Make:
     return lambda place, block: how(block) if place >= first else block
 
 
-CHANGES: Mapping[str, tuple[Callable[[Block], Block], str]] = {
+CHANGES: Mapping[str, tuple[Callable[[ArmBlock], ArmBlock], str]] = {
     "rate doubles": (lambda block: times(block, 2.0), "transactions per second"),
     "rate halves": (lambda block: times(block, 0.5), "transactions per second"),
     "clients leave a server that is busy": (
@@ -150,7 +150,7 @@ def test_blocks_behind_a_restart_are_compared_with_such_blocks_alone() -> None:
 
 
 def test_under_a_load_of_ours_only_others_on_the_machine_are_other_conditions() -> None:
-    def slower(block: Block) -> Block:
+    def slower(block: ArmBlock) -> ArmBlock:
         return times(block, 0.5)
 
     hog = since(11, lambda block: replace(slower(block), foreign=50.0, sums={"cpu": (90.0, 1.0)}))
@@ -164,7 +164,9 @@ def test_under_a_load_of_ours_only_others_on_the_machine_are_other_conditions() 
 
 def test_the_mix_that_decides_stays_until_the_load_is_another_one() -> None:
     made = Made(since(16, lambda block: replace(block, statements={"new": (900, 900.0)})))
-    pairs = [Pair(number, Arm.A, usual(Arm.A, random.Random(1)), usual(Arm.B, random.Random(2))) for number in range(4)]
+    pairs = [
+        BlockPair(number, Arm.A, usual(Arm.A, random.Random(1)), usual(Arm.B, random.Random(2))) for number in range(4)
+    ]
     made.evaluation()
     mix = made.conditions.mix_of(pairs)
     assert set(mix.weights) == set(MIX)

@@ -22,7 +22,7 @@ from pgtop_tune.tuning.on_server.evaluating import (
 )
 from pgtop_tune.tuning.on_server.objective import objective
 from pgtop_tune.tuning.plan import Dimension, Space
-from pgtop_tune.tuning.search import Evaluation, Phase
+from pgtop_tune.tuning.search import Evaluation, SearchPhase
 from tests.support.plans import parameter
 
 SPACE = Space(tuple(Dimension(name=name, levels=("4MB", "8MB"), start=0) for name in ("work_mem", "temp_buffers")))
@@ -61,11 +61,11 @@ def measured(control: Control, names: Sequence[str], monkeypatch: pytest.MonkeyP
     given: Any = control
     parts = EvaluatingParts(
         control=given, load=HeldLoad(Load()), blocks=CurrentBlocks(loaded=True), own_blocks=None, machine=None,
-        seen=lambda state: None, before_set=lambda set_id: None,
+        take_state=lambda state: None, before_set=lambda set_id: None,
     )  # fmt: skip
     values = dict.fromkeys(names, "4MB")
     wanted = Evaluation(
-        number=1, phase=Phase.NOISE, candidate=(0, 0), against=(0, 0), values=values, against_values=values,
+        number=1, phase=SearchPhase.NOISE, candidate=(0, 0), against=(0, 0), values=values, against_values=values,
         restart=False, cost=1.0, why="",
     )  # fmt: skip
     evaluator = Evaluator(parts, SPACE, objective("tps"), "x", Lengths(5.0, 10.0), 600.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pgtop_tune.tuning.on_server.guards import REPLAY_BYTES_PER_S, Guards
+from pgtop_tune.tuning.on_server.knob_space import REPLAY_BYTES_PER_S, Guards
 from tests.support.frames import parameter
 
 GB = 2**30

@@ -34,7 +34,7 @@ def parameters(server: Throwaway) -> Mapping[str, Parameter]:
 
 
 def test_every_value_is_one_that_the_server_takes(parameters: Mapping[str, Parameter]) -> None:
-    found = knob_space(KNOBS, parameters, allow_restart=True, asked=False)
+    found = knob_space(KNOBS, parameters, allow_restart=True, by_name=False)
     assert len(found.dimensions) > 50
     for dimension in found.dimensions:
         known = parameters[dimension.name]
@@ -44,11 +44,11 @@ def test_every_value_is_one_that_the_server_takes(parameters: Mapping[str, Param
 
 
 def test_what_can_lose_data_is_in_no_search(parameters: Mapping[str, Parameter]) -> None:
-    every = knob_space(KNOBS, parameters, allow_restart=True, asked=False)
+    every = knob_space(KNOBS, parameters, allow_restart=True, by_name=False)
     fenced = {name for name, risks in RISKS.items() if any(risk.loses_data for risk in risks)}
     assert {"fsync", "full_page_writes", "synchronous_commit"} <= fenced
     assert not fenced.intersection(dimension.name for dimension in every.dimensions)
-    named = knob_space(wanted_knobs(["fsync"], ()), parameters, allow_restart=True, asked=True)
+    named = knob_space(wanted_knobs(["fsync"], ()), parameters, allow_restart=True, by_name=True)
     assert named.dimensions == ()
     assert "durability" in dict(named.left_out)["fsync"]
 
@@ -57,22 +57,22 @@ def test_values_that_take_a_restart_are_left_out_with_the_option_that_lets_them_
     parameters: Mapping[str, Parameter],
 ) -> None:
     knobs = wanted_knobs(["shared_buffers"], ())
-    refused = knob_space(knobs, parameters, allow_restart=False, asked=True)
+    refused = knob_space(knobs, parameters, allow_restart=False, by_name=True)
     assert refused.left_out == (("shared_buffers", "it takes a restart: --allow-restart"),)
-    [dimension] = knob_space(knobs, parameters, allow_restart=True, asked=True).dimensions
+    [dimension] = knob_space(knobs, parameters, allow_restart=True, by_name=True).dimensions
     assert dimension.restart
 
 
 def test_doublings_go_both_ways_from_what_is_set() -> None:
     known = {"work_mem": parameter("work_mem", "4096", "4MB", "kB")}
-    [dimension] = knob_space(wanted_knobs(["work_mem"], ()), known, allow_restart=False, asked=True).dimensions
+    [dimension] = knob_space(wanted_knobs(["work_mem"], ()), known, allow_restart=False, by_name=True).dimensions
     assert dimension.levels[dimension.start - 2 : dimension.start + 3] == ("1MB", "2MB", "4MB", "8MB", "16MB")
 
 
 def test_a_value_off_the_grid_is_a_level_of_its_own() -> None:
     known = {"checkpoint_timeout": parameter("checkpoint_timeout", "420", "7min", "s")}
     knobs = wanted_knobs(["checkpoint_timeout"], ())
-    [dimension] = knob_space(knobs, known, allow_restart=False, asked=True).dimensions
+    [dimension] = knob_space(knobs, known, allow_restart=False, by_name=True).dimensions
     assert dimension.levels[dimension.start] == "7min"
     assert dimension.levels[dimension.start + 1] == "10min"
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.switchback.arms import Arm, Block
+from pgtop_tune.experiment.switchback.arms import Arm, ArmBlock
 from pgtop_tune.tuning.on_server.objective import BY_NAME, constraint, objective
 
 
-def block(tps: float = 100.0, wal: float = 500.0, latency: float = 8.0) -> Block:
-    return Block(
+def block(tps: float = 100.0, wal: float = 500.0, latency: float = 8.0) -> ArmBlock:
+    return ArmBlock(
         arm=Arm.A, began_ms=0, began_s=0.0, seconds=10.0, settled_s=5.0, tps=(tps,) * 10,
         sums={"wal_per_tx": (wal * 10.0, 10.0), "latency": (latency * 1000.0, 1000.0)},
     )  # fmt: skip
@@ -102,7 +102,7 @@ def test_an_objective_that_no_setting_can_make_better_is_refused(
 
 @pytest.mark.parametrize("words", ["tps / cpu", "1 / wal", "min 1 / tps", "tps - 100 * cpu", "max tps / (cpu + wal)"])
 def test_arithmetic_that_better_figures_make_better_is_an_objective(words: str) -> None:
-    assert objective(words).words == words
+    assert objective(words).typed == words
 
 
 def test_a_latency_of_a_load_without_a_rate_is_refused_and_the_way_out_is_named() -> None:

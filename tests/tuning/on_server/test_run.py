@@ -20,8 +20,8 @@ from pgtop_tune.experiment.switchback.arms import Arm
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Disturbed, KnobsChanged
-from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first, write_result
+from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.on_server.report import (
     ShownTuning,
     evaluation_line,
@@ -33,8 +33,8 @@ from pgtop_tune.tuning.on_server.report import (
 )
 from pgtop_tune.tuning.on_server.run import RunParts, TuningRun
 from pgtop_tune.tuning.plan import Dimension, Space, TuningPlan
-from pgtop_tune.tuning.protocol import Ending, Result, Tuning
-from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+from pgtop_tune.tuning.protocol import SearchEnding, SearchResult, Tuning
+from pgtop_tune.tuning.search import Evaluation, Outcome, SearchPhase
 
 LEVELS = ("1MB", "2MB", "4MB", "8MB", "16MB")
 PLAN = TuningPlan(
@@ -86,12 +86,12 @@ def parts(told: list[str] | None = None, **other: Any) -> RunParts:
 
     asked: dict[str, Any] = {
         "answers": there, "load_runs": runs, "free_bytes": room, "stop_file": None,
-        "told": (told if told is not None else []).append, "changed": lambda: None,
+        "tell": (told if told is not None else []).append, "changed": lambda: None,
     }  # fmt: skip
     return RunParts(**(asked | other))
 
 
-def run(directory: Path, made: Made, found: RunParts | None = None) -> Result:
+def run(directory: Path, made: Made, found: RunParts | None = None) -> SearchResult:
     kept = kept_tuning(directory)
     with ExperimentLog(directory) as log:
         result = asyncio.run(TuningRun(replayed(kept), log, made, found or parts(), kept.plan.seed).run())  # type: ignore[arg-type]
@@ -103,7 +103,7 @@ def test_the_knob_that_brings_something_is_found_confirmed_and_the_other_one_sta
     begun(tmp_path)
     told: list[str] = []
     found = run(tmp_path, made := Made(), parts(told))
-    assert found.ending is Ending.BETTER
+    assert found.ending is SearchEnding.BETTER
     assert set(found.values) == {"work_mem"}
     assert LEVELS.index(found.values["work_mem"]) >= 3
     assert found.confirmed is not None
@@ -159,7 +159,7 @@ def test_an_evaluation_without_an_outcome_is_made_again_and_after_three_attempts
     found = run(tmp_path, made)
     assert len(set(tries)) == len(tries) == 3
     assert "3 attempts" in found.tried[4].outcome.stopped
-    assert found.ending is Ending.BETTER
+    assert found.ending is SearchEnding.BETTER
 
 
 def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_search(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_a_server_that_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pyt
 
     def crashed(wanted: Evaluation, seed: int) -> None:
         if wanted.number == 6 and not asked:
-            raise Disturbed("the server was restarted", gone=True)
+            raise Disturbed("the server was restarted", has_ended=True)
 
     async def answers() -> None:
         asked.append(1)
@@ -190,7 +190,7 @@ def test_a_server_that_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pyt
             raise ConnectionProblem("starting up")
 
     made.before = crashed
-    assert run(tmp_path, made, parts(answers=answers)).ending is Ending.BETTER
+    assert run(tmp_path, made, parts(answers=answers)).ending is SearchEnding.BETTER
     assert len(asked) == 3
 
 
@@ -199,7 +199,7 @@ def test_a_knob_that_someone_else_changes_is_let_go_of_also_after_resuming(tmp_p
     made, changed = Made(), []
 
     def foreign(wanted: Evaluation, seed: int) -> None:
-        if wanted.phase is Phase.SEARCH and not changed:
+        if wanted.phase is SearchPhase.SEARCH and not changed:
             changed.append(wanted.number)
             raise KnobsChanged(["work_mem"])
         assert not changed or "work_mem" not in wanted.values
@@ -210,7 +210,7 @@ def test_a_knob_that_someone_else_changes_is_let_go_of_also_after_resuming(tmp_p
     assert "work_mem" not in found.values
     kept = kept_tuning(tmp_path)
     again = replayed(kept).next()
-    assert isinstance(again, Result)
+    assert isinstance(again, SearchResult)
     assert again.let_go == ("work_mem",)
 
 
@@ -231,7 +231,7 @@ def test_an_evaluation_under_another_load_is_discarded_and_made_again_and_the_re
     changing(made := Made(), [4, 15], Change("the load is another one: 400 transactions per second, 200 before", 3))
     told: list[str] = []
     found = run(tmp_path, made, parts(told))
-    assert found.ending is Ending.BETTER
+    assert found.ending is SearchEnding.BETTER
     assert made.measured == sorted(set(made.measured))
     line = "   4: discarded, and made again: the load is another one: 400 transactions per second, 200 before"
     assert line in told
@@ -247,7 +247,7 @@ def test_a_load_that_goes_on_changing_ends_the_search_and_resumed_it_is_given_an
     with pytest.raises(Stopped, match=r"3 times within 8 evaluations; at last .* 9 sessions of clients, 3 before"):
         run(tmp_path, made)
     assert made.put_backs == ["the search stopped"]
-    assert run(tmp_path, again := Made()).ending is Ending.BETTER
+    assert run(tmp_path, again := Made()).ending is SearchEnding.BETTER
     assert again.measured[0] == 7
 
 
@@ -270,7 +270,7 @@ def test_a_load_that_has_stopped_is_waited_for(tmp_path: Path, back: bool) -> No
 
     told: list[str] = []
     if back:
-        assert run(tmp_path, made, parts(told, load_runs=runs)).ending is Ending.BETTER
+        assert run(tmp_path, made, parts(told, load_runs=runs)).ending is SearchEnding.BETTER
     else:
         with pytest.raises(Stopped, match="the load has stopped") as stopped:
             run(tmp_path, made, parts(told, load_runs=runs))
@@ -299,7 +299,7 @@ def test_the_stop_file_and_a_full_disk_end_it_between_evaluations_with_the_way_o
 
     with pytest.raises(Stopped, match="left on the disk"):
         run(tmp_path / "search", Made(), parts(free_bytes=nearly_full))
-    assert run(tmp_path / "search", Made()).ending is Ending.BETTER
+    assert run(tmp_path / "search", Made()).ending is SearchEnding.BETTER
 
 
 def test_a_result_is_shown_as_it_was_also_by_a_version_that_would_search_otherwise(tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_the_result_names_the_confirmed_gain_its_interval_and_every_knob(tmp_pat
     assert "work_mem = " in lines
     assert "(was 2MB)" in lines
     assert "work_mem: earned" in lines
-    kept = replace(found, ending=Ending.START_KEPT, values={})
+    kept = replace(found, ending=SearchEnding.START_KEPT, values={})
     assert "earned" not in "\n".join(result_lines(kept, "tps")), "the winner was not confirmed"
     status = "\n".join(status_lines(kept_tuning(tmp_path), None, found, runs=False))
     assert "better" in status
@@ -366,7 +366,7 @@ def test_the_report_has_the_path_the_knobs_and_the_script_also_of_a_search_that_
         assert part in page
     begun(tmp_path / "refused", replace(PLAN, budget=10.0))
     refused = run(tmp_path / "refused", Made())
-    assert refused.ending is Ending.REFUSED
+    assert refused.ending is SearchEnding.REFUSED
     assert refused.needed is not None
     text = report_markdown("x", tuning_chapters(kept_tuning(tmp_path / "refused"), refused, []))
     assert "The budget is too small" in text
@@ -383,7 +383,7 @@ def test_a_screen_gets_the_arms_of_each_evaluation_and_none_while_nothing_is_swi
     shown = ShownTuning(kept, tuning)
     shown.take(SwitchbackState(arm=Arm.B))
     assert (shown.newest.phase, shown.newest.arm_words) == ("noise", "")
-    while isinstance(wanted := tuning.next(), Evaluation) and wanted.phase is Phase.NOISE:
+    while isinstance(wanted := tuning.next(), Evaluation) and wanted.phase is SearchPhase.NOISE:
         tuning.tell(Outcome(effect=0.0, error=0.004))
     shown.changed()
     shown.take(SwitchbackState(arm=Arm.B))
@@ -409,4 +409,4 @@ def test_someone_who_goes_on_changing_a_knob_that_was_let_go_of_does_not_hold_up
     made.before = foreign
     found = run(tmp_path, made)
     assert changed == [1]
-    assert found.ending is Ending.START_KEPT
+    assert found.ending is SearchEnding.START_KEPT

@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from pgtop_tune.experiment.plan.results import ExperimentLog
 from pgtop_tune.experiment.plan.run import Stopped
-from pgtop_tune.experiment.workers.run import UnitFailed, WorkerGone
+from pgtop_tune.experiment.workers import UnitFailed, WorkerGone
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
-from pgtop_tune.tuning.on_server.guards import Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first
+from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.on_server.run import ServersParts, TuningOnServers
 from pgtop_tune.tuning.plan import Constraint, Dimension, Space, TuningPlan
-from pgtop_tune.tuning.protocol import Ending, Result
-from pgtop_tune.tuning.search import Evaluation, Outcome, Phase
+from pgtop_tune.tuning.protocol import SearchEnding, SearchResult
+from pgtop_tune.tuning.search import Evaluation, Outcome, SearchPhase
 
 LEVELS = ("1MB", "2MB", "4MB", "8MB", "16MB")
 PLAN = TuningPlan(
@@ -74,12 +74,12 @@ class Servers:
         return self.there
 
 
-def run(directory: Path, servers: Servers, plan: TuningPlan = PLAN, **parts: object) -> Result:
+def run(directory: Path, servers: Servers, plan: TuningPlan = PLAN, **parts: object) -> SearchResult:
     if not directory.exists():
         with ExperimentLog(directory) as log:
             write_first(log, "", REQUEST, plan, GUARDS, (), workers=servers.there)
     kept = kept_tuning(directory)
-    given = ServersParts(measure=servers.measure, servers=servers.servers, stop_file=None, told=lambda line: None)
+    given = ServersParts(measure=servers.measure, servers=servers.servers, stop_file=None, tell=lambda line: None)
     with ExperimentLog(directory) as log:
         search = TuningOnServers(
             replayed(kept),
@@ -95,7 +95,7 @@ def run(directory: Path, servers: Servers, plan: TuningPlan = PLAN, **parts: obj
 def test_four_servers_find_the_same_in_fewer_turns(tmp_path: Path) -> None:
     alone = run(tmp_path / "one", one := Servers("a"))
     found = run(tmp_path / "four", four := Servers("a", "b", "c", "d"))
-    assert found.ending is alone.ending is Ending.BETTER
+    assert found.ending is alone.ending is SearchEnding.BETTER
     assert set(found.values) == set(alone.values) == {"work_mem"}
     assert four.turns < 0.5 * one.turns
     assert {server for server, _ in four.ran} == {"a", "b", "c", "d"}
@@ -103,10 +103,10 @@ def test_four_servers_find_the_same_in_fewer_turns(tmp_path: Path) -> None:
 
 def test_confirmations_are_measured_for_the_confirmation(tmp_path: Path) -> None:
     found = run(tmp_path / "search", servers := Servers("a", "b", "c"))
-    confirmed = [each for each in found.tried if each.evaluation.phase is Phase.CONFIRMATION]
+    confirmed = [each for each in found.tried if each.evaluation.phase is SearchPhase.CONFIRMATION]
     assert found.confirmed is not None
     assert len(confirmed) == found.confirmed.evaluations
-    made = [wanted for _, wanted in servers.ran if wanted.phase is Phase.CONFIRMATION]
+    made = [wanted for _, wanted in servers.ran if wanted.phase is SearchPhase.CONFIRMATION]
     assert len(made) >= len(confirmed)
 
 
@@ -125,14 +125,14 @@ def test_what_was_told_is_resumed_and_asks_no_question_twice(tmp_path: Path) -> 
     told = len(kept_tuning(directory).events)
     assert told >= 8
     found = run(directory, again := Servers("a", "b"))
-    assert found.ending is Ending.BETTER
+    assert found.ending is SearchEnding.BETTER
     assert min(wanted.number for _, wanted in again.ran) == told + 1
 
 
 def test_a_worker_that_ends_costs_its_evaluation_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.experiment.workers.run._BACK_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.experiment.workers._BACK_S", 0.0)
     servers, told = Servers("a", "b"), list[str]()
 
     def ends(server: str, wanted: Evaluation) -> None:
@@ -140,8 +140,8 @@ def test_a_worker_that_ends_costs_its_evaluation_and_the_others_go_on(
             raise WorkerGone("the worker of b ended under the unit")
 
     servers.before = ends
-    found = run(tmp_path / "search", servers, told=told.append)
-    assert found.ending is Ending.BETTER
+    found = run(tmp_path / "search", servers, tell=told.append)
+    assert found.ending is SearchEnding.BETTER
     assert sum(server == "b" for server, _ in servers.ran) == 1
     assert any("an evaluation is lost" in line for line in told)
     assert any("has not come back" in line for line in told)
@@ -155,7 +155,7 @@ def test_without_any_server_that_can_be_used_it_stops_and_says_why(tmp_path: Pat
 
     servers.before = refuses
     with pytest.raises(Stopped, match="no worker is left"):
-        run(tmp_path / "search", servers, told=told.append)
+        run(tmp_path / "search", servers, tell=told.append)
     assert "b: the load does not get steady; b takes no more evaluations" in told
 
 
@@ -163,7 +163,7 @@ def test_a_knob_that_someone_changes_on_one_server_is_let_go_of_on_all(tmp_path:
     servers, changed = Servers("a", "b", "c"), list[str]()
 
     def foreign(server: str, wanted: Evaluation) -> None:
-        if server == "c" and wanted.phase is Phase.SCREEN and not changed:
+        if server == "c" and wanted.phase is SearchPhase.SCREEN and not changed:
             changed.append(server)
             raise KnobsChanged(["temp_buffers"])
 
@@ -181,7 +181,7 @@ def test_a_server_whose_machine_goes_on_changing_takes_no_more_evaluations(tmp_p
             raise ConditionsChanged(Change("others took 0.9 cores more beside the newest blocks", 4))
 
     servers.before = changes
-    assert run(tmp_path / "search", servers, told=told.append).ending is Ending.BETTER
+    assert run(tmp_path / "search", servers, tell=told.append).ending is SearchEnding.BETTER
     assert [server for server, _ in servers.ran].count("b") == 3
     assert "an evaluation is discarded: others took 0.9 cores more beside the newest blocks, on b" in told
     assert "the conditions of b go on changing; it takes no more evaluations" in told
@@ -189,4 +189,4 @@ def test_a_server_whose_machine_goes_on_changing_takes_no_more_evaluations(tmp_p
 
 def test_a_constraint_does_not_end_what_is_only_thought_ahead(tmp_path: Path) -> None:
     plan = replace(PLAN, constraints=(Constraint(figure="tps", least=50.0),))
-    assert run(tmp_path / "search", Servers("a", "b", "c"), plan).ending is Ending.BETTER
+    assert run(tmp_path / "search", Servers("a", "b", "c"), plan).ending is SearchEnding.BETTER

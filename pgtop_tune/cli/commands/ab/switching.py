@@ -35,10 +35,8 @@ from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
-from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.load_run import LoadRun, RunCell, until_frames_show_it
 from pgtop_tune.experiment.prediction import score, score_words
-from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.switchback.arms import (
     BY_CHECKPOINTS,
@@ -53,10 +51,12 @@ from pgtop_tune.experiment.switchback.arms import (
     resolved_settings,
 )
 from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-from pgtop_tune.experiment.switchback.loads import ArmLoads, ForeignLoad, OwnLoad
 from pgtop_tune.experiment.switchback.plans import StatementPlans
 from pgtop_tune.experiment.switchback.separate_blocks import (
+    ArmLoads,
     CheckedArms,
+    ForeignLoad,
+    OwnLoad,
     SeparateBlocks,
     SeparatePlan,
     check_nothing_pending,
@@ -67,11 +67,11 @@ from pgtop_tune.experiment.switchback.state import (
     RecordFile,
     SwitchbackPlan,
     SwitchbackState,
-    as_json,
+    switchback_json,
     trials_of,
 )
 from pgtop_tune.experiment.switchback.switchback import Switchback
-from pgtop_tune.experiment.switchback.words import Narrator, ShownStates, markdown, text
+from pgtop_tune.experiment.switchback.words import Narrator, ShownStates, result_markdown, result_text
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.backend_action import PlannedBy
 from pgtop_tune.model.bench import LoadSpec
@@ -447,7 +447,7 @@ async def switch(request: SwitchRequest) -> int:
         began_s = time.process_time()
 
         def record(state: SwitchbackState) -> dict[str, Any]:
-            return as_json(plan, state, facts | {"own_cpu_s": round(time.process_time() - began_s, 2)})
+            return switchback_json(plan, state, facts | {"own_cpu_s": round(time.process_time() - began_s, 2)})
 
         names = [rival.name for rival in plan.rivals]
         file = RecordFile(names, time.strftime("%Y%m%d-%H%M%S"))
@@ -474,9 +474,9 @@ async def switch(request: SwitchRequest) -> int:
         return ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
     plan, state = results[0]
     if request.format == "json":
-        say_as_it_is(json.dumps(as_json(plan, state, facts), ensure_ascii=True))
+        say_as_it_is(json.dumps(switchback_json(plan, state, facts), ensure_ascii=True))
     else:
-        say(markdown(plan, state) if request.format == "markdown" else text(plan, state))
+        say(result_markdown(plan, state) if request.format == "markdown" else result_text(plan, state))
     return _status(state.ending, signalled)
 
 

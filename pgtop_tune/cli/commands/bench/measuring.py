@@ -55,9 +55,9 @@ from pgtop_tune.experiment.configurations import (
     check_configurations,
     parse_configurations,
 )
-from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.repeats import Repeats, check_goal, check_length, load_before, repetition
-from pgtop_tune.experiment.run_cell import BeforeEachRun, LoadTarget, RunCell
 from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval

@@ -38,8 +38,8 @@ from pgtop_tune.experiment.plan.model import (
     refusals,
 )
 from pgtop_tune.experiment.plan.plan_file import place_of, plan_path, read_plan
+from pgtop_tune.experiment.plan.report import plan_lines
 from pgtop_tune.experiment.plan.results import reviewed_dir
-from pgtop_tune.experiment.plan.status import plan_lines
 from pgtop_tune.experiment.series import scripts_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable

@@ -13,9 +13,15 @@ from pgtop_tune.cli.output import say, say_as_it_is, tell, write_chapters
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_markdown, text
 from pgtop_tune.experiment.plan.plan_file import read_plan
-from pgtop_tune.experiment.plan.report import RESULTS, chapters
-from pgtop_tune.experiment.plan.results import Outcome, experiments, is_running, newest, outcome_of, read_entries
-from pgtop_tune.experiment.plan.status import status_lines
+from pgtop_tune.experiment.plan.report import RESULTS, chapters, status_lines
+from pgtop_tune.experiment.plan.results import (
+    ExperimentOutcome,
+    experiments,
+    is_running,
+    newest_experiment,
+    outcome_of,
+    read_entries,
+)
 
 
 def directory_of(words: str) -> Path:
@@ -30,15 +36,15 @@ def directory_of(words: str) -> Path:
     named = experiments_dir() / words
     if words and Path(words).name == words and named in experiments():
         return named
-    found = newest(words)
+    found = newest_experiment(words)
     if found is None and words.endswith(".toml"):
-        found = newest(read_plan(Path(words)).name)
+        found = newest_experiment(read_plan(Path(words)).name)
     if found is None:
         raise UsageProblem(f"there is no experiment {words}", "`pgtop-tune experiment status` lists them")
     return found
 
 
-def outcome_in(directory: Path) -> Outcome:
+def outcome_in(directory: Path) -> ExperimentOutcome:
     """What an experiment came to.
 
     Raises:
@@ -72,7 +78,7 @@ def show_status(words: str) -> None:
         say(f"{first}; {second}; {last}")
 
 
-def say_results(outcome: Outcome | None, *, abandon: bool = False) -> None:
+def say_results(outcome: ExperimentOutcome | None, *, abandon: bool = False) -> None:
     """What an experiment has come to, when it is complete."""
     if outcome is None or abandon:
         tell("everything is put back; the experiment has ended")

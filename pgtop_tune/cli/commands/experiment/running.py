@@ -41,21 +41,21 @@ from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, endpoint_of, free_bytes_for
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.bind import check_reviewed, plan_hash
-from pgtop_tune.experiment.plan.model import OWN_DATABASE, Arm, Estimate, estimate
+from pgtop_tune.experiment.plan.model import OWN_DATABASE, Estimate, PlanArm, estimate
+from pgtop_tune.experiment.plan.report import shown_plan, switched
 from pgtop_tune.experiment.plan.results import (
     ABANDONED,
     COMPLETE,
     ExperimentLog,
-    Outcome,
+    ExperimentOutcome,
     new_directory,
     outcome_of,
     read_entries,
     reviewed_dir,
 )
 from pgtop_tune.experiment.plan.run import ExperimentParts, ExperimentRun, made_here, unfinished
-from pgtop_tune.experiment.plan.status import shown_plan, switched
-from pgtop_tune.experiment.run_cell import LoadTarget
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
@@ -148,7 +148,7 @@ def resume_experiment(experiment: str, request: PlanRequest) -> int:
                 time.sleep(1.0)
 
 
-def _resumed(outcome: Outcome, log: ExperimentLog, request: PlanRequest) -> int:
+def _resumed(outcome: ExperimentOutcome, log: ExperimentLog, request: PlanRequest) -> int:
     if outcome.ended in (COMPLETE, ABANDONED):
         hint = f"`pgtop-tune experiment report {outcome.id}` shows it"
         raise UsageProblem(f"{outcome.id} is {outcome.ended}", hint)
@@ -173,7 +173,7 @@ def _resumed(outcome: Outcome, log: ExperimentLog, request: PlanRequest) -> int:
     return _gone_on(request, outcome, log)
 
 
-def _gone_on(request: PlanRequest, outcome: Outcome, log: ExperimentLog) -> int:
+def _gone_on(request: PlanRequest, outcome: ExperimentOutcome, log: ExperimentLog) -> int:
     session = request.session
     live = LiveOptions(
         pgbench=session.pgbench,
@@ -197,7 +197,7 @@ class _Doors:
         self._service = service
         self._machine = machine
 
-    def sets(self, arm: Arm) -> ChangeSets:
+    def sets(self, arm: PlanArm) -> ChangeSets:
         door = WithRestart(self._control, self._service, tell, anyway=False) if arm.restart else self._control
         return ChangeSets(door, self._machine)
 
@@ -227,7 +227,7 @@ class ExperimentSession:
 
     def __init__(
         self,
-        outcome: Outcome,
+        outcome: ExperimentOutcome,
         log: ExperimentLog,
         live: LiveOptions,
         directories: Sequence[Path],
@@ -309,7 +309,7 @@ class ExperimentSession:
             free_bytes=lambda: self._free_bytes(conninfo),
             unsafe=self._live.allow_unsafe,
             confirmed=self._live.confirmed,
-            told=tell,
+            tell=tell,
         )
         run = ExperimentRun(self._outcome, self._log, parts)
         if abandon:

@@ -39,8 +39,7 @@ from pgtop_tune.experiment.plan.results import (
     read_entries,
 )
 from pgtop_tune.experiment.plan.run import unfinished
-from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
-from pgtop_tune.experiment.workers.run import CellOnServer, RunOnServers, UnitFailed, Workers
+from pgtop_tune.experiment.workers import CellOnServer, DaskWorkers, RunOnServers, UnitFailed
 from pgtop_tune.model.run_result import plain
 from pgtop_tune.runtime.running_experiments import ServerKey
 
@@ -62,12 +61,12 @@ class Described(Struct, frozen=True, kw_only=True):
 D = TypeVar("D", bound=Described)
 
 
-async def answers_of_all(workers: Workers, request: bytes, kind: type[D]) -> dict[str, D]:
+async def answers_of_all(workers: DaskWorkers, request: bytes, kind: type[D]) -> dict[str, D]:
     """What all workers answer to one unit, by the name of the server.
 
     Raises:
         UsageProblem: There are no workers, or an answer cannot be read.
-        PgtopError: As `Workers.run`.
+        PgtopError: As `DaskWorkers.run`.
     """
     servers = await workers.servers()
     if not servers:
@@ -242,7 +241,9 @@ async def _resumed(address: str, directory: Path, asked: Asked, *, abandon: bool
             await workers.aclose()
 
 
-async def _gone_on(workers: Workers, log: ExperimentLog, asked: Asked, servers: Sequence[str], *, abandon: bool) -> int:
+async def _gone_on(
+    workers: DaskWorkers, log: ExperimentLog, asked: Asked, servers: Sequence[str], *, abandon: bool
+) -> int:
     outcome = outcome_in(log.directory)
     plan = to_builtins(outcome.plan)
 
@@ -253,7 +254,7 @@ async def _gone_on(workers: Workers, log: ExperimentLog, asked: Asked, servers: 
     try:
         if not abandon:
             await RunOnServers(
-                outcome, log, servers, CellOnServer(run=made, servers=workers.servers, told=tell)
+                outcome, log, servers, CellOnServer(run=made, servers=workers.servers, tell=tell)
             ).measure()
     except (PgtopError, asyncio.CancelledError) as problem:
         log.write("ended", why=unfinished(problem))
@@ -294,7 +295,7 @@ def _result(data: bytes, server: str, cell: Cell, directory: Path) -> CellResult
     return replace(result, record=name)
 
 
-async def _bound(workers: Workers, read: ExperimentPlan, asked: Asked) -> Mapping[str, Bound]:
+async def _bound(workers: DaskWorkers, read: ExperimentPlan, asked: Asked) -> Mapping[str, Bound]:
     bound = await answers_of_all(workers, asked.request("bind", plan=to_builtins(read)), Bound)
     check_alike(bound, decides)
     return bound

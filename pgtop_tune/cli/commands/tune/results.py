@@ -24,7 +24,7 @@ from pgtop_tune.tuning.on_server.report import (
     status_lines,
     tuning_chapters,
 )
-from pgtop_tune.tuning.protocol import Ending, Result
+from pgtop_tune.tuning.protocol import SearchEnding, SearchResult
 
 _LAST: Final = "last"
 
@@ -87,7 +87,7 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
     """
     kept = kept_tuning(directory)
     result = kept.result
-    if result is None or result.ending is not Ending.BETTER:
+    if result is None or result.ending is not SearchEnding.BETTER:
         tell("nothing to apply: no setting was confirmed as better")
         return 0
     if kept.applied and not kept.workers:
@@ -123,7 +123,7 @@ def apply_result(words: ConnectionWords, directory: Path, *, yes: bool) -> int:
     return code
 
 
-def _halves(kept: KeptTuning, result: Result) -> tuple[dict[str, str], dict[str, str]]:
+def _halves(kept: KeptTuning, result: SearchResult) -> tuple[dict[str, str], dict[str, str]]:
     """The values found, of the server and of its machine."""
     machine = {each.name for each in kept.plan.space.dimensions if each.machine}
     return (
@@ -132,7 +132,7 @@ def _halves(kept: KeptTuning, result: Result) -> tuple[dict[str, str], dict[str,
     )
 
 
-def _script(kept: KeptTuning, result: Result) -> list[str]:
+def _script(kept: KeptTuning, result: SearchResult) -> list[str]:
     if not result.values or result.confirmed is None:
         return []
 

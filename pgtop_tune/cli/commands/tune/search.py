@@ -35,11 +35,10 @@ from pgtop_tune.cli.live_options import LiveOptions
 from pgtop_tune.cli.load_targets import first_answer
 from pgtop_tune.cli.options import for_seconds
 from pgtop_tune.cli.output import say, tell
-from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
+from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, new_directory
 from pgtop_tune.experiment.plan.run import unfinished
 from pgtop_tune.experiment.switchback.state import SwitchbackState
-from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
-from pgtop_tune.experiment.workers.run import UnitFailed, Workers
+from pgtop_tune.experiment.workers import DaskWorkers, UnitFailed
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.model.run_result import plain
 from pgtop_tune.runtime.experiment_control import ExperimentState
@@ -47,7 +46,6 @@ from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, serv
 from pgtop_tune.tuning.on_server.conditions import Change
 from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import (
-    COMPLETE,
     KeptTuning,
     TuningRequest,
     kept_tuning,
@@ -57,7 +55,7 @@ from pgtop_tune.tuning.on_server.journal import (
 )
 from pgtop_tune.tuning.on_server.report import SAME_MIX_WORDS, ShownTuning, next_line, result_lines
 from pgtop_tune.tuning.on_server.run import RunParts, ServersParts, TuningOnServers, TuningRun
-from pgtop_tune.tuning.protocol import Ending, Result
+from pgtop_tune.tuning.protocol import SearchEnding, SearchResult
 from pgtop_tune.tuning.search import Evaluation, Outcome
 
 # `tune --workers`: a search on several servers alike, one worker beside each.
@@ -125,7 +123,7 @@ async def resume_on_workers(request: TuneRequest, directory: Path, asked: Asked)
 
 
 async def _searched(
-    workers: Workers,
+    workers: DaskWorkers,
     kept: KeptTuning,
     log: ExperimentLog,
     servers: Sequence[str],
@@ -138,10 +136,10 @@ async def _searched(
         unit = asked.request("evaluation", plan=plan, request=request, evaluation=to_builtins(wanted))
         return _outcome(await workers.run(server, unit), server)
 
-    parts = ServersParts(measure=measure, servers=workers.servers, stop_file=stop_file, told=tell)
+    parts = ServersParts(measure=measure, servers=workers.servers, stop_file=stop_file, tell=tell)
     run = TuningOnServers(replayed(kept), kept.plan, kept.guards.allowed, log, servers, parts)
     try:
-        result: Result = await run.run()
+        result: SearchResult = await run.run()
     except (PgtopError, asyncio.CancelledError) as problem:
         log.write("ended", why=unfinished(problem))
         tell(f"stopped; `pgtop-tune tune --resume {kept.id} --workers ADDRESS` continues")
@@ -150,7 +148,7 @@ async def _searched(
     for line in result_lines(result, kept.request.objective or SAME_MIX_WORDS):
         say(line)
     tell(next_line(kept.id, result))
-    return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK
+    return ExitCode.CANNOT_TELL if result.ending is SearchEnding.REFUSED else ExitCode.OK
 
 
 def _outcome(data: bytes, server: str) -> Outcome:
@@ -169,7 +167,7 @@ def _outcome(data: bytes, server: str) -> Outcome:
     raise found
 
 
-async def _begun(workers: Workers, search: SearchRequest, asked: Asked) -> Mapping[str, _Begun]:
+async def _begun(workers: DaskWorkers, search: SearchRequest, asked: Asked) -> Mapping[str, _Begun]:
     tell("looking at the servers under the load")
     found = await answers_of_all(workers, asked.request("search", search=to_builtins(search)), _Begun)
     check_alike(found, _decides)
@@ -312,7 +310,7 @@ async def _run(
     request: TuneRequest,
 ) -> tuple[int, Path | None]:
     live = session.live
-    done: list[tuple[Path, Result]] = []
+    done: list[tuple[Path, SearchResult]] = []
     begun: list[Path] = []
 
     async def work() -> None:
@@ -348,11 +346,11 @@ async def _run(
         code = ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
         return code, begun[-1] if begun else None
     directory, result = done[-1]
-    return ExitCode.CANNOT_TELL if result.ending is Ending.REFUSED else ExitCode.OK, directory
+    return ExitCode.CANNOT_TELL if result.ending is SearchEnding.REFUSED else ExitCode.OK, directory
 
 
-def _say(session: TuningSession, directory: Path, result: Result) -> None:
-    for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.words):
+def _say(session: TuningSession, directory: Path, result: SearchResult) -> None:
+    for line in result_lines(result, SAME_MIX_WORDS if session.objective is None else session.objective.typed):
         say(line)
     tell(next_line(directory.name, result))
 
@@ -391,7 +389,7 @@ async def _search(
     log: ExperimentLog,
     kept: KeptTuning,
     request: TuneRequest,
-) -> Result:
+) -> SearchResult:
     if kept.events:
         log.write("resumed")
     tuning = replayed(kept)
@@ -414,7 +412,7 @@ async def _search(
         load_runs=session.load_runs,
         free_bytes=session.free_bytes,
         stop_file=request.stop_file,
-        told=tell,
+        tell=tell,
         changed=changed,
     )
     async with evaluator_of(
@@ -423,7 +421,7 @@ async def _search(
         kept.request.block_s,
         yes=request.yes,
         before_set=lambda set_id: log.write("set_began", set_id=set_id),
-        seen=seen,
+        take_state=seen,
     ) as evaluator:
         try:
             result = await TuningRun(tuning, log, evaluator, parts, kept.plan.seed).run()

@@ -30,12 +30,10 @@ from pgtop_tune.cli.load_targets import targets
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.wiring import LiveSession, free_bytes_for
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
-from pgtop_tune.experiment.answering import until_frames_show_it
-from pgtop_tune.experiment.load_run import LoadRun
+from pgtop_tune.experiment.configurations import StandingValues
+from pgtop_tune.experiment.load_run import LoadRun, RunCell, until_frames_show_it
 from pgtop_tune.experiment.prediction import Prediction, predict
-from pgtop_tune.experiment.run_cell import RunCell
 from pgtop_tune.experiment.series import cells
-from pgtop_tune.experiment.standing_values import StandingValues
 from pgtop_tune.experiment.switchback.arms import (
     BY_CHECKPOINTS,
     CYCLES_PER_PAIR,
@@ -48,9 +46,11 @@ from pgtop_tune.experiment.switchback.arms import (
     by_name,
 )
 from pgtop_tune.experiment.switchback.block_frames import OwnCycles, cycle_s, own_pair_s
-from pgtop_tune.experiment.switchback.loads import ArmLoads, ForeignLoad, OwnLoad
 from pgtop_tune.experiment.switchback.separate_blocks import (
+    ArmLoads,
     CheckedArms,
+    ForeignLoad,
+    OwnLoad,
     SeparateBlocks,
     SeparatePlan,
     check_nothing_pending,
@@ -71,13 +71,14 @@ from pgtop_tune.tuning.on_server.evaluating import (
     EvaluatingParts,
     Evaluator,
     HeldLoad,
-    Seen,
     SeparateWanted,
+    TakeState,
 )
-from pgtop_tune.tuning.on_server.guards import GUARDED, Guards
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.knob_space import (
+    GUARDED,
     PARAMETERS,
+    Guards,
     is_machine_group,
     is_machine_knob,
     knob_space,
@@ -203,7 +204,9 @@ class OwnBlocks:
         arms = kind(ChangeSets(door, machine), control, wanted.parameters, frozenset(), of_machine, door)
         restarts = self._restart if restart else None
         own_cycles = self._own_cycles if plan.by_checkpoints else None
-        return SeparateBlocks(meant, wanted.frames, arms, self._loads, self.answers, restarts, wanted.seen, own_cycles)
+        return SeparateBlocks(
+            meant, wanted.frames, arms, self._loads, self.answers, restarts, wanted.take_state, own_cycles
+        )
 
     async def _restart(self) -> None:
         outcome = await self._session.restart.apply((), Terms(), tell)
@@ -258,7 +261,7 @@ async def evaluator_of(
     *,
     yes: bool,
     before_set: Callable[[str], None],
-    seen: Seen,
+    take_state: TakeState,
 ) -> AsyncIterator[Evaluator]:
     """What measures; its door to the machine is closed on the way out.
 
@@ -268,7 +271,7 @@ async def evaluator_of(
         block_s: Of a block in one run.
         yes: Nobody is asked before restarts.
         before_set: Told the id of a change set before it is made.
-        seen: Takes each state of an evaluation.
+        take_state: Takes each state of an evaluation.
 
     Raises:
         UsageProblem: A change is pending confirmation, or nobody can be asked.
@@ -298,7 +301,7 @@ async def evaluator_of(
             blocks=session.blocks,
             own_blocks=own_blocks,
             machine=machine,
-            seen=seen,
+            take_state=take_state,
             before_set=before_set,
             own_cycles=own_cycles,
         )
@@ -406,7 +409,7 @@ async def beginning(session: TuningSession, wanted: SearchRequest) -> Beginning:
     request, knobs = wanted.request, wanted_knobs(wanted.knobs, wanted.groups)
     of_machine = any(map(is_machine_knob, wanted.knobs)) or any(map(is_machine_group, wanted.groups))
     found = await session.parameters((*GUARDED, *PARAMETERS, *(knob.name for knob in knobs)))
-    space = knob_space(knobs, found, allow_restart=request.allow_restart, asked=bool(wanted.knobs))
+    space = knob_space(knobs, found, allow_restart=request.allow_restart, by_name=bool(wanted.knobs))
     space = await session.without_refused(space)
     if of_machine or space.dimensions:
         interval = await session.loaded_interval()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.live_options import LiveOptions
     from pgtop_tune.cli.wiring import LiveParts
     from pgtop_tune.experiment.load_service import LoadService
-    from pgtop_tune.experiment.switchback_service import SwitchbackService
+    from pgtop_tune.experiment.screen_experiments import SwitchbackService
     from pgtop_tune.model.events import Event
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.runtime.ports import Step

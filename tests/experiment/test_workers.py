@@ -14,9 +14,9 @@ from pgtop_tune.experiment.plan.bind import plan_hash
 from pgtop_tune.experiment.plan.judging import judgements, results_by_arm
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.experiment.plan.report import chapters
-from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, Outcome, outcome_of, read_entries
+from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, ExperimentOutcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import Stopped
-from pgtop_tune.experiment.workers.run import CellOnServer, Distribution, RunOnServers, UnitFailed, WorkerGone
+from pgtop_tune.experiment.workers import CellOnServer, Distribution, RunOnServers, UnitFailed, WorkerGone
 from pgtop_tune.model.run_result import plain
 from tests.support.plans import bound_text
 
@@ -53,13 +53,13 @@ class Servers:
         return self.there
 
 
-def run(directory: Path, servers: Servers, plan: BoundPlan, told: list[str] | None = None) -> Outcome:
+def run(directory: Path, servers: Servers, plan: BoundPlan, told: list[str] | None = None) -> ExperimentOutcome:
     with ExperimentLog(directory) as log:
         if not read_entries(directory):
             log.write("plan", name="t", hash=plan_hash(plan), began_ms=0, plan=plain(plan), workers=list(servers.there))
         outcome = outcome_of(read_entries(directory), "t")
         assert outcome is not None
-        cells = CellOnServer(run=servers.run, servers=servers.servers, told=(told if told is not None else []).append)
+        cells = CellOnServer(run=servers.run, servers=servers.servers, tell=(told if told is not None else []).append)
         asyncio.run(RunOnServers(outcome, log, tuple(servers.there), cells).measure())
     found = outcome_of(read_entries(directory), "t")
     assert found is not None
@@ -95,7 +95,7 @@ def test_servers_of_different_speed_are_no_effect_and_add_no_noise(tmp_path: Pat
 def test_a_worker_that_ends_costs_one_cell_and_others_take_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.experiment.workers.run._BACK_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.experiment.workers._BACK_S", 0.0)
     servers, told = Servers("a", "b"), list[str]()
 
     def ends(server: str, cell: Cell) -> None:

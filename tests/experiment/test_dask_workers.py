@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.workers.dask_workers import DaskWorkers
-from pgtop_tune.experiment.workers.run import UnitFailed, WorkerGone
+from pgtop_tune.experiment.workers import DaskWorkers, UnitFailed, WorkerGone
 
 distributed: Any = pytest.importorskip("distributed")
-MADE = "pgtop_tune.experiment.workers.dask_workers.run_unit"
+MADE = "pgtop_tune.experiment.workers.run_unit"
 ENDED = threading.Event()
 
 
@@ -96,7 +95,7 @@ async def test_what_is_no_address_is_said_before_anything_is_tried(address: str)
 
 
 async def test_without_a_scheduler_it_says_how_to_start_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.experiment.workers.dask_workers._CONNECT_S", 0.5)
+    monkeypatch.setattr("pgtop_tune.experiment.workers._CONNECT_S", 0.5)
     with pytest.raises(UsageProblem, match="no scheduler at") as refused:
         await DaskWorkers.connected("tcp://127.0.0.1:1")
     assert "dask scheduler" in refused.value.hint

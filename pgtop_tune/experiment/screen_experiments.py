@@ -1,6 +1,7 @@
-"""The experiment service of a screen: A against B under the load that runs, one at a time (`ExperimentControl`).
+"""Experiments of a screen: A against B under the load that runs (`ExperimentControl`), and those of other programs.
 
-What measures and judges is imported with the first experiment: a screen that only watches does without.
+The modules that measure and judge are imported with the first experiment: a screen that only watches does without.
+Files of other programs (`ab`, `tune` and plans, detached or not) are read in a thread, every other second.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentPreview, ExperimentRequest, ExperimentState
+from pgtop_tune.process.process_key import Interruption, own_key
+from pgtop_tune.runtime.experiment_control import (
+    KILLED,
+    ArmValues,
+    ExperimentPreview,
+    ExperimentRequest,
+    ExperimentState,
+)
+from pgtop_tune.runtime.running_experiments import RunningExperiment, ServerKey, running_experiments, server_of
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.ports import ChangeControl
@@ -34,13 +43,13 @@ _UNKNOWN: Final = "this server does not have it"
 
 
 class SwitchbackService:
-    """Implements `ExperimentControl`.
+    """The `ExperimentControl` of a screen.
 
     Args:
         parameters: The door to the server.
         note: Puts an event into the next frame.
         switching: Takes the names of parameters whose changes are switches of an experiment; empty once it is over.
-        facts: Of server and program, for the record.
+        facts: Facts of server and program, for the record.
     """
 
     def __init__(
@@ -81,10 +90,13 @@ class SwitchbackService:
         """See `ExperimentControl.look`."""
         from pgtop_tune.experiment.switchback.arms import as_shown
 
-        found = {each.name.lower(): each for each in await self._parameters.list(tuple(name for name, _ in wanted))}
+        parameters = {
+            parameter.name.lower(): parameter
+            for parameter in await self._parameters.list(tuple(name for name, _ in wanted))
+        }
         values = []
         for name, b in wanted:
-            parameter = found.get(name.lower())
+            parameter = parameters.get(name.lower())
             if parameter is None:
                 values.append(ArmValues(name, "", b, _UNKNOWN))
             elif as_shown(parameter, b) != parameter.shown:
@@ -101,14 +113,15 @@ class SwitchbackService:
         return score_words(score(trials_of(self._facts.get("server", ""), self._system_identifier)))
 
     @property
-    def _system_identifier(self) -> str:
-        from pgtop_tune.runtime.running_experiments import server_of
+    def _server(self) -> ServerKey | None:
+        return None if self._newest is None else server_of(self._newest)
 
-        server = None if self._newest is None else server_of(self._newest)
-        return "" if server is None else server.system_identifier
+    @property
+    def _system_identifier(self) -> str:
+        return "" if (server := self._server) is None else server.system_identifier
 
     def _with_noise(self, preview: ExperimentPreview, run: BenchRun) -> ExperimentPreview:
-        """What is known of the noise of this machine and load."""
+        """Return the preview with the known noise of this machine and load."""
         from pgtop_tune.experiment.noise_floor import PAIR_S, SHARES, known_floor, pairs_needed
 
         floor = None if self._newest is None else known_floor(self._newest, run)
@@ -125,27 +138,26 @@ class SwitchbackService:
         from pgtop_tune.changes.change_sets import ChangeSets
         from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
         from pgtop_tune.experiment.switchback.block_frames import BlockFrames
-        from pgtop_tune.experiment.switchback.loads import ForeignLoad
-        from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
+        from pgtop_tune.experiment.switchback.separate_blocks import ForeignLoad, check_nothing_pending
         from pgtop_tune.experiment.switchback.state import RecordFile, trials_of
         from pgtop_tune.experiment.switchback.switchback import Switchback
         from pgtop_tune.experiment.switchback.words import ShownStates
-        from pgtop_tune.runtime.running_experiments import Announcement, check_alone, server_of
+        from pgtop_tune.runtime.running_experiments import Announcement, check_alone
 
         names = tuple(name for name, _ in wanted.values)
-        found = {each.name.lower(): each for each in await self._parameters.list(names)}
-        missing = [name for name in names if name.lower() not in found]
+        parameters = {parameter.name.lower(): parameter for parameter in await self._parameters.list(names)}
+        missing = [name for name in names if name.lower() not in parameters]
         if missing or not names:
             raise UsageProblem(f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "p lists parameters")
-        rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], found)
-        server = None if self._newest is None else server_of(self._newest)
+        rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], parameters)
+        server = self._server
         if server is not None:
             await asyncio.to_thread(check_alone, server)
         await check_nothing_pending(self._parameters)
         facts = {**self._facts, "system_identifier": self._system_identifier}
         trials = await asyncio.to_thread(trials_of, self._facts.get("server", ""), self._system_identifier)
         plan = _plan(rivals, wanted)
-        announcement = Announcement("screen", [each.name for each in rivals], self.state, server)
+        announcement = Announcement("screen", [rival.name for rival in rivals], self.state, server)
         await self._parameters.claim_experiment(names)
         try:
             await asyncio.to_thread(announcement.begin)
@@ -155,21 +167,21 @@ class SwitchbackService:
         frames, self._announcement = BlockFrames(loaded=plan.loaded), announcement
         self._frames = frames
         arms = Arms(ChangeSets(self._parameters, None), self._parameters, plan.rivals, wanted.confirmed)
-        shown = ShownStates(plan, self._state.number + 1)
+        shown_states = ShownStates(plan, self._state.number + 1)
         file = RecordFile((rival.name for rival in plan.rivals), time.strftime("%Y%m%d-%H%M%S"))
-        watch = _Watch(shown, plan, self._note, file, facts)
-        self._state = shown.newest
+        watch = _StateWatch(shown_states, plan, self._note, file, facts)
+        self._state = shown_states.newest
 
         def seen(state: SwitchbackState) -> None:
             self._state = watch.taken(state)
 
         # The load goes on whatever becomes of the experiment.
         experiment = Switchback(plan, frames, arms, ForeignLoad(), seen, trials)
-        self._switching(frozenset(each.name for each in rivals))
+        self._switching(frozenset(rival.name for rival in rivals))
         self._task = asyncio.create_task(self._run(experiment))
 
     async def _run(self, experiment: Switchback) -> None:
-        """What goes wrong is told, and does not stay under way."""
+        """Run the experiment; a failure is shown, and the experiment does not stay under way."""
         problem = ""
         try:
             await experiment.run()
@@ -200,7 +212,7 @@ class SwitchbackService:
             await asyncio.wait([task])
 
     async def aclose(self) -> None:
-        """Ends it with the session."""
+        """End it with the session."""
         await self.stop()
 
 
@@ -214,12 +226,12 @@ def _refusal(parameter: Parameter, b: str) -> str:
     return ""
 
 
-def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
+def _plan(rivals: Sequence[Any], request: ExperimentRequest) -> SwitchbackPlan:
     from pgtop_tune.compare.sides.figures import LATENCY, TPS
     from pgtop_tune.compare.statement_rows import SAME_MIX
     from pgtop_tune.experiment.switchback.state import SwitchbackPlan
 
-    run = wanted.run
+    run = request.run
     load = "of the server as it is"
     if run is not None:
         rate = f" -R {run.rate_per_s:g}" if run.rate_per_s else ""
@@ -228,20 +240,20 @@ def _plan(rivals: Sequence[Any], wanted: ExperimentRequest) -> SwitchbackPlan:
         rivals=tuple(rivals),
         load=load,
         loaded=run is not None,
-        for_s=wanted.for_s,
+        for_s=request.for_s,
         seed=random.SystemRandom().getrandbits(32),
         objective=SAME_MIX if run is None else LATENCY if run.rate_per_s else TPS,
     )
 
 
-class _Watch:
-    """Takes states of one experiment: ticks for the tape, the state for the screen, the record."""
+class _StateWatch:
+    """The taker of an experiment's states: it makes ticks for the tape, the state for the screen, and the record."""
 
     def __init__(
-        self, shown: ShownStates, plan: SwitchbackPlan, note: Callable[[Event], None], file: RecordFile,
+        self, states: ShownStates, plan: SwitchbackPlan, note: Callable[[Event], None], file: RecordFile,
         facts: dict[str, str],
     ) -> None:  # fmt: skip
-        self._shown: Final = shown
+        self._shown: Final = states
         self._plan: Final = plan
         self._note: Final = note
         self._file: Final = file
@@ -252,26 +264,26 @@ class _Watch:
         self._problem = ""
 
     def taken(self, state: SwitchbackState) -> ExperimentState:
-        """The next state of the screen."""
+        """Return the next state of the screen."""
         judged = self._shown.take(state)
         if judged:
             self._write(state)
             self._tell_spoiled(state)
-        shown = self._shown.newest
-        self._tell_switch(shown)
-        return replace(shown, details=f"{shown.details}\n{self._problem}") if shown.details else shown
+        newest = self._shown.newest
+        self._tell_switch(newest)
+        return replace(newest, details=f"{newest.details}\n{self._problem}") if newest.details else newest
 
-    def _tell_switch(self, shown: ExperimentState) -> None:
-        """A tick where another arm begins, and where the last one ends."""
-        if shown.arm and shown.arm_since_ms != self._arm_since_ms:
-            self._arm_since_ms = shown.arm_since_ms
-            self._tick(shown.arm_words)
-        elif shown.ending and not self._over:
+    def _tell_switch(self, state: ExperimentState) -> None:
+        """Put a tick on the tape where another arm begins, and where the last one ends."""
+        if state.arm and state.arm_since_ms != self._arm_since_ms:
+            self._arm_since_ms = state.arm_since_ms
+            self._tick(state.arm_words)
+        elif state.ending and not self._over:
             self._over = True
-            self._tick(f"A/B {shown.ending}")
+            self._tick(f"A/B {state.ending}")
 
     def _tell_spoiled(self, state: SwitchbackState) -> None:
-        """Once of each pair in which somebody else changed what is compared: the tape leaves out such changes."""
+        """Tell once of a pair in which another session changed a compared value: the tape leaves that out."""
         pair = state.pairs[-1] if state.pairs else None
         if pair is not None and pair.spoiled and pair.number != self._spoiled:
             self._spoiled = pair.number
@@ -281,10 +293,121 @@ class _Watch:
         self._note(Event(time.time_ns() // 1_000_000, kind, text))
 
     def _write(self, state: SwitchbackState) -> None:
-        from pgtop_tune.experiment.switchback.state import as_json
+        from pgtop_tune.experiment.switchback.state import switchback_json
 
         try:
-            self._file.write(as_json(self._plan, state, self._facts))
+            self._file.write(switchback_json(self._plan, state, self._facts))
             self._problem = f"record: {self._file.path}"
         except RecordingProblem as problem:
             self._problem = f"not saved: {problem.message}"
+
+
+_EVERY_S: Final = 2.0
+_STOP_LOOK_S: Final = 0.2
+_SWITCHED: Final = frozenset({"A/B", "tuning"})
+"""Kinds whose switches of parameters are no changes that the title judges."""
+_KILLED: Final = "Its program was killed. The revert watchdog puts its values back; u lists changes that are in force."
+
+
+class OtherExperiments:
+    """The `ExperimentView` of other programs' experiments.
+
+    Args:
+        note: Puts an event into the next frame.
+        switching: Takes the names of parameters whose changes are switches of an experiment; empty once it is over.
+    """
+
+    def __init__(self, note: Callable[[Event], None], switching: Callable[[frozenset[str]], None]) -> None:
+        self._note: Final = note
+        self._switching: Final = switching
+        self._ours: Final = own_key()
+        self._server: ServerKey | None = None
+        self._shown: RunningExperiment | None = None
+        self._number = 0
+        self._arm_since_ms = 0
+        self._due_s = 0.0
+        self._looking: asyncio.Task[None] | None = None
+
+    def state(self) -> ExperimentState:
+        """See `ExperimentView.state`; its clock goes on between two looks."""
+        running, number = self._shown, self._number
+        if running is None:
+            return ExperimentState()
+        where = "detached" if running.detached else f"process {running.key.pid}"
+        state = replace(running.state, number=number, where=where, better=False)
+        if not state.under_way:
+            return state
+        age_s = max(time.time_ns() // 1_000_000 - running.written_ms, 0) / 1000.0
+        return replace(state, elapsed_s=state.elapsed_s + age_s, remaining_s=max(state.remaining_s - age_s, 0.0))
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        if step.frames:
+            self._server = server_of(step.frames[-1]) or self._server
+        now_s = time.monotonic()
+        if self._server is not None and self._looking is None and now_s >= self._due_s:
+            self._due_s = now_s + _EVERY_S
+            self._looking = asyncio.get_running_loop().create_task(self._look(self._server))
+
+    def close(self) -> None:
+        """See `FrameSink.close`."""
+
+    async def _look(self, server: ServerKey) -> None:
+        try:
+            self._take(*await asyncio.to_thread(self._found, server))
+        finally:
+            self._looking = None
+
+    def _found(self, server: ServerKey) -> tuple[RunningExperiment | None, RunningExperiment | None]:
+        """Return the experiment that was shown, as it is now, and the newest other one that goes on here. Blocking."""
+        going_on = [
+            experiment
+            for experiment in running_experiments()
+            if experiment.key != self._ours and (not experiment.state.under_way or experiment.key.lives)
+        ]
+        before = None if self._shown is None else (self._shown.key, self._shown.began_ms)
+        same = next((experiment for experiment in going_on if (experiment.key, experiment.began_ms) == before), None)
+        here = (one for one in reversed(going_on) if one.state.under_way and one.server.is_same(server))
+        return same, next(here, None)
+
+    def _take(self, same: RunningExperiment | None, newest: RunningExperiment | None) -> None:
+        shown_before = self._shown
+        if shown_before is not None and shown_before.state.under_way:
+            if same is None:
+                same = replace(
+                    shown_before,
+                    state=replace(shown_before.state, under_way=False, arm="", ending=KILLED, details=_KILLED),
+                )
+            self._shown = same
+            self._tell_switch(same)
+        elif newest is not None:
+            self._shown, self._arm_since_ms = newest, 0
+            self._number += 1
+            if newest.state.kind in _SWITCHED:
+                self._switching(frozenset(newest.parameters))
+            self._tell_switch(newest)
+
+    def _tell_switch(self, experiment: RunningExperiment) -> None:
+        """Put a tick on the tape where another arm began, and where the last one ended."""
+        state = experiment.state
+        if state.kind not in _SWITCHED:
+            return
+        if not state.under_way:
+            self._switching(frozenset())
+            self._note(Event(experiment.written_ms, EventKind.SWITCH, f"{state.kind} {state.ending}"))
+        elif state.arm and state.arm_since_ms != self._arm_since_ms:
+            self._arm_since_ms = state.arm_since_ms
+            self._note(Event(state.arm_since_ms, EventKind.SWITCH, state.arm_words))
+
+    async def stop(self) -> None:
+        """See `ExperimentView.stop`: interrupts its program as Ctrl-C does."""
+        experiment = self._shown
+        if experiment is None or not experiment.key.lives:
+            return
+        if experiment.program == "screen":
+            raise UsageProblem(f"it belongs to the screen of process {experiment.key.pid}", "press x and s there")
+        interruption = Interruption(experiment.key, experiment.words)
+        while True:
+            if not await asyncio.to_thread(interruption.goes_on):
+                return
+            await asyncio.sleep(_STOP_LOOK_S)

@@ -1,1 +1,0 @@
-"""Units of work on several servers: one worker beside each server."""

@@ -22,7 +22,7 @@ from pgtop_tune.model.host import HostSample
 from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.postgres.queries import inventory
 from pgtop_tune.tui.actions import DASHBOARD_KEY, PAGES
-from pgtop_tune.tui.dashboard.panes import _PANES
+from pgtop_tune.tui.dashboard.screen import PANES
 from pgtop_tune.tui.load.results_dialog import result_lines
 from pgtop_tune.tui.parameters.rows import figures_line
 
@@ -127,7 +127,7 @@ def cadence_of(section: Section[object]) -> str:
 @cache
 def _screens() -> dict[str, set[str]]:
     """Ids of the numbers of each pane, page and dialog."""
-    drawn: dict[str, object] = {f"{DASHBOARD_KEY} {pane}": draw for pane, draw in _PANES.items()}
+    drawn: dict[str, object] = {f"{DASHBOARD_KEY} {pane}": draw for pane, draw in PANES.items()}
     drawn |= {f"{row.key} {row.id}": row.page for row in PAGES}
     drawn |= _DIALOGS
     return {name: {_id(each) for each in _shown(draw)} for name, draw in drawn.items()}

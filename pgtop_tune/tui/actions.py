@@ -1,4 +1,5 @@
-"""What keys do on the dashboard and the pages, as rows: bindings, footer, help, palette and docs come from here.
+"""Actions behind the keys of the dashboard and the pages, as rows: bindings, footer, help, palette and docs come from
+here.
 
 A row that names something in `needs` exists only where the session has it: no load keys on a replay, no transport
 keys on a live server.
@@ -27,7 +28,7 @@ POOLERS_KEY: Final = "0"
 
 
 class PageRow(Struct, frozen=True):
-    """What keys and footers need to know of a page; the same words stand in its module.
+    """A page as keys and footers know it; the same words stand in its module.
 
     Attributes:
         key: As `Page.key`.
@@ -44,8 +45,8 @@ class PageRow(Struct, frozen=True):
     @property
     def page(self) -> Page:
         """The page itself."""
-        found: Page = import_module(f"pgtop_tune.tui.pages.{self.module}").PAGE
-        return found
+        page_module_page: Page = import_module(f"pgtop_tune.tui.pages.{self.module}").PAGE
+        return page_module_page
 
 
 PAGES: Final = (
@@ -65,7 +66,7 @@ NAMES: Final = ((DASHBOARD_KEY, DASHBOARD_NAME), *((row.key, row.title) for row 
 
 
 def page_of(name: str) -> Page:
-    """The page with that id.
+    """Return the page with that id.
 
     Raises:
         KeyError: There is none.
@@ -77,12 +78,12 @@ def page_of(name: str) -> Page:
 
 
 def all_pages() -> tuple[Page, ...]:
-    """Every page, in the order of the keys."""
+    """Return every page, in the order of the keys."""
     return tuple(row.page for row in PAGES)
 
 
 class Need(StrEnum):
-    """What an action may depend on."""
+    """Parts of a session that an action may depend on."""
 
     LIVE = "live"
     INTERVAL = "interval"
@@ -141,7 +142,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("check", ("C",), "app.check", "check this server and its machine: risks and their fixes",
         _TUNING, "check", (Need.CHECK,)),
     Action("password", ("P",), "app.password", "type the password for the server", _TUNING, "", (Need.PASSWORD,)),
-    Action("findings", ("w",), "app.findings", "what binds now: every finding, its evidence, the next step",
+    Action("findings", ("w",), "app.findings", "bottleneck: every finding, its evidence, the next step",
         _SCREEN, "why"),
     Action("record", ("r",), "app.record", "start or stop recording", _SCREEN, "rec", (Need.RECORDING,)),
     Action("note", ("m",), "app.note", "add a note to the tape", _SCREEN, "note", (Need.LIVE,)),
@@ -213,7 +214,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("palette", ("ctrl+p",), "app.command_palette", "search all actions", _SCREEN),
     Action("mouse", ("M",), "app.mouse", "mouse on or off; Shift selects text while it is on", _SCREEN),
     Action("redraw", ("ctrl+l",), "app.redraw", "redraw the whole screen", _SCREEN),
-    Action("suspend", ("ctrl+z",), "app.suspend_process", "stop, and give the terminal to the shell; fg goes on",
+    Action("suspend", ("ctrl+z",), "app.suspend_process", "suspend to the shell (fg resumes)",
         _SCREEN),
     Action("help", ("?", "f1"), "app.help", "keys, and what every number means", _SCREEN, "help"),
     Action("quit", ("q", "ctrl+c"), "app.quit", "leave; asks about a load and changes in force", _SCREEN, "quit"),
@@ -236,33 +237,33 @@ _LONG_NAMES: Final = {
 
 
 def key_name(key: str) -> str:
-    """A key as people write it: "comma" → ",", "ctrl+p" → "Ctrl+P"."""
+    """Return a key as people write it: "comma" → ",", "ctrl+p" → "Ctrl+P"."""
     if key.startswith("ctrl+"):
         return f"Ctrl+{key[5:].upper()}"
     return _SHOWN_KEYS.get(key, key)
 
 
 def available(has: Iterable[Need]) -> tuple[Action, ...]:
-    """The actions that exist in a session which has these things."""
+    """Return the actions that exist in a session which has these things."""
     present = frozenset(has)
     return tuple(action for action in ACTIONS if present.issuperset(action.needs))
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> tuple[str, ...]:
-    """The keys of an action under a checked keymap."""
+    """Return the keys of an action under a checked keymap."""
     mapped = keymap.get(action.id)
     return tuple(key.strip() for key in mapped.split(",")) if mapped else action.keys
 
 
 def check_keymap(keymap: Mapping[str, str]) -> None:
-    """Looks whether a keymap from the configuration file can be used.
+    """Look whether a keymap from the configuration file can be used.
 
     Raises:
         UsageProblem: It names an unknown action, leaves one without a key, or gives one key to two actions; the
             message lists everything that is wrong.
     """
-    known = {action.id for action in ACTIONS}
-    problems = [f'there is no action "{name}"' for name in keymap if name not in known]
+    action_ids = {action.id for action in ACTIONS}
+    problems = [f'there is no action "{name}"' for name in keymap if name not in action_ids]
     owner: dict[str, str] = {}
     for action in ACTIONS:
         for spelled in keys_of(action, keymap):
@@ -273,18 +274,18 @@ def check_keymap(keymap: Mapping[str, str]) -> None:
                 problems.append(f'{key_name(key)} is bound to "{owner[key]}" and to "{action.id}"')
             owner[key] = action.id
     if problems:
-        raise UsageProblem("keys: " + "; ".join(problems), "actions are: " + ", ".join(sorted(known)))
+        raise UsageProblem("keys: " + "; ".join(problems), "actions are: " + ", ".join(sorted(action_ids)))
 
 
 def footer_keys(
     actions: Iterable[Action], keymap: Mapping[str, str], *, moving: bool = True
 ) -> tuple[tuple[str, str], ...]:
-    """Key and word of every action that stands in the footer, in the table's order.
+    """Return the key and word of every action that stands in the footer, in the table's order.
 
     Args:
         moving: Whether another moment than the newest of a live session is shown; then those keys come first.
     """
-    shown = [action for action in actions if action.short]
-    first = [action for action in shown if action.group == MOVING] if moving else []
-    rest = [action for action in shown if action.group != MOVING]
-    return tuple((key_name(keys_of(action, keymap)[0]), action.short) for action in (*first, *rest))
+    with_words = [action for action in actions if action.short]
+    first = [action for action in with_words if action.group == MOVING] if moving else []
+    later = [action for action in with_words if action.group != MOVING]
+    return tuple((key_name(keys_of(action, keymap)[0]), action.short) for action in (*first, *later))

@@ -20,7 +20,6 @@ from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.metrics import sections
-from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tui.actions import (
     ACTIONS,
     DASHBOARD_ID,
@@ -42,7 +41,7 @@ from pgtop_tune.tui.load.actions import LoadActions
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.parameters.actions import ParameterActions
 from pgtop_tune.tui.preload import read_ahead_for_keys
-from pgtop_tune.tui.scene.banners import told
+from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.scene.header import ShownMessage
 from pgtop_tune.tui.scene.scene import MarksUnwanted, MomentChosen, Scene, SceneScreen, WindowDragged
 from pgtop_tune.tui.session_actions import SessionActions
@@ -64,7 +63,7 @@ if TYPE_CHECKING:
 
 
 class Leaving(Enum):
-    """How to leave."""
+    """Ways to leave."""
 
     PLAINLY = "leave"
     UNDOING = "undo and leave"
@@ -90,18 +89,18 @@ class LeaveActions:
         self._experiment = experiment
 
     def leave(self) -> None:
-        """Leaves; asks when a load or an experiment runs, and when changes are in force or pending."""
+        """Leave; ask when a load or an experiment runs, and when changes are in force or pending."""
         run, going_on = self._load.running, self._load.going_on
-        made = () if self._parameters.changes is None else self._parameters.changes.made
+        changes = () if self._parameters.changes is None else self._parameters.changes.made
         pending = self._parameters.pending
         if self._context.options.throwaway:
             # The server is thrown away, the machine is not.
-            made, pending = tuple(change for change in made if isinstance(change, HostChange)), None
+            changes, pending = tuple(change for change in changes if isinstance(change, HostChange)), None
         experiment = self._experiment.running
-        if run is None and not going_on and not experiment and not made and pending is None:
+        if run is None and not going_on and not experiment and not changes and pending is None:
             self._context.app.exit(0)
         else:
-            question = leave_question(run, made, self._context.glyphs, going_on, pending, experiment)
+            question = leave_question(run, changes, self._context.glyphs, going_on, pending, experiment)
             self._context.app.push_screen(question, self._leave_so)
 
     def _leave_so(self, how: Leaving | None) -> None:
@@ -109,7 +108,7 @@ class LeaveActions:
             self._context.app.run_worker(self._settle(how), group="leave", exclusive=True)
 
     async def _settle(self, how: Leaving) -> None:
-        """Stops and undoes what was asked for; stays when that fails, so that nothing is left behind unseen."""
+        """Stop and undo what was asked for; stay when that fails, so that nothing is left behind unseen."""
         self._context.leaving = True
         changes = self._parameters.changes
         try:
@@ -128,17 +127,17 @@ class LeaveActions:
 
 def leave_question(
     run: BenchRun | None,
-    made: Sequence[Change],
+    changes: Sequence[Change],
     glyphs: Glyphs,
     going_on: str = "",
     pending: Pending | None = None,
     experiment: str = "",
 ) -> ConfirmDialog[Leaving]:
-    """Asks what becomes of a load that runs, of a data set in the making, and of changes in force.
+    """Ask what becomes of a load that runs, of a data set in the making, and of changes in force.
 
     Args:
         run: The load under way.
-        made: Changes made in this session and not undone, oldest first; pending ones included.
+        changes: Changes made in this session and not undone, oldest first; pending ones included.
         glyphs: What it is drawn with.
         going_on: Steps of a load, or a data set in the making; "" for none.
         pending: What is taken back unless it is kept.
@@ -146,27 +145,29 @@ def leave_question(
     """
     from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Paragraph
 
-    said: list[Paragraph] = []
+    paragraphs: list[Paragraph] = []
     if experiment:
-        said.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and puts A back."))
+        paragraphs.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and restores A."))
     if going_on:
-        said.append(Paragraph(f"{going_on}: still running; it ends with this program."))
+        paragraphs.append(Paragraph(f"{going_on}: still running; it ends with this program."))
     elif run is not None:
-        said.append(Paragraph(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program."))
+        paragraphs.append(
+            Paragraph(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program.")
+        )
     pending_ids = {change.id for change in pending.changes} if pending is not None else set()
-    staying = [change for change in made if change.id not in pending_ids and not _can_lose(change)]
-    ending = [change for change in made if change.id not in pending_ids and _can_lose(change)]
-    said += _listed("Pending confirmation; leaving reverts it:", () if pending is None else pending.changes)
-    said += _listed("This can lose data; leaving reverts it:", ending)
-    said += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
+    staying = [change for change in changes if change.id not in pending_ids and not _can_lose(change)]
+    ending = [change for change in changes if change.id not in pending_ids and _can_lose(change)]
+    paragraphs += _listed("Pending confirmation; leaving reverts it:", () if pending is None else pending.changes)
+    paragraphs += _listed("This can lose data; leaving reverts it:", ending)
+    paragraphs += _listed("These changes are in force; `pgtop-tune revert` undoes them later:", staying)
     stop = "stop it and leave" if going_on else "stop the load and leave" if run is not None else "leave"
-    plainly = ("l", "ctrl+c") if made or pending is not None else ("y", "enter", "q", "ctrl+c")
+    plainly = ("l", "ctrl+c") if changes or pending is not None else ("y", "enter", "q", "ctrl+c")
     choices = [AnswerKey(plainly, f"{stop}, the changes stay" if staying else stop, Leaving.PLAINLY)]
     if pending is not None:
         choices.insert(0, AnswerKey(("k",), f"confirm the pending changes, {stop}", Leaving.KEEPING))
     if staying:
         choices.insert(0, AnswerKey(("u",), f"undo the changes, {stop}", Leaving.UNDOING))
-    return ConfirmDialog("leave?", said, choices, glyphs)
+    return ConfirmDialog("leave?", paragraphs, choices, glyphs)
 
 
 def _can_lose(change: Change) -> bool:
@@ -176,7 +177,9 @@ def _can_lose(change: Change) -> bool:
 def _listed(title: str, changes: Sequence[Change]) -> list[Paragraph]:
     from pgtop_tune.tui.dialogs.dialog import Paragraph
 
-    return [Paragraph(title), *(Paragraph(f"  {told(change)}", "strong") for change in changes)] if changes else []
+    return (
+        [Paragraph(title), *(Paragraph(f"  {change_text(change)}", "strong") for change in changes)] if changes else []
+    )
 
 
 # The command palette: actions and tables that exist in this session, parameters, sessions and statements.
@@ -203,31 +206,31 @@ class ActionCommands(Provider):
         return cast("PgtopApp", self.app)
 
     def _doing(self, screen: SceneScreen) -> Offered:
-        """Actions and tables."""
+        """Yield actions and tables."""
         for action in screen.offered():
             if action.action != "app.command_palette":
                 yield _shown(action), partial(self.app.run_action, action.action, screen)
         there = {key for key, _ in screen.page_names("").names}
         for page in all_pages():
             for table in page.tables if len(page.tables) > 1 and page.key in there else ():
-                words = f"table of {table.title}  ({page.key} {page.title})"
-                yield words, partial(self.app.run_action, f"app.look_at('{page.id}', '{table.id}')", screen)
+                phrase = f"table of {table.title}  ({page.key} {page.title})"
+                yield phrase, partial(self.app.run_action, f"app.look_at('{page.id}', '{table.id}')", screen)
 
     def _named(self, screen: SceneScreen) -> Offered:
-        """What is looked for by its name, once a letter is typed: parameters, sessions, statements."""
+        """Yield parameters, sessions and statements, which are found by name once a letter is typed."""
         if any(Need.PARAMETERS in action.needs for action in screen.offered()):
             for knob in self._app.context.controls.knobs():
                 yield f"parameter {knob.name}: {knob.why}", partial(self._app.show_parameter, knob.name)
-        frame = screen.session.now
-        activity = None if frame is None else sections.activity(frame)
-        if activity is not None and not isinstance(activity, Unavailable):
+        interval = screen.session.interval
+        if interval is None:
+            return
+        if (activity := interval.now(sections.activity)) is not None:
             for backend in activity.backends[:_MOST]:
-                who = one_line(f"{backend.usename or backend.backend_type}@{backend.datname or ''}".rstrip("@"), 60)
-                words = f"session {backend.pid} {who} {backend.state or ''}: {one_line(backend.query or '', _CALLED)}"
-                yield words, partial(self._app.show_row, "sessions", (backend.pid, backend.backend_start_ms))
-        counters = None if frame is None else sections.statement_counters(frame)
-        texts = None if frame is None else sections.statement_texts(frame)
-        if counters is None or texts is None or isinstance(counters, Unavailable) or isinstance(texts, Unavailable):
+                role = one_line(f"{backend.usename or backend.backend_type}@{backend.datname or ''}".rstrip("@"), 60)
+                phrase = f"session {backend.pid} {role} {backend.state or ''}: {one_line(backend.query or '', _CALLED)}"
+                yield phrase, partial(self._app.show_row, "sessions", (backend.pid, backend.backend_start_ms))
+        counters, texts = interval.now(sections.statement_counters), interval.now(sections.statement_texts)
+        if counters is None or texts is None:
             return
         query_of = {text.queryid: text.query for text in texts.texts}
         for entry in counters.statements[:_MOST]:
@@ -235,22 +238,22 @@ class ActionCommands(Provider):
                 yield f"statement {one_line(query, _CALLED)}", partial(self._app.show_row, "statements", entry.id)
 
     async def discover(self) -> Hits:
-        """What can be done here, before a letter is typed."""
+        """Yield what can be done here, before a letter is typed."""
         if isinstance(self.screen, SceneScreen):
-            for shown, act in self._doing(self.screen):
-                yield DiscoveryHit(shown, act)
+            for phrase, act in self._doing(self.screen):
+                yield DiscoveryHit(phrase, act)
 
     async def search(self, query: str) -> Hits:
-        """What resembles the letters typed."""
+        """Yield what resembles the letters typed."""
         if not isinstance(self.screen, SceneScreen):
             return
         matcher = self.matcher(query)
         for offered in (self._doing(self.screen), self._named(self.screen)):
-            for shown, act in offered:
-                score = matcher.match(shown)
+            for phrase, act in offered:
+                score = matcher.match(phrase)
                 if score > 0:
                     # Not the matcher's own highlight, which reads foreign text as markup.
-                    yield Hit(score, Content(shown), act, text=shown)
+                    yield Hit(score, Content(phrase), act, text=phrase)
 
 
 def _shown(action: Action) -> str:
@@ -264,9 +267,8 @@ _EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 
 
 def _own_names(actions: tuple[Action, ...]) -> frozenset[str]:
-    """Names of the actions that are the application's, not a screen's."""
-    names = (action.action.partition("(")[0] for action in actions)
-    return frozenset(name.removeprefix("app.") for name in names if name.startswith("app."))
+    """Return the names of the actions that are the application's, not a screen's."""
+    return frozenset(row.action.partition("(")[0][4:] for row in actions if row.action.startswith("app."))
 
 
 _OWN: Final = _own_names(ACTIONS)
@@ -383,17 +385,17 @@ class PgtopApp(DiscreetApp):
         no_colour = bool(os.environ.get("NO_COLOR"))
         themes = load_themes(no_colour)
         self._themes, self._broken_themes = themes.by_name, themes.broken
-        wanted = choose(themes, self._options.theme, WITHOUT_COLOUR if no_colour else DEFAULT)
+        theme_name = choose(themes, self._options.theme, WITHOUT_COLOUR if no_colour else DEFAULT)
         for theme in self._themes.values():
             self.register_theme(theme)
-        self.theme = wanted
+        self.theme = theme_name
 
     def _drawn_with(self) -> tuple[Glyphs, tuple[Action, ...], Mapping[str, str], str, Scene]:
         return self.context.glyphs, self._actions, self._options.keymap, self._options.target, self._scene()
 
     @cached_property
     def _pages(self) -> PageScreen:
-        """Made when a page is first opened: the first data should not wait for nine of them."""
+        """The screen of the pages, made when a page is first opened: the first data do not wait for nine of them."""
         from pgtop_tune.tui.pages.screen import PageScreen
 
         screen = PageScreen(*self._drawn_with())
@@ -414,18 +416,18 @@ class PgtopApp(DiscreetApp):
         self.push_screen(WaitGroupsDialog(self.time_travel.shown, self.context.glyphs))
 
     def _post(self, message: Message) -> None:
-        """From the engine's thread."""
+        """Post a message from the engine's thread."""
         self.post_message(message)
 
     def _poke(self) -> None:
         self._post(FramesWaiting())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Actions whose need is not met do not exist."""
+        """Return False for an action whose need is not met."""
         return action in self._offered if action in _OWN else super().check_action(action, parameters)
 
     async def on_mount(self) -> None:
-        """Lets the engine go; what it has seen by then is in the first picture."""
+        """Let the engine go; what it has seen by then is in the first picture."""
         self._screen_loop = asyncio.get_running_loop()
         if self._leave_status is not None:
             self.exit(self._leave_status)
@@ -448,30 +450,30 @@ class PgtopApp(DiscreetApp):
             self.parameters.begin()
 
     def leave(self, status: int) -> None:
-        """Closes the screen. From any thread, also from within a signal handler."""
+        """Close the screen. From any thread, also from within a signal handler."""
         self._leave_status = status
         loop = self._screen_loop
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self.exit, status)
 
     def discard_output(self) -> None:
-        """Frees a loop that waits for a stalled terminal. From any thread."""
+        """Free a loop that waits for a stalled terminal. From any thread."""
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             driver.discard_output()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Too small for a picture, or not any more."""
+        """Show the message for a terminal that is too small, or take it away."""
         self._look_at_size(event.size)
 
     def _look_at_size(self, size: Size) -> None:
         # A resize can come while the first screen is still on its way; pushed then, this one would lie below it.
-        shown = any(isinstance(screen, SceneScreen) for screen in self.screen_stack)
-        if shown and is_too_small(size) and not any(isinstance(screen, TooSmall) for screen in self.screen_stack):
+        has_picture = any(isinstance(screen, SceneScreen) for screen in self.screen_stack)
+        if has_picture and is_too_small(size) and not any(isinstance(screen, TooSmall) for screen in self.screen_stack):
             self.push_screen(TooSmall())
 
     def on_engine_ended(self) -> None:
-        """Its source has ended, or it has failed."""
+        """Stop the engine: its source has ended, or it has failed."""
         self.run_worker(self._after_engine(), group="ended")
 
     async def _after_engine(self) -> None:
@@ -489,7 +491,7 @@ class PgtopApp(DiscreetApp):
             self.crash(failure)
 
     def on_frames_waiting(self) -> None:
-        """Takes what waits, and paints once."""
+        """Take what waits, and paint once."""
         steps = self._sink.take()
         for step in steps:
             self.context.live.apply(step)
@@ -503,7 +505,7 @@ class PgtopApp(DiscreetApp):
         self.parameters.look()
 
     def _prepare(self) -> None:
-        """Once there is something to see: what looks for more than that."""
+        """Begin what looks beyond the first picture, once there is one."""
         if not self._prepared:
             self._prepared = True
             self.call_after_refresh(self._after_first_picture)
@@ -536,7 +538,7 @@ class PgtopApp(DiscreetApp):
         return None if newest is None else ShownMessage(newest.message, newest.severity)
 
     def messages_changed(self) -> None:
-        """Shows the newest message: in its line, and on the edge of a dialog that is open."""
+        """Show the newest message: in its line, and on the edge of a dialog that is open."""
         newest, message = self.newest_message(), self._message
         if newest is not None:
             self.set_timer(max(newest.time_left, 0.0) + _AFTER_MESSAGE_S, self.messages_changed)
@@ -560,36 +562,36 @@ class PgtopApp(DiscreetApp):
                     screen.frames_arrived(self.context.live if screen.LIVE else scene.session)
 
     def on_marks_unwanted(self, message: MarksUnwanted) -> None:
-        """Forgets the windows."""
+        """Forget the windows."""
         self.windows.clear()
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
-        """Shows the frame whose values stand where a chart was clicked."""
+        """Show the frame whose values stand where a chart was clicked."""
         self.time_travel.jump(max(self.time_travel.shown.history.told_by(message.at_s), 0.0))
 
     def on_window_dragged(self, message: WindowDragged) -> None:
-        """Marks the window that was dragged through a chart."""
+        """Mark the window that was dragged through a chart."""
         self.windows.mark_between(message.since_s, message.until_s)
 
     def action_mouse(self) -> None:
-        """Takes the mouse, or leaves it to the terminal for selecting text."""
+        """Take the mouse, or leave it to the terminal for selecting text."""
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             on = driver.turn_mouse()
-            words = "mouse on: Shift selects text" if on else "mouse off: the terminal selects text"
-            self.context.tell_instead(words)
+            message = "mouse on: Shift selects text" if on else "mouse off: the terminal selects text"
+            self.context.tell_instead(message)
 
     def show_row(self, page: str, key: Hashable) -> None:
-        """Turns to a page and selects a row of its first table."""
+        """Turn to a page and select a row of its first table."""
         self.action_look_at(page, page_of(page).tables[0].id)
         self._pages.select(key)
 
     def show_parameter(self, name: str) -> None:
-        """Opens the list of parameters at one of them."""
+        """Open the list of parameters at one of them."""
         self.context.served(self.parameters.open_at)(name)
 
     def action_look_at(self, name: str, table: str = "") -> None:
-        """Shows the dashboard or a page, the page with a certain table or with the one it was left with."""
+        """Show the dashboard or a page, the page with a certain table or with the one it was left with."""
         if not isinstance(self.screen, SceneScreen):
             return
         self._in_view = self._dashboard if name == DASHBOARD_ID else self._pages
@@ -600,30 +602,30 @@ class PgtopApp(DiscreetApp):
         self.switch_screen(self._in_view)
 
     def action_theme(self) -> None:
-        """The next theme."""
+        """Choose the next theme."""
         names = list(self._themes)
         self.theme = names[(names.index(self.theme) + 1) % len(names)]
         self.context.tell_instead(f"theme {self.theme}: {self._themes[self.theme].description}")
 
     def action_redraw(self) -> None:
-        """Paints every cell, whatever somebody else has written to the terminal."""
+        """Paint every cell, whatever somebody else has written to the terminal."""
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             driver.forget()
         self.screen.refresh(repaint=True, layout=True)
 
     def action_suspend_process(self) -> None:
-        """Stops us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
+        """Stop us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
         if self.experiment.running:
-            self.context.tell("an experiment is running, and a stopped program cannot put its values back", "warning")
+            self.context.tell("an experiment is running: a suspended program could not restore its values", "warning")
         elif self.parameters.pending is not None:
-            message = "a change is pending, and a stopped program cannot revert it: Y confirms it, u undoes it"
+            message = "a change is pending: a suspended program could not revert it. Y confirms it, u undoes it"
             self.context.tell(message, "warning")
         else:
             super().action_suspend_process()
 
     def action_help(self) -> None:
-        """Keys, and what the numbers mean."""
+        """Show the keys, and what the numbers mean."""
         from pgtop_tune.tui.dialogs.help import HelpDialog
 
         screen = self.screen

@@ -52,17 +52,19 @@ class AppContext:
 
     @property
     def services(self) -> Services:
-        """What is there now; nothing as long as it is not made."""
+        """The services that are there now; none before they are made."""
         return self.controls.services.made or _NONE_YET
 
     def served(self, act: Callable[Concatenate[Services, P], None]) -> Callable[P, None]:
-        """An action with its services: at once, or as soon as they are made; of those that wait the last counts."""
+        """Return an action that gets its services: at once, or as soon as they are made. Of actions that wait the last
+        one runs.
+        """
 
         @wraps(act)
         def run(*args: P.args, **kwargs: P.kwargs) -> None:
-            made = self.controls.services.made
-            if made is not None:
-                act(made, *args, **kwargs)
+            services = self.controls.services.made
+            if services is not None:
+                act(services, *args, **kwargs)
             else:
                 self.app.run_worker(when_made(*args, **kwargs), group="services", exclusive=True)
 
@@ -74,7 +76,7 @@ class AppContext:
         return run
 
     async def asked(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """The answer of a control; None after a problem, which is told."""
+        """Return the answer of a control; None after a problem, which is told."""
         try:
             return await self.client.ask(work)
         except PgtopError as problem:
@@ -82,16 +84,16 @@ class AppContext:
             return None
 
     def tell(self, message: str, severity: Severity = "information", timeout_s: float = 8.0) -> None:
-        """A passing message; may hold foreign text."""
+        """Show a passing message; it may hold foreign text."""
         self.app.notify("\n".join(printable_lines(message)), severity=severity, markup=False, timeout=timeout_s)
 
     def tell_instead(self, message: str) -> None:
-        """As `tell`, in place of what was told before: for keys that are pressed several times in a row."""
+        """Show a message as `tell` does, in place of earlier ones: for keys that are pressed several times in a row."""
         self.app.clear_notifications()
         self.tell(message)
 
     def run_telling(self, work: Coroutine[Any, Any, tuple[str, bool]], group: str) -> None:
-        """Runs work that ends with a sentence and whether all is well, and tells it. One at a time in a group."""
+        """Run work that ends with a sentence and whether all is well, and tell it. One at a time in a group."""
         self.app.run_worker(self._told(work), group=group, exclusive=True)
 
     async def _told(self, work: Coroutine[Any, Any, tuple[str, bool]]) -> None:

@@ -45,7 +45,7 @@ OpenPast = Callable[[Sequence["Frame"]], PastSource | None]
 
 
 class IntervalControl(Protocol):
-    """How often a live source looks. Thread-safe, but for `burst`."""
+    """The interval at which a live source samples. Thread-safe, but for `burst`."""
 
     @property
     def interval_s(self) -> float:
@@ -53,11 +53,11 @@ class IntervalControl(Protocol):
         ...
 
     def set_interval(self, interval_s: float) -> None:
-        """Takes effect with the next tick."""
+        """Take effect with the next tick."""
         ...
 
     async def burst(self) -> float:
-        """Looks at waits more often for a while; how many seconds. In the engine's loop."""
+        """Look at waits more often for a while; how many seconds. In the engine's loop."""
         ...
 
 
@@ -68,16 +68,16 @@ class TerminalTally:
         self._read: Callable[[], int] | None = None
 
     def follow(self, read: Callable[[], int]) -> None:
-        """From now on the tally is what this says."""
+        """Read the tally with this function from now on."""
         self._read = read
 
     def __call__(self) -> int:
-        """Bytes so far; 0 before there is a screen."""
+        """Return bytes so far; 0 before there is a screen."""
         return 0 if self._read is None else self._read()
 
 
 class Services(Struct, frozen=True, kw_only=True):
-    """What changes, loads or asks the server for the operator. None where the session does not have it.
+    """Services that change, load or ask the server for the operator. None where the session does not have one.
 
     Attributes:
         backends: Sessions of the server: cancel, terminate, EXPLAIN.
@@ -100,7 +100,7 @@ class Services(Struct, frozen=True, kw_only=True):
     adoptions: AdoptionControl | None = None
 
     def has(self) -> frozenset[Need]:
-        """What actions may ask for."""
+        """Return the needs of actions that these services meet."""
         present = {
             Need.LOAD: self.load is not None,
             Need.PARAMETERS: self.parameters is not None,
@@ -115,7 +115,7 @@ _SERVED: Final = frozenset({Need.LOAD, Need.PARAMETERS, Need.BACKENDS, Need.CHEC
 
 
 class Controls(Struct, frozen=True):
-    """What an operator can reach from the screen. None where the session does not have it.
+    """Everything that an operator can reach from the screen. None where the session does not have it.
 
     Attributes:
         engine: Not started yet, but perhaps prepared; the screen starts it.
@@ -143,7 +143,7 @@ class Controls(Struct, frozen=True):
     tally: TerminalTally = field(default_factory=TerminalTally)
 
     def has(self) -> frozenset[Need]:
-        """What actions may ask for."""
+        """Return the needs of actions that this session meets."""
         present = {
             Need.LIVE: self.transport is None,
             Need.TRANSPORT: self.transport is not None or self.past is not None,
@@ -158,7 +158,7 @@ class Controls(Struct, frozen=True):
 
 
 class ScreenOptions(Struct, frozen=True):
-    """How the screen looks and listens.
+    """Looks and keys of the screen.
 
     Attributes:
         theme: Name of a theme; "" takes the default, or "mono" where NO_COLOR is set.
@@ -184,7 +184,7 @@ class ScreenOptions(Struct, frozen=True):
 
 
 class ScreenOutcome(Struct, frozen=True):
-    """What is left behind when the screen closes, for the last words on the normal screen.
+    """State that the screen leaves behind, for the last words on the normal screen.
 
     Attributes:
         recording: Path of the recording, None when nothing was recorded.

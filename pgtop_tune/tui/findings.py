@@ -1,12 +1,10 @@
-"""What binds now, in full: every finding with its evidence and the next step, and what could not be looked at."""
+"""The bottleneck in full: every finding with its evidence and the next step, and the rules that were skipped."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
-
-from textual import events
 
 from pgtop_tune.base.units import wall_clock
 from pgtop_tune.diagnosis.finding import Advice, Diagnosis, Finding, FindingKind, ParameterAdvice
@@ -29,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Findings:
-    """Says what binds, of the newest frame and of another moment that is shown.
+    """Diagnosis of the newest frame, and of another moment that is shown.
 
     Args:
         context: The application.
@@ -45,7 +43,7 @@ class Findings:
         self._past: Diagnosing | None = None
 
     def begin(self) -> None:
-        """From now on there are findings: the first picture does not wait for their rules."""
+        """Load the rules: the first picture does not wait for them."""
         from pgtop_tune.diagnosis.diagnosing import Diagnosing
 
         live = self._context.live
@@ -61,24 +59,24 @@ class Findings:
         """
         if self._live is None or self._past is None or session.interval is None:
             return None
-        said = self._live.said_of(session.interval.newest)
-        if said is not None or session.incomplete:
-            return said
+        diagnosis = self._live.said_of(session.interval.newest)
+        if diagnosis is not None or session.incomplete:
+            return diagnosis
         return self._past.look(session.interval)
 
     @property
     def shown(self) -> Diagnosis | None:
-        """That of the moment shown."""
+        """Diagnosis of the moment shown."""
         return self.diagnose(self._time_travel.shown)
 
     def open(self) -> None:
-        """All findings, their evidence and the next step."""
+        """Open the dialog with all findings."""
 
         dialog = FindingsDialog(self._time_travel.shown, self.diagnose, self._step, self._context.glyphs)
         self._context.app.push_screen(dialog)
 
     def _step(self, advice: Advice) -> Callable[[], None] | None:
-        """What Enter does; None where it cannot be done, as in the past and in a replay."""
+        """Return what Enter does; None where it cannot be done, as in the past and in a replay."""
 
         if not isinstance(advice, ParameterAdvice):
             return partial(self._show_session, advice.backend)
@@ -87,9 +85,9 @@ class Findings:
         return partial(self._context.served(self._parameters.open), advice)
 
     def _show_session(self, key: BackendKey) -> None:
-        screen, shown = self._context.app.screen, self._time_travel.shown
+        screen, session = self._context.app.screen, self._time_travel.shown
         keys = screen.keys_for(key) if isinstance(screen, SceneScreen) else ()
-        self._context.app.push_screen(session_dialog(shown, key, self._context.glyphs, keys))
+        self._context.app.push_screen(session_dialog(session, key, self._context.glyphs, keys))
 
 
 _LABEL_CELLS: Final = 38
@@ -119,7 +117,7 @@ class FindingsDialog(Dialog[None]):
         step: Callable[[Advice], Callable[[], None] | None],
         glyphs: Glyphs,
     ) -> None:
-        super().__init__("what binds now", glyphs)
+        super().__init__("bottleneck", glyphs)
         self._session, self._diagnose, self._step = session, diagnose, step
         self._chosen = ""
         self._shown: Diagnosis | None = diagnose(session)
@@ -131,66 +129,64 @@ class FindingsDialog(Dialog[None]):
     @property
     def chosen(self) -> Finding | None:
         """The finding under the cursor; the first until another is chosen, or when the chosen one has gone."""
-        found = self._findings
-        return next((each for each in found if each.rule == self._chosen), found[0] if found else None)
+        findings = self._findings
+        return next(
+            (finding for finding in findings if finding.rule == self._chosen), findings[0] if findings else None
+        )
 
     def content(self, cells: int) -> list[Line]:
-        """The findings, the chosen one opened."""
+        """Return the findings, the chosen one opened."""
         self._caption_keys()
         if self._shown is None:
             return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
         lines: list[Line] = wrapped(f"settling: {self._shown.settling}", cells, "dim") if self._shown.settling else []
-        for each in self._findings:
-            opened = each is self.chosen
+        for finding in self._findings:
+            opened = finding is self.chosen
             sign = self.glyphs.pointer if opened else " "
-            lines += hanging(f"{sign} {each.sentence}", cells) if not opened else _styled(sign, each, cells)
+            lines += hanging(f"{sign} {finding.sentence}", cells) if not opened else _styled(sign, finding, cells)
             if opened:
-                lines += [*_evidence(each, cells), ()]
+                lines += [*_evidence(finding, cells), ()]
         for row in self._shown.not_looked_at:
             which = ", ".join(row.rules) if len(row.rules) <= _MOST_NAMED else f"{len(row.rules)} rules"
-            lines += wrapped(f"not looked at: {which} ({row.reason})", cells, "dim")
+            lines += wrapped(f"skipped: {which} ({row.reason})", cells, "dim")
         return lines
 
     def _caption_keys(self) -> None:
         chosen = self.chosen
-        words = [] if chosen is None else [f"{chosen.page} {_TITLES.get(chosen.page, '')}"]
+        captions = [] if chosen is None else [f"{chosen.page} {_TITLES.get(chosen.page, '')}"]
         if chosen is not None and chosen.advice is not None and self._step(chosen.advice) is not None:
-            words.insert(0, f"Enter {_words(chosen.advice)}")
+            captions.insert(0, f"Enter {_words(chosen.advice)}")
         if len(self._findings) > 1:
-            words.append("up, down choose")
-        self.captions("what binds now", "  ".join([*words, "Esc close"]))
+            captions.append("up, down choose")
+        self.captions("bottleneck", "  ".join([*captions, "Esc close"]))
 
     def frames_arrived(self, session: Session) -> None:
-        """Another moment."""
         self._session, self._shown = session, self._diagnose(session)
         self.repaint()
 
-    async def on_key(self, event: events.Key) -> None:
-        """Choosing, the page of the evidence, the next step."""
-        chosen, found = self.chosen, self._findings
-        if event.key in ("up", "k", "down", "j") and chosen is not None:
-            event.stop()
-            at = found.index(chosen) + (1 if event.key in ("down", "j") else -1)
-            self._chosen = found[min(max(at, 0), len(found) - 1)].rule
-            self.repaint()
-        elif event.key == "enter":
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Choose a finding, open the page of its evidence, or take its next step."""
+        chosen, findings = self.chosen, self._findings
+        if key in ("up", "k", "down", "j") and chosen is not None:
+            at = findings.index(chosen) + (1 if key in ("down", "j") else -1)
+            self._chosen = findings[min(max(at, 0), len(findings) - 1)].rule
+        elif key == "enter":
             step = None if chosen is None or chosen.advice is None else self._step(chosen.advice)
             self.dismiss(None)
             if step is not None:
                 step()
-        elif event.character in _IDS:
-            event.stop()
+        elif character in _IDS:
             self.dismiss(None)
-            await self.app.run_action(f"app.look_at('{_IDS[event.character]}')")
-        elif self.scroll_key(event.key):
-            event.stop()
+            await self.app.run_action(f"app.look_at('{_IDS[character]}')")
+        else:
+            return self.scroll_key(key)
+        return True
 
 
 def _words(advice: Advice) -> str:
     if isinstance(advice, ParameterAdvice):
         return f"stage {advice.name}"
-    return f"look at session {advice.backend[0]}"
+    return f"open session {advice.backend[0]}"
 
 
 def _styled(sign: str, finding: Finding, cells: int) -> list[Line]:

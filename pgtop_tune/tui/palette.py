@@ -37,6 +37,8 @@ WITHOUT_COLOUR: Final = "mono"
 _WIDGET_COLOURS: Final = (
     "primary", "secondary", "accent", "warning", "error", "success", "foreground", "background", "surface", "panel",
 )  # fmt: skip
+_GROUNDS: Final = ("foreground", "background", "surface", "panel")
+"""Colours that are the terminal's own unless a theme names others."""
 _NATIVE_VARIABLES: Final = {"ansi-background": "ansi_default", "ansi-foreground": "ansi_default"}
 """Asked for by Textual's own style sheets, and defined only by its own native themes."""
 _TEXT_STYLES: Final = frozenset({"none", "bold", "dim", "italic", "underline", "reverse", "strike"})
@@ -57,14 +59,14 @@ class PaletteTheme(Theme):
 
 
 def shipped_directory() -> Path:
-    """Where the themes of the program lie: inside the installed package, or beside it in a working copy."""
+    """Return the directory of the program's themes: inside the installed package, or beside it in a working copy."""
     package = Path(__file__).resolve().parent.parent
     installed = package / "themes"
     return installed if installed.is_dir() else package.parent / "themes"
 
 
 class Themes(Struct, frozen=True):
-    """What was found in the directories of themes.
+    """Themes of all directories.
 
     Attributes:
         by_name: Those that can be used, the default first.
@@ -76,12 +78,12 @@ class Themes(Struct, frozen=True):
 
 
 def shipped_themes() -> dict[str, PaletteTheme]:
-    """The themes that come with the program, by name, the default first."""
+    """Return the themes that come with the program, by name, the default first."""
     return _themes_of({str(path): _read(path) for path in sorted(shipped_directory().glob("*.toml"))}).by_name
 
 
 def load_themes(no_color: bool = False) -> Themes:
-    """Shipped and the user's own themes; a file that is broken is left out.
+    """Return shipped and the user's own themes; a file that is broken is left out.
 
     Args:
         no_color: Draw every theme's lines with attributes only (NO_COLOR, see no-color.org).
@@ -96,27 +98,27 @@ def load_themes(no_color: bool = False) -> Themes:
     return themes
 
 
-def choose(themes: Themes, wanted: str, usual: str) -> str:
-    """The name of the theme to begin with.
+def choose(themes: Themes, requested: str, usual: str) -> str:
+    """Return the name of the theme to begin with.
 
     Args:
         themes: Those there are.
-        wanted: As the operator says; "" for the usual one.
+        requested: As the operator says; "" for the usual one.
         usual: Taken where nothing is wanted; another one where its file is broken.
 
     Raises:
-        UsageProblem: The wanted theme is not there, or broken; or none can be used.
+        UsageProblem: The requested theme is not there, or broken; or none can be used.
     """
-    name = wanted or (usual if usual in themes.by_name else next(iter(themes.by_name), ""))
+    name = requested or (usual if usual in themes.by_name else next(iter(themes.by_name), ""))
     if name in themes.by_name:
         return name
-    said = [f"{file}: {problems}" for file, problems in themes.broken.items()]
-    message = f'there is no theme "{wanted}"' if wanted else "there is no theme that can be used"
-    raise UsageProblem("; ".join((message, *said)), "themes are: " + ", ".join(themes.by_name))
+    details = [f"{file}: {problems}" for file, problems in themes.broken.items()]
+    message = f'there is no theme "{requested}"' if requested else "there is no theme that can be used"
+    raise UsageProblem("; ".join((message, *details)), "themes are: " + ", ".join(themes.by_name))
 
 
 def _read(path: Path) -> dict[str, Any] | str:
-    """The file's tables, or why there are none."""
+    """Return the file's tables, or why there are none."""
     try:
         return tables_of(text_of(paths.content_of(path)))
     except OSError as problem:
@@ -126,7 +128,7 @@ def _read(path: Path) -> dict[str, Any] | str:
 
 
 def _themes_of(files: Mapping[str, dict[str, Any] | str]) -> Themes:
-    """The themes of all files but those that are broken; these neither replace a theme nor are extended."""
+    """Return the themes of all files but those that are broken; these neither replace a theme nor are extended."""
     sound, broken = dict(files), dict[str, str]()
     while True:
         themes, wrong = _made(sound)
@@ -141,17 +143,17 @@ def _themes_of(files: Mapping[str, dict[str, Any] | str]) -> Themes:
 
 
 def _made(files: Mapping[str, dict[str, Any] | str]) -> tuple[dict[str, PaletteTheme], dict[str, list[str]]]:
-    """The themes, and what is wrong by file."""
+    """Return the themes, and what is wrong by file."""
     themes: dict[str, PaletteTheme] = {}
     wrong: dict[str, list[str]] = {}
     tables = {str(table.get("name", "")): table for table in files.values() if isinstance(table, dict)}
     for file, table in files.items():
-        found = [table] if isinstance(table, str) else []
+        problems = [table] if isinstance(table, str) else []
         if isinstance(table, dict):
-            theme = _theme(_extended(table, tables, found), found)
+            theme = _theme(_extended(table, tables, problems), problems)
             themes[theme.name] = theme
-        if found:
-            wrong[file] = found
+        if problems:
+            wrong[file] = problems
     return themes, wrong
 
 
@@ -174,17 +176,17 @@ def _extended(table: dict[str, Any], tables: Mapping[str, dict[str, Any]], probl
 
 
 def _table(table: Mapping[str, Any], part: str, problems: list[str]) -> dict[str, str]:
-    found = table.get(part, {})
-    if not isinstance(found, dict):
+    entries = table.get(part, {})
+    if not isinstance(entries, dict):
         problems.append(f"{part} is not a table")
         return {}
-    wrong = [name for name, value in found.items() if not isinstance(value, str)]
+    wrong = [name for name, value in entries.items() if not isinstance(value, str)]
     problems += [f"{part}.{name} is not a string" for name in wrong]
-    return {name: value for name, value in found.items() if name not in wrong}
+    return {name: value for name, value in entries.items() if name not in wrong}
 
 
 def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
-    """Builds a theme; what is wrong goes into `problems`, and then the theme is not to be used."""
+    """Build a theme; what is wrong goes into `problems`, and then the theme is not to be used."""
     problems += [f"unknown key {key}" for key in sorted(set(table) - _KEYS)]
     name, dark = table.get("name"), table.get("dark", True)
     if not isinstance(name, str) or not name:
@@ -211,23 +213,14 @@ def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
         if key.endswith("-style") and not _TEXT_STYLES.issuperset(text.split())
     ]
     native = base.bgcolor is None
-    own = "ansi_default" if native else None
+    terminal = "ansi_default" if native else None
     return PaletteTheme(
         name=str(name),
         description=str(table.get("description", "")),
         dark=bool(dark),
         ansi=native,
-        primary=colours.get("primary", ""),
-        secondary=colours.get("secondary"),
-        accent=colours.get("accent"),
-        warning=colours.get("warning"),
-        error=colours.get("error"),
-        success=colours.get("success"),
-        foreground=colours.get("foreground", own),
-        background=colours.get("background", own),
-        surface=colours.get("surface", own),
-        panel=colours.get("panel", own),
-        boost=own,
+        **(dict.fromkeys(_GROUNDS, terminal) | {"primary": ""} | colours),
+        boost=terminal,
         variables=({**_NATIVE_VARIABLES, **variables} if native else variables),
         spans=spans,
     )

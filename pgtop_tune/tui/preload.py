@@ -36,7 +36,7 @@ _COMPILED: Final = frozenset({".pyc", ".so"})
 
 
 def preload_drawing(enough: Callable[[], bool]) -> None:
-    """Imports Textual step by step until it is enough. TEXTUAL_FPS must be set before: Textual reads it then."""
+    """Import Textual step by step until it is enough. TEXTUAL_FPS must be set before: Textual reads it then."""
     for name in _DRAWING:
         if enough():
             return
@@ -44,12 +44,12 @@ def preload_drawing(enough: Callable[[], bool]) -> None:
 
 
 def read_ahead_for_keys() -> None:
-    """Has the kernel begin to read what a key may import. Returns at once, and nobody waits for the end."""
+    """Have the kernel begin to read what a key may import. Returns at once, and nobody waits for the end."""
     threading.Thread(target=lambda: read_ahead(_directories()), name="read-ahead", daemon=True).start()
 
 
 def read_ahead(directories: Iterable[Path]) -> None:
-    """Has the kernel begin to read the compiled files in these directories; what cannot be read is left out."""
+    """Have the kernel begin to read the compiled files in these directories; what cannot be read is left out."""
     for directory in directories:
         for path in directory.rglob("*"):
             if not _COMPILED.isdisjoint(path.suffixes):
@@ -59,8 +59,13 @@ def read_ahead(directories: Iterable[Path]) -> None:
 
 def _directories() -> tuple[Path, ...]:
     specs = (find_spec(name) for name in _OF_KEYS)
-    places = [Path(place) for spec in specs if spec is not None for place in spec.submodule_search_locations or ()]
-    return (*places, *(place.with_name(_BUNDLED) for place in places if place.name == _BUNDLED.partition(".")[0]))
+    places = [
+        Path(directory) for spec in specs if spec is not None for directory in spec.submodule_search_locations or ()
+    ]
+    return (
+        *places,
+        *(directory.with_name(_BUNDLED) for directory in places if directory.name == _BUNDLED.partition(".")[0]),
+    )
 
 
 def _advise(path: Path) -> None:

@@ -6,13 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from textual import events
-
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN
-from pgtop_tune.metrics import sections
-from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import (
     BackendAct,
     BackendKey,
@@ -27,7 +23,7 @@ from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import key_name, keys_of
-from pgtop_tune.tui.dashboard.session_details import find
+from pgtop_tune.tui.dashboard.session_details import session_backend
 from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph
 from pgtop_tune.tui.scene.scene import SceneScreen
 from pgtop_tune.tui.widgets.lines import Glyphs, Line, hanging, wrapped
@@ -60,9 +56,9 @@ class PlanDialog(Dialog[None]):
         self._plan = plan
 
     def content(self, cells: int) -> list[Line]:
-        """The plan's lines, wrapped where they must be."""
+        """Return the plan's lines, wrapped where they must be."""
         plan = self._plan
-        lines = [line for said in plan.lines for line in hanging(said, cells)]
+        lines = [line for text in plan.lines for line in hanging(text, cells)]
         where = f"Planned by role {plan.user} in database {plan.database}, not executed; its functions"
         where += " marked IMMUTABLE or STABLE may have run during planning."
         where += f" Settings and search_path are those of a new session of {plan.user}"
@@ -74,16 +70,15 @@ class PlanDialog(Dialog[None]):
             where += " Generic: the plan for any values of the placeholders."
         return [*lines, (), *wrapped(where, cells, "dim"), (), *wrapped(plan.statement, cells, "dim")]
 
-    def on_key(self, event: events.Key) -> None:
-        """Scrolling, copying."""
-        if event.key == "y":
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Copy, close or scroll."""
+        if key == "y":
             self.copy("\n".join(self._plan.lines), "the plan is in your terminal's clipboard")
-        elif event.key in ("enter", "e"):
-            event.stop()
+        elif key in ("enter", "e"):
             self.dismiss(None)
-        elif self.scroll_key(event.key):
-            event.stop()
+        else:
+            return self.scroll_key(key)
+        return True
 
 
 _STATEMENT: Final = "this statement"
@@ -116,13 +111,13 @@ class SessionActions:
         self._ask_statement_plan = context.served(self._explain_statement)
 
     def signal(self, name: str) -> None:
-        """Cancels or terminates the chosen sessions, after a question."""
+        """Cancel or terminates the chosen sessions, after a question."""
         screen = self._context.app.screen
         if isinstance(screen, SceneScreen):
             self._ask_signal(name, screen.session, screen.chosen_backends(), screen.listed_backends())
 
     def signal_one(self, name: str, pid: int, started_ms: int | None) -> None:
-        """Cancels or terminates one session, after a question."""
+        """Cancel or terminates one session, after a question."""
         self._ask_signal(name, self._time_travel.shown, ((pid, started_ms),), ())
 
     def _signal(
@@ -143,7 +138,7 @@ class SessionActions:
             self._context.run_telling(work, _GROUP)
 
     def explain(self) -> None:
-        """Shows the plan of what the selected session runs."""
+        """Show the plan of what the selected session runs."""
         screen = self._context.app.screen
         if not isinstance(screen, SceneScreen):
             return
@@ -156,7 +151,7 @@ class SessionActions:
             self._ask_plan(screen.session, screen.chosen_backends())
 
     def explain_one(self, pid: int, started_ms: int | None) -> None:
-        """Shows the plan of what that session runs."""
+        """Show the plan of what that session runs."""
         self._ask_plan(self._time_travel.shown, ((pid, started_ms),))
 
     def _explain(self, services: Services, session: Session, chosen: Sequence[BackendKey]) -> None:
@@ -178,7 +173,7 @@ class SessionActions:
         chosen: Sequence[BackendKey],
         listed: Sequence[BackendKey],
     ) -> tuple[str, bool]:
-        """Asks, signals, and puts a note on the tape; one sentence on the result, and whether all is well.
+        """Ask, signal, and put a note on the tape; one sentence on the result, and whether all is well.
 
         Args:
             control: The door to the server.
@@ -187,41 +182,40 @@ class SessionActions:
             chosen: The tagged sessions, or the selected one.
             listed: Every session that the filter shows; () without a filter.
         """
-        every = tuple(key for key in listed if _is_client(_seen(session, key)))
+        sessions = [(key, session_backend(session, key)) for key in listed]
+        every = tuple(key for key, backend in sessions if backend is not None and backend.backend_type == _CLIENT)
         if not chosen and not every:
             return _SELECT, False
-        wanted: tuple[BackendKey, ...] = tuple(chosen) or every
-        more = every if len(every) > 1 and set(every) != set(wanted) else ()
+        keys: tuple[BackendKey, ...] = tuple(chosen) or every
+        more = every if len(every) > 1 and set(every) != set(keys) else ()
         try:
             answer = await self._context.app.push_screen_wait(
-                await self._question(control, act, session, wanted, len(more))
+                await self._question(control, act, session, keys, len(more))
             )
             if answer is not None and more and not answer:
-                wanted = more
-                answer = await self._context.app.push_screen_wait(
-                    await self._question(control, act, session, wanted, 0)
-                )
+                keys = more
+                answer = await self._context.app.push_screen_wait(await self._question(control, act, session, keys, 0))
             if not answer:
                 return "nothing was done", True
-            results = await self._context.client.ask(control.signal(act, wanted))
+            results = await self._context.client.ask(control.signal(act, keys))
         except PgtopError as problem:
             return str(problem), False
         self._note(act, session, results)
         return _summary(act, results), all(
-            each.outcome in (BackendOutcome.DONE, BackendOutcome.GONE) for each in results
+            result.outcome in (BackendOutcome.DONE, BackendOutcome.GONE) for result in results
         )
 
     async def _explained(
         self, control: BackendControl, session: Session, chosen: Sequence[BackendKey]
     ) -> tuple[str, bool]:
-        """Shows the plan of what a session runs; asks before, where only a powerful role could plan it."""
+        """Show the plan of what a session runs; ask before, where only a powerful role could plan it."""
         if len(chosen) != 1:
             return "select one session at a time for a plan" if chosen else _SELECT, False
-        backend = _seen(session, chosen[0])
+        backend = session_backend(session, chosen[0])
         if backend is None or not backend.query:
             return "EXPLAIN does not take this session's statement", False
-        key, seen = chosen[0], backend.query
-        return await self._planned(f"session {key[0]}", lambda agreed: control.explain(key, seen, agreed))
+        key, query = chosen[0], backend.query
+        return await self._planned(f"session {key[0]}", lambda agreed: control.explain(key, query, agreed))
 
     async def _planned(self, whose: str, ask: AskPlan) -> tuple[str, bool]:
         try:
@@ -236,36 +230,36 @@ class SessionActions:
         return "", True
 
     async def _question(
-        self, control: BackendControl, act: BackendAct, session: Session, wanted: Sequence[BackendKey], more: int
+        self, control: BackendControl, act: BackendAct, session: Session, keys: Sequence[BackendKey], more: int
     ) -> ConfirmDialog[bool]:
         async def compose() -> list[str]:
-            return [control.statement(act, key) for key in wanted[:_LISTED]]
+            return [control.statement(act, key) for key in keys[:_LISTED]]
 
-        said: list[Paragraph] = []
-        for key, statement in zip(wanted, await self._context.client.ask(compose()), strict=False):
-            said += [Paragraph(_introduced(key, _seen(session, key)), "strong"), Paragraph(statement)]
-        if len(wanted) > _LISTED:
-            said.append(Paragraph(f"and {len(wanted) - _LISTED} more of the same kind", "warning"))
-        what = f"session {wanted[0][0]}" if len(wanted) == 1 else f"{len(wanted)} sessions"
-        choices = [AnswerKey(("y",), f"{act} {what}", True)]
+        paragraphs: list[Paragraph] = []
+        for key, statement in zip(keys, await self._context.client.ask(compose()), strict=False):
+            paragraphs += [Paragraph(_introduced(key, session_backend(session, key)), "strong"), Paragraph(statement)]
+        if len(keys) > _LISTED:
+            paragraphs.append(Paragraph(f"and {len(keys) - _LISTED} more of the same kind", "warning"))
+        subject = f"session {keys[0][0]}" if len(keys) == 1 else f"{len(keys)} sessions"
+        choices = [AnswerKey(("y",), f"{act} {subject}", True)]
         if more:
             choices.append(AnswerKey(("a",), f"{act} all {more} filtered client sessions; asks again", False))
-        title = f"{act} the statement of {what}" if act is BackendAct.CANCEL else f"{act} {what}"
-        return ConfirmDialog(title, said, choices, self._context.glyphs)
+        title = f"{act} the statement of {subject}" if act is BackendAct.CANCEL else f"{act} {subject}"
+        return ConfirmDialog(title, paragraphs, choices, self._context.glyphs)
 
     def _note(self, act: BackendAct, session: Session, results: Sequence[BackendResult]) -> None:
-        done = [each.backend for each in results if each.outcome is BackendOutcome.DONE]
+        done = [result.backend for result in results if result.outcome is BackendOutcome.DONE]
         if not done:
             return
-        who = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
-        detail = "; ".join(_introduced(key, _seen(session, key)) for key in done[:_LISTED])
-        self._context.client.note(EventKind.NOTE, f"{_PAST[act]} {who}", detail)
+        target = str(done[0][0]) if len(done) == 1 else f"×{len(done)}"
+        detail = "; ".join(_introduced(key, session_backend(session, key)) for key in done[:_LISTED])
+        self._context.client.note(EventKind.NOTE, f"{_PAST[act]} {target}", detail)
 
 
 def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[bool]:
-    """The danger first: planning is harmless only where the role that plans has nothing to give away."""
+    """Return the danger first: planning is harmless only where the role that plans has nothing to give away."""
     role = f"role {risk.role} ({'; '.join(risk.powers)})"
-    said = [
+    paragraphs = [
         Paragraph(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),
         Paragraph(
             f"A function marked IMMUTABLE or STABLE runs with all rights of {risk.role}, also beyond EXPLAIN and its "
@@ -276,7 +270,7 @@ def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[
     ]
     return ConfirmDialog(
         f"plan {whose} as {risk.role}?",
-        said,
+        paragraphs,
         [AnswerKey(("y",), "plan it anyway", True)],
         glyphs,
     )
@@ -293,35 +287,25 @@ def _not_as_session(risk: PlanRisk) -> str:
     )
 
 
-def _seen(session: Session, key: BackendKey) -> Backend | None:
-    frame = session.now
-    activity = None if frame is None else sections.activity(frame)
-    return None if activity is None or isinstance(activity, Unavailable) else find(activity, key)
-
-
-def _is_client(backend: Backend | None) -> bool:
-    return backend is not None and backend.backend_type == _CLIENT
-
-
 def _introduced(key: BackendKey, backend: Backend | None) -> str:
     if backend is None:
         return f"{key[0]}  gone"
     where = f"@{backend.datname}" if backend.datname else ""
-    who = one_line(f"{backend.usename or UNKNOWN}{where}", 80)
-    return f"{key[0]}  {who}  {backend.state or backend.backend_type}  {one_line(backend.query or '', _QUERY)}"
+    role = one_line(f"{backend.usename or UNKNOWN}{where}", 80)
+    return f"{key[0]}  {role}  {backend.state or backend.backend_type}  {one_line(backend.query or '', _QUERY)}"
 
 
 def _summary(act: BackendAct, results: Sequence[BackendResult]) -> str:
     if len(results) == 1:
         (only,) = results
-        words = _PAST[act] if only.outcome is BackendOutcome.DONE else only.outcome
-        return f"session {only.backend[0]}: {words}" + (f"\n{only.detail}" if only.detail else "")
-    counted = Counter(each.outcome for each in results)
-    words = ", ".join(
+        text = _PAST[act] if only.outcome is BackendOutcome.DONE else only.outcome
+        return f"session {only.backend[0]}: {text}" + (f"\n{only.detail}" if only.detail else "")
+    counted = Counter(result.outcome for result in results)
+    text = ", ".join(
         f"{count} {_PAST[act] if outcome is BackendOutcome.DONE else outcome}" for outcome, count in counted.items()
     )
-    reasons = dict.fromkeys(each.detail for each in results if each.detail)
-    return "\n".join([words, *reasons])
+    reasons = dict.fromkeys(result.detail for result in results if result.detail)
+    return "\n".join([text, *reasons])
 
 
 _GROUP = "sessions"

@@ -21,7 +21,7 @@ _NOT_AGAIN: Final = -1
 
 
 class SourceActions:
-    """What can be asked of a running session.
+    """Actions on the source of a running session.
 
     Args:
         context: The application.
@@ -36,7 +36,7 @@ class SourceActions:
         self.recording: str | None = None
 
     def recording_state(self) -> RecordingState | None:
-        """Whether frames are being written; None where they cannot be."""
+        """Return whether frames are being written; None where they cannot be."""
         control = self._context.controls.recording
         state = None if control is None else control.state()
         if state is not None and state.path is not None:
@@ -44,7 +44,7 @@ class SourceActions:
         return state
 
     def turn_recording(self) -> None:
-        """Begins or ends a recording."""
+        """Begin or end a recording."""
         self._context.app.run_worker(self._turn_recording(), group="record", exclusive=True)
 
     async def _turn_recording(self) -> None:
@@ -62,7 +62,7 @@ class SourceActions:
             self._context.repaint()
 
     def ask_note(self) -> None:
-        """Asks for a note and puts it on the tape."""
+        """Ask for a note and put it on the tape."""
         from pgtop_tune.tui.dialogs.entry import PromptDialog
 
         hint = "The note appears on the tape at this time, and in the recording."
@@ -73,18 +73,18 @@ class SourceActions:
             self._context.client.note(EventKind.NOTE, text[:_NOTE_LIMIT])
 
     def change_interval(self, direction: int) -> None:
-        """Looks more or less often."""
+        """Look more or less often."""
         control = self._context.controls.interval
         if control is None:
             return
         now_s = control.interval_s
-        following = [each for each in _INTERVALS_S if (each > now_s if direction > 0 else each < now_s)]
+        following = [seconds for seconds in _INTERVALS_S if (seconds > now_s if direction > 0 else seconds < now_s)]
         if following:
             control.set_interval(following[0 if direction > 0 else -1])
         self._context.tell_instead(f"one frame every {control.interval_s:g} s")
 
     def burst(self) -> None:
-        """Looks at waits more often for a while."""
+        """Look at waits more often for a while."""
         self._context.app.run_worker(self._burst(), group="burst", exclusive=True)
 
     async def _burst(self) -> None:
@@ -94,7 +94,7 @@ class SourceActions:
             self._context.tell(f"50 looks a second for {seconds:.0f} s; own cost in the header")
 
     def look_at_password(self) -> None:
-        """Asks for the password by itself when the server waits for one. After each frame."""
+        """Ask for the password by itself when the server waits for one. After each frame."""
         needed = self._context.controls.password_needed
         if needed is None or not needed():
             self._ask_password_in = 0
@@ -105,7 +105,7 @@ class SourceActions:
             self.ask_password()
 
     def ask_password(self) -> None:
-        """Asks for the password the server wants."""
+        """Ask for the password the server wants."""
         from pgtop_tune.tui.dialogs.entry import PasswordDialog
 
         target = self._context.options.target or "the server"

@@ -52,7 +52,7 @@ class ScreenSink:
         self.dropped_frames = 0
 
     def accept(self, step: Step) -> None:
-        """See `FrameSink.accept`. Never blocks for longer than the screen takes to empty the queue."""
+        """Queue a step. Never blocks for longer than the screen takes to empty the queue."""
         with self._lock:
             if step.restart:
                 self._waiting.clear()
@@ -76,11 +76,10 @@ class ScreenSink:
             self._waiting[0] = _set_back(lost, self._waiting[0])
 
     def close(self) -> None:
-        """See `FrameSink.close`."""
         self._ended()
 
     def take(self) -> list[Step]:
-        """Everything that waits, oldest first; for the screen's thread."""
+        """Return everything that waits, oldest first; for the screen's thread."""
         with self._lock:
             steps = list(self._waiting)
             self._waiting.clear()
@@ -88,13 +87,13 @@ class ScreenSink:
             self._orphans.clear()
             self._poked = False
         if orphans and steps and steps[0].frames:
-            first, *others = steps[0].frames
-            steps[0] = replace(steps[0], frames=(replace(first, events=orphans + first.events), *others))
+            first, *frames = steps[0].frames
+            steps[0] = replace(steps[0], frames=(replace(first, events=orphans + first.events), *frames))
         return steps
 
 
 def _set_back(lost: Step, following: Step) -> Step:
-    """What follows a forgotten step back still has to begin there."""
+    """Return the step after a forgotten step back, which still has to begin there."""
     if following.restart or following.back_to_s is not None or not following.frames:
         return following
     return replace(following, frames=lost.frames + following.frames, back_to_s=following.frames[-1].elapsed_s)
@@ -123,7 +122,7 @@ class PastView:
         self._sink = ScreenSink(poke, poke)
 
     def moving(self) -> Transport | None:
-        """What moves from here on; None where nothing was kept."""
+        """Return the transport that moves from here on; None where nothing was kept."""
         if self._kept is None:
             return None
         if self.held:
@@ -138,7 +137,7 @@ class PastView:
         return None if self._kept is None or self.held else EngineClient(self._kept.engine)
 
     def take(self) -> bool:
-        """Applies what was handed over; whether there was something."""
+        """Apply what was handed over; whether there was something."""
         steps = self._sink.take()
         for step in steps:
             self.session.apply(step)
@@ -146,25 +145,25 @@ class PastView:
 
     @property
     def failure(self) -> BaseException | None:
-        """What it could not go on from; None when all is well."""
+        """The error that stopped it; None when all is well."""
         return None if self._kept is None else self._kept.engine.failure
 
     @property
     def caught_up(self) -> bool:
-        """Whether playing has come to the present."""
+        """Return whether playing has come to the present."""
         if self.held or self._kept is None:
             return False
         state = self._kept.transport.state()
         return state.at_end and not state.paused
 
     def close(self) -> None:
-        """Ends what was started; waits for it."""
+        """End what was started; wait for it."""
         if self._kept is not None and not self.held:
             self._kept.engine.stop()
 
 
 class TimeTravel:
-    """Which moment of the session is shown: the newest, or another.
+    """The moment of the session that is shown: the newest, or another.
 
     Args:
         context: The application.
@@ -182,22 +181,22 @@ class TimeTravel:
 
     @property
     def shown(self) -> Session:
-        """What stands on the screen."""
+        """The session on the screen."""
         return self._context.live if self.past is None else self.past.session
 
     @property
     def behind_s(self) -> float | None:
-        """How far what is shown is behind the newest frame of a live session; None when it is that."""
-        shown, newest = self.shown.now, self._context.live.now
-        return None if self.past is None or shown is None or newest is None else newest.elapsed_s - shown.elapsed_s
+        """Seconds by which the moment shown is behind the newest frame of a live session; None at the newest."""
+        frame, newest = self.shown.now, self._context.live.now
+        return None if self.past is None or frame is None or newest is None else newest.elapsed_s - frame.elapsed_s
 
     @property
     def in_past(self) -> bool:
-        """Whether another moment of a live session is shown; one that is only held counts as the present."""
+        """Return whether another moment of a live session is shown; one that is only held counts as the present."""
         return self.past is not None and not self.past.held
 
     def take(self) -> bool:
-        """Takes frames of the past that wait; whether there were some. At its end, or when it fails, goes to live."""
+        """Take frames of the past that wait; whether there were some. At its end, or when it fails, go to live."""
         past = self.past
         if past is None:
             return False
@@ -209,19 +208,19 @@ class TimeTravel:
         return moved
 
     def close(self) -> None:
-        """Lets go of the past, if it is being looked at."""
+        """Let go of the past, if it is being looked at."""
         past, self.past = self.past, None
         if past is not None:
             past.close()
 
     def _hold(self) -> PastView:
-        """Stays at the moment shown."""
+        """Stay at the moment shown."""
         if self.past is None:
             self.past = PastView(self._context.live, self._context.controls.past, self._poke)
         return self.past
 
     def _moving(self) -> Transport | None:
-        """What moves to another moment: that of a replay, or of the past, which begins with this."""
+        """Return the transport to another moment: that of a replay, or of the past, which begins with this."""
         if self._transport is not None:
             return self._transport
         opens = self._context.controls.past is not None and self._context.live.now is not None
@@ -229,11 +228,11 @@ class TimeTravel:
 
     @property
     def _at_newest(self) -> bool:
-        """Whether the newest frame of a live session is shown, and nothing can come after it."""
+        """Return whether the newest frame of a live session is shown, and nothing can come after it."""
         return self._transport is None and self.past is None
 
     def to_newest(self) -> None:
-        """Shows the newest frame, and goes on from there."""
+        """Show the newest frame, and go on from there."""
         if self._transport is not None:
             self._transport.pause(False)
             self._transport.jump(math.inf)
@@ -243,7 +242,7 @@ class TimeTravel:
         self._context.repaint()
 
     def pause(self) -> None:
-        """Freezes the screen, or lets it go on; in a replay or in the past pauses or plays."""
+        """Freeze the screen, or let it go on; in a replay or in the past pauses or play."""
         if self._at_newest:
             self._hold()
         elif self.past is not None and self.past.held:
@@ -253,33 +252,33 @@ class TimeTravel:
         self._context.repaint()
 
     def step(self, frames: int) -> None:
-        """One frame forward or back."""
+        """Go one frame forward or back."""
         if frames < 0 or not self._at_newest:
             transport = self._moving()
             if transport is not None:
                 transport.step(frames)
 
     def speed(self, direction: int) -> None:
-        """Plays at twice or half the speed."""
+        """Play at twice or half the speed."""
         transport = None if self._at_newest else self._moving()
         if transport is not None:
             transport.set_speed(transport.state().speed * (2.0 if direction > 0 else 0.5))
             self._context.repaint()
 
     def ask_moment(self) -> None:
-        """Asks for a moment and shows it."""
+        """Ask for a moment and show it."""
         from pgtop_tune.tui.dialogs.entry import PromptDialog
 
         dialog = PromptDialog[float]("jump to", HINT, self._moment, self._context.glyphs)
         self._context.app.push_screen(dialog, self.jump)
 
     def _moment(self, typed: str) -> float:
-        shown, newest = self.shown.now, self._context.live.now
-        if shown is None or newest is None:
+        frame, newest = self.shown.now, self._context.live.now
+        if frame is None or newest is None:
             raise UsageProblem("there is no frame yet")
-        started_ms = shown.taken_at_ms - shown.elapsed_s * 1000.0
+        started_ms = frame.taken_at_ms - frame.elapsed_s * 1000.0
         length_s = newest.elapsed_s if self._transport is None else self._transport.state().length_s
-        return moment(typed, Timeline(shown.elapsed_s, length_s, started_ms))
+        return moment(typed, Timeline(frame.elapsed_s, length_s, started_ms))
 
     def jump(self, elapsed_s: float | None) -> None:
         """Show a moment on the session's clock; None is no answer to a question for one."""
@@ -294,7 +293,7 @@ class TimeTravel:
             transport.jump(elapsed_s)
 
     def seek(self, name: str) -> None:
-        """Jumps to an event, a checkpoint, or the worst second."""
+        """Jump to an event, a checkpoint, or the worst second."""
         self._context.app.run_worker(self._seek(Landmark[name]), group="seek", exclusive=True)
 
     async def _seek(self, landmark: Landmark) -> None:

@@ -19,9 +19,8 @@ from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import dashboard_layout
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 
 
@@ -43,8 +42,8 @@ class Picture:
 
 def drawn(session: Session) -> str:
     """The dashboard as text."""
-    panes = dashboard_lines(session, dashboard_layout(160, 48), 160, UNICODE, Look())
-    return "\n".join(text_of(line) for lines in panes.values() for line in lines)
+    panes = dashboard_lines(session, dashboard_layout(160, 48), 160, UNICODE, DashboardState())
+    return "\n".join(plain_text(line) for lines in panes.values() for line in lines)
 
 
 async def looked_back(hour: HistoryBuffer, live: Session, frames: int) -> tuple[list[str], list[str]]:

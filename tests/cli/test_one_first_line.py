@@ -20,10 +20,9 @@ from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.replay import ReplaySource
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import dashboard_layout
+from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
 from pgtop_tune.tui.findings import Findings
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.made_situations import MADE, SLOW_WAL, jammed_since, queued_rows
 from tests.support.recordings import write
@@ -61,8 +60,8 @@ class Screen:
         assert interval is not None
         if not whole:
             return tuple(each.sentence for each in found.findings)
-        panes = dashboard_lines(session, dashboard_layout(160, 48), 160, UNICODE, Look())
-        drawn = "\n".join(text_of(line) for lines in panes.values() for line in lines)
+        panes = dashboard_lines(session, dashboard_layout(160, 48), 160, UNICODE, DashboardState())
+        drawn = "\n".join(plain_text(line) for lines in panes.values() for line in lines)
         return (*(each.sentence for each in found.findings), str(latency_budget(interval)), drawn)
 
 

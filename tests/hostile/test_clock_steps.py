@@ -12,7 +12,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.sampling.postgres_sampler import SessionClock
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import plain_text
 from tests.hostile.watched import assert_fits_and_obeys_nothing, everything, session_of
 from tests.sampling.test_live_source import answered, watching
 
@@ -57,5 +57,7 @@ def assert_no_negative_age(frames: list[Frame]) -> None:
     """Everything can be drawn, and nothing of it is younger than nothing."""
     session = session_of(frames)
     assert_fits_and_obeys_nothing(session)
-    negative = [(where, text_of(line)) for where, _, line in everything(session) if NEGATIVE_AGE.search(text_of(line))]
+    negative = [
+        (where, plain_text(line)) for where, _, line in everything(session) if NEGATIVE_AGE.search(plain_text(line))
+    ]
     assert negative == []

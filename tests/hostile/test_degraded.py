@@ -15,7 +15,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import page_of
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import plain_text
 from tests.hostile.watched import NASTY, as_user, assert_fits_and_obeys_nothing, page_text, session_of
 from tests.sampling.test_live_source import answered, watching
 from tests.support.servers import conninfo
@@ -54,7 +54,7 @@ def page(session: Session, page_id: str, table_id: str) -> str:
     """A page as text."""
     found = page_of(page_id)
     table = next(table for table in found.tables if table.id == table_id)
-    return "\n".join(text_of(line) for line in page_text(session, found, table, 160, 24))
+    return "\n".join(plain_text(line) for line in page_text(session, found, table, 160, 24))
 
 
 def not_supported(major: int) -> set[str]:

@@ -11,11 +11,10 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import all_pages
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import dashboard_layout
+from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable, row_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, Line, text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, Line, plain_text, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 
 SIZES = ((80, 24), (160, 48))
@@ -49,7 +48,7 @@ def page_text(session: Session, page: Page, table: PageTable, cells: int, rows: 
 def everything(session: Session) -> Iterator[tuple[str, int, Line]]:
     """Every line of the dashboard, of every page with every table, and of the details of every row; with its room."""
     for cells, rows in SIZES:
-        panes = dashboard_lines(session, dashboard_layout(cells, rows), cells, UNICODE, Look())
+        panes = dashboard_lines(session, dashboard_layout(cells, rows), cells, UNICODE, DashboardState())
         for pane, lines in panes.items():
             yield from ((f"dashboard {pane}", cells, line) for line in lines)
         for page in all_pages():
@@ -65,7 +64,7 @@ def assert_fits_and_obeys_nothing(session: Session) -> str:
     """Every line stays in its room and holds nothing a terminal would obey; all of it as one text."""
     texts = []
     for where, cells, line in everything(session):
-        text = text_of(line)
+        text = plain_text(line)
         assert width(line) <= cells, (where, text)
         assert not any(ord(character) < 32 or 0x7F <= ord(character) < 0xA0 for character in text), (where, text)
         assert not set(text) & set("\u202e\u200d\ufe0f"), (where, text)

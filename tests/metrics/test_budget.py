@@ -19,7 +19,7 @@ from pgtop_tune.model.waits import QUEUE, WaitCount, WaitSample
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.waits import budget_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.support.frames import EPOCH_MS, backend, bench_sample, frame, host_sample, postgres_sample
 from tests.support.situations import Situation
 
@@ -66,7 +66,7 @@ def test_where_the_system_counts_no_queue_the_pane_says_where_it_went(delay_ms: 
     session = Session(())
     for each in interval(waiting("Client", "turn", 20), cpu_ticks=25, delay_ms=delay_ms)._frames:
         session.apply(Step((each,)))
-    title = text_of(budget_lines(session, 120, 4, UNICODE)[0])
+    title = plain_text(budget_lines(session, 120, 4, UNICODE)[0])
     assert ("CPU queue unknown" in title) is is_told
 
 

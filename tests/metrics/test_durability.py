@@ -15,7 +15,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.sampling.happenings import events_between
 from pgtop_tune.tui.scene.banners import danger_line, switched_danger
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text, width
 from tests.support.experiments import RUNNING
 from tests.support.frames import PARAMETERS, frame
 from tests.support.frames import parameter as row
@@ -71,7 +71,7 @@ def test_the_banner_of_an_experiment_stays_while_the_safe_arm_is_in_force() -> N
     unsafe = replace(RUNNING, values=(ArmValues("synchronous_commit", "on", "off"),), arm="A")
     line = switched_danger(unsafe, 80, UNICODE)
     assert line is not None
-    assert text_of(line).startswith(" ⚠ by turns: synchronous_commit=off can lose acknowledged commits")
+    assert plain_text(line).startswith(" ⚠ by turns: synchronous_commit=off can lose acknowledged commits")
     assert width(line) == 80
     assert switched_danger(RUNNING, 80, UNICODE) is None
     assert switched_danger(replace(unsafe, under_way=False), 80, UNICODE) is None
@@ -87,6 +87,6 @@ def test_the_banner_comes_from_the_frames_and_fits_the_screen(cells: int) -> Non
     line = danger_line(session, cells, UNICODE)
     assert line is not None
     assert width(line) == cells
-    assert text_of(line).startswith(" ⚠ fsync=off can lose ")
+    assert plain_text(line).startswith(" ⚠ fsync=off can lose ")
     session.apply(Step((with_parameters(3),)))
     assert danger_line(session, cells, UNICODE) is None

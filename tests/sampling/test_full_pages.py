@@ -19,7 +19,7 @@ from pgtop_tune.postgres.reader import PostgresReader
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.postgres.conftest import place
 from tests.support.frames import frame
 from tests.support.servers import conninfo
@@ -69,7 +69,7 @@ async def test_by_bytes_and_not_by_records(make_server: Callable[..., Throwaway]
     assert FULL_PAGES(Interval((before, after))) == found.percent <= 100.0
     session = Session()
     session.apply(Step((before, after)))
-    text = text_of(wal_lines(session, 300, 1, UNICODE)[0])
+    text = plain_text(wal_lines(session, 300, 1, UNICODE)[0])
     if compression == "off":
         assert found.percent == pytest.approx(truth, abs=8.0)
         assert found.percent > 30.0

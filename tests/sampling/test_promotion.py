@@ -17,8 +17,8 @@ from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.scene.header import header_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.scene.header import header_line
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.sampling.test_live_source import answered, watching
 from tests.support.servers import conninfo
 from tests.support.standby import standby_of
@@ -27,8 +27,8 @@ from tests.support.standby import standby_of
 def screen(frames: list[Frame]) -> str:
     session = Session()
     session.apply(Step(tuple(frames)))
-    lines = [*header_lines(session, 200, 1, UNICODE), *wal_lines(session, 200, 2, UNICODE)]
-    return "\n".join(map(text_of, lines))
+    lines = [header_line(session, 200, UNICODE), *wal_lines(session, 200, 2, UNICODE)]
+    return "\n".join(map(plain_text, lines))
 
 
 def is_primary(frame: Frame) -> bool:

@@ -29,7 +29,7 @@ from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import latency_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, Line, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, Line, plain_text
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.recordings import write
 from tests.support.servers import Servers, conninfo
@@ -154,7 +154,7 @@ def test_afterwards_the_chart_has_the_longest_as_a_number(frames: list[Frame]) -
     assert stall(Interval(frames)) is None
     second = next(each for each in session.latency.series() if each.second == slowest.second)
     assert second.max_ms == slowest.max_us / 1000.0 >= 1000.0 * JAM_S
-    drawn = [text_of(line) for line in latency_lines(session, 120, 8, UNICODE)]
+    drawn = [plain_text(line) for line in latency_lines(session, 120, 8, UNICODE)]
     assert f"▲{ms(second.max_ms)}" in drawn[1]
 
 

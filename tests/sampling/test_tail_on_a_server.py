@@ -21,7 +21,7 @@ from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import tail_phrases_in_full
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.widgets.lines import plain_text
 from tests.sampling.test_live_source import Watcher, answered, watching
 from tests.support.recordings import write
 from tests.support.servers import conninfo
@@ -138,7 +138,7 @@ async def test_a_planted_tail_is_found_with_its_shares(server: Throwaway, tmp_pa
     session = Session()
     for frame in frames[: len(frames) - 1]:
         session.apply(Step((frame,)))
-    assert "tail over" in text_of(tail_phrases_in_full(session)[0].line)
+    assert "tail over" in plain_text(tail_phrases_in_full(session)[0].line)
 
 
 async def test_a_burst_looks_further_and_ends_by_itself(server: Throwaway) -> None:

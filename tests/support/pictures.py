@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import dashboard_layout
-from pgtop_tune.tui.widgets.lines import UNICODE, Glyphs, text_of
+from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
+from pgtop_tune.tui.widgets.lines import UNICODE, Glyphs, plain_text
 
 REGENERATE: Final = "PGTOP_TUNE_REGENERATE_GOLDENS"
 """Set to 1, the pictures are written anew instead of compared; look at the difference before you commit it."""
@@ -18,17 +17,17 @@ _ANEW: Final = os.environ.get(REGENERATE) == "1"
 
 
 def dashboard_rows(
-    session: Session, width: int, height: int, glyphs: Glyphs = UNICODE, look: Look | None = None
+    session: Session, width: int, height: int, glyphs: Glyphs = UNICODE, look: DashboardState | None = None
 ) -> list[str]:
     """The dashboard from top to bottom, one text per row of the screen."""
-    panes = dashboard_lines(session, dashboard_layout(width, height), width, glyphs, look or Look())
-    return [text_of(line) for lines in panes.values() for line in lines]
+    panes = dashboard_lines(session, dashboard_layout(width, height), width, glyphs, look or DashboardState())
+    return [plain_text(line) for lines in panes.values() for line in lines]
 
 
-def pane_text(session: Session, pane: str, width: int, height: int, look: Look | None = None) -> str:
+def pane_text(session: Session, pane: str, width: int, height: int, look: DashboardState | None = None) -> str:
     """One pane of a dashboard of that size."""
-    panes = dashboard_lines(session, dashboard_layout(width, height), width, UNICODE, look or Look())
-    return "\n".join(text_of(line) for line in panes[pane])
+    panes = dashboard_lines(session, dashboard_layout(width, height), width, UNICODE, look or DashboardState())
+    return "\n".join(plain_text(line) for line in panes[pane])
 
 
 def assert_picture(golden: Path, rows: list[str]) -> None:

@@ -39,7 +39,7 @@ from pgtop_tune.runtime.load_control import DatasetFound, LoadState, MakingPlan,
 from pgtop_tune.runtime.ports import Landmark, RecordingState, Step, TransportState
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions, Services
-from pgtop_tune.tui.terminal.textual_private import rows_of
+from pgtop_tune.tui.terminal.textual_private import drawn_rows
 from tests.support.frames import frame
 from tests.support.scripted_source import ScriptedSource
 
@@ -361,7 +361,7 @@ class Rig:
 
 def screen_text(app: PgtopApp) -> str:
     """The visible screen as plain text."""
-    return "\n".join(strip.text for strip in rows_of(app.screen))
+    return "\n".join(strip.text for strip in drawn_rows(app.screen))
 
 
 def wire(engine: Engine, **controls: object) -> Controls:

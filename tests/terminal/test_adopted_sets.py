@@ -35,7 +35,7 @@ def test_screen_and_watchdog_killed_and_started_again_the_change_goes_back_at_it
         terminal.press("\x7f\x7f15\r")
         terminal.until_gone("terms of a change")
         terminal.press("+")
-        terminal.until("auto-revert after 15 s")
+        terminal.until("reverts after 15 s")
         terminal.press("a")
         terminal.until("max_wal_size is now 2GB")
         assert eventually(lambda: all(each.state is ChangeState.APPLIED for each in journal(tmp_path).changes))

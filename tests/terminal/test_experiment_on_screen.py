@@ -53,13 +53,13 @@ def test_staged_is_compared_under_the_load_and_stopping_puts_everything_back(
         terminal.press("x")
         terminal.until("s stop")
         terminal.press("s")
-        terminal.until("Everything is put back")
+        terminal.until("The original values are restored")
         terminal.press("y")
         terminal.until("A/B interrupted")
         assert setting(fresh_server, "work_mem") == "4MB"
         assert auto_conf(fresh_server) == before
         terminal.press("\x1b")
-        terminal.until_gone("put aside")
+        terminal.until_gone("Esc close")
         terminal.press("q")
         terminal.until("A load is running")
         terminal.press("y")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
-from textual import events
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
@@ -16,7 +15,7 @@ from pgtop_tune.base.units import clock, count, wall_moment
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.scene.banners import began_ms
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, ellipsized, wrapped
 from pgtop_tune.tui.widgets.phrase import padded
 
 if TYPE_CHECKING:
@@ -45,13 +44,13 @@ class WindowActions:
         self.marks = Marks()
 
     def mark(self, end: bool = False) -> None:
-        """Begins or ends a window at the moment shown; a second window that ends shows the table."""
-        shown = self._time_travel.shown.now
-        if shown is None:
+        """Begin or end a window at the moment shown; a second window that ends shows the table."""
+        frame = self._time_travel.shown.now
+        if frame is None:
             self._warn("there is no frame yet")
             return
         before = self.marks
-        self.marks = before.end(shown.elapsed_s) if end else before.begin(shown.elapsed_s)
+        self.marks = before.end(frame.elapsed_s) if end else before.begin(frame.elapsed_s)
         if end and self.marks == before:
             self._warn("a window ends after its start: set the start first, at an earlier time")
         elif len(self.marks.windows) == 2 and before.begun_s is not None and end:
@@ -59,7 +58,7 @@ class WindowActions:
         self._context.repaint()
 
     def mark_between(self, since_s: float, until_s: float) -> None:
-        """Marks a window; the second one shows the table."""
+        """Mark a window; the second one shows the table."""
         if self._context.controls.frames is None:
             return
         self.marks = self.marks.begin(since_s).end(until_s)
@@ -68,13 +67,13 @@ class WindowActions:
         self._context.repaint()
 
     def clear(self) -> None:
-        """Forgets everything."""
+        """Forget everything."""
         if self.marks:
             self.marks = Marks()
             self._context.repaint()
 
     def compare(self) -> None:
-        """Opens the table."""
+        """Open the table."""
         from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
 
         frames, pair = self._context.controls.frames, self.marks.pair
@@ -105,19 +104,19 @@ class OverlayActions:
         self._chosen: OverlayChoice | None = None
         self._watch: OverlayWatch | None = None
 
-    def watch(self, shown: Frame | None) -> OverlayWatch | None:
-        """The overlay that is on, with its place under that frame; None without."""
+    def watch(self, frame: Frame | None) -> OverlayWatch | None:
+        """Return the overlay that is on, with its place under that frame; None without."""
         if self._watch is not None:
-            self._watch.overlay.follow(shown)
+            self._watch.overlay.follow(frame)
         return self._watch
 
     def begin(self) -> None:
-        """Reads the run that was asked for with the screen, if there is one."""
+        """Read the run that was asked for with the screen, if there is one."""
         if self._context.options.overlay is not None:
             self._take(OverlayChoice(self._context.options.overlay))
 
     def turn(self) -> None:
-        """Off, or on after a question which."""
+        """Switch the overlay off, or ask which run to draw."""
         if self._chosen is not None:
             self._chosen = self._watch = None
             self._context.repaint()
@@ -175,7 +174,7 @@ _MOVES: Final = {
 
 
 class OverlayChoice(Struct, frozen=True):
-    """What stands under the charts.
+    """The run that stands under the charts.
 
     Attributes:
         path: An earlier recording; None for this session itself.
@@ -207,7 +206,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
         self._first = 0
 
     def on_mount(self) -> None:
-        """Begins to look."""
+        """Begin to look."""
         self.run_worker(self._look(), group="overlay")
 
     async def _look(self) -> None:
@@ -220,21 +219,21 @@ class OverlayDialog(Dialog[OverlayChoice]):
             self.repaint()
 
     def content(self, cells: int) -> list[Line]:
-        """A line per file."""
+        """Return a line per file."""
         paths = self._paths
         if paths is None:
             return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
         if not paths:
-            words = (
+            message = (
                 "there are no recordings yet: r records, and --ghost FILE takes any recording or record of bench run"
             )
-            return wrapped(words, cells, "warning")
+            return wrapped(message, cells, "warning")
         room = max(self.app.size.height - _FRAME_ROWS - 1, 1)
         self._first = min(max(self._first, self._at - room + 1), self._at)
         name = max(cells - _WHEN - _LENGTH - _TPS - 30 - 8, 16)
         head = f"{'began':<{_WHEN}}  {'length':<{_LENGTH}}  {'tps':>{_TPS}}  {'name':<{name}}  target"
-        shown = range(self._first, min(self._first + room, len(paths)))
-        return [((clip(head, cells), "title"),), *(self._line(at, name, cells) for at in shown)]
+        visible_rows = range(self._first, min(self._first + room, len(paths)))
+        return [((clip(head, cells), "title"),), *(self._line(at, name, cells) for at in visible_rows)]
 
     def _line(self, at: int, name: int, cells: int) -> Line:
         path = (self._paths or ())[at]
@@ -246,21 +245,20 @@ class OverlayDialog(Dialog[OverlayChoice]):
             length = "" if entry.problem else clock(entry.seconds)
             figures = f"{when:<{_WHEN}}  {length:<{_LENGTH}}  {count(entry.tps):>{_TPS}}"
             target = entry.problem or entry.target
-        words = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
+        text = f"{figures}  {clip(one_line(path.name, name), name)}  {one_line(target, 80)}"
         broken = entry is not None and entry.problem
         style = "cursor" if at == self._at else "dim" if broken else PLAIN
-        return padded(((shortened(words, cells, self.glyphs.ellipsis), style),), cells)
+        return padded(((ellipsized(text, cells, self.glyphs.ellipsis), style),), cells)
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving and choosing."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move and choose."""
         paths = self._paths or ()
-        if event.key in _MOVES:
-            self._at = min(max(self._at + _MOVES[event.key], 0), max(len(paths) - 1, 0))
-            self.repaint()
-        elif event.key in ("enter", "g", "t") and paths:
-            self.dismiss(OverlayChoice(paths[self._at], by_clock=event.key == "t"))
-        elif event.key in _AGO_S:
-            self.dismiss(OverlayChoice(ago_s=_AGO_S[event.key]))
+        if key in _MOVES:
+            self._at = min(max(self._at + _MOVES[key], 0), max(len(paths) - 1, 0))
+        elif key in ("enter", "g", "t") and paths:
+            self.dismiss(OverlayChoice(paths[self._at], by_clock=key == "t"))
+        elif key in _AGO_S:
+            self.dismiss(OverlayChoice(ago_s=_AGO_S[key]))
         else:
-            return
-        event.stop()
+            return False
+        return True

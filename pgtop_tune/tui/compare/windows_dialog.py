@@ -1,4 +1,4 @@
-"""What differs between two windows of the session: read beside the screen, then a table that scrolls."""
+"""The differences between two windows of the session: read beside the screen, then a table that scrolls."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
-
-from textual import events
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
@@ -70,12 +68,12 @@ class WindowsDialog(Dialog[None]):
         self._given_up = threading.Event()
 
     def on_mount(self) -> None:
-        """Begins to read."""
+        """Begin to read."""
         self.run_worker(self._compare(), group="compare")
         self.set_interval(_LOOK_S, self._show_progress)
 
     def on_unmount(self) -> None:
-        """Nobody waits for it any more."""
+        """Give up reading."""
         self._given_up.set()
 
     async def _compare(self) -> None:
@@ -117,7 +115,7 @@ class WindowsDialog(Dialog[None]):
             yield frame
 
     def content(self, cells: int) -> list[Line]:
-        """The windows, then the table."""
+        """Return the windows, then the table."""
         lines: list[Line] = [
             ((f"{name}  ", "label"), (span, "strong")) for name, span in zip("AB", self._spans, strict=True)
         ]
@@ -130,15 +128,15 @@ class WindowsDialog(Dialog[None]):
         missing = [line for note in self._notes for line in wrapped(note, cells, "warning")]
         return [*lines[:-1], *missing, *differing_lines(self._found, cells, self.glyphs)]
 
-    def on_key(self, event: events.Key) -> None:
-        """Scrolling and copying."""
-        if event.key == "y":
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Scroll, copy or close."""
+        if key == "y":
             self._copy()
-        elif event.key == "enter":
+        elif key == "enter":
             self.dismiss(None)
-        elif not self.scroll_key(event.key):
-            return
-        event.stop()
+        else:
+            return self.scroll_key(key)
+        return True
 
     def _copy(self) -> None:
         if self._found is None:
@@ -165,38 +163,38 @@ _MOST_EVENTS: Final = 12
 _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
 
 
-def differing_lines(found: WindowComparison, cells: int, glyphs: Glyphs) -> list[Line]:
-    """Everything, the largest effect first: what was set, every number, waits of a transaction, events."""
+def differing_lines(comparison: WindowComparison, cells: int, glyphs: Glyphs) -> list[Line]:
+    """Return everything, the largest effect first: what was set, every number, waits of a transaction, events."""
     lines: list[Line] = []
-    for reason in found.comparison.reasons:
+    for reason in comparison.comparison.reasons:
         lines += wrapped(f"not comparable: {one_line(reason, 300)}", cells, "critical")
-    for each in found.comparison.fingerprints.under_test:
-        said = f"{one_line(each.name, 60)}  {one_line(each.a, 60)} {glyphs.arrow} {one_line(each.b, 60)}"
-        lines += wrapped(said, cells, "event-parameter")
-    for note in found.notes:
+    for change in comparison.comparison.fingerprints.under_test:
+        text = f"{one_line(change.name, 60)}  {one_line(change.a, 60)} {glyphs.arrow} {one_line(change.b, 60)}"
+        lines += wrapped(text, cells, "event-parameter")
+    for note in comparison.notes:
         lines += wrapped(one_line(note, 300), cells, "dim")
     lines.append(())
-    if found.outcomes:
+    if comparison.outcomes:
         lines += [_row(("outcome", *_HEADS), "title", cells)]
-        lines += [*(_number(row, cells, glyphs) for row in found.outcomes), ()]
-    if found.statements is not None:
-        lines += [*_statements(found.statements, cells, glyphs), ()]
+        lines += [*(_number(row, cells, glyphs) for row in comparison.outcomes), ()]
+    if comparison.statements is not None:
+        lines += [*_statements(comparison.statements, cells, glyphs), ()]
     lines.append(_row(("largest effect first", *_HEADS), "title", cells))
-    lines += [_number(row, cells, glyphs) for row in found.others]
-    for phase in found.comparison.phases:
+    lines += [_number(row, cells, glyphs) for row in comparison.others]
+    for phase in comparison.comparison.phases:
         if phase.waits:
             lines += [(), _row(("ms per transaction", "A", "B", "change", "% of A's latency", "", ""), "title", cells)]
             lines += [_wait(row, cells, glyphs) for row in phase.waits]
-    lines += _events(found, cells)
-    notes = [note for phase in found.comparison.phases for note in phase.notes]
+    lines += _events(comparison, cells)
+    notes = [note for phase in comparison.comparison.phases for note in phase.notes]
     lines.append(())
     for note in notes:
         lines += wrapped(one_line(note, 300), cells, "dim")
-    for phase in found.comparison.phases:
+    for phase in comparison.comparison.phases:
         for command in phase.to_settle:
             lines += wrapped(command, cells, PLAIN)
-    if found.alike:
-        lines += wrapped(f"{found.alike} numbers are constant and equal in both", cells, "dim")
+    if comparison.alike:
+        lines += wrapped(f"{comparison.alike} numbers are constant and equal in both", cells, "dim")
     return lines
 
 
@@ -206,15 +204,15 @@ def _number(row: Differing, cells: int, glyphs: Glyphs) -> Line:
     return _row((*_drawn(texts, glyphs), _SHORT.get(row.verdict, row.verdict)), style, cells)
 
 
-def _statements(found: StatementComparison, cells: int, glyphs: Glyphs) -> Iterator[Line]:
-    """Time per call; a statement below the noise is dim."""
-    heads = (HEADING, "A ms", "B ms", "effect", statement_interval_heading(found), "", "verdict")
+def _statements(comparison: StatementComparison, cells: int, glyphs: Glyphs) -> Iterator[Line]:
+    """Yield time per call; a statement below the noise is dim."""
+    heads = (HEADING, "A ms", "B ms", "effect", statement_interval_heading(comparison), "", "verdict")
     yield _row(heads, "title", cells)
-    for row in statement_cells(found):
+    for row in statement_cells(comparison):
         texts = (row.name, row.a, row.b, row.change, row.interval, "")
         style = _STYLES.get(row.verdict, PLAIN if row.verdict in (NEW, GONE) else "dim")
         yield _row((*_drawn(texts, glyphs), _SHORT.get(row.verdict, row.verdict)), style, cells)
-    for note in statement_notes(found):
+    for note in statement_notes(comparison):
         yield from wrapped(note, cells, "dim")
 
 
@@ -235,21 +233,21 @@ def _drawn(texts: Sequence[str], glyphs: Glyphs) -> Iterator[str]:
 
 
 def _row(texts: Sequence[str], style: str, cells: int) -> Line:
-    name, a, b, effect, interval, size, said = texts
+    name, a, b, effect, interval, size, verdict = texts
     head = style if style == "title" else PLAIN
     figures = [(a, _FIGURE), (b, _FIGURE), (effect, _EFFECT)]
     if cells >= _WIDE:
         figures += [(interval, _INTERVAL), (size, _SIZE)]
-    taken = sum(1 + room for _, room in figures) + 2 + _VERDICT
-    line: list[tuple[str, str]] = [(clip(name, max(cells - taken, _LEAST_NAME)), head)]
+    used_cells = sum(1 + room for _, room in figures) + 2 + _VERDICT
+    line: list[tuple[str, str]] = [(clip(name, max(cells - used_cells, _LEAST_NAME)), head)]
     for at, (text, room) in enumerate(figures):
         line.append((f" {text:>{room}}", head if at < 2 else style))
-    line.append((f"  {said}", style))
+    line.append((f"  {verdict}", style))
     return tuple(line)
 
 
-def _events(found: WindowComparison, cells: int) -> Iterator[Line]:
-    for name, side in (("A", found.comparison.a), ("B", found.comparison.b)):
+def _events(comparison: WindowComparison, cells: int) -> Iterator[Line]:
+    for name, side in (("A", comparison.comparison.a), ("B", comparison.comparison.b)):
         if not side.events:
             continue
         yield ()

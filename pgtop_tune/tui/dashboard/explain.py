@@ -1,4 +1,4 @@
-"""What the numbers of a pane mean: definition, unit and source, from the rows of the catalogue."""
+"""Definition, unit and source of the numbers of a pane, from the rows of the catalogue."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from pgtop_tune.metrics import ceilings, checkpoints, host, load, server, waits
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD
-from pgtop_tune.tui.dialogs.help import Described, Entry, explained, why_untold
+from pgtop_tune.tui.dialogs.help import DescribedNumber, Entry, explained, why_untold
 from pgtop_tune.tui.widgets.lines import Line
 
 _LATENCY: Final = Entry(
@@ -74,7 +74,7 @@ _SINCE: Final = Entry(
     "tps of pgbench's progress lines; without a load of ours the server's TPS",
 )
 
-PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
+PANE_METRICS: Final[Mapping[str, tuple[DescribedNumber, ...]]] = {
     "header": host.OWN_METRICS,
     "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
     "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, server.ROLLBACKS, load.CLIENT_FAILED, _SINCE),
@@ -94,7 +94,7 @@ PANE_METRICS: Final[Mapping[str, tuple[Described, ...]]] = {
 
 
 def explain_lines(pane: str, width: int, frame: Frame | None = None) -> list[Line]:
-    """Every number of a pane: title and unit, definition, source, critical line; wrapped to the width.
+    """Return every number of a pane: title and unit, definition, source, critical line; wrapped to the width.
 
     Args:
         pane: Its name.

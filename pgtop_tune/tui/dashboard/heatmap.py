@@ -39,11 +39,10 @@ class HeatmapDialog(Dialog[None]):
         self._session = session
 
     def content(self, cells: int) -> Sequence[Line]:
-        """The map as it is now."""
+        """Return the map as it is now."""
         return heatmap_lines(self._session, cells, self.app.size.height - _FRAME_ROWS, self.glyphs)
 
     def frames_arrived(self, session: Session) -> None:
-        """A newer look."""
         self._session = session
         self.repaint()
 
@@ -62,7 +61,7 @@ _LEAST_SHARE: Final = 0.05
 
 
 def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """A line of figures, the map, a time axis; `height` lines, or one that says why there is none."""
+    """Return a line of figures, the map, a time axis; `height` lines, or one that says why there is none."""
     columns, rows = width - _GUTTER - _SHARES - 1, height - 3
     if columns < 1 or rows < 2:
         return []
@@ -71,7 +70,7 @@ def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     since_s = 0.0 if newest is None else (floor(newest.at_s / s_per_column) + 1 - columns) * s_per_column
     seconds = session.latency.histograms(since_s)
     if newest is None or not any(histogram.logged for _, histogram in seconds):
-        return [padded(((" no transaction of a load of ours was logged in the last minutes", "dim"),), width)]
+        return [padded(((" no transaction of a load started here was logged in the last minutes", "dim"),), width)]
     low, high = _bounds([histogram for _, histogram in seconds])
     cells: dict[tuple[int, int], float] = {}
     totals = [0.0] * rows
@@ -88,14 +87,16 @@ def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     for row in range(rows - 1, -1, -1):
         drawn = _drawn([cells.get((row, column), 0.0) for column in range(columns)], most, glyphs)
         share = 100.0 * totals[row] / sum(totals)
-        said = f"{percent(share)} %" if share >= _LEAST_SHARE else ""
+        share_text = f"{percent(share)} %" if share >= _LEAST_SHARE else ""
         gutter = f"{labels.get(row, ''):>{_GUTTER - 2}} {glyphs.axis if row in labels else glyphs.upright}"
-        lines.append(padded(((gutter, "dim"), *drawn, (f"{said:>{_SHARES}} ", "label" if said else PLAIN)), width))
+        lines.append(
+            padded(((gutter, "dim"), *drawn, (f"{share_text:>{_SHARES}} ", "label" if share_text else PLAIN)), width)
+        )
     return [*lines, *_axis(session, since_s, s_per_column, columns, width, glyphs)]
 
 
 def _bounds(histograms: list[Merged]) -> tuple[float, float]:
-    """Exponents of ten of the scale's ends in µs, on half decades: it seldom changes."""
+    """Return exponents of ten of the scale's ends in µs, on half decades: it seldom changes."""
     buckets = [bucket for histogram in histograms for bucket, number in histogram.buckets if number]
     lowest, highest = bucket_edges(min(buckets))[0], bucket_edges(max(buckets))[1]
     low = floor(_HALF_DECADE * log10(max(lowest, 1))) / _HALF_DECADE
@@ -103,28 +104,28 @@ def _bounds(histograms: list[Merged]) -> tuple[float, float]:
 
 
 def _row_of(bucket: int, low: float, high: float, rows: int) -> int:
-    """Row from the bottom that has the middle of a bucket."""
+    """Return the row from the bottom that has the middle of a bucket."""
     begin, behind = bucket_edges(bucket)
-    place = (log10(max(sqrt(max(begin, 1) * max(behind, 1)), 1.0)) - low) / (high - low)
-    return min(max(floor(place * rows), 0), rows - 1)
+    position = (log10(max(sqrt(max(begin, 1) * max(behind, 1)), 1.0)) - low) / (high - low)
+    return min(max(floor(position * rows), 0), rows - 1)
 
 
 def _labels(low: float, high: float, rows: int) -> dict[int, str]:
-    """Latencies beside the rows that hold them: 1, 2 and 5 of each decade where there is room, else 1 alone."""
+    """Return latencies beside the rows that hold them: 1, 2 and 5 of each decade where there is room, else 1 alone."""
     for steps in ((1.0, 2.0, 5.0), (1.0,)):
-        found: dict[int, str] = {}
-        wanted = [step * 10.0**decade for decade in range(floor(low), ceil(high) + 1) for step in steps]
-        places = [((log10(us) - low) / (high - low), us) for us in wanted]
-        for place, us in places:
-            if 0.0 <= place < 1.0:
-                found[floor(place * rows)] = ms(us / 1000.0)
-        if sum(1 for place, _ in places if 0.0 <= place < 1.0) <= rows / 2:
+        labels: dict[int, str] = {}
+        latencies_us = [step * 10.0**decade for decade in range(floor(low), ceil(high) + 1) for step in steps]
+        places = [((log10(us) - low) / (high - low), us) for us in latencies_us]
+        for position, us in places:
+            if 0.0 <= position < 1.0:
+                labels[floor(position * rows)] = ms(us / 1000.0)
+        if sum(1 for position, _ in places if 0.0 <= position < 1.0) <= rows / 2:
             break
-    return found
+    return labels
 
 
 def _drawn(values: list[float], most: float, glyphs: Glyphs) -> Line:
-    """A cell per value; character and shade say the same, so that one of them is enough."""
+    """Return a cell per value; character and shade say the same, so that one of them is enough."""
     cells = []
     for value in values:
         level = min(log1p(value) / log1p(most), 1.0) if value else 0.0
@@ -146,7 +147,7 @@ def _figures(seconds: list[tuple[float, Merged]], most_per_s: float, width: int,
 
 
 def _scale(most_per_s: float, glyphs: Glyphs) -> Line:
-    """From a single transaction to the fullest cell."""
+    """Return the legend of the shades, from a single transaction to the fullest cell."""
     last = len(glyphs.density) - 1
     steps = tuple((char, of_map(_STYLE, SHADES * index // last)) for index, char in enumerate(glyphs.density))
     return (("one ", "label"), *steps, (f" {count(most_per_s)}/s", PLAIN))
@@ -155,18 +156,18 @@ def _scale(most_per_s: float, glyphs: Glyphs) -> Line:
 def _axis(
     session: Session, since_s: float, s_per_column: int, columns: int, width: int, glyphs: Glyphs
 ) -> tuple[Line, Line]:
-    """A rule with ticks, and the wall clock under them."""
+    """Return a rule with ticks, and the wall clock under them."""
     now = session.now
-    ticks, words = [glyphs.rule] * columns, [" "] * columns
+    ticks, clock_cells = [glyphs.rule] * columns, [" "] * columns
     offset_ms = 0.0 if now is None else now.taken_at_ms - 1000.0 * now.elapsed_s
     for column in range(_TICK - 1, columns, _TICK):
         ticks[column] = glyphs.upright
-        said = wall_clock(round(offset_ms + 1000.0 * (since_s + (column + 1) * s_per_column)))
-        begin = column - len(said) + 1
+        clock_text = wall_clock(round(offset_ms + 1000.0 * (since_s + (column + 1) * s_per_column)))
+        begin = column - len(clock_text) + 1
         if begin >= 0:
-            words[begin : column + 1] = said
+            clock_cells[begin : column + 1] = clock_text
     gutter = " " * _GUTTER
     return (
         padded(((gutter, PLAIN), ("".join(ticks), "dim")), width),
-        padded(((gutter, PLAIN), ("".join(words), "dim")), width),
+        padded(((gutter, PLAIN), ("".join(clock_cells), "dim")), width),
     )

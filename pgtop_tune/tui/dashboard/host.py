@@ -32,7 +32,7 @@ _ROLE_ORDER: Final = {"data": 0, "wal": 1}
 
 
 def host_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """CPU, memory, and one line per disk as far as they fit: the data directory's first, then that of WAL.
+    """Return CPU, memory, and a line per disk as far as they fit: the data directory's disk first, then that of WAL.
 
     Room that no disk needs goes to load and memory details.
     """
@@ -52,8 +52,8 @@ def host_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> lis
     return lines[:height]
 
 
-def _line(label: str, said: Line, width: int) -> Line:
-    return padded(((f" {label:<{_LABEL - 1}}", "title"), *said), width)
+def _line(label: str, content: Line, width: int) -> Line:
+    return padded(((f" {label:<{_LABEL - 1}}", "title"), *content), width)
 
 
 def _section_line(label: str, section: S | Unavailable, draw: Callable[[S], list[Phrase]], width: int) -> Line:
@@ -72,7 +72,7 @@ def _together(lines: Sequence[Line]) -> Line:
 
 
 def _told(frame: Frame, phrases: Sequence[tuple[Metric | Keyed[Any], Phrase]]) -> list[Phrase]:
-    """Those whose figure the source of host numbers has; `?` says why the others are not there."""
+    """Return those whose figure the source of host numbers has; `?` says why the others are not there."""
     return [phrase for figure, phrase in phrases if untold(frame, figure.id) is None]
 
 
@@ -116,9 +116,9 @@ def _some_full(name: str, rows: Sequence[Metric], interval: Interval) -> Line:
 
 
 def _memory(memory: MemorySample, frame: Frame, interval: Interval) -> list[Phrase]:
-    used, whole = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
-    pool = max(whole, key=lambda page_bytes: (whole[page_bytes], -page_bytes), default=None)
-    huge = UNKNOWN if pool is None else f"{used[pool]:.0f}/{whole[pool]:.0f}"
+    used, total = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
+    pool = max(total, key=lambda page_bytes: (total[page_bytes], -page_bytes), default=None)
+    huge = UNKNOWN if pool is None else f"{used[pool]:.0f}/{total[pool]:.0f}"
     arc = [(metrics.MEMORY_ARC, Phrase(_number(metrics.MEMORY_ARC, interval, size, 5), 2))]
     swapped = [_number(metric, interval, size, 4) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
     return [
@@ -142,7 +142,7 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval) -> list[Phra
 
 
 def _source(frame: Frame) -> Phrase:
-    """That figures are left out, where the source does not have them all."""
+    """Return the note that the source does not have all figures; empty where it has."""
     facts = sections.machine(frame)
     if isinstance(facts, Unavailable) or not facts.untold:
         return Phrase(())
@@ -170,7 +170,7 @@ def _details(frame: Frame, interval: Interval) -> list[Phrase]:
 
 
 def cap_text(cap: CapReached) -> str:
-    """The limits a disk stands at: "6000 IOPS, 90 MB/s"; bytes in millions, as clouds sell them."""
+    """Return the limits a disk stands at: "6000 IOPS, 90 MB/s"; bytes in millions, as clouds sell them."""
     iops = "" if cap.iops is None else f"{cap.iops:.0f} IOPS"
     bytes_per_s = "" if cap.bytes_per_s is None else f"{cap.bytes_per_s / 1e6:.0f} MB/s"
     return ", ".join(filter(None, (iops, bytes_per_s)))
@@ -181,18 +181,20 @@ def _disks(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyp
     if isinstance(sample, Unavailable):
         return [_line("DISK", fitting([Phrase(absence(sample))], width - _LABEL, _GAP), width)]
     values = {keyed.id: keyed(interval) for keyed in metrics.DISK_METRICS}
-    shown = _ranked(sample, values[metrics.DISK_BUSY.id])[: max(rows, 1)]
+    disks = _ranked(sample, values[metrics.DISK_BUSY.id])[: max(rows, 1)]
     missing = "" if any("data" in disk.roles for disk in sample.disks) else "; ".join(sample.unplaced)
-    if not shown:
+    if not disks:
         return [_line("DISK", ((one_line(missing, 200), "warning") if missing else (UNKNOWN, "dim"),), width)]
-    name_cells = min(max(len(disk.name) for disk in shown), _NAME)
+    name_cells = min(max(len(disk.name) for disk in disks), _NAME)
     caps = disks_at_cap(interval)
     lines = []
-    for index, disk in enumerate(shown):
-        phrases = _disk(disk, frame, name_cells, {key: found.get(disk.name) for key, found in values.items()})
+    for index, disk in enumerate(disks):
+        phrases = _disk(disk, frame, name_cells, {key: by_disk.get(disk.name) for key, by_disk in values.items()})
         if disk.name in caps:
-            said = f"{glyphs.pointer_left} at its cap"
-            phrases.append(Phrase(((f"{said}: {cap_text(caps[disk.name])}", "critical"),), 1, ((said, "critical"),)))
+            at_cap = f"{glyphs.pointer_left} at its cap"
+            phrases.append(
+                Phrase(((f"{at_cap}: {cap_text(caps[disk.name])}", "critical"),), 1, ((at_cap, "critical"),))
+            )
         if index == 0 and missing:
             phrases.append(Phrase(((one_line(missing, 120), "warning"),), 7))
         lines.append(_line("" if index else "DISK", fitting(phrases, width - _LABEL, _GAP), width))
@@ -200,7 +202,7 @@ def _disks(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyp
 
 
 def _ranked(sample: DiskSample, busy: Mapping[str, float]) -> list[DiskCounters]:
-    """Those with a role of the server's, data and WAL first; then the busiest, stacked devices left out."""
+    """Return those with a role of the server's, data and WAL first; then the busiest, stacked devices left out."""
     return sorted(
         (disk for disk in sample.disks if disk.roles or not disk.stacked),
         key=lambda disk: (
@@ -211,9 +213,9 @@ def _ranked(sample: DiskSample, busy: Mapping[str, float]) -> list[DiskCounters]
     )
 
 
-def _disk(disk: DiskCounters, frame: Frame, name_cells: int, found: Mapping[str, float | None]) -> list[Phrase]:
+def _disk(disk: DiskCounters, frame: Frame, name_cells: int, values: Mapping[str, float | None]) -> list[Phrase]:
     def value(keyed: Keyed[str]) -> float | None:
-        return found[keyed.id]
+        return values[keyed.id]
 
     busy = value(metrics.DISK_BUSY)
     reads, writes = count(value(metrics.DISK_READS)), count(value(metrics.DISK_WRITES))

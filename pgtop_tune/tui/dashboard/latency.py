@@ -50,19 +50,14 @@ _LEAST: Final = 3.0
 _ROOT: Final = 40
 
 
-def known_tail(session: Session) -> Tail | None:
-    """The tail of the session's newest frames, with enough transactions for shares."""
-    interval = session.interval
-    found = None if interval is None else interval.once(_tail)
-    return found if found is not None and found.transactions >= FEWEST else None
-
-
-def _tail(interval: Interval) -> Tail | None:
-    return tail(interval)
+def known_tail(interval: Interval | None) -> Tail | None:
+    """Return the tail of the newest frames, with enough transactions for shares."""
+    slow_tail = None if interval is None else interval.once(tail)
+    return slow_tail if slow_tail is not None and slow_tail.transactions >= FEWEST else None
 
 
 def behind(cause: TailCause) -> str:
-    """The session at the root of a queue: "pid 4711's UPDATE", "several sessions' END"."""
+    """Return the session at the root of a queue: "pid 4711's UPDATE", "several sessions' END"."""
     if cause.root_pid == PREPARED_TRANSACTION:
         return "a prepared transaction"
     root = one_line(cause.root, _ROOT)
@@ -81,43 +76,44 @@ def _named(cause: TailCause) -> Line:
     return (*_share(cause), (f" behind {root}", PLAIN)) if root else _share(cause)
 
 
-def _numbers(found: Tail) -> Line:
-    """The evidence behind the shares."""
-    still = f", {found.open:.0f} of them open" if found.open >= 1 else ""
-    return ((f"{found.transactions:.0f} transactions{still} seen in {found.looks} looks, 60 s", "label"),)
+def _numbers(slow_tail: Tail) -> Line:
+    """Return the evidence behind the shares."""
+    still = f", {slow_tail.open:.0f} of them open" if slow_tail.open >= 1 else ""
+    return ((f"{slow_tail.transactions:.0f} transactions{still} seen in {slow_tail.looks} looks, 60 s", "label"),)
 
 
 def tail_phrases(session: Session, cells: int) -> list[Phrase]:
-    """For the right end of a head with so much room: the cause of most of the tail; nothing where there is none to
-    tell, or no room for all of its short form."""
-    found = known_tail(session)
-    if found is None:
+    """Return the cause of most of the tail, for the right end of a head; empty without a cause, or without room for its
+    short form.
+    """
+    slow_tail = known_tail(session.interval)
+    if slow_tail is None:
         return []
-    cause = by_wait(found.causes)[0]
-    over = ((f"tail of {TAIL_WINDOW_S:.0f} s ", "label"), (f">{with_ms(found.over_ms)} ", "strong"))
-    short = (*over, *_share(cause))
-    return [Phrase((*over, *_named(cause)), 0, short)] if width(short) <= cells else []
+    cause = by_wait(slow_tail.causes)[0]
+    threshold = ((f"tail of {TAIL_WINDOW_S:.0f} s ", "label"), (f">{with_ms(slow_tail.over_ms)} ", "strong"))
+    short = (*threshold, *_share(cause))
+    return [Phrase((*threshold, *_named(cause)), 0, short)] if width(short) <= cells else []
 
 
 def tail_phrases_in_full(session: Session, burst_key: str = "") -> list[Phrase]:
-    """A line of its own: where the tail begins, its causes, the evidence; or why there is none to tell."""
+    """Return a line of its own: where the tail begins, its causes, the evidence; or why there is none to tell."""
     interval = session.interval
-    found = None if interval is None else interval.once(_tail)
-    if found is None:
+    slow_tail = None if interval is None else interval.once(tail)
+    if slow_tail is None:
         return []
     reach = f" ({burst_key} looks faster for 20 s)" if burst_key else ""
-    why = "" if found.p99_ms is None else f", p99 {with_ms(found.p99_ms)}"
-    if found.below_p99:
-        why += f": looks every {found.every_ms:.0f} ms see no further{reach}"
-    elif found.before_p99:
-        why += f": looks every {found.every_ms:.0f} ms see too few beyond{reach}"
-    over: Line = (("tail ", "title"), (f"over {with_ms(found.over_ms)}", "strong"), (why, "label"))
-    if found.transactions < FEWEST:
-        few = "no transaction" if found.transactions < 0.5 else f"only {found.transactions:.0f} transactions"
-        return [Phrase(over, 0, over[:2]), Phrase(((f"{few} seen in 60 s", "dim"),), 1)]
-    causes = [cause for cause in by_wait(found.causes)[:_CAUSES] if cause.share >= _LEAST]
+    remark = "" if slow_tail.p99_ms is None else f", p99 {with_ms(slow_tail.p99_ms)}"
+    if slow_tail.below_p99:
+        remark += f": looks every {slow_tail.every_ms:.0f} ms see no further{reach}"
+    elif slow_tail.before_p99:
+        remark += f": looks every {slow_tail.every_ms:.0f} ms see too few beyond{reach}"
+    threshold: Line = (("tail ", "title"), (f"over {with_ms(slow_tail.over_ms)}", "strong"), (remark, "label"))
+    if slow_tail.transactions < FEWEST:
+        few = "no transaction" if slow_tail.transactions < 0.5 else f"only {slow_tail.transactions:.0f} transactions"
+        return [Phrase(threshold, 0, threshold[:2]), Phrase(((f"{few} seen in 60 s", "dim"),), 1)]
+    causes = [cause for cause in by_wait(slow_tail.causes)[:_CAUSES] if cause.share >= _LEAST]
     named = [Phrase(_named(cause), rank, _share(cause)) for rank, cause in enumerate(causes, 1)]
-    return [Phrase(over, 0, over[:2]), *named, Phrase(_numbers(found), 2)]
+    return [Phrase(threshold, 0, threshold[:2]), *named, Phrase(_numbers(slow_tail), 2)]
 
 
 _CELLS: Final = 5
@@ -144,7 +140,7 @@ _RANKS: Final = {P50: 1, P95: 2, P99: 0, P99_9: 4}
 
 
 def has_latency(session: Session) -> bool:
-    """Whether there is a load of ours, or was one in the time that is kept."""
+    """Return whether there is a load of ours, or was one in the time that is kept."""
     return session.latency.newest() is not None or (
         session.interval is not None and running(session.interval) is not None
     )
@@ -159,7 +155,8 @@ def latency_lines(
     load_key: str = "",
     span_s: float = SPANS_S[0],
 ) -> list[Line]:
-    """A head with the percentiles of the last complete second over areas up to p50, p95 and p99; or a spark of p99.
+    """Return a head with the percentiles of the last complete second over areas up to p50, p95 and p99; or a spark of
+    p99.
 
     Over them stand the slowest transaction of each second, and the p99 of the baseline overlay; a column of several
     seconds shows the worst of them. A second whose slowest transaction is far above the rest is cut, with its value.
@@ -176,14 +173,14 @@ def latency_lines(
     spikes_s = {
         point.at_s
         for point in seconds
-        if any(point.second - point.span_s < each <= point.second for each in slow_seconds)
+        if any(point.second - point.span_s < slow_second <= point.second for slow_second in slow_seconds)
     }
     if height <= SPARK_ROWS:
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), *how), width)]
         p99 = [SeriesPoint(second.at_s, second.at(P99)) for second in seconds]
         top_ms = _top(p99, spikes_s)
-        shown = [SeriesPoint(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
+        curve = [SeriesPoint(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
         figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(session, newest)]
         if slow:
             figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
@@ -192,13 +189,13 @@ def latency_lines(
             span = f"ms {span}".rstrip()
         if span:
             figures.append(Phrase(((span, "label"),), 0 if _span(newest) else 1))
-        return [spark_line("lat", _worst(axis, shown), "series-5", figures, axis, glyphs)]
+        return [spark_line("lat", _worst(axis, curve), "series-5", figures, axis, glyphs)]
     clock = [axis_line(session, axis, glyphs)] if height >= CLOCK_ROWS else []
     rows = height - 1 - len(clock)
     if not seconds and not loaded:
         blank = ((" " * width, PLAIN),)
-        words = padded(((" " * GUTTER, PLAIN), *how), width)
-        return [head((("latency ms", "title"),), width, glyphs), words, *[blank] * (rows - 1), *clock]
+        line = padded(((" " * GUTTER, PLAIN), *how), width)
+        return [head((("latency ms", "title"),), width, glyphs), line, *[blank] * (rows - 1), *clock]
     # What comes and goes stands on the left: the figures keep their places.
     span = _span(newest)
     pooled = [Phrase(((span, "label"),))] if span else []
@@ -222,14 +219,14 @@ def latency_lines(
         for second in slow
     ]
     # A stall that is over is a spike among others, cut at the scale of the rest.
-    held = still if newest.stalled_s is not None else ()
-    others = [value for value in (*held, *(levels[-1].values if baseline is not None else ())) if value]
+    growing = still if newest.stalled_s is not None else ()
+    further_ms = [value for value in (*growing, *(levels[-1].values if baseline is not None else ())) if value]
     title: Line = (("latency ms", "title"), *_column_words(axis), *_silent(newest, "  no transaction has"))
     return [
         head(title, width, glyphs, figures),
         *filled_lines(
             areas, levels, width=width, height=rows, since_s=axis.since_s, until_s=axis.until_s,
-            top=_scale_top(seconds, spikes_s, others),
+            top=_scale_top(seconds, spikes_s, further_ms),
             unit_format=_scale, glyphs=glyphs, marks=[*chart_marks(session, axis), *marks],
         ),
         *clock,
@@ -237,7 +234,7 @@ def latency_lines(
 
 
 def _worst(axis: TimeAxis, points: Sequence[SeriesPoint]) -> list[float | None]:
-    """A second without a figure is a gap; one that two columns share fills both."""
+    """Return a second without a figure is a gap; one that two columns share fills both."""
     return worst_columns(points, axis.since_s, axis.until_s, axis.columns, _JOINED)
 
 
@@ -245,17 +242,19 @@ def _column_words(axis: TimeAxis) -> Line:
     return ((f" worst of {axis.column_s:.0f} s", "label"),) if axis.column_s > 1.0 else ()
 
 
-def _scale_top(seconds: Sequence[LatencyPoint], spikes_s: Container[float], others: Sequence[float]) -> float:
-    """Holds every p99 but those of spikes, and the slowest transaction of most seconds where that is not far above."""
+def _scale_top(seconds: Sequence[LatencyPoint], spikes_s: Container[float], further_ms: Sequence[float]) -> float:
+    """Hold every p99 but those of spikes, and the slowest transaction of most seconds where that is not far above."""
     usual = [second for second in seconds if second.at_s not in spikes_s] or list(seconds)
     p99_ms = max((second.at(P99) or second.rough_p99_ms for second in usual), default=0.0)
     slowest = sorted(second.max_ms for second in usual)
     most_ms = slowest[int((len(slowest) - 1) * _MOST)] if slowest else 0.0
-    return nice_ceiling(max(p99_ms, most_ms if most_ms <= _FAR * p99_ms else 0.0, *others, 0.0))
+    return nice_ceiling(max(p99_ms, most_ms if most_ms <= _FAR * p99_ms else 0.0, *further_ms, 0.0))
 
 
 def _of_others(session: Session) -> Line:
-    """What is known of the latency of a pgbench that others have started; in front, where no narrow screen cuts it."""
+    """Return the age of the oldest transaction of another user's pgbench; it comes first, where no narrow screen cuts
+    it.
+    """
     oldest_s = None if session.interval is None else OLDEST(session.interval)
     if oldest_s is None or oldest_s < SHORTEST_S:
         return ()
@@ -267,7 +266,8 @@ def _scale(value_ms: float) -> str:
 
 
 def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> list[LatencyPoint]:
-    """Seconds with a transaction far slower than the curves are without a few of their seconds, one in twenty or two.
+    """Return seconds with a transaction far slower than the curves are without a few of their seconds, one in twenty or
+    two.
 
     When there are more of them, that is what the load is like, and the curves show it.
 
@@ -285,7 +285,7 @@ def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> 
 
 
 def _top(points: Iterable[SeriesPoint], spikes_s: Container[float]) -> float | None:
-    """The scale that holds everything but the spikes; None where there is nothing else."""
+    """Return the scale that holds everything but the spikes; None where there is nothing else."""
     values = [point.value for point in points if point.value is not None and point.at_s not in spikes_s]
     return nice_ceiling(max(values)) if values else None
 
@@ -294,35 +294,35 @@ def _spike_label(seconds: Sequence[LatencyPoint], glyphs: Glyphs) -> str:
     return glyphs.up + ms(max(second.max_ms for second in seconds))
 
 
-def _silent(newest: NewestLatency, words: str) -> Line:
-    return () if newest.stalled_s is None else ((f"{words} ended for {lasting(newest.stalled_s)}", "critical"),)
+def _silent(newest: NewestLatency, lead: str) -> Line:
+    return () if newest.stalled_s is None else ((f"{lead} ended for {lasting(newest.stalled_s)}", "critical"),)
 
 
 def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
-    """How old the figures are, where they are old; while no transaction ends, and how old the oldest of them is."""
+    """Return the age of figures that are old, and, while no transaction ends, the age of the oldest transaction."""
     ago = f"{lasting(newest.age_s)} ago"
     if newest.stalled_s is None:
         aged = newest.second is not None and newest.age_s >= _AGED_S
         return [Phrase(((f"figures of {ago}", "label"),), 0, ((ago, "label"),))] if aged else []
     oldest_s = None if session.interval is None else OLDEST(session.interval)
-    found = []
+    phrases = []
     if oldest_s is not None:
         open_for = f"open {lasting(oldest_s)}"
-        found.append(Phrase(((f"oldest {open_for}", "critical"),), 0, ((open_for, "critical"),)))
+        phrases.append(Phrase(((f"oldest {open_for}", "critical"),), 0, ((open_for, "critical"),)))
     if newest.second is not None:
         several = f"{newest.second.span_s} s, " if newest.second.span_s > 1 else ""
-        found.append(Phrase(((f"figures of {several}{ago}", "critical"),), 1))
-    return found
+        phrases.append(Phrase(((f"figures of {several}{ago}", "critical"),), 1))
+    return phrases
 
 
 def _span(newest: NewestLatency) -> str:
-    """Of how many seconds the figures are; "" of one, and in a stall, where it stands beside their age."""
+    """Return how many seconds the figures cover; "" for one, and in a stall, where their age says it."""
     second = newest.second
     return f"of {second.span_s} s" if second is not None and second.span_s > 1 and newest.stalled_s is None else ""
 
 
 def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
-    """All of the newest second of the log, or of those that a p99 needs; before it the mean alone, of pgbench's
+    """Return all of the newest second of the log, or of those that a p99 needs; before it the mean alone, of pgbench's
     progress line; unknown after the load.
     """
     second, stalled = newest.second, newest.stalled_s is not None
@@ -332,13 +332,13 @@ def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
         mean_ms = None if session.interval is None else CLIENT_LATENCY(session.interval)
     counted_below_ms = 0.0 if second is None else second.span_counted_below_ms
     # The mean has all of them in it.
-    found = [Phrase(labelled("mean", marked_ms("~" if counted_below_ms else "", mean_ms).rjust(_CELLS)), 5)]
+    phrases = [Phrase(labelled("mean", marked_ms("~" if counted_below_ms else "", mean_ms).rjust(_CELLS)), 5)]
     for quantile, rank in _RANKS.items():
         value = None if second is None else second.at(quantile)
         style = "critical" if stalled else _AREAS.get(quantile, PLAIN)
         mark = estimate_mark(value, counted_below_ms)
-        found.append(
+        phrases.append(
             Phrase(labelled(quantile.title, marked_ms(mark, value).rjust(_CELLS), style), rank + (2 if stalled else 0))
         )
-    found.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
-    return found
+    phrases.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
+    return phrases

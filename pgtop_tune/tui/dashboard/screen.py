@@ -1,40 +1,249 @@
-"""The dashboard: one canvas per pane, who gets how many rows, and the keys of the session table."""
+"""The dashboard: one canvas per pane, what each pane draws in how many rows, and the keys of the session table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import DASHBOARD_KEY, Action, footer_keys, key_name, keys_of
-from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency
-from pgtop_tune.tui.dashboard.panes import APART, Look, chart_widths, dashboard_lines
+from pgtop_tune.tui.dashboard.host import host_lines
+from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency, latency_lines
 from pgtop_tune.tui.dashboard.session_details import query_of, session_dialog
 from pgtop_tune.tui.dashboard.session_rows import (
     SessionRow,
     SessionsView,
+    background_line,
     folded,
-    moved,
     next_sort,
     scrolled,
+    selection_moved,
     session_rows,
 )
-from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS
-from pgtop_tune.tui.dashboard.waits import waits_axis
-from pgtop_tune.tui.dialogs.dialog import copy
+from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, sessions_lines
+from pgtop_tune.tui.dashboard.throughput import throughput_lines
+from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits, waits_axis
+from pgtop_tune.tui.dashboard.wal import wal_lines
+from pgtop_tune.tui.scene.header import NO_PAGES, PageNames, footer_line, header_line
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, word_at
-from pgtop_tune.tui.widgets.phrase import head
-from pgtop_tune.tui.widgets.time_axis import SPANS_S, time_axis
+from pgtop_tune.tui.widgets.lines import PLAIN
+from pgtop_tune.tui.widgets.phrase import head, padded
+from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, axis_ticks, tape_line, time_axis
 
 if TYPE_CHECKING:
+    from pgtop_tune.compare.overlay.curves import OverlayWatch
     from pgtop_tune.model.backend_action import BackendKey
+    from pgtop_tune.runtime.load_control import LoadState
+    from pgtop_tune.runtime.ports import RecordingState
+    from pgtop_tune.runtime.session import Session
     from pgtop_tune.tui.widgets.lines import Glyphs, Line
 
-# Who gets how many rows of the dashboard: figures their few, sessions what they need, charts the rest.
+# What each pane draws.
 
-ORDER: Final = ("header", "host", "throughput", "latency", "tape", "budget", "wal", "sessions", "footer")
-"""Panes from top to bottom."""
+
+def dashboard_tape(
+    session: Session,
+    width: int,
+    glyphs: Glyphs,
+    *,
+    chart_rows: int,
+    marks: Iterable[tuple[float, bool]] = (),
+    span_s: float = SPANS_S[0],
+    clock: bool = False,
+) -> Line:
+    """Return the tape of events under both charts, in their columns.
+
+    Args:
+        session: Its events.
+        width: Cells.
+        glyphs: Characters.
+        chart_rows: Rows of a chart above: the tape has the same time axis.
+        marks: As `Marks.moments`.
+        span_s: Of `SPANS_S`, as above.
+        clock: Whether times of day stand where no event does.
+    """
+    axis = time_axis(session, width, chart_rows, span_s)
+    ticks = axis_ticks(session, axis) if clock else {}
+    events = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
+    return padded(tape_line(events, axis.width, axis.since_s, axis.until_s, glyphs, marks, ticks), width)
+
+
+_LOAD: Final = "load"
+"""The word in the footer beside the key that starts one."""
+
+
+class DashboardState(Struct, frozen=True):
+    """Everything that the dashboard knows beyond the frames.
+
+    Attributes:
+        view: Order, filter and selection of the sessions.
+        rows: The sessions that are listed, when the caller has them already, and
+        background: the processes that share one line (`folded`),
+        background_key: which this key lists; "" where there is none.
+        span_s: What the charts show at least, of `SPANS_S`.
+        keys: (key, word) rows of the footer.
+        recording: Whether frames are being written; None where they cannot be.
+        offset_s: How far the moment shown lies before the newest one; None at the newest.
+        target: Who was asked for, shown while no server has answered yet.
+        pages: Named in the footer.
+        load: What of it goes on that frames do not show.
+        marks: Windows that are marked.
+        baseline: An earlier run under the charts.
+    """
+
+    view: SessionsView = SessionsView()
+    rows: Sequence[SessionRow] | None = None
+    background: Sequence[SessionRow] = ()
+    background_key: str = ""
+    span_s: float = SPANS_S[0]
+    keys: tuple[tuple[str, str], ...] = ()
+    recording: RecordingState | None = None
+    offset_s: float | None = None
+    target: str = ""
+    pages: PageNames = NO_PAGES
+    load: LoadState | None = None
+    marks: Marks = Marks()
+    baseline: OverlayWatch | None = None
+
+
+_APART: Final = "  "
+_BESIDE_FROM: Final = 160
+"""Cells of a screen from which on the chart of waits stands beside the others,"""
+_WAITS_SHARE: Final = 0.36
+"""with this part of them."""
+
+
+def chart_widths(width: int, rows: int) -> tuple[int, int]:
+    """Return the cells of throughput and latency, and of the chart of waits beside them: 0 where there is no room.
+
+    Args:
+        width: Cells of the screen.
+        rows: Rows of a pane.
+    """
+    if width < _BESIDE_FROM or rows <= SPARK_ROWS:
+        return width, 0
+    right = int(width * _WAITS_SHARE)
+    return width - right - len(_APART), right
+
+
+class _Picture(Struct, frozen=True):
+    """The input of every pane of a picture.
+
+    Attributes:
+        rows: Rows of each pane.
+        waits: The chart of waits that stands beside throughput and latency; () where it has no room.
+    """
+
+    session: Session
+    rows: Mapping[str, int]
+    width: int
+    glyphs: Glyphs
+    state: DashboardState
+    waits: Sequence[Line] = ()
+
+    def beside_waits(self, lines: list[Line], waits: Sequence[Line]) -> list[Line]:
+        """Return a chart with its part of the chart of waits."""
+        return (
+            [(*line, (_APART, PLAIN), *waits_line) for line, waits_line in zip(lines, waits, strict=True)]
+            if waits
+            else lines
+        )
+
+
+def _header(picture: _Picture, height: int) -> list[Line]:
+    state = picture.state
+    return [
+        header_line(
+            picture.session, picture.width, picture.glyphs, recording=state.recording, offset_s=state.offset_s,
+            target=state.target, load=state.load,
+        )
+    ]  # fmt: skip
+
+
+def _throughput(picture: _Picture, height: int) -> list[Line]:
+    width, _ = chart_widths(picture.width, height)
+    state = picture.state
+    drawn = throughput_lines(picture.session, width, height, picture.glyphs, state.baseline, state.span_s)
+    return picture.beside_waits(drawn, picture.waits[:height])
+
+
+def _latency(picture: _Picture, height: int) -> list[Line]:
+    state = picture.state
+    load_key = next((key for key, word in state.keys if word == _LOAD), "")
+    width, right = chart_widths(picture.width, height)
+    drawn = latency_lines(picture.session, width, height, picture.glyphs, state.baseline, load_key, state.span_s)
+    return picture.beside_waits(drawn, picture.waits[-height:] if right else ())
+
+
+def _tape(picture: _Picture, height: int) -> list[Line]:
+    rows, state = picture.rows.get("throughput", 1), picture.state
+    width, _ = chart_widths(picture.width, rows)
+    line = dashboard_tape(
+        picture.session, width, picture.glyphs, chart_rows=rows, marks=state.marks.moments, span_s=state.span_s,
+        clock=picture.rows.get("latency", 0) < CLOCK_ROWS,
+    )  # fmt: skip
+    return [padded(line, picture.width)]
+
+
+def _sessions(picture: _Picture, height: int) -> list[Line]:
+    session, width, glyphs, state = picture.session, picture.width, picture.glyphs, picture.state
+    rows, background = state.rows, state.background
+    if rows is None:
+        rows, background = folded(session_rows(session, state.view), state.view)
+    line = background_line(background, width, glyphs, state.background_key) if background else ()
+    return sessions_lines(session, width, height, glyphs, view=state.view, rows=rows, background=line)
+
+
+def _alone(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> Callable[[_Picture, int], list[Line]]:
+    """Return the function of a pane that needs nothing beyond the frames."""
+    return lambda picture, height: draw(picture.session, picture.width, height, picture.glyphs)
+
+
+PANES: Final[Mapping[str, Callable[[_Picture, int], list[Line]]]] = {
+    "header": _header,
+    "host": _alone(host_lines),
+    "throughput": _throughput,
+    "latency": _latency,
+    "tape": _tape,
+    "budget": _alone(budget_lines),
+    "wal": _alone(wal_lines),
+    "sessions": _sessions,
+    "footer": lambda picture, height: [footer_line(picture.state.keys, picture.width, picture.state.pages)],
+}
+"""Panes from top to bottom, and what draws each in so many rows."""
+_NOTHING_CHOSEN: Final = DashboardState()
+
+
+def dashboard_lines(
+    session: Session,
+    layout: Sequence[tuple[str, int]],
+    width: int,
+    glyphs: Glyphs,
+    state: DashboardState = _NOTHING_CHOSEN,
+) -> dict[str, list[Line]]:
+    """Return the lines of every pane of a layout; each pane gets exactly its rows, each line exactly so many cells.
+
+    Args:
+        session: What is known.
+        layout: As `dashboard_layout` gives it.
+        width: Cells of the screen.
+        glyphs: Characters.
+        state: What the dashboard knows beyond the frames.
+    """
+    rows = dict(layout)
+    throughput, latency = rows.get("throughput", 0), rows.get("latency", 0)
+    _, right = chart_widths(width, throughput)
+    # The chart of waits is as high as both charts together.
+    height = throughput + (latency if latency > SPARK_ROWS else 0)
+    waits = stacked_waits(session, right, height, glyphs, state.span_s) if right else ()
+    picture = _Picture(session=session, rows=rows, width=width, glyphs=glyphs, state=state, waits=waits)
+    return {pane: PANES[pane](picture, count) for pane, count in layout}
+
+
+# Who gets how many rows of the dashboard: figures their few, sessions what they need, charts the rest.
 
 _STEPS: Final[tuple[tuple[tuple[str, int], ...], ...]] = (
     (("sessions", 4),),
@@ -65,7 +274,7 @@ MANY: Final = 1_000
 def dashboard_layout(
     width: int, height: int, sessions: int = MANY, *, measured: bool = True
 ) -> tuple[tuple[str, int], ...]:
-    """Panes from top to bottom with their rows; the rows add up to the height.
+    """Return panes from top to bottom with their rows; the rows add up to the height.
 
     Args:
         width: Cells of the screen.
@@ -74,24 +283,24 @@ def dashboard_layout(
         measured: Whether there are latencies; without any one line says so, and throughput has both charts' rows.
     """
     rows = {"header": 1, "footer": 1}
-    left = height - sum(rows.values())
+    free_rows = height - sum(rows.values())
     if height < _CHARTS_FROM:
         rows["sessions"] = 0
         for step in _STEPS:
-            wanted = sum(count for _, count in step)
-            if wanted > left:
+            needed = sum(count for _, count in step)
+            if needed > free_rows:
                 break
             for pane, count in step:
                 rows[pane] = rows.get(pane, 0) + count
-            left -= wanted
-        rows["sessions"] += left
+            free_rows -= needed
+        rows["sessions"] += free_rows
     else:
         rows |= _figures(width, height)
-        left = height - sum(rows.values())
-        charts = min(max(left - sessions, height // _SHARE, _LEAST), left - _FEWEST_SESSIONS)
+        free_rows = height - sum(rows.values())
+        charts = min(max(free_rows - sessions, height // _SHARE, _LEAST), free_rows - _FEWEST_SESSIONS)
         rows["throughput"], rows["latency"] = _charts(charts) if measured else (charts - 1, 1)
-        rows["sessions"] = left - rows["throughput"] - rows["latency"]
-    return tuple((pane, rows[pane]) for pane in ORDER if rows.get(pane))
+        rows["sessions"] = free_rows - rows["throughput"] - rows["latency"]
+    return tuple((pane, rows[pane]) for pane in PANES if rows.get(pane))
 
 
 def _figures(width: int, height: int) -> dict[str, int]:
@@ -105,9 +314,9 @@ def _figures(width: int, height: int) -> dict[str, int]:
 
 
 def _charts(rows: int) -> tuple[int, int]:
-    """Rows of both panes, with equally high pictures: the latency pane has one more where it has times of day."""
-    each = (rows - 1) // 2
-    return (each, each + 1) if each + 1 >= CLOCK_ROWS else (rows // 2, rows // 2)
+    """Return the rows of both panes, with equally high pictures: latency has one more where it shows times of day."""
+    chart_rows = (rows - 1) // 2
+    return (chart_rows, chart_rows + 1) if chart_rows + 1 >= CLOCK_ROWS else (rows // 2, rows // 2)
 
 
 _ROUNDED: Final = 4
@@ -115,7 +324,7 @@ _SLACK: Final = 7
 
 
 def sessions_wanted(count: int, before: int) -> int:
-    """Rows that so many rows of sessions ask for, rounded up: the layout stands still while they come and go.
+    """Return rows that so many rows of sessions ask for, rounded up: the layout stands still while they come and go.
 
     Args:
         count: Rows there are.
@@ -130,13 +339,12 @@ _SORT_OF_HEADING: Final = {
     "PID": "pid", "CPU%": "cpu", "R/s": "read", "W/s": "write", "xact": "xact", "stmt": "stmt", "state": "activity",
     "wait": "activity",
 }  # fmt: skip
-_BEFORE_FOOTER: Final = ORDER.index("footer")
 
 
 class Dashboard(SceneScreen):
     """Shows a scene; holds what the operator chose in the session table."""
 
-    STACK = (*ABOVE, ORDER[0], FINDING, *ORDER[1:_BEFORE_FOOTER], *BELOW, *ORDER[_BEFORE_FOOTER:])
+    STACK = (*ABOVE, "header", FINDING, *[pane for pane in PANES if pane not in ("header", "footer")], *BELOW, "footer")
 
     def __init__(
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
@@ -155,30 +363,29 @@ class Dashboard(SceneScreen):
         self._layout: tuple[tuple[str, int], ...] = ()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
-        """As the layout says."""
         self._layout = dashboard_layout(width, height, self._wanted, measured=self._measured)
         return dict(self._layout)
 
     def show(self, scene: Scene) -> None:
-        """See `SceneScreen.show`; other heights where the sessions need many more rows than before, or far fewer, and
-        with the first latency.
+        """Draw another scene; give other heights where the sessions need many more or far fewer rows, and with the
+        first latency.
         """
         super().show(scene)
-        wanted, measured = self._wanted, has_latency(scene.session)
+        wanted_rows, measured = self._wanted, has_latency(scene.session)
         if not self._view.filter and (self._rows or self._background):
-            wanted = sessions_wanted(len(self._rows) + bool(self._background) + HEAD_ROWS, self._wanted)
-        if (wanted, measured) != (self._wanted, self._measured):
-            self._wanted, self._measured = wanted, measured
+            wanted_rows = sessions_wanted(len(self._rows) + bool(self._background) + HEAD_ROWS, self._wanted)
+        if (wanted_rows, measured) != (self._wanted, self._measured):
+            self._wanted, self._measured = wanted_rows, measured
             if self.is_mounted:
                 self._arrange()
                 self.paint_soon()
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
-        """Every visible pane."""
+        """Return every visible pane."""
         scene = self._scene
         self._rows, self._background = folded(session_rows(scene.session, self._view), self._view)
-        self._view = scrolled(self._view, self._rows, self._visible_rows)
-        look = Look(
+        self._view = scrolled(self._view, self._rows, self.visible_rows)
+        state = DashboardState(
             view=self._view,
             rows=self._rows,
             background=self._background,
@@ -193,10 +400,9 @@ class Dashboard(SceneScreen):
             marks=scene.marks,
             baseline=scene.baseline,
         )
-        return dashboard_lines(scene.session, self._layout, width, self._glyphs, look)
+        return dashboard_lines(scene.session, self._layout, width, self._glyphs, state)
 
     def explained(self, cells: int) -> list[Line]:
-        """See `SceneScreen.explained`."""
         from pgtop_tune.tui.dashboard.explain import PANE_METRICS, explain_lines
 
         lines: list[Line] = []
@@ -206,29 +412,27 @@ class Dashboard(SceneScreen):
         return lines
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
-        """See `SceneScreen.chosen_backends`; the dashboard has no tags."""
+        """Return the selected session; the dashboard has no tags."""
         return () if self._view.selected is None else (self._view.selected,)
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
-        """See `SceneScreen.listed_backends`."""
         return tuple(row.key for row in self._rows) if self._view.filter else ()
 
     @property
     def filtered_by(self) -> str:
-        """See `SceneScreen.filtered_by`."""
         return self._view.filter
 
     def filter_by(self, text: str) -> None:
-        """See `SceneScreen.filter_by`."""
         self._choose(replace(self._view, filter=text, top=0))
 
     @property
-    def _visible_rows(self) -> int:
+    def visible_rows(self) -> int:
+        """Rows of sessions that are in view."""
         return max(dict(self._layout).get("sessions", 0) - HEAD_ROWS - bool(self._background), 0)
 
     @property
     def view(self) -> SessionsView:
-        """What the operator chose in the session table."""
+        """The operator's choices in the session table."""
         return self._view
 
     def _choose(self, view: SessionsView) -> None:
@@ -236,44 +440,40 @@ class Dashboard(SceneScreen):
         self.paint()
 
     def action_move(self, by: int) -> None:
-        """Selects the session so many rows further down."""
-        self._choose(moved(self._view, self._rows, by, self._visible_rows))
-
-    def action_page(self, by: int) -> None:
-        """Selects a page further down or up."""
-        self.action_move(by * max(self._visible_rows - 1, 1))
+        """Select the session so many rows further down."""
+        self._choose(selection_moved(self._view, self._rows, by, self.visible_rows))
 
     def action_edge(self, by: int) -> None:
-        """Selects the first or the last session."""
+        """Select the first or the last session."""
         if self._rows:
             at = self._rows[0 if by < 0 else -1]
-            self._choose(scrolled(replace(self._view, selected=at.key), self._rows, self._visible_rows))
+            self._choose(scrolled(replace(self._view, selected=at.key), self._rows, self.visible_rows))
 
     def action_unselect(self) -> None:
-        """No selection, no filter; where there is neither, no marks."""
+        """Clear selection and filter; where there is neither, clear the marks."""
         if self._view.selected is None and not self._view.filter:
             self.post_message(MarksUnwanted())
         self._choose(replace(self._view, selected=None, filter="", top=0))
 
     def action_sort(self, by: int) -> None:
-        """Sorts by the next or the previous column."""
+        """Sort by the next or the previous column."""
         self._choose(next_sort(self._view, by))
 
     def action_idle(self) -> None:
-        """Hides or shows idle sessions."""
+        """Hide or show idle sessions."""
         self._choose(replace(self._view, hide_idle=not self._view.hide_idle))
 
     def action_background(self) -> None:
-        """Lists the server's background processes, or folds them into a line."""
+        """List the server's background processes, or folds them into a line."""
         self._choose(replace(self._view, background=not self._view.background))
 
     def action_zoom(self) -> None:
-        """Charts of a longer time; after the longest of the shortest."""
+        """Show charts of a longer time; after the longest, of the shortest."""
         self._span_s = SPANS_S[(SPANS_S.index(self._span_s) + 1) % len(SPANS_S)]
         self.paint()
 
     def action_details(self) -> None:
-        """Opens everything known of the selected session; selects the first one when there is none."""
+        """Open everything known of the selected session; select the first one when there is none."""
         if self._view.selected is None:
             self.action_move(1)
             return
@@ -281,32 +481,29 @@ class Dashboard(SceneScreen):
         self.app.push_screen(session_dialog(self._scene.session, key, self._glyphs, self.keys_for(key)))
 
     def action_copy(self) -> None:
-        """Copies the selected session's query."""
+        """Copy the selected session's query."""
         query = "" if self._view.selected is None else query_of(self._scene.session, self._view.selected)
-        words = "select a session with the arrows first"
-        if query:
-            words = copy(self.app, query, "the query is in your terminal's clipboard")
-        self.app.notify(words, markup=False, severity="information" if query else "warning")
+        copied = "the query is in your terminal's clipboard"
+        self.copy_or_warn(query, copied, "select a session with the arrows first")
 
     def moment_at(self, pane: str, x: int, y: int) -> float | None:
-        """See `SceneScreen.moment_at`."""
         rows, session = dict(self._layout), self._scene.session
         if pane not in _OVER_TIME or session.now is None:
             return None
         of_charts = rows.get(_OVER_TIME[0], 0)
         width, _ = chart_widths(self.app.size.width, of_charts)
-        right, of_waits = chart_widths(self.app.size.width, rows[pane])[1], x - width - len(APART)
+        right, of_waits = chart_widths(self.app.size.width, rows[pane])[1], x - width - len(_APART)
         if right and of_waits >= 0:
             return waits_axis(session, right, self._span_s).moment_of(of_waits)
         return time_axis(session, width, of_charts, self._span_s).moment_of(x)
 
     def clicked_in(self, pane: str, x: int, y: int) -> None:
-        """Selects a session, or sorts by a heading."""
+        """Select a session, or sort by a heading."""
         at = y - HEAD_ROWS + self._view.top
         if pane != "sessions":
             return
         if y == HEAD_ROWS - 1:
             name = _SORT_OF_HEADING.get(word_at(self._drawn[pane][y], x))
             self._choose(self._view if name is None else replace(self._view, sort=name, top=0))
-        elif HEAD_ROWS <= y < HEAD_ROWS + self._visible_rows and at < len(self._rows):
+        elif HEAD_ROWS <= y < HEAD_ROWS + self.visible_rows and at < len(self._rows):
             self._choose(replace(self._view, selected=self._rows[at].key))

@@ -20,7 +20,7 @@ from pgtop_tune.model.statements import StatementText
 from pgtop_tune.model.waits import CPU, LockWait
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog, RowKey
-from pgtop_tune.tui.widgets.lines import CUT, Glyphs, Line, labelled, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import CUT, Glyphs, Line, ellipsized, labelled, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
 
 _LABEL_CELLS: Final = 14
@@ -31,38 +31,34 @@ _KEPT: Final = 500
 """Characters of a query that a frame has: `Backend.query`."""
 
 
-def find(activity: Activity, key: BackendKey) -> Backend | None:
-    """The session, if it is still there."""
-    pid, started_ms = key
-    for backend in activity.backends:
-        if backend.pid == pid and backend.backend_start_ms == started_ms:
-            return backend
-    return None
+def session_backend(session: Session, key: BackendKey) -> Backend | None:
+    """Return the session with that key in the newest frame; None when it has ended or cannot be seen."""
+    activity = None if session.interval is None else session.interval.now(sections.activity)
+    backends = () if activity is None else activity.backends
+    return next((backend for backend in backends if (backend.pid, backend.backend_start_ms) == key), None)
 
 
-def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
-    """The session's facts and its query, wrapped; or one line saying that it is gone or cannot be seen.
+def session_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
+    """Return the session's facts and its query, wrapped; or one line saying that it is gone or cannot be seen.
 
     Args:
         session: What is known.
         key: Which session.
         cells: Width.
     """
-    # Not needed for the first picture.
-
     frame = session.now
     if frame is None:
         return [(("waiting for the first frame", "dim"),)]
     activity = sections.activity(frame)
     if isinstance(activity, Unavailable):
         return wrapped(str(activity), cells, "critical")
-    backend = find(activity, key)
+    backend = session_backend(session, key)
     if backend is None:
         return [((f"session {key[0]} has ended", "warning"),)]
     lines = [line for label, text in _facts(backend, activity.now_ms) for line in labelled(label, text, cells)]
     processes = sections.processes(frame)
     if not isinstance(processes, Unavailable):
-        process = next((each for each in processes.processes if each.pid == backend.pid), None)
+        process = next((candidate for candidate in processes.processes if candidate.pid == backend.pid), None)
         if process is not None:
             lines += labelled("process", _process(process, _ticks_per_s(frame)), cells)
     lines += work_lines(backend, activity, session, cells)
@@ -71,26 +67,29 @@ def details_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
 
 
 def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
-    """The query; where it was cut also the statement, of which pg_stat_statements may have more."""
+    """Return the query; where it was cut also the statement, of which pg_stat_statements may have more."""
     text = backend.query or UNKNOWN
     cut = len(text) >= _KEPT
-    said = f"  cut: the first {_KEPT} characters," if cut else " "
-    lines: list[Line] = [(), (("query", "title"), (f"{said} as pg_stat_activity has it", "warning" if cut else "dim"))]
+    origin = f"  cut: the first {_KEPT} characters," if cut else " "
+    lines: list[Line] = [
+        (),
+        (("query", "title"), (f"{origin} as pg_stat_activity has it", "warning" if cut else "dim")),
+    ]
     lines += wrapped(text, cells)
     statement = _statement_of(backend, session) if cut else None
     if statement is None:
         return lines
-    shown, whole = len(statement.query), statement.characters
-    part = f"the first {shown:,} of {whole:,} characters" if whole > shown else f"all {whole:,} characters"
+    fetched, total = len(statement.query), statement.characters
+    part = f"the first {fetched:,} of {total:,} characters" if total > fetched else f"all {total:,} characters"
     lines += [(), (("statement", "title"), (f"  {part}, as pg_stat_statements has it: constants replaced", "dim"))]
     return [*lines, *wrapped(statement.query, cells)]
 
 
 def _statement_of(backend: Backend, session: Session) -> StatementText | None:
-    texts = None if session.now is None else sections.statement_texts(session.now)
-    if texts is None or isinstance(texts, Unavailable) or backend.query_id is None:
+    texts = None if session.interval is None else session.interval.now(sections.statement_texts)
+    if texts is None or backend.query_id is None:
         return None
-    return next((each for each in texts.texts if each.queryid == backend.query_id and each.query), None)
+    return next((text for text in texts.texts if text.queryid == backend.query_id and text.query), None)
 
 
 def _facts(backend: Backend, now_ms: int) -> list[tuple[str, str]]:
@@ -127,7 +126,7 @@ def _ticks_per_s(frame: Frame) -> int | None:
 
 
 def _process(process: ProcessCounters, ticks_per_s: int | None) -> str:
-    """Since the process began."""
+    """Return the figures of a process since it began."""
     parts = [f"memory {size(process.rss_bytes)}B"]
     if ticks_per_s:
         user_s, system_s = process.user_ticks / ticks_per_s, process.system_ticks / ticks_per_s
@@ -136,24 +135,26 @@ def _process(process: ProcessCounters, ticks_per_s: int | None) -> str:
 
 
 def _blockers(backend: Backend, activity: Activity, cells: int) -> list[Line]:
-    """Who holds it up, and whom it holds up, one line each."""
-    by_pid = {each.pid: each for each in activity.backends}
+    """Return the sessions that block it, and those that it blocks, a line each."""
+    by_pid = {peer.pid: peer for peer in activity.backends}
     lines: list[Line] = []
     for pid in backend.blocked_by:
         blocker = by_pid.get(pid)
-        what = "a prepared transaction" if pid == 0 else "not seen"
+        description = "a prepared transaction" if pid == 0 else "not seen"
         if blocker is not None:
-            what = f"{blocker.usename or UNKNOWN}  {blocker.state or UNKNOWN}  {blocker.query or ''}"
-        lines.append(_other("blocked by", f"{pid}  {what}", "critical", cells))
-    waiting = [each for each in activity.backends if backend.pid in each.blocked_by]
-    lines += [_other("holds up", f"{each.pid}  {each.query or ''}", "warning", cells) for each in waiting[:_OTHERS]]
+            description = f"{blocker.usename or UNKNOWN}  {blocker.state or UNKNOWN}  {blocker.query or ''}"
+        lines.append(_other("blocked by", f"{pid}  {description}", "critical", cells))
+    waiting = [peer for peer in activity.backends if backend.pid in peer.blocked_by]
+    lines += [
+        _other("holds up", f"{waiter.pid}  {waiter.query or ''}", "warning", cells) for waiter in waiting[:_OTHERS]
+    ]
     if len(waiting) > _OTHERS:
         lines.append(_other("", f"and {len(waiting) - _OTHERS} more", "warning", cells))
     return lines
 
 
 def _cut(text: str, cells: int) -> str:
-    return shortened(text, max(cells, 1), CUT).rstrip()
+    return ellipsized(text, max(cells, 1), CUT).rstrip()
 
 
 def _other(label: str, text: str, style: str, cells: int) -> Line:
@@ -161,13 +162,9 @@ def _other(label: str, text: str, style: str, cells: int) -> Line:
 
 
 def query_of(session: Session, key: BackendKey) -> str:
-    """The query text of a session as the server gave it; "" when there is none."""
-    frame = session.now
-    activity = None if frame is None else sections.activity(frame)
-    if activity is None or isinstance(activity, Unavailable):
-        return ""
-    backend = find(activity, key)
-    return (backend.query or "") if backend is not None else ""
+    """Return the query text of a session as the server gave it; "" when there is none."""
+    backend = session_backend(session, key)
+    return "" if backend is None else backend.query or ""
 
 
 # What a session is at: the lock it wants, progress, parallel workers, its statement's figures, what it ran before.
@@ -179,32 +176,32 @@ _AGE_CELLS: Final = 12
 
 
 def work_lines(backend: Backend, activity: Activity, session: Session, cells: int) -> list[Line]:
-    """A line or two for each of them that there is."""
+    """Return a line or two for each of them that there is."""
     interval = session.interval
     if interval is None:
         return []
-    told = [
+    facts = [
         *_lock(backend, interval),
         *_progress(backend, interval),
         *_workers(backend, activity),
         *_figures(backend, interval),
     ]
-    return [line for label, text in told for line in labelled(label, text, cells)]
+    return [line for label, text in facts for line in labelled(label, text, cells)]
 
 
 def earlier_lines(backend: Backend, session: Session, cells: int) -> list[Line]:
-    """The last statements it was seen with before this one, newest first; none when there were none."""
+    """Return the last statements it was seen with before this one, newest first; none when there were none."""
     interval = session.interval
     if interval is None:
         return []
     looks = interval.recent(sections.activity, _BEFORE_S)
-    found: dict[str, float] = {}
+    seconds_ago: dict[str, float] = {}
     for look in looks:
-        for each in look.backends:
-            if (each.pid, each.backend_start_ms) == (backend.pid, backend.backend_start_ms) and each.query:
-                found.setdefault(one_line(each.query, _TEXT), looks[0].at_s - look.at_s)
+        for earlier in look.backends:
+            if (earlier.pid, earlier.backend_start_ms) == (backend.pid, backend.backend_start_ms) and earlier.query:
+                seconds_ago.setdefault(one_line(earlier.query, _TEXT), looks[0].at_s - look.at_s)
     now = one_line(backend.query or "", _TEXT)
-    rows = [(query, ago_s) for query, ago_s in found.items() if query != now][:_MOST_BEFORE]
+    rows = [(query, ago_s) for query, ago_s in seconds_ago.items() if query != now][:_MOST_BEFORE]
     if not rows:
         return []
     head: Line = (("before", "title"), ("  earlier statements, newest first", "dim"))
@@ -217,7 +214,7 @@ def _earlier(query: str, ago_s: float, cells: int) -> Line:
 
 
 def locked_object(wait: LockWait) -> str:
-    """What a lock is on: the relation, and what of it."""
+    """Return the object of a lock: the relation, and the part of it."""
     target = "" if wait.relation and wait.target == wait.locktype else wait.target
     return one_line(" ".join(part for part in (wait.relation, target) if part), _TEXT)
 
@@ -225,41 +222,41 @@ def locked_object(wait: LockWait) -> str:
 def _lock(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
     locks = sections.locks(interval.newest)
     waits = () if isinstance(locks, Unavailable) else locks.waits
-    wait = next((each for each in waits if each.pid == backend.pid), None)
+    wait = next((candidate for candidate in waits if candidate.pid == backend.pid), None)
     if wait is None:
         return []
-    held = ", ".join(f"{pid} {modes}" for pid, modes in zip(wait.holders, wait.held_modes, strict=False))
+    held_locks = ", ".join(f"{pid} {modes}" for pid, modes in zip(wait.holders, wait.held_modes, strict=False))
     return [
         ("waits for", f"{wait.mode} on {locked_object(wait)} ({wait.locktype})"),
-        ("held by", held or "none of these sessions: others are ahead in the queue"),
+        ("held by", held_locks or "none of these sessions: others are ahead in the queue"),
     ]
 
 
 def _progress(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
-    found = next((each for each in progress_rows(interval) if each.row.pid == backend.pid), None)
-    if found is None:
+    command = next((candidate for candidate in progress_rows(interval) if candidate.row.pid == backend.pid), None)
+    if command is None:
         return []
-    parts = [" ".join(part for part in (found.row.command, found.row.relation) if part), found.row.phase]
-    if found.percent is not None:
-        parts.append(f"{percent(found.percent)} %")
-    if found.remaining_s is not None:
-        parts.append(f"{lasting(found.remaining_s)} left")
+    parts = [" ".join(part for part in (command.row.command, command.row.relation) if part), command.row.phase]
+    if command.percent is not None:
+        parts.append(f"{percent(command.percent)} %")
+    if command.remaining_s is not None:
+        parts.append(f"{lasting(command.remaining_s)} left")
     return [("progress", ", ".join(one_line(part, _TEXT) for part in parts if part))]
 
 
 def _workers(backend: Backend, activity: Activity) -> list[tuple[str, str]]:
-    workers = [each for each in activity.backends if each.leader_pid == backend.pid and each.pid != backend.pid]
+    workers = [worker for worker in activity.backends if worker.leader_pid == backend.pid and worker.pid != backend.pid]
     if not workers:
         return []
     waits = [
-        f"{each.pid} {each.wait_event_type}:{each.wait_event}" if each.wait_event else f"{each.pid} CPU"
-        for each in workers
+        f"{worker.pid} {worker.wait_event_type}:{worker.wait_event}" if worker.wait_event else f"{worker.pid} CPU"
+        for worker in workers
     ]
     return [("workers", ", ".join(waits))]
 
 
 def _figures(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
-    """Of its statement, in its database and by its role, as pg_stat_statements counts it."""
+    """Return the figures of its statement, for its database and role, as pg_stat_statements counts them."""
     if backend.query_id is None:
         return []
     about = (backend.query_id, backend.usename, backend.datname, True)
@@ -285,7 +282,11 @@ def session_dialog(session: Session, key: BackendKey, glyphs: Glyphs, keys: Sequ
         keys: What can be done with it.
     """
 
-    def lines(session: Session, cells: int) -> list[Line]:
-        return details_lines(session, key, cells)
-
-    return DetailsDialog(f"session {key[0]}", session, lines, lambda session: query_of(session, key), glyphs, keys)
+    return DetailsDialog(
+        title=f"session {key[0]}",
+        session=session,
+        lines=lambda session, cells: session_lines(session, key, cells),
+        copied=lambda session: query_of(session, key),
+        glyphs=glyphs,
+        more=keys,
+    )

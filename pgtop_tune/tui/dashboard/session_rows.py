@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -14,14 +13,13 @@ from pgtop_tune.base.units import percent
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.blocking import culprits
-from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
-from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
+from pgtop_tune.metrics.catalogue import Interval, Keyed
+from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_WRITE_BYTES
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, first_in_view, next_row
 from pgtop_tune.tui.widgets.phrase import Phrase, dot, fitting, padded
 
 # Background processes of the server as one line under the sessions: how many, and those that do something.
@@ -32,7 +30,7 @@ _NAMED: Final = 4
 
 
 def folded(rows: Sequence[SessionRow], view: SessionsView) -> tuple[list[SessionRow], list[SessionRow]]:
-    """The rows that are listed, and those that share the line of background processes.
+    """Return the rows that are listed, and those that share the line of background processes.
 
     All are listed while the operator has opened that line or filters. A process that waits for a session is listed,
     and the selected one.
@@ -50,7 +48,7 @@ def folded(rows: Sequence[SessionRow], view: SessionsView) -> tuple[list[Session
 
 
 def background_line(rows: Sequence[SessionRow], width: int, glyphs: Glyphs, key: str = "") -> Line:
-    """ "8 background processes: checkpointer 1.2 % CPU · a lists them".
+    """Return the line of background processes: "8 background processes: checkpointer 1.2 % CPU · a lists them".
 
     Args:
         rows: The processes.
@@ -58,13 +56,12 @@ def background_line(rows: Sequence[SessionRow], width: int, glyphs: Glyphs, key:
         glyphs: Characters.
         key: Lists them; "" is not said.
     """
-    busy = sorted(
-        (row for row in rows if (row.cpu_percent or 0.0) >= _BUSY_PERCENT), key=lambda row: -(row.cpu_percent or 0.0)
-    )
+    cpu = [(row.figure(PROCESS_CPU) or 0.0, row.backend.backend_type) for row in rows]
+    busy = sorted((figure for figure in cpu if figure[0] >= _BUSY_PERCENT), key=lambda figure: -figure[0])
     phrases = [Phrase(((f"{len(rows)} background process{'' if len(rows) == 1 else 'es'}", "dim"),))]
     phrases += [
-        Phrase(((f"{one_line(row.backend.backend_type, 30)} {percent(row.cpu_percent)} % CPU", "label"),), rank)
-        for rank, row in enumerate(busy[:_NAMED], 2)
+        Phrase(((f"{one_line(backend_type, 30)} {percent(share)} % CPU", "label"),), rank)
+        for rank, (share, backend_type) in enumerate(busy[:_NAMED], 2)
     ]
     if key:
         phrases.append(Phrase(((key, "key"), (" lists them", "dim")), 1))
@@ -91,38 +88,6 @@ SETTLED_MS: Final = 1000
 counts as busy until it has been idle for so long, and short transactions stand in the order of pids: rows stay put."""
 
 
-class ProcessFigures:
-    """What the processes behind the sessions do, by pid; each figure is computed when a row is first asked for it."""
-
-    def __init__(self, interval: Interval) -> None:
-        self._interval = interval
-
-    @cached_property
-    def cpu_percent(self) -> Mapping[int, float]:
-        """See `PROCESS_CPU`."""
-        return PROCESS_CPU(self._interval)
-
-    @cached_property
-    def read_bytes_per_s(self) -> Mapping[int, float]:
-        """See `PROCESS_READ_BYTES`."""
-        return PROCESS_READ_BYTES(self._interval)
-
-    @cached_property
-    def write_bytes_per_s(self) -> Mapping[int, float]:
-        """See `PROCESS_WRITE_BYTES`."""
-        return PROCESS_WRITE_BYTES(self._interval)
-
-    @cached_property
-    def rss_bytes(self) -> Mapping[int, float]:
-        """See `PROCESS_RSS`."""
-        return PROCESS_RSS(self._interval)
-
-    @cached_property
-    def run_delay_percent(self) -> Mapping[int, float]:
-        """See `PROCESS_RUN_DELAY`."""
-        return PROCESS_RUN_DELAY(self._interval)
-
-
 class SessionRow(Struct, frozen=True):
     """A backend with what its process did; numbers are None where unknown.
 
@@ -133,34 +98,14 @@ class SessionRow(Struct, frozen=True):
     rank: int
     now_ms: int
     """The server's clock when it was seen."""
-    processes: ProcessFigures
+    interval: Interval
+    """Figures of its process are computed from these frames."""
     stale: bool = False
     """Of an earlier frame: the server has not answered since."""
 
-    @property
-    def cpu_percent(self) -> float | None:
-        """CPU of its process, per cent of a core."""
-        return self.processes.cpu_percent.get(self.backend.pid)
-
-    @property
-    def read_bytes_per_s(self) -> float | None:
-        """Read from storage by its process."""
-        return self.processes.read_bytes_per_s.get(self.backend.pid)
-
-    @property
-    def write_bytes_per_s(self) -> float | None:
-        """Handed to write calls by its process."""
-        return self.processes.write_bytes_per_s.get(self.backend.pid)
-
-    @property
-    def rss_bytes(self) -> float | None:
-        """Resident memory of its process."""
-        return self.processes.rss_bytes.get(self.backend.pid)
-
-    @property
-    def run_delay_percent(self) -> float | None:
-        """Share of the time it was ready to run and had no CPU."""
-        return self.processes.run_delay_percent.get(self.backend.pid)
+    def figure(self, metric: Keyed[int]) -> float | None:
+        """Return a figure of its process, one of `PROCESS_CPU` and the like."""
+        return metric(self.interval).get(self.backend.pid)
 
     @property
     def xact_s(self) -> float | None:
@@ -185,22 +130,22 @@ class SessionRow(Struct, frozen=True):
 
     @property
     def running(self) -> bool:
-        """Whether it executes a statement at this moment."""
+        """Return whether it executes a statement at this moment."""
         return self.backend.state in _RUNNING
 
     @property
     def lingers(self) -> bool:
-        """Whether it is idle in a transaction, for a second or while others wait for it."""
+        """Return whether it is idle in a transaction, for a second or while others wait for it."""
         return self.rank in (ROOT, IN_TRANSACTION) and _RANKS.get(self.backend.state or "") == IN_TRANSACTION
 
     @property
     def key(self) -> BackendKey:
-        """What a selection and a dangerous action are bound to."""
+        """The identity of the session, to which selection and dangerous actions are bound."""
         return self.backend.pid, self.backend.backend_start_ms
 
 
 class SessionsView(Struct, frozen=True):
-    """What the operator chose.
+    """The operator's choices in the session table.
 
     Attributes:
         sort: A key of `SORTS`.
@@ -237,9 +182,9 @@ def _largest(value: float | None) -> float | None:
 SORTS: Final[dict[str, Callable[[SessionRow], float | None]]] = {
     "activity": _long_xact_first,
     "pid": lambda row: float(row.backend.pid),
-    "cpu": lambda row: _largest(row.cpu_percent),
-    "read": lambda row: _largest(row.read_bytes_per_s),
-    "write": lambda row: _largest(row.write_bytes_per_s),
+    "cpu": lambda row: _largest(row.figure(PROCESS_CPU)),
+    "read": lambda row: _largest(row.figure(PROCESS_READ_BYTES)),
+    "write": lambda row: _largest(row.figure(PROCESS_WRITE_BYTES)),
     "xact": lambda row: _largest(row.xact_s),
     "stmt": lambda row: _largest(row.statement_s),
 }
@@ -247,18 +192,18 @@ SORTS: Final[dict[str, Callable[[SessionRow], float | None]]] = {
 
 
 def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[SessionRow]:
-    """The sessions to show, in order: those of the newest frame that has them, which `SessionRow.stale` tells.
+    """Return the sessions to show, in order: those of the newest frame that has them, which `SessionRow.stale` tells.
 
     By activity those that hold up others come first, then busy ones, idle ones last; sorted by pid they mix. Ties go to
     the lower pid.
     """
-    interval, seen = session.interval, session.sessions_seen
-    activity = None if seen is None else sections.activity(seen)
-    if interval is None or seen is None or activity is None or isinstance(activity, Unavailable):
+    interval, frame = session.interval, session.sessions_seen
+    activity = None if frame is None else sections.activity(frame)
+    if interval is None or frame is None or activity is None or isinstance(activity, Unavailable):
         return []
-    stale = seen is not session.now
-    processes, now_ms = ProcessFigures(Interval([seen]) if stale else interval), activity.now_ms
-    wanted = view.filter.casefold()
+    stale = frame is not session.now
+    of_processes, now_ms = Interval([frame]) if stale else interval, activity.now_ms
+    pattern = view.filter.casefold()
     blockers = {pid for backend in activity.backends for pid in backend.blocked_by}
     roots = culprits(activity) if blockers else frozenset()
     rows = []
@@ -272,9 +217,11 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
         elif rank == IDLE and backend.pid in blockers:
             # A lock of the session, not of a transaction: who holds others up is not at rest.
             rank = BUSY
-        if (view.hide_idle and rank == IDLE) or (wanted and not _contains(backend, wanted)):
+        if view.hide_idle and rank == IDLE:
             continue
-        rows.append(SessionRow(backend, rank, now_ms, processes, stale))
+        if pattern and not any(pattern in text.casefold() for text in searched_texts(backend)):
+            continue
+        rows.append(SessionRow(backend, rank, now_ms, of_processes, stale))
     return _ordered(rows, view)
 
 
@@ -282,16 +229,8 @@ def _age_s(now_ms: int, since_ms: int | None) -> float | None:
     return None if since_ms is None else max(now_ms - since_ms, 0) / 1000.0
 
 
-def _contains(backend: Backend, wanted: str) -> bool:
-    return any(wanted in text.casefold() for text in _texts(backend))
-
-
-def searched_texts(row: SessionRow) -> list[str]:
-    """What a filter looks into."""
-    return _texts(row.backend)
-
-
-def _texts(backend: Backend) -> list[str]:
+def searched_texts(backend: Backend) -> list[str]:
+    """Return the texts that a filter looks into."""
     texts = (
         backend.usename, backend.datname, backend.application_name, backend.state, backend.query, backend.backend_type,
         f"{backend.wait_event_type}:{backend.wait_event}" if backend.wait_event_type else None, backend.client,
@@ -301,7 +240,7 @@ def _texts(backend: Backend) -> list[str]:
 
 
 def _by_activity(row: SessionRow) -> tuple[int, bool, float, int]:
-    """Most screens have this order, of a thousand rows."""
+    """Return most screens have this order, of a thousand rows."""
     backend = row.backend
     start_ms = backend.xact_start_ms
     if start_ms is None or row.now_ms - start_ms < SETTLED_MS:
@@ -326,37 +265,27 @@ def _ordered(rows: list[SessionRow], view: SessionsView) -> list[SessionRow]:
 
 
 def cursor_of(rows: Sequence[SessionRow], view: SessionsView) -> int | None:
-    """Index of the selected session; None when none is selected or it is not among the rows."""
+    """Return the index of the selected session; None when none is selected or it is not among the rows."""
     if view.selected is None:
         return None
     return next((index for index, row in enumerate(rows) if row.key == view.selected), None)
 
 
 def scrolled(view: SessionsView, rows: Sequence[SessionRow], visible: int) -> SessionsView:
-    """The view with its first row such that no row is left empty and the selected one is shown."""
-    top = min(view.top, max(len(rows) - visible, 0))
-    cursor = cursor_of(rows, view)
-    if cursor is not None:
-        top = min(max(top, cursor - visible + 1), cursor)
-    top = max(top, 0)
+    """Return the view with its first row such that no row is left empty and the selected one is shown."""
+    top = first_in_view(view.top, cursor_of(rows, view), len(rows), visible)
     return view if top == view.top else replace(view, top=top)
 
 
-def moved(view: SessionsView, rows: Sequence[SessionRow], by: int, visible: int) -> SessionsView:
-    """The view with the selection moved by so many rows, as far as there are any.
-
-    Without a selected row among those shown the first step selects the first visible one (the last, upwards).
-    """
+def selection_moved(view: SessionsView, rows: Sequence[SessionRow], by: int, visible: int) -> SessionsView:
+    """Return the view with the selection moved by so many rows, see `next_row`."""
     if not rows:
         return view
-    cursor = cursor_of(rows, view)
-    edge = view.top if by > 0 else view.top + visible - 1
-    at = edge if cursor is None else cursor + by
-    at = min(max(at, 0), len(rows) - 1)
+    at = next_row(view.top, cursor_of(rows, view), by, len(rows), visible)
     return scrolled(replace(view, selected=rows[at].key), rows, visible)
 
 
 def next_sort(view: SessionsView, by: int) -> SessionsView:
-    """The view sorted by the next (or previous) of `SORTS`, from the top."""
+    """Return the view sorted by the next (or previous) of `SORTS`, from the top."""
     names = list(SORTS)
     return replace(view, sort=names[(names.index(view.sort) + by) % len(names)], top=0)

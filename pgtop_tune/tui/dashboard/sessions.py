@@ -16,7 +16,7 @@ from pgtop_tune.base.units import UNKNOWN, age, count, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.blocking import CULPRIT_S, Blocking, blocking, longest_blocked_s
-from pgtop_tune.metrics.catalogue import Interval, Metric, Reading
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric, Reading
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY
 from pgtop_tune.metrics.server import ACTIVE, BLOCKED, IDLE_IN_TRANSACTION, SESSIONS
@@ -58,6 +58,11 @@ _STATES: Final = {
 }
 
 
+def short_state(state: str) -> str:
+    """Return a state of pg_stat_activity in few cells."""
+    return _STATES.get(state, state)
+
+
 class SessionColumn(Struct, frozen=True):
     """A column of the session table, on the dashboard and on the page of sessions.
 
@@ -74,7 +79,7 @@ class SessionColumn(Struct, frozen=True):
         align: Numbers stand right.
         roomy: Cells on a wide screen, when other than `width`.
         elastic: Takes what the others leave.
-        shown: Whether the page shows it until the operator chooses otherwise.
+        visible: Whether the page shows it until the operator chooses otherwise.
     """
 
     id: str
@@ -88,12 +93,12 @@ class SessionColumn(Struct, frozen=True):
     align: Literal["left", "right"] = "left"
     roomy: int | None = None
     elastic: bool = False
-    shown: bool = True
+    visible: bool = True
 
 
 @lru_cache(512)
 def _shown(text: str) -> str:
-    """Hundreds of sessions have a few dozen names and statements."""
+    """Return a text on one line. Cached: hundreds of sessions have a few dozen names and statements."""
     return one_line(text, _TEXT)
 
 
@@ -108,15 +113,6 @@ _STATE: Final = "state"
 _STYLED: Final = frozenset({_PID, _WAIT, _STATE})
 """Columns that have a style of their own now and then."""
 _LOCAL: Final = "[local]"
-
-
-def _client(backend: Backend) -> str:
-    return _LOCAL if backend.client == "local" else _text(backend.client)
-
-
-def _state(backend: Backend) -> str:
-    state = backend.state
-    return UNKNOWN if state is None else _STATES.get(state, state)
 
 
 def _wait(row: SessionRow) -> str:
@@ -135,10 +131,6 @@ def _blockers(backend: Backend) -> str:
     return f"{backend.blocked_by[0]}+{more}" if more else str(backend.blocked_by[0])
 
 
-def _query_id(backend: Backend) -> str:
-    return UNKNOWN if backend.query_id is None else str(backend.query_id)
-
-
 _HIDDEN: Final = "hidden: GRANT pg_monitor shows it"
 
 
@@ -148,19 +140,28 @@ def _query(backend: Backend) -> str:
     return _shown(backend.query) if backend.query else backend.backend_type
 
 
+def _of_process(
+    id: str, title: str, width: int, rank: int | None, form: Callable[[float | None], str], metric: Keyed[int]
+) -> SessionColumn:
+    """Return the column of a figure of the session's process."""
+
+    def value(row: SessionRow) -> float | None:
+        return row.figure(metric)
+
+    return SessionColumn(
+        id=id, title=title, width=width, rank=rank, cell=lambda row: form(value(row)), definition=metric.definition,
+        source=metric.source, value=value, align="right",
+    )  # fmt: skip
+
+
 COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn(_PID, "PID", 7, 0, lambda row: str(row.backend.pid),
         "Process id of the backend.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
-    SessionColumn("cpu", "CPU%", 4, 2, lambda row: percent(row.cpu_percent),
-        PROCESS_CPU.definition, PROCESS_CPU.source, lambda row: row.cpu_percent, "right"),
-    SessionColumn("delay", "delay%", 6, None, lambda row: percent(row.run_delay_percent),
-        PROCESS_RUN_DELAY.definition, PROCESS_RUN_DELAY.source, lambda row: row.run_delay_percent, "right"),
-    SessionColumn("read", "R/s", 5, 4, lambda row: size(row.read_bytes_per_s),
-        PROCESS_READ_BYTES.definition, PROCESS_READ_BYTES.source, lambda row: row.read_bytes_per_s, "right"),
-    SessionColumn("write", "W/s", 5, 3, lambda row: size(row.write_bytes_per_s),
-        PROCESS_WRITE_BYTES.definition, PROCESS_WRITE_BYTES.source, lambda row: row.write_bytes_per_s, "right"),
-    SessionColumn("rss", "RES", 5, None, lambda row: size(row.rss_bytes),
-        PROCESS_RSS.definition, PROCESS_RSS.source, lambda row: row.rss_bytes, "right"),
+    _of_process("cpu", "CPU%", 4, 2, percent, PROCESS_CPU),
+    _of_process("delay", "delay%", 6, None, percent, PROCESS_RUN_DELAY),
+    _of_process("read", "R/s", 5, 4, size, PROCESS_READ_BYTES),
+    _of_process("write", "W/s", 5, 3, size, PROCESS_WRITE_BYTES),
+    _of_process("rss", "RES", 5, None, size, PROCESS_RSS),
     SessionColumn("user", "user", 10, 5, lambda row: _text(row.backend.usename),
         "Role of the session.", "pg_stat_activity.usename", lambda row: row.backend.usename),
     SessionColumn("database", "db", 10, 7, lambda row: _text(row.backend.datname),
@@ -168,12 +169,13 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("application", "application", 16, 8, lambda row: _text(row.backend.application_name),
         "Name the client gives itself.", "pg_stat_activity.application_name",
         lambda row: row.backend.application_name),
-    SessionColumn(_CLIENT, "client", 15, 6, lambda row: _client(row.backend),
+    SessionColumn(_CLIENT, "client", 15, 6,
+        lambda row: _LOCAL if row.backend.client == "local" else _text(row.backend.client),
         "Address of the client; [local] is a Unix socket.", "pg_stat_activity.client_addr",
         lambda row: row.backend.client),
     SessionColumn("type", "type", 18, 11, lambda row: _text(row.backend.backend_type),
-        "Kind of process.", "pg_stat_activity.backend_type", lambda row: row.backend.backend_type, shown=False),
-    SessionColumn("state", "state", 7, 1, lambda row: _state(row.backend),
+        "Kind of process.", "pg_stat_activity.backend_type", lambda row: row.backend.backend_type, visible=False),
+    SessionColumn("state", "state", 7, 1, lambda row: short_state(row.backend.state or UNKNOWN),
         "State of the session: idle tx is idle in transaction, aborted is idle in transaction (aborted).",
         "pg_stat_activity.state", lambda row: row.backend.state),
     SessionColumn("wait", "wait", 18, 0, _wait,
@@ -196,10 +198,10 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
         "Time in its state.", "now − pg_stat_activity.state_change", lambda row: row.state_s, "right"),
     SessionColumn("connected", "conn.", 6, None, lambda row: age(row.connected_s),
         "Time since it connected.", "now − pg_stat_activity.backend_start",
-        lambda row: row.connected_s, "right", shown=False),
-    SessionColumn("query-id", "query id", 20, None, lambda row: _query_id(row.backend),
+        lambda row: row.connected_s, "right", visible=False),
+    SessionColumn("query-id", "query id", 20, None, lambda row: str(row.backend.query_id or UNKNOWN),
         "Identifier of its statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
-        lambda row: row.backend.query_id, "right", shown=False),
+        lambda row: row.backend.query_id, "right", visible=False),
     SessionColumn("query", "query", LEAST_QUERY, 0, lambda row: _query(row.backend),
         "Statement of the session, or the last one if it is not active; for other processes their kind.",
         "pg_stat_activity.query", lambda row: row.backend.query, elastic=True),
@@ -210,7 +212,7 @@ ON_DASHBOARD: Final = tuple(column for column in COLUMNS if column.rank is not N
 
 @lru_cache(8)
 def columns_for(width: int) -> tuple[SessionColumn, ...]:
-    """The columns that fit into so many cells and leave the query a fifth of them, at least 20."""
+    """Return the columns that fit into so many cells and leave the query a fifth of them, at least 20."""
     least = max(LEAST_QUERY, width // 5)
     kept = list(ON_DASHBOARD)
     while len(kept) > 1:
@@ -223,17 +225,17 @@ def columns_for(width: int) -> tuple[SessionColumn, ...]:
 
 
 def cells_wide(column: SessionColumn, width: int) -> int:
-    """Cells of a column on a screen of that width."""
+    """Return cells of a column on a screen of that width."""
     return column.roomy if column.roomy is not None and width >= _ROOMY else column.width
 
 
 def table_column(column: SessionColumn, width: int) -> Column:
-    """The column as the table widget takes it."""
+    """Return the column as the table widget takes it."""
     return Column(title=column.title, width=cells_wide(column, width), align=column.align, elastic=column.elastic)
 
 
 def cells_of(row: SessionRow, columns: tuple[SessionColumn, ...]) -> tuple[Cell, ...]:
-    """The texts of a row with their styles."""
+    """Return the texts of a row with their styles."""
     dim = is_dim(row)
     return tuple(
         [
@@ -244,12 +246,14 @@ def cells_of(row: SessionRow, columns: tuple[SessionColumn, ...]) -> tuple[Cell,
 
 
 def is_dim(row: SessionRow) -> bool:
-    """Whether the row matters least: idle, an auxiliary process in its loop, or not of now."""
+    """Return whether the row matters least: idle, an auxiliary process in its loop, or not of now."""
     return row.stale or row.rank == IDLE or (row.rank == AUXILIARY and row.backend.wait_event_type in (_PAUSING, None))
 
 
 def style_of(row: SessionRow, column: SessionColumn) -> str:
-    """An idle row is dim throughout, otherwise wait and state stand out, and a session that holds up others is red."""
+    """Return an idle row is dim throughout, otherwise wait and state stand out, and a session that holds up others is
+    red.
+    """
     if is_dim(row):
         return "dim"
     if column.id == _WAIT:
@@ -279,7 +283,7 @@ def sessions_lines(
     rows: Sequence[SessionRow] | None = None,
     background: Line = (),
 ) -> list[Line]:
-    """A head with counts, headings, and as many sessions as fit.
+    """Return a head with counts, headings, and as many sessions as fit.
 
     Args:
         session: What is known.
@@ -298,14 +302,13 @@ def sessions_lines(
     view = scrolled(view, rows, visible)
     columns = columns_for(width)
     cursor = cursor_of(rows, view)
-    shown = [cells_of(row, columns) for row in rows[view.top : view.top + visible]]
+    cells = [cells_of(row, columns) for row in rows[view.top : view.top + visible]]
     table = table_lines(
         _headings(columns, rows, width),
-        shown,
+        cells,
         width=width,
         height=max(height - 1, 0),
         cursor=None if cursor is None else cursor - view.top,
-        top=0,
         glyphs=glyphs,
     )
     lines = [_head(session, width, glyphs, view, rows, visible), *table][:height]
@@ -313,11 +316,11 @@ def sessions_lines(
 
 
 def _headings(columns: Sequence[SessionColumn], rows: Sequence[SessionRow], width: int) -> list[Column]:
-    """The query takes what no address of a client needs."""
+    """Return the query takes what no address of a client needs."""
     longest = max([len(client or "") for client in {row.backend.client for row in rows}], default=0)
     return [
-        replace(found, width=min(max(longest, len(_LOCAL)), found.width)) if column.id == _CLIENT else found
-        for column, found in ((column, table_column(column, width)) for column in columns)
+        replace(heading, width=min(max(longest, len(_LOCAL)), heading.width)) if column.id == _CLIENT else heading
+        for column, heading in ((column, table_column(column, width)) for column in columns)
     ]
 
 
@@ -345,35 +348,42 @@ def _head(
         *([_hidden(hidden)] if hidden is not None else counts),
         seldom(interval),
     ]
+    in_sight = f"{view.top + 1}-{min(view.top + visible, len(rows))} of {len(rows)}" if len(rows) > visible else ""
     chosen = [
         Phrase(((f"/{one_line(view.filter, _FILTER)}", "key"),) if view.filter else (), 0),
         Phrase((("idle hidden", "key"),) if view.hide_idle else (), 3),
         _processes(interval, sections.processes(frame)),
         Phrase(((f"by {view.sort}", "label"),), 4),
-        Phrase(((_range(view.top, visible, len(rows)), "label"),) if len(rows) > visible else (), 2),
+        Phrase(((in_sight, "label"),) if in_sight else (), 2),
     ]
     return head(fitting(title, int(width * _TITLE_SHARE), dot(glyphs)), width, glyphs, chosen)
 
 
 def seen_before(session: Session) -> str:
-    """How old the list is that stands there while the server does not answer: "42 s ago"; "" for one of now."""
-    now, seen = session.now, session.sessions_seen
-    return "" if now is None or seen is None or seen is now else f"{lasting(now.elapsed_s - seen.elapsed_s)} ago"
+    """Return the age of the list while the server does not answer: "42 s ago"; "" for a list of now."""
+    now, seen_frame = session.now, session.sessions_seen
+    return (
+        ""
+        if now is None or seen_frame is None or seen_frame is now
+        else f"{lasting(now.elapsed_s - seen_frame.elapsed_s)} ago"
+    )
 
 
-def _hidden(why: Unavailable) -> Phrase:
-    """In place of counts that would not be those of everybody."""
-    return Phrase(absence(why), 1, (("others are hidden: GRANT pg_monitor", "warning"),))
+def _hidden(reason: Unavailable) -> Phrase:
+    """Return the reason in place of counts that would not include every session."""
+    return Phrase(absence(reason), 1, (("others are hidden: GRANT pg_monitor", "warning"),))
 
 
 def seldom(interval: Interval | None) -> Phrase:
-    """How often the sessions are looked at, where that is less often than frames are made: many are dear."""
+    """Return the interval at which sessions are sampled, where it is longer than that of frames: many sessions are
+    costly.
+    """
     apart_s = _apart_s(interval, sections.activity)
     return Phrase(() if apart_s is None else ((f"looked at every {apart_s:.1f} s", "warning"),), 1)
 
 
 def _apart_s(interval: Interval | None, section: Callable[[Frame], Reading | Unavailable]) -> float | None:
-    """Seconds between two looks at a section, where that is clearly more than between two frames."""
+    """Return seconds between two looks at a section, where that is clearly more than between two frames."""
     looks = None if interval is None else interval.pair(section)
     frames = None if interval is None else interval.pair(sections.footprint)
     if looks is None or frames is None:
@@ -382,23 +392,19 @@ def _apart_s(interval: Interval | None, section: Callable[[Frame], Reading | Una
     return apart_s if apart_s > _SELDOM * (frames[1].at_s - frames[0].at_s) else None
 
 
-def _range(top: int, visible: int, found: int) -> str:
-    return f"{top + 1}-{min(top + visible, found)} of {found}"
-
-
 def _whole(metric: Metric, interval: Interval) -> str:
     value = metric(interval)
     return UNKNOWN if value is None else f"{value:.0f}"
 
 
-def _blocked(interval: Interval, found: Blocking, longest_s: float) -> Phrase:
-    count = (("blocked ", "label"), (_whole(BLOCKED, interval), "wait-lock" if found.blocked else PLAIN))
-    if found.root is None:
+def _blocked(interval: Interval, blocked: Blocking, longest_s: float) -> Phrase:
+    count = (("blocked ", "label"), (_whole(BLOCKED, interval), "wait-lock" if blocked.blocked else PLAIN))
+    if blocked.root is None:
         return Phrase(count, 2)
-    root = "prepared transaction" if found.root == PREPARED_TRANSACTION else str(found.root)
-    others = f", {found.roots - 1} more" if found.roots > 1 else ""
+    root = "prepared transaction" if blocked.root == PREPARED_TRANSACTION else str(blocked.root)
+    more = f", {blocked.roots - 1} more" if blocked.roots > 1 else ""
     style = "critical" if longest_s >= CULPRIT_S else "label"
-    return Phrase((*count, (f" (root {root}{others})", style)), 2, (*count, (f" (root {root})", style)))
+    return Phrase((*count, (f" (root {root}{more})", style)), 2, (*count, (f" (root {root})", style)))
 
 
 def _processes(interval: Interval | None, processes: object) -> Phrase:

@@ -60,51 +60,52 @@ _VERDICTS: Final[dict[Verdict, tuple[str, str, str]]] = {
     Verdict.DIFFER: ("differ", "differ", PLAIN),
 }
 """In full, in short, and the style of the figure."""
-_WORDS: Final = max(len(words) for words, _, _ in _VERDICTS.values()) + len(_NEXT.format(480))
+_WORDS: Final = max(len(text) for text, _, _ in _VERDICTS.values()) + len(_NEXT.format(480))
 _SHORT: Final = max(len(short) for _, short, _ in _VERDICTS.values())
 
 
-def since_title(found: SinceChange, cells: int, glyphs: Glyphs) -> Line:
-    """`since max_wal_size=16GB: +4.1 % (−0.3 … +8.2) after 60 s: not yet clear, next look at 120 s`, or less of it.
+def since_title(change: SinceChange, cells: int, glyphs: Glyphs) -> Line:
+    """Return `since max_wal_size=16GB: +4.1 % (−0.3 … +8.2) after 60 s: not yet clear, next look at 120 s`, or less of
+    it.
 
     Which form is taken does not depend on the verdict: each is measured with its longest words.
 
     Args:
-        found: The change.
+        change: The change.
         cells: Room there is.
         glyphs: Characters.
     """
-    return next((line for line, longest in _forms(found, glyphs) if longest <= cells), ())
+    return next((line for line, longest in _forms(change, glyphs) if longest <= cells), ())
 
 
-def since_short(found: SinceChange, glyphs: Glyphs) -> Line:
-    """`▲ +4.1 % undecided` in a slot, with the mark that the change has on the tape."""
+def since_short(change: SinceChange, glyphs: Glyphs) -> Line:
+    """Return `▲ +4.1 % undecided` in a slot, with the mark that the change has on the tape."""
     mark = (f"{glyphs.up} ", "event-parameter")
-    _, short, style = _VERDICTS[found.verdict]
-    effect = found.effect
+    _, short, style = _VERDICTS[change.verdict]
+    effect = change.effect
     if effect is None:
         return mark, (_EARLY.ljust(_SHORT + len(_figure(0.0, glyphs)) + 1), "dim")
     return mark, (_figure(effect.relative, glyphs), style), (f" {short:<{_SHORT}}", style)
 
 
-def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
-    """Longest first, each with the cells it takes at most."""
-    (name, value), *more = found.changed
+def _forms(change: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
+    """Return the forms of the title, the longest first, each with the cells it takes at most."""
+    (name, value), *more = change.changed
     name, value = one_line(name, _NAME), one_line(value, _VALUE)
-    others = f" and {len(more)} more" if more else ""
-    labels = f"since {name}={value}{others}: ", f"since {name}{others}: "
-    effect = found.effect
-    slot = since_short(found, glyphs)
+    and_more = f" and {len(more)} more" if more else ""
+    labels = f"since {name}={value}{and_more}: ", f"since {name}{and_more}: "
+    effect = change.effect
+    slot = since_short(change, glyphs)
     if effect is None:
-        why = _YOUNG if found.too_early else _EARLY
-        early = [((label, "label"), (words, "dim")) for words in dict.fromkeys((why, _EARLY)) for label in labels]
+        reason = _YOUNG if change.too_early else _EARLY
+        early = [((label, "label"), (text, "dim")) for text in dict.fromkeys((reason, _EARLY)) for label in labels]
         return [(line, cells_of(line)) for line in (*early, slot)]
-    _, short, style = _VERDICTS[found.verdict]
+    _, short, style = _VERDICTS[change.verdict]
     figure, widest = _figure(effect.relative, glyphs), _between(0.0, 0.0, glyphs)
     between = "" if effect.low is None or effect.high is None else _between(effect.low, effect.high, glyphs)
-    after = f" after {found.after_s:>3} s: "
+    after = f" after {change.after_s:>3} s: "
     rows = (
-        (labels[0], between, widest, after, _in_full(found, glyphs), _WORDS),
+        (labels[0], between, widest, after, _in_full(change, glyphs), _WORDS),
         (labels[0], between, widest, after, short, _SHORT),
         (labels[0], between, widest, " ", short, _SHORT),
         (labels[1], between, widest, " ", short, _SHORT),
@@ -112,21 +113,21 @@ def _forms(found: SinceChange, glyphs: Glyphs) -> list[tuple[Line, int]]:
     )
     forms: list[tuple[Line, int]] = [
         (
-            ((label, "label"), (figure + shown, style), (gap, "label"), (said, style)),
+            ((label, "label"), (figure + interval_text, style), (gap, "label"), (verdict, style)),
             cells_of(((label + figure + room + gap, PLAIN),)) + longest,
         )
-        for label, shown, room, gap, said, longest in rows
+        for label, interval_text, room, gap, verdict, longest in rows
     ]
     return [*forms, (slot, cells_of(slot))]
 
 
-def _in_full(found: SinceChange, glyphs: Glyphs) -> str:
-    """The verdict, what stands against one, and when it is looked at next."""
-    words = _VERDICTS[found.verdict][0]
-    if found.verdict is Verdict.UNDECIDED:
-        moving = "" if found.moved is None else f"moving {_percent(found.moved, glyphs).strip()} % in 10 min before"
-        words = found.unlike or moving or (_WITHDRAWN if found.withdrawn else _LEFT_OPEN if found.final else words)
-    return words if found.next_s is None else words + _NEXT.format(found.next_s)
+def _in_full(change: SinceChange, glyphs: Glyphs) -> str:
+    """Return the verdict, what stands against one, and when it is looked at next."""
+    text = _VERDICTS[change.verdict][0]
+    if change.verdict is Verdict.UNDECIDED:
+        moving = "" if change.moved is None else f"moving {_percent(change.moved, glyphs).strip()} % in 10 min before"
+        text = change.unlike or moving or (_WITHDRAWN if change.withdrawn else _LEFT_OPEN if change.final else text)
+    return text if change.next_s is None else text + _NEXT.format(change.next_s)
 
 
 def _between(low: float, high: float, glyphs: Glyphs) -> str:
@@ -164,7 +165,7 @@ def throughput_lines(
     baseline: OverlayWatch | None = None,
     span_s: float = SPANS_S[0],
 ) -> list[Line]:
-    """A head with figures over a chart; in one or two rows a spark with figures beside it.
+    """Return a head with figures over a chart; in one or two rows a spark with figures beside it.
 
     Filled is what the client counts, else what the server does; the server's line stands where both differ, and that
     of the baseline overlay everywhere.
@@ -176,24 +177,24 @@ def throughput_lines(
     if height <= SPARK_ROWS:
         values, style = (client, "series-1") if loaded else (server, "series-2")
         figures = _figures(session, _SPARK_CELLS)
-        found = session.once(since_change)
-        if found is not None:
-            figures.insert(1, Phrase(since_short(found, glyphs), 1))
+        change = session.once(since_change)
+        if change is not None:
+            figures.insert(1, Phrase(since_short(change, glyphs), 1))
         if baseline is not None:
             figures.insert(1, Phrase(overlay_throughput(session, baseline, glyphs).short or (), 1))
         return [spark_line("TPS", values, style, figures, axis, glyphs, session.once(arm_bands))]
     areas, levels = _curves(server, client if loaded else None, _held_columns(session, axis))
-    figures, taken = _figures(session, _CELLS), 0
+    figures, used_cells = _figures(session, _CELLS), 0
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("tps", begin_s, axis.until_s))
         levels.append(Level(earlier, "dim", glyphs.rule))
         phrase = overlay_throughput(session, baseline, glyphs)
         figures.insert(0, phrase)
-        taken = cells_of(phrase.short or ()) + 3
+        used_cells = cells_of(phrase.short or ()) + 3
     drawn = [*(area.values for area in areas), *(level.values for level in levels)]
     highest = max((value for values in drawn for value in values if value is not None), default=0.0)
     figures.insert(0, Phrase(_span(axis), 9, ()))
-    beside = _beside(session, width, glyphs, taken)
+    beside = _beside(session, width, glyphs, used_cells)
     return [
         head((("TPS", "title"), *beside), width, glyphs, figures),
         *filled_lines(
@@ -208,12 +209,12 @@ class _Held(Struct, frozen=True):
     """Sessions of others that get nothing done: for how long, and the words for the head."""
 
     for_s: float
-    words: str
+    text: str
 
 
 def _held(session: Session) -> _Held | None:
-    """Without a load of ours: the server commits nothing while sessions wait for a lock, or nearly all wait for one
-    transaction; None else.
+    """Return the standstill of a server without a load of ours: no commit while sessions wait for a lock, or nearly all
+    sessions wait for one transaction. None without one.
     """
     activity = None if session.now is None else sections.activity(session.now)
     if activity is None or isinstance(activity, Unavailable) or session.now is None or session.interval is None:
@@ -235,11 +236,11 @@ def _held(session: Session) -> _Held | None:
 
 
 def _held_columns(session: Session, axis: TimeAxis) -> range:
-    """Those after the one in which it began."""
-    held = session.once(_held)
-    if held is None or session.now is None:
+    """Return those after the one in which it began."""
+    halt = session.once(_held)
+    if halt is None or session.now is None:
         return range(0)
-    begun = column_of(session.now.elapsed_s - held.for_s, axis.since_s, axis.until_s, axis.columns)
+    begun = column_of(session.now.elapsed_s - halt.for_s, axis.since_s, axis.until_s, axis.columns)
     return range(0 if begun is None else begun + 1, axis.columns)
 
 
@@ -248,35 +249,35 @@ def _curves(server: Columns, client: Columns | None, alarms: Collection[int]) ->
         return [Area(server, "series-2", alarms=alarms, fades=True)], []
     silent = {column for column, value in enumerate(client) if value == 0.0}
     # Before and after the load the server's is all there is.
-    alone = [value if ours is None else None for value, ours in zip(server, client, strict=True)]
+    alone = [value if client_tps is None else None for value, client_tps in zip(server, client, strict=True)]
     areas = [Area(client, "series-1", alarms=silent, fades=True), Area(alone, "series-2", alarms=alarms, fades=True)]
     return areas, [Level(server, "series-2", apart=True)]
 
 
 def _span(axis: TimeAxis) -> Line:
-    """How long the window is, and what a column of several seconds shows."""
+    """Return the length of the window, and the seconds of a column where these are several."""
     means = f", a column is {axis.column_s:.0f} s" if axis.column_s > 1.0 else ""
     return ((f"chart of {axis.words}{means}", "label"),)
 
 
 def _figures(session: Session, cells: int) -> list[Phrase]:
     interval = session.interval
-    found: list[Phrase] = []
+    phrases: list[Phrase] = []
     run = None if interval is None else running(interval)
     if interval is not None and run is not None:
         style = "series-1" if stalled_s(interval) is None else "critical"
-        found.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), style)))
+        phrases.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), style)))
     style = "series-2" if session.once(_held) is None else "critical"
-    found.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), style), 1))
-    found.append(_queries(session, cells))
+    phrases.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), style), 1))
+    phrases.append(_queries(session, cells))
     if interval is not None:
         rollbacks = ROLLBACKS(interval)
-        found.append(Phrase(labelled("rollbacks", spaced(rollbacks), PLAIN, "/s") if rollbacks else (), 4, ()))
+        phrases.append(Phrase(labelled("rollbacks", spaced(rollbacks), PLAIN, "/s") if rollbacks else (), 4, ()))
     if interval is not None and run is not None:
         failed = CLIENT_FAILED(interval)
-        words = labelled("failed", spaced(failed), "critical" if failed else PLAIN)
-        found.append(Phrase(words, 0 if failed else 2))
-    return found
+        figure = labelled("failed", spaced(failed), "critical" if failed else PLAIN)
+        phrases.append(Phrase(figure, 0 if failed else 2))
+    return phrases
 
 
 def _queries(session: Session, cells: int) -> Phrase:
@@ -286,29 +287,29 @@ def _queries(session: Session, cells: int) -> Phrase:
     return Phrase(labelled("qps", spaced(value_of(QPS, session), cells)), 3)
 
 
-def _beside(session: Session, width: int, glyphs: Glyphs, taken: int) -> Line:
-    """What is wrong with the load, what the newest change did, or which load it is: the first of them there is.
+def _beside(session: Session, width: int, glyphs: Glyphs, used_cells: int) -> Line:
+    """Return a problem of the load, the effect of the newest change, or the name of the load: the first that there is.
 
     Args:
-        taken: Cells that a baseline overlay needs.
+        used_cells: Cells that a baseline overlay needs.
     """
     wrong = _wrong(session, width)
     if wrong:
         return wrong
-    found = session.once(since_change)
-    if found is not None:
+    change = session.once(since_change)
+    if change is not None:
         failed = None if session.interval is None else CLIENT_FAILED(session.interval)
-        told = since_title(found, width - _BESIDE_SINCE - taken - (_FAILED if failed else 0), glyphs)
+        effect = since_title(change, width - _BESIDE_SINCE - used_cells - (_FAILED if failed else 0), glyphs)
         run = run_of(session.now)
-        over = f"{run.state}, " if run is not None and run.state not in UNDER_WAY else ""
-        return ((f"  {over}", "dim"), *told)
-    return () if taken else _load(session, width)
+        ended = f"{run.state}, " if run is not None and run.state not in UNDER_WAY else ""
+        return ((f"  {ended}", "dim"), *effect)
+    return () if used_cells else _load(session, width)
 
 
 def _wrong(session: Session, width: int) -> Line:
-    held = session.once(_held)
-    if held is not None:
-        return ((f"  {held.words}", "critical"),)
+    halt = session.once(_held)
+    if halt is not None:
+        return ((f"  {halt.text}", "critical"),)
     bench = None if session.now is None else session.now.bench
     if bench is None or isinstance(bench, Unavailable):
         return ()
@@ -329,10 +330,10 @@ def _load(session: Session, width: int) -> Line:
     if width < _ROOMY or bench is None or isinstance(bench, Unavailable):
         return ()
     run = bench.run
-    words = f"  {one_line(run.profile, 30)}, {run.clients} clients"
+    text = f"  {one_line(run.profile, 30)}, {run.clients} clients"
     if run.state is not RunState.RUNNING:
-        return ((f"{words}, {run.state}", "dim"),)
-    return ((words + _progress(session, run), "dim"),)
+        return ((f"{text}, {run.state}", "dim"),)
+    return ((text + _progress(session, run), "dim"),)
 
 
 def _progress(session: Session, run: BenchRun) -> str:
@@ -349,34 +350,30 @@ _LONGEST_VERDICT: Final = len(Verdict.UNDECIDED)
 
 
 def overlay_throughput(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
-    """`baseline run-041 +4.1 % (−0.3 … +8.2) undecided`; in short `baseline +4.1 %`."""
+    """Return `baseline run-041 +4.1 % (−0.3 … +8.2) undecided`; in short `baseline +4.1 %`."""
     label: Line = ((f"baseline {one_line(watch.overlay.baseline.name, _RUN_NAME)} ", "label"),)
     if watch.overlay.now(session.now) is None:
-        words = f"{glyphs.ellipsis} " if watch.reading else watch.overlay.nothing
-        figure: Line = ((words, "dim"),)
+        reason = f"{glyphs.ellipsis} " if watch.reading else watch.overlay.nothing
+        figure: Line = ((reason, "dim"),)
         in_full = figure
     else:
-        found, _ = watch.against(session)
-        figure, in_full = _overlay_figure(found, glyphs), _overlay_figure(found, glyphs, long=True)
+        comparison, _ = watch.against(session)
+        figure, in_full = _overlay_figure(comparison, glyphs), _overlay_figure(comparison, glyphs, long=True)
     return Phrase((*label, *in_full), 0, (("baseline ", "label"), *figure))
 
 
 def overlay_latency(session: Session, watch: OverlayWatch, glyphs: Glyphs) -> Phrase:
-    """`baseline p99 +4.1 %`: of the p99 of seconds."""
-    _, found = watch.against(session)
-    return Phrase((("baseline p99 ", "label"), *_overlay_figure(found, glyphs)), 1)
+    """Return `baseline p99 +4.1 %`, of the p99 of seconds."""
+    _, comparison = watch.against(session)
+    return Phrase((("baseline p99 ", "label"), *_overlay_figure(comparison, glyphs)), 1)
 
 
-def _overlay_figure(found: Against | None, glyphs: Glyphs, *, long: bool = False) -> Line:
-    if found is None:
+def _overlay_figure(comparison: Against | None, glyphs: Glyphs, *, long: bool = False) -> Line:
+    if comparison is None:
         return (("-".rjust(7), "dim"),)
-    effect, style = found.effect, "strong" if found.verdict is Verdict.DIFFER else "dim"
-    figure = f"{_signed_percent(effect.relative, glyphs)} %"
+    effect, style = comparison.effect, "strong" if comparison.verdict is Verdict.DIFFER else "dim"
+    figure = _figure(effect.relative, glyphs)
     if not long or effect.low is None or effect.high is None:
         return ((figure, style),)
-    between = f" ({_signed_percent(effect.low, glyphs)} {glyphs.ellipsis} {_signed_percent(effect.high, glyphs)})"
-    return ((figure, style), (between, style), (f" {found.verdict:<{_LONGEST_VERDICT}}", style))
-
-
-def _signed_percent(share: float, glyphs: Glyphs) -> str:
-    return f"{100.0 * share:+5.1f}".replace("-", glyphs.minus)
+    between = _between(effect.low, effect.high, glyphs)
+    return ((figure, style), (between, style), (f" {comparison.verdict:<{_LONGEST_VERDICT}}", style))

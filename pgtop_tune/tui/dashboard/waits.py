@@ -1,4 +1,4 @@
-"""Where the time of a transaction goes; without transactions, what the active sessions wait for."""
+"""The parts of a transaction's time; without transactions, the waits of the active sessions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import tail_phrases
 from pgtop_tune.tui.widgets.chart import GUTTER, Area, Columns, Level, filled_lines, filling, nice_ceiling
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, bar, shortened
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, bar, ellipsized
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, absent, head, labelled, padded, wait_style
 from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, TimeAxis, axis_line, chart_marks, time_axis
@@ -43,7 +43,7 @@ from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, TimeAxis, axis
 
 
 def wait_source(session: Session) -> WaitSample | Unavailable:
-    """The newest looks at waits; where nobody was seen waiting and this role may not see everybody, the GRANT."""
+    """Return the newest samples of waits; without any, where this role may not see every session, the GRANT."""
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET
@@ -68,22 +68,23 @@ _BESIDE: Final = ((CLIENT_THINKS, "client"), (BACKGROUND, "background"), (PACING
 
 
 def waits_rows(width: int, height: int) -> int:
-    """Lines of the chart on the page of waits of that size."""
+    """Return lines of the chart on the page of waits of that size."""
     return max(height // 3 - 1, 3)
 
 
 def waits_needs(session: Session, width: int) -> int:
-    """Lines with a figure for each class that the server has."""
+    """Return lines with a figure for each class that the server has."""
     return _MOST
 
 
 def waits_axis(session: Session, width: int, span_s: float = SPANS_S[0]) -> TimeAxis:
-    """The time axis of a chart of waits; its legend is part of the width."""
+    """Return the time axis of a chart of waits; its legend is part of the width."""
     return time_axis(session, max(width - _LEGEND, GUTTER + 1), SPARK_ROWS + 1, span_s)
 
 
 def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, span_s: float = SPANS_S[0]) -> list[Line]:
-    """A head with figures, the classes stacked with CPU at the bottom, times of day; beside them the classes by name.
+    """Return a head with figures, the classes stacked with CPU at the bottom, times of day; beside them the classes by
+    name.
 
     Class figures are means of the last 10 s, or of as long as there are looks; the head says so. The client's turn is
     grey and no part of the stack.
@@ -100,27 +101,27 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
     named: Line = (("active sessions", "title"), (f" mean of {of_s:.0f} s", "label"))
     title = head(named, width, glyphs, _figures(interval, sample, cpus))
     axis = waits_axis(session, width, span_s)
-    left = axis.width
+    chart_width = axis.width
     clock = height >= _CLOCK_ROWS
     rows = height - 1 - clock
     classes = wait_classes(interval.newest)
-    stacked, shown = _stacked([axis.means_of(session, metric) for metric in classes])
+    stacked, totals = _stacked([axis.means_of(session, metric) for metric in classes])
     areas = [
         Area(values, wait_style(metric.title), _density(metric))
-        for metric, values, part in zip(classes, stacked, shown, strict=True)
+        for metric, values, part in zip(classes, stacked, totals, strict=True)
         if part or values is stacked[0]
     ]
-    whole = sorted(value for value in stacked[-1] if value is not None)
-    usual = whole[int((len(whole) - 1) * (1.0 - _RARE))] if whole else 0.0
+    totals_per_column = sorted(value for value in stacked[-1] if value is not None)
+    usual = totals_per_column[int((len(totals_per_column) - 1) * (1.0 - _RARE))] if totals_per_column else 0.0
     top = nice_ceiling(max(usual, 1.2 * cpus if cpus and usual > cpus / 4 else 0.0, 1.0))
     levels = [Level([float(cpus)] * axis.columns, "strong", glyphs.rule)] if cpus else []
     drawn = filled_lines(
-        areas, levels, width=left, height=rows, since_s=axis.since_s, until_s=axis.until_s, top=top,
+        areas, levels, width=chart_width, height=rows, since_s=axis.since_s, until_s=axis.until_s, top=top,
         unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis),
     )  # fmt: skip
-    legend = _legend(classes, shown, interval, rows + clock, glyphs)
+    legend = _legend(classes, totals, interval, rows + clock, glyphs)
     body = [*drawn, *([axis_line(session, axis, glyphs)] if clock else [])]
-    return [title, *((*line, *padded(beside, width - left)) for line, beside in zip(body, legend, strict=True))]
+    return [title, *((*line, *padded(beside, width - chart_width)) for line, beside in zip(body, legend, strict=True))]
 
 
 def cpus_of(session: Session) -> int | None:
@@ -133,35 +134,37 @@ def cpus_of(session: Session) -> int | None:
 
 
 def _stacked(series: Sequence[list[float | None]]) -> tuple[list[Columns], list[float]]:
-    """Each class on top of those before it, and how much there was of each; a gap where none is known."""
-    found: list[Columns] = []
+    """Return each class on top of those before it, and the total of each; a gap where none is known."""
+    stacked: list[Columns] = []
     below: list[float | None] = [None] * len(series[0])
     for values in series:
-        if found and not any(values):
-            found.append(below)
+        if stacked and not any(values):
+            stacked.append(below)
             continue
         below = [low if value is None else (low or 0.0) + value for low, value in zip(below, values, strict=True)]
-        found.append(below)
-    return found, [sum(value for value in values if value is not None) for values in series]
+        stacked.append(below)
+    return stacked, [sum(value for value in values if value is not None) for values in series]
 
 
 def _density(metric: Metric) -> int:
-    """Neighbours are told apart without colours; waits of clients are the faintest."""
-    return 3 if metric.title == "Client" else next(i for i, each in enumerate(CLASSES) if each is metric) % 3
+    """Return neighbours are told apart without colours; waits of clients are the faintest."""
+    return (
+        3 if metric.title == "Client" else next(i for i, known_class in enumerate(CLASSES) if known_class is metric) % 3
+    )
 
 
 def _legend(
-    classes: Sequence[Metric], shown: Sequence[float], interval: Interval, rows: int, glyphs: Glyphs
+    classes: Sequence[Metric], totals: Sequence[float], interval: Interval, rows: int, glyphs: Glyphs
 ) -> list[Line]:
-    """A line per class, in the order of the stack from above; where rows are few, those with most sessions."""
+    """Return a line per class, in the order of the stack from above; where rows are few, those with most sessions."""
     beside = [
         (metric, name)
         for metric, name in _BESIDE
         if mean_over(metric, interval, LONG_WINDOW_S) or metric is CLIENT_THINKS
     ]
     # A colour of the chart without its name is a riddle: what is no active session gives way.
-    room = max(rows - len(beside), min(rows, max(sum(1 for each in shown if each), 2)))
-    kept = sorted(range(len(classes)), key=lambda index: -shown[index])[:room]
+    room = max(rows - len(beside), min(rows, max(sum(1 for total in totals if total), 2)))
+    kept = sorted(range(len(classes)), key=lambda index: -totals[index])[:room]
     lines: list[Line] = []
     for index in sorted(kept, reverse=True):
         metric = classes[index]
@@ -170,8 +173,8 @@ def _legend(
         lines.append(
             (
                 (" ", PLAIN),
-                filling(_density(metric), style if shown[index] else "dim", glyphs),
-                (f" {metric.title:<{_ROW_NAME}}", style if shown[index] else "dim"),
+                filling(_density(metric), style if totals[index] else "dim", glyphs),
+                (f" {metric.title:<{_ROW_NAME}}", style if totals[index] else "dim"),
                 (mean(value).rjust(_LEGEND - _ROW_NAME - 4), PLAIN if value else "dim"),
             )
         )
@@ -226,7 +229,7 @@ class _Part(Struct, frozen=True):
 
 
 def budget_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """A head with the whole, then bars per wait, largest first, "other" last; what has no room is one sum."""
+    """Return a head with the whole, then bars per wait, largest first, "other" last; what has no room is one sum."""
     interval, waits = session.interval, wait_source(session)
     if interval is None or isinstance(waits, Unavailable):
         reason = waits if isinstance(waits, Unavailable) else NOT_YET
@@ -267,21 +270,21 @@ def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
 def _profile(interval: Interval) -> tuple[Line, list[_Part], str]:
     profile = wait_profile(interval)
     parts = [_Part(wait.label, wait.wait_event_type, wait.sessions) for wait in profile]
-    seen = sessions(interval, WAITS_WINDOW_S) is not None
-    whole = sum(part.value for part in parts) if seen else None
-    title: Line = (("waits of ", "title"), (mean(whole), "strong"), (" active sessions, mean of 10 s", "title"))
+    sampled = sessions(interval, WAITS_WINDOW_S) is not None
+    total = sum(part.value for part in parts) if sampled else None
+    title: Line = (("waits of ", "title"), (mean(total), "strong"), (" active sessions, mean of 10 s", "title"))
     return title, parts, ""
 
 
 def _gathered(parts: Sequence[_Part], slots: int) -> list[_Part]:
-    """At most so many parts: the smaller ones become one sum, "other" keeps its place at the end."""
+    """Return at most so many parts: the smaller ones become one sum, "other" keeps its place at the end."""
     if len(parts) <= slots:
         return list(parts)
     tail = [part for part in parts if part.label == OTHER][:slots]
     named = [part for part in parts if part.label != OTHER]
     room = max(slots - len(tail) - 1, 0)
-    rest = named[room:]
-    summed = _Part(f"{len(rest)} more", OTHER, sum(part.value for part in rest))
+    remaining = named[room:]
+    summed = _Part(f"{len(remaining)} more", OTHER, sum(part.value for part in remaining))
     return [*named[:room], summed, *tail][:slots]
 
 
@@ -296,7 +299,7 @@ def _bars(parts: Sequence[_Part], unit: str, width: int, across: int, rows: int,
             style = wait_style(part.wait_event_type)
             share = part.value / most if most > 0 else 0.0
             spans += [
-                (shortened(part.label, _LABEL, glyphs.ellipsis) + " ", "label"),
+                (ellipsized(part.label, _LABEL, glyphs.ellipsis) + " ", "label"),
                 (_value(part, unit).rjust(_VALUE) + " ", PLAIN),
                 (bar(share, cells, glyphs) + "  ", style),
             ]

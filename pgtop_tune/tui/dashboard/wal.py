@@ -37,29 +37,29 @@ _DAY_S: Final = 86_400.0
 
 
 def device_phrases(interval: Interval) -> list[Phrase]:
-    """Flushes of the ceiling with their share, and commits for each; nothing where nobody has measured."""
+    """Return flushes of the ceiling with their share, and commits for each; nothing where nobody has measured."""
     most = MOST_FLUSHES(interval)
     if not most:
         return []
-    used, each = FLUSHES_USED(interval), COMMITS_PER_FLUSH(interval)
+    used, per_flush = FLUSHES_USED(interval), COMMITS_PER_FLUSH(interval)
     style = "warning" if used is not None and used >= _NEAR else PLAIN
     share = "" if used is None else f" ({percent(used)} %)"
     now = labelled("flushes", count(WAL_FLUSHES(interval)), alarm(used, FLUSHES_USED.critical, style), "/s of ")
     full: Line = (*now, (count(most), PLAIN), (share, alarm(used, FLUSHES_USED.critical, style)))
-    found = [Phrase((*full, *_aged(interval)), 1 if style != PLAIN else 3, full)]
-    if each is not None:
-        found.append(Phrase(labelled("commits per flush", count(each)), 6))
-    return found
+    phrases = [Phrase((*full, *_aged(interval)), 1 if style != PLAIN else 3, full)]
+    if per_flush is not None:
+        phrases.append(Phrase(labelled("commits per flush", count(per_flush)), 6))
+    return phrases
 
 
 def _aged(interval: Interval) -> Line:
-    """A ceiling of another day may be that of another disk."""
+    """Return a ceiling of another day may be that of another disk."""
     age_s = CEILING_AGE(interval)
     return () if age_s is None or age_s < _DAY_S else ((f" measured {lasting(age_s)} ago", "dim"),)
 
 
 def wal_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """One line with everything that fits; with a second row checkpoints and writers move there."""
+    """Return one line with everything that fits; with a second row checkpoints and writers move there."""
     frame, interval = session.now, session.interval
     wal = NOT_YET if frame is None else sections.wal(frame)
     checkpoints = NOT_YET if frame is None else sections.checkpoints(frame)
@@ -98,22 +98,22 @@ def _written(interval: Interval) -> list[Phrase]:
 
 
 def _buffers(interval: Interval) -> list[Phrase]:
-    """What shared buffers spare the disk, and temporary files where there are any."""
+    """Return the share of reads that shared buffers save, and temporary files where there are any."""
     temp = TEMP_BYTES(interval)
     hit = Phrase(labelled("hit", percent(CACHE_HIT(interval)).rjust(3), PLAIN, " %"), 3)
     return [hit, Phrase(labelled("temp files", size(temp).rjust(5), "warning", "B/s"), 1)] if temp else [hit]
 
 
 def full_page_share(interval: Interval, rank: int) -> Phrase:
-    """Full-page images in the WAL: a share, "~" before an estimate, "at most" where wal_compression makes it one."""
-    found = full_pages(interval)
-    if found is None:
+    """Return the share of full-page images in WAL: "~" before an estimate, "at most" with wal_compression."""
+    images = full_pages(interval)
+    if images is None:
         return Phrase(labelled("full pages", UNKNOWN.rjust(3), "dim", " %"), rank)
-    share = percent(found.percent)
-    if found.compressed:
+    share = percent(images.percent)
+    if images.compressed:
         short = labelled("full pages at most", share, PLAIN, " %")
         return Phrase(labelled("full pages at most", share, PLAIN, " % (wal_compression)"), rank, short)
-    return Phrase(labelled("full pages", f"{'~' if found.estimated else ''}{share}".rjust(3), PLAIN, " %"), rank)
+    return Phrase(labelled("full pages", f"{'~' if images.estimated else ''}{share}".rjust(3), PLAIN, " %"), rank)
 
 
 def _checkpoints(interval: Interval) -> list[Phrase]:
@@ -137,19 +137,19 @@ def _coming(interval: Interval) -> Phrase:
     coming = next_checkpoint(interval)
     if coming is None:
         return Phrase(labelled("next checkpoint", UNKNOWN, "dim"), 2, labelled("next ckpt", UNKNOWN, "dim"))
-    what, short = ("restartpoint", "rstpt") if coming.restartpoint else ("checkpoint", "ckpt")
+    name, short = ("restartpoint", "rstpt") if coming.restartpoint else ("checkpoint", "ckpt")
     if coming.in_s <= 0:
         due = "under way" if coming.under_way else "due"
-        return Phrase(((f"{what} {due}", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} {due}", "warning"),))
+        return Phrase(((f"{name} {due}", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} {due}", "warning"),))
     verb, style = ("forced in", "warning") if coming.forced else ("in", PLAIN)
     text = lasting(coming.in_s, 6)
-    before = f"{what} under way, next" if coming.under_way else f"next {what}"
+    before = f"{name} under way, next" if coming.under_way else f"next {name}"
     full: Line = ((f"{before} {verb} ", "label"), (text, style), (f" ({coming.by})", "label"))
     return Phrase(full, 2, ((f"{'next ' if coming.under_way else ''}{short} {verb} ", "label"), (text, style)))
 
 
 def _full_pages(interval: Interval) -> Phrase:
-    """How many the next cycle will cost; until a whole cycle was seen, how many this one has cost so far."""
+    """Return the full pages that the next cycle will cost; before a whole cycle was seen, those of this one so far."""
     of_cycle = FULL_PAGES_OF_CYCLE(interval)
     if of_cycle is not None:
         return Phrase(labelled("then", count(of_cycle), PLAIN, " full pages"), 5)

@@ -22,9 +22,9 @@ from pgtop_tune.base.safe_text import pasteable, printable, printable_lines
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import key_name
 from pgtop_tune.tui.scene.header import ShownMessage
-from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, rows_of
+from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, drawn_rows
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, wrapped
 
 T = TypeVar("T")
 
@@ -80,21 +80,20 @@ class Dialog(OpensAtOnce[T]):
         self.set_class(low, "-low")
 
     def compose(self) -> ComposeResult:
-        """The box and its one canvas."""
+        """Yield the box and its one canvas."""
         with Container():
             yield LineCanvas(self.glyphs)
 
     def on_mount(self) -> None:
-        """First picture."""
         self._caption()
         self.repaint()
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """What lies below, as it is: Textual would take every cell of it apart and colour it anew."""
+        """Return the rows of the screen below as they are: Textual would take every cell apart and colour it anew."""
         stack = self.app.screen_stack
         if self not in stack[1:]:
             return super().render_lines(crop)
-        below = rows_of(stack[stack.index(self) - 1])
+        below = drawn_rows(stack[stack.index(self) - 1])
         # While the terminal changes its size, what lies below, and our own size, have still or again another one:
         # Textual ends on a row that is shorter than what it asks for.
         width = crop.right
@@ -106,28 +105,28 @@ class Dialog(OpensAtOnce[T]):
         # A border title that is a str would be read as markup.
         box.border_title = Content(printable(self._box_title))
         if self._message is not None:
-            words = f" {shortened(self._message.line, max(self.cells - 4, 1), self.glyphs.ellipsis).rstrip()} "
-            box.border_subtitle = Content(words).stylize(
+            caption = f" {ellipsized(self._message.line, max(self.cells - 4, 1), self.glyphs.ellipsis).rstrip()} "
+            box.border_subtitle = Content(caption).stylize(
                 "bold" if self._message.severity == "information" else "reverse"
             )
         else:
             box.border_subtitle = Content(f"PgDn more  {self._box_keys}" if self._more else self._box_keys)
 
     def show_message(self, message: ShownMessage | None) -> None:
-        """On the lower edge in place of the keys, never over the content; None takes it away."""
+        """Show a message on the lower edge in place of the keys, never over the content; None takes it away."""
         if message != self._message:
             self._message = message
             if self.is_mounted:
                 self._caption()
 
     def captions(self, title: str, keys: str) -> None:
-        """Other words on the edges."""
+        """Change the texts on the edges."""
         if (title, keys) != (self._box_title, self._box_keys):
             self._box_title, self._box_keys = title, keys
             self._caption()
 
     def content(self, cells: int) -> Sequence[Line]:
-        """What stands in the box, lines of at most so many cells."""
+        """Return the content of the box, lines of at most so many cells."""
         raise NotImplementedError
 
     @property
@@ -136,7 +135,7 @@ class Dialog(OpensAtOnce[T]):
         return max(min(self.CELLS, self.app.size.width - FRAME_CELLS), 1)
 
     def show_from(self, top: int) -> None:
-        """Shows the content from that line on, as far as there is enough of it."""
+        """Show the content from that line on, as far as there is enough of it."""
         self._top = max(top, 0)
         self.repaint()
 
@@ -146,7 +145,7 @@ class Dialog(OpensAtOnce[T]):
         return self._top
 
     def repaint(self) -> None:
-        """Draws the content anew; only what changed reaches the terminal."""
+        """Draw the content anew; only what changed reaches the terminal."""
         if not self.is_mounted or not self.query(LineCanvas):
             # A worker may come back with an answer while the dialog is being taken down.
             return
@@ -162,8 +161,22 @@ class Dialog(OpensAtOnce[T]):
             self._box = canvas.styles.width, canvas.styles.height = cells, self._rows
         canvas.show(lines[self._top : self._top + self._rows])
 
+    async def on_key(self, event: events.Key) -> None:
+        """Keep a key that means something here."""
+        if await self.pressed(event.key, event.character):
+            event.stop()
+            self.repaint()
+
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Do what a key does in this dialog.
+
+        Returns:
+            Whether it means something here.
+        """
+        return self.scroll_key(key)
+
     def scroll_key(self, key: str) -> bool:
-        """Moves longer content under the box, if the key is one that scrolls.
+        """Move longer content under the box, if the key is one that scrolls.
 
         Returns:
             Whether it was.
@@ -176,35 +189,35 @@ class Dialog(OpensAtOnce[T]):
         return True
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel does as the arrow keys."""
+        """Move as the arrow keys do."""
         self.post_message(events.Key("down", None))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel does as the arrow keys."""
+        """Move as the arrow keys do."""
         self.post_message(events.Key("up", None))
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another terminal size: also for the dialogs below, which are laid out now and told nothing."""
+        """Draw anew, also the dialogs below, which are laid out now and told nothing."""
         for screen in self.app.screen_stack:
             if isinstance(screen, Dialog):
                 screen.repaint()
         self.call_after_refresh(self.repaint)
 
     def on_screen_resume(self) -> None:
-        """On top again, perhaps of a terminal that has another size by now."""
+        """Draw anew: the terminal may have another size by now."""
         self.call_after_refresh(self.repaint)
 
     def frames_arrived(self, session: Session) -> None:
-        """Called once per tick; a dialog that shows something of the session overrides it."""
+        """Take a newer session, once per tick; a dialog that shows something of the session overrides this."""
 
-    def say(self, words: str = "", style: str = "critical") -> None:
-        """Puts words at the foot: what went wrong, or the result of a key; "" takes them away."""
-        self._said = (words, style)
+    def say(self, message: str = "", style: str = "critical") -> None:
+        """Put words at the foot: what went wrong, or the result of a key; "" takes them away."""
+        self._said = (message, style)
 
     def foot(self, cells: int, most: int | None = None) -> list[Line]:
         """Return what was said, at most so many lines of it, and what is being done."""
-        words, style = self._said
-        lines = wrapped(words, cells, style)[:most] if words else []
+        message, style = self._said
+        lines = wrapped(message, cells, style)[:most] if message else []
         if self.busy and self.is_current:
             lines.append(((f"{self.busy} {self.glyphs.ellipsis}", "dim"),))
         return lines
@@ -231,12 +244,12 @@ class Dialog(OpensAtOnce[T]):
             self.busy = ""
         self.repaint()
 
-    def copy(self, text: str, said: str) -> None:
+    def copy(self, text: str, message: str) -> None:
         """Put text into the clipboard of the terminal, and tell so; see `copy`."""
-        self.app.notify(copy(self.app, text, said), markup=False)
+        self.app.notify(copy(self.app, text, message), markup=False)
 
     def action_close(self) -> None:
-        """Gives up."""
+        """Give up."""
         self.dismiss(None)
 
 
@@ -284,27 +297,29 @@ class ConfirmDialog(Dialog[T]):
 
     @property
     def cells(self) -> int:
-        """See `Dialog.cells`; wider where the question has longer lines."""
-        longest = max((cell_len(line) for said in self._question for line in printable_lines(said.text)), default=0)
+        """Width of the content: larger where the question has longer lines."""
+        longest = max(
+            (cell_len(line) for paragraph in self._question for line in printable_lines(paragraph.text)), default=0
+        )
         return max(min(max(longest, self.CELLS), _WIDEST, self.app.size.width - FRAME_CELLS), 1)
 
     def content(self, cells: int) -> list[Line]:
-        """The question, an empty line, the answers."""
-        lines: list[Line] = [line for said in self._question for line in wrapped(said.text, cells, said.style)]
+        """Return the question, an empty line, the answers."""
+        lines: list[Line] = [
+            line for paragraph in self._question for line in wrapped(paragraph.text, cells, paragraph.style)
+        ]
         lines.append(())
         for choice in self._choices:
             lines.append(((key_name(choice.keys[0]).rjust(6), "key"), ("  ", ""), (choice.label, "")))
         return lines
 
-    def on_key(self, event: events.Key) -> None:
-        """An answer, or scrolling through a long question."""
-        for choice in self._choices:
-            if event.key in choice.keys:
-                event.stop()
-                self.dismiss(choice.value)
-                return
-        if self.scroll_key(event.key):
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Give an answer, or scroll through a long question."""
+        choice = next((choice for choice in self._choices if key in choice.keys), None)
+        if choice is None:
+            return self.scroll_key(key)
+        self.dismiss(choice.value)
+        return True
 
 
 # What stands there when the terminal has no room for a picture.
@@ -314,7 +329,7 @@ LEAST_HEIGHT: Final = 15
 
 
 def is_too_small(size: Size) -> bool:
-    """Whether the dashboard would be a broken picture."""
+    """Return whether the dashboard would be a broken picture."""
     return size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT
 
 
@@ -328,19 +343,16 @@ class TooSmall(Screen[None]):
     """
 
     def compose(self) -> ComposeResult:
-        """A canvas as large as there is."""
+        """Yield a canvas as large as there is."""
         yield LineCanvas()
 
     def on_mount(self) -> None:
-        """First sentence."""
         self.call_after_refresh(self._look)
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another size, perhaps a sufficient one."""
         self.call_after_refresh(self._look)
 
     def on_screen_resume(self) -> None:
-        """A dialog above it has closed; meanwhile there may be room."""
         self.call_after_refresh(self._look)
 
     def _look(self) -> None:
@@ -349,11 +361,11 @@ class TooSmall(Screen[None]):
             if self.is_current and self.app.screen is self:
                 self.dismiss(None)
             return
-        words = (
+        sentence = (
             f"The terminal has {size.width} columns and {size.height} rows; the screen needs "
             f"{LEAST_WIDTH} and {LEAST_HEIGHT}. Sampling and recording continue. q leaves."
         )
-        self.query_one(LineCanvas).show(wrapped(words, max(size.width, 2)))
+        self.query_one(LineCanvas).show(wrapped(sentence, max(size.width, 2)))
 
 
 class RowKey(Struct, frozen=True):
@@ -361,13 +373,13 @@ class RowKey(Struct, frozen=True):
 
     Attributes:
         keys: Any of these, as Textual names them.
-        shown: The first of them, as people write it.
+        label: The first of them, as people write it.
         word: For the lower edge.
         action: Of the application; runs once the dialog is closed.
     """
 
     keys: tuple[str, ...]
-    shown: str
+    label: str
     word: str
     action: str
 
@@ -396,49 +408,43 @@ class DetailsDialog(Dialog[None]):
         glyphs: Glyphs,
         more: Sequence[RowKey] = (),
     ) -> None:
-        words = "".join(f"{key.shown} {key.word}  " for key in more)
-        super().__init__(title, glyphs, keys=f"y copy  {words}Esc back")
+        captions = "".join(f"{key.label} {key.word}  " for key in more)
+        super().__init__(title, glyphs, keys=f"y copy  {captions}Esc back")
         self._more_keys = {name: key for key in more for name in key.keys}
         self._session = session
         self._lines = lines
         self._copied = copied
 
     def content(self, cells: int) -> Sequence[Line]:
-        """What is known now."""
         return self._lines(self._session, cells)
 
     def frames_arrived(self, session: Session) -> None:
-        """A newer look."""
         self._session = session
         self.repaint()
 
-    async def on_key(self, event: events.Key) -> None:
-        """Scrolling, copying, what the row's keys do."""
-        more = self._more_keys.get(event.key) or self._more_keys.get(event.character or "")
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Scroll, copy, close, or do what a key of the row does."""
+        more = self._more_keys.get(key) or self._more_keys.get(character or "")
         if more is not None:
-            event.stop()
             self.dismiss(None)
             await self.app.run_action(more.action)
-            return
-        if event.key == "y":
-            event.stop()
-            copied = self._copied(self._session)
-            if copied:
+        elif key == "y":
+            if copied := self._copied(self._session):
                 self.copy(copied, "copied to your terminal's clipboard")
-        elif event.key == "enter":
-            event.stop()
+        elif key == "enter":
             self.dismiss(None)
-        elif self.scroll_key(event.key):
-            event.stop()
+        else:
+            return self.scroll_key(key)
+        return True
 
 
-def copy(app: App[Any], text: str, said: str) -> str:
-    """Puts text into the clipboard, without what a terminal would obey or hide.
+def copy(app: App[Any], text: str, message: str) -> str:
+    """Put text into the clipboard, without what a terminal would obey or hide.
 
     Args:
         app: It has the terminal.
         text: Anything; foreign.
-        said: What there is to say of it: "the query is in your terminal's clipboard".
+        message: What there is to say of it: "the query is in your terminal's clipboard".
 
     Returns:
         That, with the number of characters that were left out, if any were.
@@ -446,5 +452,5 @@ def copy(app: App[Any], text: str, said: str) -> str:
     kept, left_out = pasteable(text)
     app.copy_to_clipboard(kept)
     if not left_out:
-        return said
-    return f"{said}, without {left_out} control character{'s' if left_out > 1 else ''}"
+        return message
+    return f"{message}, without {left_out} control character{'s' if left_out > 1 else ''}"

@@ -12,8 +12,7 @@ from pgtop_tune.base import units
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.tui.dialogs.dialog import Dialog, T
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, width, wrapped
-from pgtop_tune.tui.widgets.text_field import TextField
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, ellipsized, width, wrapped
 
 # Fields of a small form, one line each: what keys do to them, and how they are drawn. Pure.
 
@@ -41,26 +40,26 @@ class ChoiceField(Struct):
 
     @property
     def remark(self) -> str:
-        """What is said beside it."""
+        """The remark beside the chosen word."""
         return self.options[self.index][1] if self.options else ""
 
     def choose(self, value: str) -> None:
-        """Chooses this word; the first one when it is not among them."""
-        words = [word for word, _ in self.options]
-        self.index = words.index(value) if value in words else 0
+        """Choose this word; the first one when it is not among them."""
+        values = [word for word, _ in self.options]
+        self.index = values.index(value) if value in values else 0
 
     def press(self, key: str, character: str | None) -> bool:
-        """Left and right choose."""
+        """Choose with left and right."""
         by = {"left": -1, "right": 1, "space": 1, "minus": -1, "plus": 1}.get(key, 0)
         if by and self.options:
             self.index = (self.index + by) % len(self.options)
         return bool(by)
 
     def paste(self, text: str) -> None:
-        """Nothing is typed here."""
+        """Ignore a text: nothing is typed here."""
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
-        """The chosen word, and the remark."""
+        """Return the chosen word, and the remark."""
         value = f"{glyphs.pointer_left} {self.value} {glyphs.pointer}" if focused else f"  {self.value}"
         return ((value.ljust(_VALUE_CELLS), "cursor" if focused else PLAIN), (f" {self.remark}", "dim"))
 
@@ -80,7 +79,7 @@ class NumberField(Struct):
     text: TextField = field(default_factory=TextField)
 
     def press(self, key: str, character: str | None) -> bool:
-        """Digits and editing keys; + doubles, - halves. Letters are left to the dialog."""
+        """Return digits and editing keys; + doubles, - halves. Letters are left to the dialog."""
         if character in ("+", "-"):
             self._scale(2.0 if character == "+" else 0.5)
             return True
@@ -91,12 +90,12 @@ class NumberField(Struct):
         return self.text.press(key, character)
 
     def paste(self, text: str) -> None:
-        """The digits of a text from the clipboard."""
-        wanted = _DIGITS + "." if self.fractions else _DIGITS
-        self.text.insert("".join(character for character in text if character in wanted))
+        """Insert the digits of a text."""
+        characters = _DIGITS + "." if self.fractions else _DIGITS
+        self.text.insert("".join(character for character in text if character in characters))
 
     def fill(self, number: float | None) -> None:
-        """Shows this number; None is an empty field."""
+        """Show this number; None is an empty field."""
         self.text.replace("" if number is None else units.number(number) if self.fractions else f"{number:.0f}")
 
     def _scale(self, factor: float) -> None:
@@ -108,7 +107,7 @@ class NumberField(Struct):
         self.text.select()
 
     def number(self, least: float = 0.0) -> float | None:
-        """The number; None when the field is empty and may be.
+        """Return the number; None when the field is empty and may be.
 
         Raises:
             UsageProblem: Not a number, or below the least.
@@ -119,14 +118,14 @@ class NumberField(Struct):
         try:
             number = float(typed)
         except ValueError:
-            what = f'"{typed}" is not a number' if typed else "a number is missing"
-            raise UsageProblem(f"{self.label}: {what}") from None
+            problem = f'"{typed}" is not a number' if typed else "a number is missing"
+            raise UsageProblem(f"{self.label}: {problem}") from None
         if number < least:
             raise UsageProblem(f"{self.label} must be at least {units.number(least)}")
         return number
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
-        """What was typed, or what an empty field means."""
+        """Return the text typed, or the meaning of an empty field."""
         empty = not self.text.text
         if focused:
             return _typed(self.text, self.empty if empty else self.remark)
@@ -142,15 +141,12 @@ class WordField(Struct):
     text: TextField = field(default_factory=TextField)
 
     def press(self, key: str, character: str | None) -> bool:
-        """Typing, letters too."""
         return self.text.press(key, character)
 
     def paste(self, text: str) -> None:
-        """Text from the clipboard."""
         self.text.insert(text)
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
-        """What was typed."""
         if focused:
             return _typed(self.text, self.remark)
         return ((f"  {self.text.text}".ljust(_VALUE_CELLS), PLAIN), (f" {self.remark}", "dim"))
@@ -180,11 +176,11 @@ class Form(Struct):
 
     @property
     def focused(self) -> Field:
-        """Where the keys go."""
+        """The field that gets the keys."""
         return self.fields[min(self.focus, len(self.fields) - 1)]
 
     def press(self, key: str, character: str | None) -> bool:
-        """Moves between fields, or types into the one in focus. Enter begins typing and ends it.
+        """Move between fields, or type into the one in focus. Enter begins typing and end it.
 
         Returns:
             Whether the key meant something here.
@@ -203,30 +199,30 @@ class Form(Struct):
         if letter and not self.typing and not self.letters_type and isinstance(field, WordField):
             return False
         before = field.text.text
-        taken = field.press(key, character)
-        if taken and not self.typing and not field.text.selected:
+        handled = field.press(key, character)
+        if handled and not self.typing and not field.text.selected:
             self.typing, self._before = True, before
-        return taken
+        return handled
 
     def go_to(self, focus: int) -> None:
-        """Another field gets the keys."""
+        """Give the keys to another field."""
         self.end_typing()
         self.focus = focus
         self._select()
 
     def type(self) -> None:
-        """Begins typing."""
+        """Begin typing."""
         field = self.focused
         if not isinstance(field, ChoiceField):
             self.typing, self._before = True, field.text.text
 
     def end_typing(self) -> None:
-        """Keeps what was typed; the next character typed replaces it."""
+        """Keep what was typed; the next character typed replaces it."""
         self.typing = False
         self._select()
 
     def discard(self) -> bool:
-        """Puts back the text that stood in the field before typing began.
+        """Put back the text that stood in the field before typing began.
 
         Returns:
             Whether anything was being typed.
@@ -243,15 +239,15 @@ class Form(Struct):
             field.text.select()
 
     def lines(self, glyphs: Glyphs) -> list[Line]:
-        """One line per field."""
+        """Return one line per field."""
         focused = self.focused
         return [
             (
-                (f"{glyphs.pointer} " if each is focused else "  ", "key"),
-                (each.label.ljust(_LABEL_CELLS), "label"),
-                *each.shown(glyphs, focused=each is focused),
+                (f"{glyphs.pointer} " if entry is focused else "  ", "key"),
+                (entry.label.ljust(_LABEL_CELLS), "label"),
+                *entry.shown(glyphs, focused=entry is focused),
             )
-            for each in self.fields
+            for entry in self.fields
         ]
 
 
@@ -295,43 +291,42 @@ class ChoiceDialog(Dialog[str]):
     def __init__(self, title: str, choices: Sequence[Choice], at: str, glyphs: Glyphs) -> None:
         super().__init__(title, glyphs, keys="Enter choose  Esc back")
         self._choices = tuple(choices)
-        words = [choice.word for choice in choices]
-        self._at = words.index(at) if at in words else 0
+        values = [choice.word for choice in choices]
+        self._at = values.index(at) if at in values else 0
 
     def content(self, cells: int) -> list[Line]:
-        """A line per word."""
+        """Return a line per word."""
         lines: list[Line] = []
         room = max(cells - _WORD_CELLS - 2, 1)
-        for place, choice in enumerate(self._choices):
-            here = place == self._at
+        for position, choice in enumerate(self._choices):
+            here = position == self._at
             lines.append(
                 (
                     (f"{self.glyphs.pointer} " if here else "  ", "key"),
                     (choice.word.ljust(_WORD_CELLS), "cursor" if here else PLAIN),
-                    (shortened(f" {choice.remark}", room, self.glyphs.ellipsis), choice.style),
+                    (ellipsized(f" {choice.remark}", room, self.glyphs.ellipsis), choice.style),
                 )
             )
         return lines
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving and choosing."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move and choose."""
         last = len(self._choices) - 1
-        to = {"up": self._at - 1, "down": self._at + 1, "home": 0, "end": last}.get(event.key)
-        if event.key == "enter":
+        to = {"up": self._at - 1, "down": self._at + 1, "home": 0, "end": last}.get(key)
+        if key == "enter":
             self.dismiss(self._choices[self._at].word)
         elif to is not None:
             self._at = min(max(to, 0), last)
-        elif not self._to_letter(event.character):
-            return
-        event.stop()
-        self.repaint()
+        else:
+            return self._to_letter(character)
+        return True
 
     def _to_letter(self, character: str | None) -> bool:
         places = [*range(self._at + 1, len(self._choices)), *range(self._at + 1)]
-        found = (place for place in places if character and self._choices[place].word.startswith(character))
-        place = next(found, None)
-        self._at = self._at if place is None else place
-        return place is not None
+        matching = (position for position in places if character and self._choices[position].word.startswith(character))
+        position = next(matching, None)
+        self._at = self._at if position is None else position
+        return position is not None
 
 
 class PromptDialog(Dialog[T]):
@@ -353,22 +348,22 @@ class PromptDialog(Dialog[T]):
         self._field = TextField(masked=masked)
 
     def content(self, cells: int) -> list[Line]:
-        """The field, what was wrong with it, the hint."""
+        """Return the field, what was wrong with it, the hint."""
         field: Line = (("> ", "label"), *self._field.line(cells - 2))
         return [field, *self.foot(cells), *wrapped(self._hint, cells, "dim")]
 
-    def on_key(self, event: events.Key) -> None:
-        """Typing."""
-        if event.key == "enter":
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Type, or submit the text."""
+        if key == "enter":
             self._submit()
-        elif self._field.press(event.key, event.character):
-            event.stop()
+        elif self._field.press(key, character):
             self.say()
-            self.repaint()
+        else:
+            return False
+        return True
 
     def on_paste(self, event: events.Paste) -> None:
-        """Text from the terminal's clipboard."""
+        """Insert text from the terminal's clipboard."""
         event.stop()
         self._field.insert(event.text)
         self.repaint()
@@ -378,7 +373,6 @@ class PromptDialog(Dialog[T]):
             result = self._accept(self._field.text)
         except PgtopError as problem:
             self.say(str(problem))
-            self.repaint()
             return
         self._field.replace("")
         self.dismiss(result)
@@ -391,9 +385,9 @@ class PasswordDialog(PromptDialog[Secret]):
         who: Whom it is for, as the server says it: "bench@db1:5432". Foreign text.
     """
 
-    def __init__(self, who: str, glyphs: Glyphs) -> None:
+    def __init__(self, account: str, glyphs: Glyphs) -> None:
         hint = "It stays in memory for this session only, and is never written."
-        super().__init__(f"password for {who}", hint, Secret, glyphs, masked=True)
+        super().__init__(f"password for {account}", hint, Secret, glyphs, masked=True)
 
 
 class FormDialog(Dialog[T]):
@@ -406,21 +400,21 @@ class FormDialog(Dialog[T]):
     form: Form
 
     def changed(self) -> None:
-        """Called when a field has another value by a paste, or again the one before."""
+        """React to another value of a field, by a paste or by Escape."""
 
     def paste(self, text: str) -> None:
         """Paste into the field in focus."""
         self.form.focused.paste(text)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Text from the terminal's clipboard, into the field in focus."""
+        """Paste text from the terminal's clipboard into the field in focus."""
         event.stop()
         self.paste(event.text)
         self.changed()
         self.repaint()
 
     def action_close(self) -> None:
-        """While a value is typed it takes that back; else it leaves."""
+        """Discard the value that is being typed; without one, leave."""
         if not self.form.discard():
             self.leave()
         else:
@@ -428,5 +422,5 @@ class FormDialog(Dialog[T]):
             self.repaint()
 
     def leave(self) -> None:
-        """Closes it."""
+        """Close it."""
         self.dismiss(None)

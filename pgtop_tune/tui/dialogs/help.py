@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Final, Protocol
 
 from msgspec import Struct
-from textual import events
 
 from pgtop_tune.base.units import count
 from pgtop_tune.metrics.catalogue import Keyed, Metric
@@ -16,15 +15,14 @@ from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.actions import Action, key_name, keys_of
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, text_of
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, labelled, plain_text
 from pgtop_tune.tui.widgets.phrase import head, padded
-from pgtop_tune.tui.widgets.text_field import TextField
 
 _KEY_CELLS: Final = 14
 
 
 def key_lines(actions: Sequence[Action], keymap: Mapping[str, str], cells: int, glyphs: Glyphs) -> list[Line]:
-    """One line per action, under its group's heading, groups in the order of their first action.
+    """Return one line per action, under its group's heading, groups in the order of their first action.
 
     Args:
         actions: Those that exist in this session.
@@ -73,7 +71,7 @@ class HelpDialog(Dialog[None]):
         self._found: int | None = None
 
     def on_mount(self) -> None:
-        """First picture, at what it was opened for."""
+        """Begin at the number or table that the help was opened for."""
         places = [number for number, line in enumerate(self._lines(self.cells)) if self._begins(line)]
         if self._begin_at and places:
             self.show_from(places[0])
@@ -82,44 +80,41 @@ class HelpDialog(Dialog[None]):
         return any(style == "title" and text.strip() == self._begin_at for text, style in line)
 
     def content(self, cells: int) -> list[Line]:
-        """See `key_lines`; then the definitions. The line that was found is marked."""
+        """Return the keys, then the definitions. The line that was found is marked."""
         lines = self._lines(cells)
         if self._found is not None and self._found < len(lines):
-            lines[self._found] = ((text_of(lines[self._found]), "cursor"),)
+            lines[self._found] = ((plain_text(lines[self._found]), "cursor"),)
         return lines
 
     def _lines(self, cells: int) -> list[Line]:
         return [*key_lines(self._actions, self._keymap, cells, self.glyphs), *self._explained(cells)]
 
-    def on_key(self, event: events.Key) -> None:
-        """Scrolling and searching; the keys that opened it close it."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Scroll and search; the keys that opened the help close it."""
         if self._search is not None:
-            if event.key not in ("escape", "ctrl+c"):
-                event.stop()
-                self._type(self._search, event)
-        elif event.key == "slash":
-            event.stop()
+            if key in ("escape", "ctrl+c"):
+                return False
+            self._type(self._search, key, character)
+        elif key == "slash":
             self._search = TextField()
             self._say_search()
-        elif event.key in ("n", "N") and self._wanted:
-            event.stop()
-            self._seek(forward=event.key == "n")
-        elif event.key in ("question_mark", "f1", "q", "enter"):
-            event.stop()
+        elif key in ("n", "N") and self._wanted:
+            self._seek(forward=key == "n")
+        elif key in ("question_mark", "f1", "q", "enter"):
             self.dismiss(None)
-        elif event.key in ("tab", "shift+tab"):
-            event.stop()
-            self._turn(forward=event.key == "tab")
-        elif self.scroll_key(event.key):
-            event.stop()
+        elif key in ("tab", "shift+tab"):
+            self._turn(forward=key == "tab")
+        else:
+            return self.scroll_key(key)
+        return True
 
-    def _type(self, field: TextField, event: events.Key) -> None:
-        """Every key belongs to the search; each letter goes to the first line that has the text."""
-        if event.key == "enter":
+    def _type(self, field: TextField, key: str, character: str | None) -> None:
+        """Type into the search; each letter goes to the first line that has the text."""
+        if key == "enter":
             self._search = None
             self.captions("help", f"/{self._wanted}  n N next, previous  Esc back" if self._wanted else _KEYS)
             return
-        field.press(event.key, event.character)
+        field.press(key, character)
         self._wanted = field.text.strip().lower()
         self._found = None
         self._seek(forward=True)
@@ -132,22 +127,20 @@ class HelpDialog(Dialog[None]):
         )
 
     def _seek(self, *, forward: bool) -> None:
-        """The next or the previous line with the text, from the one found or the first in view on."""
-        lines = [text_of(line).lower() for line in self._lines(self.cells)]
+        """Go to the next or the previous line with the text, from the line found or the first in view."""
+        lines = [plain_text(line).lower() for line in self._lines(self.cells)]
         places = [number for number, text in enumerate(lines) if self._wanted and self._wanted in text]
         here = self.top - 1 if self._found is None else self._found
         if forward:
-            place = next((at for at in places if at > here), places[0] if places else None)
+            found_at = next((at for at in places if at > here), places[0] if places else None)
         else:
-            place = next((at for at in reversed(places) if at < here), places[-1] if places else None)
-        self._found = place
-        if place is None:
-            self.repaint()
-        else:
-            self.show_from(max(place - 1, 0))
+            found_at = next((at for at in reversed(places) if at < here), places[-1] if places else None)
+        self._found = found_at
+        if found_at is not None:
+            self.show_from(max(found_at - 1, 0))
 
     def action_close(self) -> None:
-        """While a search is typed it ends that."""
+        """End the search that is being typed; without one, close."""
         if self._search is None:
             self.dismiss(None)
             return
@@ -156,7 +149,7 @@ class HelpDialog(Dialog[None]):
         self.repaint()
 
     def _turn(self, *, forward: bool) -> None:
-        """To the next heading of the numbers, or the one before; from the last one to the keys."""
+        """Go to the next heading of the numbers, or the one before; from the last one to the keys."""
         lines = self.content(self.cells)
         keys = len(key_lines(self._actions, self._keymap, self.cells, self.glyphs))
         parts = [
@@ -169,7 +162,7 @@ class HelpDialog(Dialog[None]):
             self.show_from(next((at for at in reversed(parts) if at < self.top), parts[-1]))
 
 
-class Described(Protocol):
+class DescribedNumber(Protocol):
     """A row of the catalogue, whatever its kind."""
 
     @property
@@ -191,20 +184,20 @@ class Entry(Struct, frozen=True):
     source: str
 
 
-def why_untold(metric: Described | str, frame: Frame | None) -> str:
-    """Why the source of host numbers does not have a figure; "" where it has.
+def why_untold(metric: DescribedNumber | str, frame: Frame | None) -> str:
+    """Return why the source of host numbers does not have a figure; "" where it has.
 
     Args:
         metric: A row of the catalogue, or its id.
         frame: The newest.
     """
     id_ = metric if isinstance(metric, str) else metric.id if isinstance(metric, (Metric, Keyed)) else ""
-    why = None if frame is None else untold(frame, id_)
-    return "" if why is None else str(why)
+    absent = None if frame is None else untold(frame, id_)
+    return "" if absent is None else str(absent)
 
 
-def explained(metric: Described, width: int, absent: str = "") -> list[Line]:
-    """One number: title and unit, definition, source, critical line, why it is not there; wrapped to the width."""
+def explained(metric: DescribedNumber, width: int, absent: str = "") -> list[Line]:
+    """Return a number: title and unit, definition, source, critical line, why it is absent; wrapped to the width."""
     unit = f" ({metric.unit})" if metric.unit else ""
     critical = getattr(metric, "critical", None)
     line = f"; red from {count(critical)}" if critical is not None else ""

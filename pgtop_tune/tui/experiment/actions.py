@@ -44,13 +44,13 @@ class ExperimentActions:
 
     @property
     def _state(self) -> ExperimentState:
-        """Of ours."""
+        """State of this screen's experiment."""
         control = self._context.services.experiments
         return ExperimentState() if control is None else control.state()
 
     @property
     def _view(self) -> ExperimentView | None:
-        """Of the experiment under way, ours first; else of one whose verdict nobody has put aside."""
+        """The experiment under way, this screen's first; else one whose verdict has not been closed."""
         services = self._context.services
         views = [view for view in (services.experiments, services.other_experiments) if view is not None]
         states = [(view, view.state()) for view in views]
@@ -66,14 +66,14 @@ class ExperimentActions:
 
     @property
     def running(self) -> str:
-        """What an experiment of ours compares; "" while there is none."""
+        """The values that an experiment of this screen compares; "" while there is none."""
         from pgtop_tune.tui.scene.banners import values_words
 
         state = self._state
         return values_words(state.values, self._context.glyphs) if state.under_way else ""
 
     def open(self, services: Services) -> None:
-        """Opens the details of the experiment in view; without one, the dialog that begins one."""
+        """Open the details of the experiment in view; without one, the dialog that begins one."""
         experiments, changes = services.experiments, self._parameters.changes
         if experiments is None or changes is None:
             return
@@ -107,13 +107,13 @@ class ExperimentActions:
             self._context.repaint()
 
     def _read(self, read: ExperimentState | None) -> None:
-        """Puts a verdict aside."""
+        """Put a verdict aside."""
         if read is not None:
             self._put_aside[bool(read.where)] = read.number
         self._context.repaint()
 
     def keep(self, services: Services) -> None:
-        """Makes a better B a change in force; without one, confirms the pending change."""
+        """Make a better B a change in force; without one, confirm the pending change."""
         state = self.shown
         if state is None or not state.better or state.under_way or self._parameters.pending is not None:
             self._parameters.keep(services)
@@ -128,19 +128,19 @@ class ExperimentActions:
 
         changes = self._parameters.changes
         assert changes is not None
-        wanted = [WantedParameter(each.name, each.b) for each in state.values]
+        parameters = [WantedParameter(value.name, value.b) for value in state.values]
         # A value that is not safe and was not unlocked is tried: it gets a deadline.
-        tried = any(risk_of(each.name, each.b) and each.name not in self._confirmed for each in state.values)
+        tried = any(risk_of(value.name, value.b) and value.name not in self._confirmed for value in state.values)
         terms = Terms(KEEP_WITHIN_S if tried else None, "ab: B is better", self._confirmed)
         try:
-            made = await changes.apply(wanted, terms)
+            changes_made = await changes.apply(parameters, terms)
         except PgtopError as problem:
             return f"B is not kept: {problem}", False
         self._read(state)
-        return "; ".join(words for words, _ in results_of(made)), True
+        return "; ".join(text for text, _ in results_of(changes_made)), True
 
     async def stop(self) -> None:
-        """Ends an experiment under way, with everything put back.
+        """End an experiment under way, with everything put back.
 
         Raises:
             PgtopError: It could not be ended, or something could not be put back.
@@ -152,11 +152,11 @@ class ExperimentActions:
                 raise PgtopError(problem)
 
     def unless_running(self, act: Callable[Concatenate[Services, P], None]) -> Callable[Concatenate[Services, P], None]:
-        """The action, refused while an experiment has a value of its own in force."""
+        """Return the action, refused while an experiment has a value of its own in force."""
 
         def run(services: Services, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            shown = self.shown
-            if shown is not None and shown.under_way:
+            experiment = self.shown
+            if experiment is not None and experiment.under_way:
                 self._context.tell("an experiment is running: x shows it, and stops it", "warning")
             else:
                 act(services, *args, **kwargs)

@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
-from textual import events
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import count, duration
@@ -35,7 +34,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, wrapped
 # Details of an experiment: values, pairs, every figure, the trade; stop, copy, and B kept.
 
 _RUNNING: Final = "s stop  y copy  Esc back"
-_OVER: Final = "{keep}y copy  Esc put aside"
+_OVER: Final = "{keep}y copy  Esc close"
 _TABLE: Final = "figure "
 """How the table of `switchback.words.text` begins; a sentence and an empty line follow it."""
 _COLUMN: Final = re.compile(r"\S+(?: \S+)*")
@@ -46,7 +45,7 @@ _FIRST_PAIR: Final = "The first pair of blocks is being measured; figures follow
 
 
 def detail_lines(state: ExperimentState, cells: int, glyphs: Glyphs) -> list[Line]:
-    """What is known of an experiment, lines of at most so many cells."""
+    """Return everything known of an experiment, lines of at most so many cells."""
     lines: list[Line] = [experiment_line(state, cells, glyphs, "", ""), ()]
     for paragraph in _narrowed((state.details or _FIRST_PAIR).split("\n"), cells):
         lines += wrapped(paragraph, cells, PLAIN) if paragraph else [()]
@@ -54,12 +53,12 @@ def detail_lines(state: ExperimentState, cells: int, glyphs: Glyphs) -> list[Lin
 
 
 def _narrowed(text: list[str], cells: int) -> list[str]:
-    """The text with shorter words in its table, where that is wider than so many cells."""
+    """Return the text with shorter words in its table, where that is wider than so many cells."""
     first = next((at for at, line in enumerate(text) if line.startswith(_TABLE)), None)
     if first is None or "" not in text[first:] or max(map(len, text[first:])) <= cells:
         return text
     last = text.index("", first) - 1
-    begins = [found.start() for found in _COLUMN.finditer(text[first])]
+    begins = [heading.start() for heading in _COLUMN.finditer(text[first])]
     rows = [[line[at:until].strip() for at, until in pairwise([*begins, None])] for line in text[first:last]]
     for row in rows:
         for long, short in _SHORTER:
@@ -91,37 +90,36 @@ class ProgressDialog(Dialog[ExperimentState]):
         self._keep = keep
 
     def content(self, cells: int) -> list[Line]:
-        """See `detail_lines`."""
         state = self._experiments.state()
         keep = "Y keep B  " if state.better else ""
         self.captions("experiment", _RUNNING if state.under_way else _OVER.format(keep=keep))
         return [*detail_lines(state, cells, self.glyphs), *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
-        """It goes on."""
         self.repaint()
 
-    def on_key(self, event: events.Key) -> None:
-        """Stop, copy, keep, scroll."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Stop, copy, keep B, or scroll."""
         state = self._experiments.state()
-        if event.key == "y":
+        if key == "y":
             self.copy(state.details, "the result is in your terminal's clipboard")
-        elif event.key == "s" and state.under_way:
+        elif key == "s" and state.under_way:
             self._ask_to_stop()
-        elif event.key == "Y" and state.better and not state.under_way:
+        elif key == "Y" and state.better and not state.under_way:
             self._keep()
             self.dismiss(None)
-        elif not self.scroll_key(event.key):
-            return
-        event.stop()
-        self.repaint()
+        else:
+            return self.scroll_key(key)
+        return True
 
     def _ask_to_stop(self) -> None:
         where = self._experiments.state().where
-        which, load = (f" ({where})", "") if where else ("", "; the load goes on")
-        said = (Paragraph(f"The experiment{which} ends without a verdict. Everything is put back{load}."),)
+        which, load = (f" ({where})", "") if where else ("", "; the load continues")
+        question = (
+            Paragraph(f"The experiment{which} ends without a verdict. The original values are restored{load}."),
+        )
         choices = (AnswerKey(("y", "enter"), "stop it", True),)
-        self.app.push_screen(ConfirmDialog("stop the experiment?", said, choices, self.glyphs), self._answered)
+        self.app.push_screen(ConfirmDialog("stop the experiment?", question, choices, self.glyphs), self._answered)
 
     def _answered(self, stop: bool | None) -> None:
         if stop:
@@ -129,7 +127,7 @@ class ProgressDialog(Dialog[ExperimentState]):
             self.repaint()
 
     def action_close(self) -> None:
-        """A verdict that was read is put aside."""
+        """Close; a verdict that was read is not shown again."""
         state = self._experiments.state()
         self.dismiss(None if state.under_way else state)
 
@@ -151,20 +149,20 @@ class LoadFound(Struct, frozen=True):
     """The load that an experiment would be made under.
 
     Attributes:
-        words: Which it is.
-        style: Of the words.
+        text: Which it is.
+        style: Of the text.
         usable: Whether an experiment can begin.
         run: One of ours; None for somebody else's.
     """
 
-    words: str
+    text: str
     style: str = PLAIN
     usable: bool = True
     run: BenchRun | None = None
 
 
 def load_found(session: Session, busy: str, for_s: float) -> LoadFound:
-    """What runs on the server now.
+    """Return the load that runs on the server now.
 
     Args:
         session: Its newest frame is now.
@@ -175,32 +173,32 @@ def load_found(session: Session, busy: str, for_s: float) -> LoadFound:
         return LoadFound(f"{busy}: wait until it has ended", "warning", usable=False)
     run = under_way(session.now)
     if run is not None and session.now is not None:
-        words = f"{run.profile or 'scripts'}, {run.clients} clients, running"
+        text = f"{run.profile or 'scripts'}, {run.clients} clients, running"
         if run.duration_s is None:
-            return LoadFound(f"{words} until stopped", run=run)
+            return LoadFound(f"{text} until stopped", run=run)
         left_s = run.duration_s - (session.now.taken_at_ms - run.started_ms) / 1000.0
-        words += f", {duration(max(left_s, 0.0))} left"
+        text += f", {duration(max(left_s, 0.0))} left"
         if left_s < for_s:
-            return LoadFound(f"{words}: the experiment ends with it", "warning", run=run)
-        return LoadFound(words, run=run)
+            return LoadFound(f"{text}: the experiment ends with it", "warning", run=run)
+        return LoadFound(text, run=run)
     tps = None if session.interval is None else TPS(session.interval)
     if tps is not None and tps >= _LEAST_TPS:
         return LoadFound(f"server TPS, {count(tps)} now: another program drives the load")
     return LoadFound("none: b starts one", "warning", usable=False)
 
 
-def noise_words(preview: ExperimentPreview, for_s: float, *, ours: bool) -> str:
-    """How much pairs of blocks differ on this machine and load, and what is seen over it within the time."""
+def noise_words(preview: ExperimentPreview, for_s: float, *, of_this_screen: bool) -> str:
+    """Return how much pairs of blocks differ here, and the difference that is seen within the time."""
     if preview.pair_sd is None:
-        hint = ": pgtop-tune experiment noise measures it" if ours else ""
+        hint = ": pgtop-tune experiment noise measures it" if of_this_screen else ""
         return f"not known for this machine and load{hint}"
-    words = f"pairs differ by {_percent(preview.pair_sd)} on this machine and load; "
+    text = f"pairs differ by {_percent(preview.pair_sd)} on this machine and load; "
     within = [(share, seconds) for share, seconds in preview.seen_after_s if seconds <= for_s]
     if within:
         share, seconds = within[0]
-        return f"{words}{_percent(share)} is seen in about {duration(seconds)}"
+        return f"{text}{_percent(share)} is seen in about {duration(seconds)}"
     share, seconds = (preview.seen_after_s or ((0.0, 0.0),))[-1]
-    return words + (
+    return text + (
         f"even {_percent(share)} takes {duration(seconds)}" if seconds else "no difference below 10 % is seen"
     )
 
@@ -210,19 +208,19 @@ def _percent(share: float) -> str:
 
 
 def value_lines(values: Sequence[ArmValues], cells: int) -> list[Line]:
-    """A table of what is compared; what cannot be compared says why."""
+    """Return a table of what is compared; what cannot be compared says why."""
     head: Line = (
         ("parameter".ljust(_NAME_CELLS), "title"),
         ("A, in force".ljust(_VALUE_CELLS), "arm-a"),
         ("B, staged", "arm-b"),
     )
     lines: list[Line] = []
-    for each in values:
-        name = one_line(each.name, _NAME_CELLS - 1).ljust(_NAME_CELLS)
-        if each.refused:
-            lines += labelled(name.rstrip(), each.refused, cells, label_cells=_NAME_CELLS)
+    for value in values:
+        name = one_line(value.name, _NAME_CELLS - 1).ljust(_NAME_CELLS)
+        if value.refused:
+            lines += labelled(name.rstrip(), value.refused, cells, label_cells=_NAME_CELLS)
         else:
-            a, b = one_line(each.a, _VALUE_CELLS - 1), one_line(each.b, cells - _NAME_CELLS - _VALUE_CELLS)
+            a, b = one_line(value.a, _VALUE_CELLS - 1), one_line(value.b, cells - _NAME_CELLS - _VALUE_CELLS)
             lines.append(((name, PLAIN), (a.ljust(_VALUE_CELLS), "strong"), (b, "strong")))
     return [head, *lines]
 
@@ -286,81 +284,84 @@ class StartDialog(Dialog[ExperimentRequest]):
 
     @property
     def _not_asked(self) -> list[ArmValues]:
-        """What is staged and is no value of a parameter."""
-        found = []
+        """Staged changes that are no value of a parameter."""
+        refused = []
         for row in self._scope.staged:
             if row.setting is not None:
-                found.append(ArmValues(row.name, "", str(row.staged), _OF_MACHINE))
+                refused.append(ArmValues(row.name, "", str(row.staged), _OF_MACHINE))
             elif row.staged is not None and row.staged.value is None:
-                found.append(ArmValues(row.name, "", "reset", _RESET))
-        return found
+                refused.append(ArmValues(row.name, "", "reset", _RESET))
+        return refused
 
     def on_mount(self) -> None:
-        """Asks for the values in force."""
+        """Ask for the values in force."""
         self._ask_anew()
 
     def on_screen_resume(self) -> None:
-        """Something may have been staged, or a load begun."""
+        """Ask again: a value may have been staged, or a load begun."""
         self._ask_anew()
 
     def _ask_anew(self) -> None:
-        """Asks what an experiment would be about, where that is another one than before."""
-        load, wanted = self._load, tuple((row.name, value) for row, value in self._live)
-        asked = (wanted, None if load.run is None else load.run.run, load.usable)
-        if asked != self._asked:
-            self._asked = asked
+        """Ask what an experiment would be about, where that is another one than before."""
+        load, values = self._load, tuple((row.name, value) for row, value in self._live)
+        subject = (values, None if load.run is None else load.run.run, load.usable)
+        if subject != self._asked:
+            self._asked = subject
             self.say()
-            self.work(self._ask(wanted, load.run), group="look")
+            self.work(self._ask(values, load.run), group="look")
 
-    async def _ask(self, wanted: tuple[tuple[str, str], ...], run: BenchRun | None) -> None:
-        self._preview = await self._client.ask(self._experiments.look(wanted, run))
+    async def _ask(self, values: tuple[tuple[str, str], ...], run: BenchRun | None) -> None:
+        self._preview = await self._client.ask(self._experiments.look(values, run))
 
     def content(self, cells: int) -> list[Line]:
-        """The values, the load, the time and the noise."""
+        """Return the values, the load, the time and the noise."""
         waits = bool(self._live) and self._preview is None
         values = [*(self._preview.values if self._preview is not None else ()), *self._not_asked]
         load, lines = self._load, value_lines(values, cells) if values else wrapped(_NOTHING, cells, "warning")
         if waits and not values:
             lines = [((f"asking the server {self.glyphs.ellipsis}", "dim"),)]
         lines.append(())
-        lines += labelled("load", load.words, cells, load.style, _LABEL_CELLS)
+        lines += labelled("load", load.text, cells, load.style, _LABEL_CELLS)
         minutes = f"{_MINUTES[self._minutes]} min at most; + longer, - shorter"
         lines += labelled("time", minutes, cells, PLAIN, _LABEL_CELLS)
         if self._preview is not None:
             lines += labelled(
-                "noise", noise_words(self._preview, self._for_s, ours=load.run is not None), cells, PLAIN, _LABEL_CELLS
+                "noise",
+                noise_words(self._preview, self._for_s, of_this_screen=load.run is not None),
+                cells,
+                PLAIN,
+                _LABEL_CELLS,
             )
             if score := self._preview.score:
                 lines += labelled("score", score, cells, PLAIN, _LABEL_CELLS)
-        lines += [(), *wrapped("Each switch is a change set of the journal; at the end all is put back.", cells, "dim")]
+        lines += [(), *wrapped("Every switch is journaled; the original values are restored.", cells, "dim")]
         return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
-        """A load begins or ends."""
+        """Ask again where a load has begun or ended."""
         self._session = session
         self._ask_anew()
         self.repaint()
 
-    def on_key(self, event: events.Key) -> None:
-        """Time, start, and ways to what is missing."""
-        if event.key in ("plus", "minus", "right", "left"):
-            by = 1 if event.key in ("plus", "right") else -1
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Choose the time, start, or open what is missing."""
+        if key in ("plus", "minus", "right", "left"):
+            by = 1 if key in ("plus", "right") else -1
             self._minutes = min(max(self._minutes + by, 0), len(_MINUTES) - 1)
-        elif event.key == "enter" and not self.busy:
+        elif key == "enter" and not self.busy:
             self._begin()
-        elif event.key in self._ways:
-            self._ways[event.key]()
-        elif not self.scroll_key(event.key):
-            return
-        event.stop()
-        self.repaint()
+        elif key in self._ways:
+            self._ways[key]()
+        else:
+            return self.scroll_key(key)
+        return True
 
     def _begin(self) -> None:
         load = self._load
         if self._live and self._preview is None:
             self.say("the server has not answered yet: press Enter again")
             return
-        names = {each.name for each in (self._preview.values if self._preview else ()) if not each.refused}
+        names = {value.name for value in (self._preview.values if self._preview else ()) if not value.refused}
         if not names:
             self.say("no staged value can be compared in a running load")
         elif not load.usable:
@@ -372,7 +373,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         applying = Applying(self.app, self._changes, self._scope, self.glyphs)
         confirmed = await applying.unlock([row for row, _ in values], ends=True)
         if confirmed is not None:
-            wanted = tuple((row.name, value) for row, value in values)
-            request = ExperimentRequest(wanted, load.run, self._for_s, confirmed)
+            chosen = tuple((row.name, value) for row, value in values)
+            request = ExperimentRequest(chosen, load.run, self._for_s, confirmed)
             await self._client.ask(self._experiments.start(request))
             self.dismiss(request)

@@ -23,7 +23,7 @@ _COUNTS_S: Final = 300
 
 
 def first_spec(started: LoadSpec | None) -> LoadSpec:
-    """What the first dialog begins with: a run that counts.
+    """Return the load that the first dialog begins with: a run that counts.
 
     Args:
         started: The load that began with the screen; one until stopped gets an end here.
@@ -48,7 +48,7 @@ class LoadActions:
         self._shown_series = 0
 
     def open(self, services: Services) -> None:
-        """Opens the dialog."""
+        """Open the dialog."""
         from pgtop_tune.tui.load.dialog import LoadDialog
 
         if services.load is not None:
@@ -60,7 +60,7 @@ class LoadActions:
         self._spec = spec or self._spec
 
     def begin(self) -> None:
-        """Starts the load that was asked for with the screen, if there is one."""
+        """Start the load that was asked for with the screen, if there is one."""
         spec = self._context.options.start_load
         if spec is not None:
             self._context.app.run_worker(self._start(spec), group="start")
@@ -84,7 +84,7 @@ class LoadActions:
         return {"steps": state.title, "making": f"making {state.title}"}.get(state.doing, "")
 
     async def stop(self) -> None:
-        """Ends what is under way.
+        """End what is under way.
 
         Raises:
             PgtopError: It could not be ended.
@@ -94,13 +94,13 @@ class LoadActions:
             await self._context.client.ask(load.stop())
 
     def look(self) -> None:
-        """Tells of a load that has failed, and shows the results of one that has ended. After each frame."""
+        """Tell of a load that has failed, and show the results of one that has ended. After each frame."""
         if self._context.services.load is not None:
             self._look_at_failure()
             self._look_at_results()
 
     def _look_at_failure(self) -> None:
-        """A load that fails while its dialog is closed says so here, in pgbench's own words."""
+        """Tell of a load that fails while its dialog is closed, in pgbench's own words."""
         failed = failure_of(self._context.live.now)
         if failed is not None and failed.run > self._failed_run:
             self._failed_run = failed.run
@@ -114,7 +114,7 @@ class LoadActions:
         return isinstance(screen, Dialog) and screen.SHOWS_LOAD
 
     def _look_at_results(self) -> None:
-        """What came out is shown once, when nothing else is being typed; a run that failed was told already."""
+        """Show the results once, when nothing is being typed. A failure was told already."""
         load = self._context.services.load
         series = None if load is None else load.state().series
         if series is None or not series.over or series.number <= self._shown_series or self._context.leaving:

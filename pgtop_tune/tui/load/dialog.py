@@ -11,18 +11,226 @@ from textual import events
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import clock, count, with_ms
+from pgtop_tune.base.units import clock, count, size, with_ms
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, UNDER_WAY, run_of, under_way
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun, LoadSpec, ProfileSummary, RunState
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.runtime.load_control import DatasetFound, LoadControl, LoadState
+from pgtop_tune.runtime.load_control import (
+    DatasetFound,
+    DataSetMade,
+    LoadControl,
+    LoadState,
+    MakingPlan,
+    MakingPreview,
+    MakingProgress,
+)
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, FormDialog, NumberField, WordField
-from pgtop_tune.tui.load.data_set_dialog import InitDialog, making_lines
 from pgtop_tune.tui.load.results_dialog import ResultsDialog, step_table
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
+from pgtop_tune.tui.widgets.phrase import lasting
+
+_SCROLLING: Final = ("pageup", "pagedown")
+
+# A data set in the making, and what making one would mean. Pure.
+
+_BAR: Final = 40
+_FOUND: Final = 200
+
+
+def making_lines(progress: MakingProgress | None, cells: int, glyphs: Glyphs) -> list[Line]:
+    """Return the step under way, a bar where rows are counted, rate and remaining time."""
+    if progress is None:
+        return [((f"starting {glyphs.ellipsis}", "dim"),)]
+    lines: list[Line] = [((progress.step, "strong"),)]
+    if progress.total:
+        share = min(max(progress.done / progress.total, 0.0), 1.0)
+        bar = min(_BAR, max(cells - 6, 1))
+        full = round(share * bar)
+        done, todo = glyphs.full * full, glyphs.speck * (bar - full)
+        lines.append(((done, "series-1"), (todo, "dim"), (f" {share:4.0%}", PLAIN)))
+        lines += wrapped(_progress_words(progress), cells)
+    return lines
+
+
+def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
+    """Return the room on disk, the tables that would be dropped, and a note."""
+    if preview.available_bytes is None:
+        free = f"free space is unknown: {preview.why}"
+    else:
+        free = f"{size(preview.available_bytes)} are free"
+    lines: list[Line] = []
+    if preview.needed_bytes:
+        lines += wrapped(f"the tables need about {size(preview.needed_bytes)} of disk, {free}", cells)
+    lines += wrapped(one_line(preview.note, _FOUND), cells) if preview.note else []
+    if preview.dropped:
+        database, there = one_line(preview.database, 60), one_line(preview.dropped, _FOUND)
+        lines += wrapped(f"the database {database} holds {there}. It will be dropped.", cells, "warning")
+    return lines
+
+
+def made_lines(data_set: DataSetMade, cells: int) -> list[Line]:
+    """Return seconds of each step."""
+    if not data_set.steps_s:
+        return wrapped(f"{data_set.title}: it existed already", cells, "good")
+    rows = [*data_set.steps_s, ("total", data_set.total_s)]
+    return [
+        ((f"made: {data_set.title}", "good"),),
+        *(((f"  {name:<24}", "label"), (f"{seconds:8.2f} s", PLAIN)) for name, seconds in rows),
+    ]
+
+
+def _progress_words(progress: MakingProgress) -> str:
+    about = "about " if progress.estimated else ""
+    parts = [f"{about}{count(progress.done)} of {count(progress.total)} {progress.unit}"]
+    parts += [f"{count(progress.per_s)} {progress.unit}/s"] if progress.per_s is not None else []
+    parts += [f"{lasting(progress.remaining_s)} left"] if progress.remaining_s is not None else []
+    return ", ".join(parts)
+
+
+_DATASETS: Final = (("pgbench", "pgbench's own tables"), ("bus", "a bus company: cities, rides, tickets"))
+_SIZES: Final = {
+    "pgbench": ("scale", "100,000 accounts and 16 MB each", "10"),
+    "bus": ("size", "tickets (6M), or disk space (0.6GB)", "6M"),
+}
+"""Label, remark and first size of each."""
+_AGREED: Final = "yes"
+_LOOKING: Final = "looking for existing tables"
+_MAKING: Final = "making"
+
+
+class InitDialog(FormDialog[None]):
+    """Makes a data set; may be closed meanwhile, the dashboard's first line goes on telling.
+
+    Args:
+        load: Makes it.
+        client: The way to it.
+        dataset: What is offered first; "" for the first of all.
+        glyphs: What it is drawn with.
+    """
+
+    CELLS = 90
+
+    def __init__(self, load: LoadControl, client: EngineClient, dataset: str, glyphs: Glyphs) -> None:
+        super().__init__("data set", glyphs, low=True)
+        self._load = load
+        self._client = client
+        self._dataset = ChoiceField("data set", _DATASETS)
+        self._dataset.choose(dataset)
+        self._amount = WordField("", "")
+        self._agree = WordField("drop it?", f"type {_AGREED}, and Enter")
+        self.form = Form((self._dataset, self._amount), focus=1)
+        self._preview: MakingPreview | None = None
+        self._began = False
+        self._under_way = False
+        self._eager = False
+        self._suggest()
+        self._looked_at = self._plan
+        self.form.go_to(1)
+
+    def on_mount(self) -> None:
+        """Ask what it would mean."""
+        self._look()
+
+    @property
+    def _plan(self) -> MakingPlan:
+        return MakingPlan(self._dataset.value, self._amount.text.text.strip())
+
+    def content(self, cells: int) -> list[Line]:
+        """Return the making under way, or the form with what it would mean."""
+        state = self._load.state()
+        if state.doing == _MAKING:
+            self.captions(f"making {state.title}", "x stop  Esc dashboard")
+            return [*making_lines(state.making, cells, self.glyphs), *self.foot(cells)]
+        self.captions("data set", "s create  Enter edit  arrows, Tab choose  Esc back")
+        lines: list[Line] = []
+        if self._began and state.made is not None:
+            lines += [*made_lines(state.made, cells), ()]
+        elif self._began and state.problem:
+            lines += [*wrapped(state.problem, cells, "critical"), ()]
+        lines += [*self.form.lines(self.glyphs), ()]
+        lines += preview_lines(self._preview, cells) if self._preview is not None else []
+        return [*lines, *self.foot(cells)]
+
+    def frames_arrived(self, session: Session) -> None:
+        """Draw progress; ask again once the data set is made."""
+        if self._under_way and not self._load.state().doing:
+            self._under_way = False
+            self._look()
+        self.repaint()
+
+    def _suggest(self) -> None:
+        self._amount.label, self._amount.remark, usual = _SIZES[self._dataset.value]
+        self._amount.text.replace(usual)
+
+    def _look(self) -> None:
+        self._preview, self._eager, self._looked_at = None, False, self._plan
+        self.work(self._ask(self._plan), _LOOKING, "look")
+
+    async def _ask(self, plan: MakingPlan) -> None:
+        self.form.fields = (self._dataset, self._amount)
+        self._preview = await self._client.ask(self._load.look(plan))
+        self.form.fields = (self._dataset, self._amount, *([self._agree] if self._preview.dropped else []))
+        self.busy = ""
+        if self._eager:
+            self._create()
+
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Type, make the data set, or stop."""
+        if self._load.state().doing == _MAKING:
+            if key != "x" or self.busy:
+                return False
+            self.work(self._client.ask(self._load.stop()), "stopping")
+        elif key in _SCROLLING:
+            self.scroll_key(key)
+        else:
+            dataset = self._dataset.value
+            agreeing = self.form.typing and self.form.focused is self._agree
+            if self.form.press(key, character):
+                if agreeing and key == "enter":
+                    self._create()
+            elif key == "s":
+                self._create()
+            else:
+                return False
+            if self._dataset.value != dataset:
+                self._suggest()
+            self.changed()
+        return True
+
+    def paste(self, text: str) -> None:
+        """Paste a size; the yes to a loss is typed."""
+        if self.form.focused is not self._agree:
+            super().paste(text)
+
+    def changed(self) -> None:
+        """Ask what another plan would mean."""
+        if self._plan != self._looked_at:
+            self._look()
+
+    def _create(self) -> None:
+        preview = self._preview
+        # A key pressed while the server is asked counts once it has answered.
+        self._eager = self.busy == _LOOKING
+        if preview is None or self.busy:
+            return
+        agreed = self._agree.text.text.strip().lower() == _AGREED
+        if preview.dropped and not agreed:
+            self.form.go_to(2)
+            self.form.type()
+            self.say(f"existing tables are dropped only when you type {_AGREED}")
+            return
+        self._agree.text.replace("")
+        self.form.go_to(1)
+        self.work(self._make(self._plan, agreed), "starting")
+
+    async def _make(self, plan: MakingPlan, agreed: bool) -> None:
+        await self._client.ask(self._load.make(plan, replace=agreed))
+        self._began = self._under_way = True
+        self._preview = None
+
 
 # Steps of a load: which, for how long each, and what is done before each.
 
@@ -60,7 +268,7 @@ class StepsDialog(FormDialog[bool]):
         self.form = Form((self._axis, self._list, self._time, self._tidy), focus=1)
 
     def content(self, cells: int) -> list[Line]:
-        """The form, how long it will take, and what was wrong with it."""
+        """Return the form, how long it will take, and what was wrong with it."""
         lines = [*self.form.lines(self.glyphs), ()]
         try:
             seconds = int(self._time.number(1) or 0)
@@ -71,19 +279,18 @@ class StepsDialog(FormDialog[bool]):
         lines += wrapped(f"{self._spec.profile}: {steps} runs, {clock(steps * seconds)}{besides}", cells, "dim")
         return [*lines, *self.foot(cells)]
 
-    def on_key(self, event: events.Key) -> None:
-        """Typing, start."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Type, or start the steps."""
         axis = self._axis.value
-        if self.form.press(event.key, event.character):
+        if self.form.press(key, character):
             self.say()
             if self._axis.value != axis and self._list.text.text == _LISTS[axis]:
                 self._list.text.replace(_LISTS[self._axis.value])
-        elif event.key == "s" and not self.busy:
+        elif key == "s" and not self.busy:
             self.work(self._start(), "starting")
         else:
-            return
-        event.stop()
-        self.repaint()
+            return False
+        return True
 
     async def _start(self) -> None:
         spec = replace(self._spec, duration_s=int(self._time.number(1) or 0), transactions=None)
@@ -116,13 +323,13 @@ class LoadForm:
         self._profiles = {profile.name: profile for profile in profiles}
         self._base = spec
         self.datasets: tuple[DatasetFound, ...] = ()
-        self.profile = ChoiceField("profile", tuple((each.name, each.title) for each in profiles))
+        self.profile = ChoiceField("profile", tuple((profile.name, profile.title) for profile in profiles))
         self.clients = NumberField("clients", "+ doubles, - halves")
         self.threads = NumberField("threads", "of pgbench", empty="as many as cores")
         self.duration = NumberField("time s", "", empty="until stopped")
         self.rate = NumberField("rate /s", "transactions per second", empty="unlimited", fractions=True)
         self.limit = NumberField("limit ms", "slower are counted; late are skipped", empty="none", fractions=True)
-        self.protocol = ChoiceField("protocol", tuple((each, "") for each in PROTOCOLS))
+        self.protocol = ChoiceField("protocol", tuple((name, "") for name in PROTOCOLS))
         self.tries = NumberField("tries", "if serialization fails; 0 no limit", empty="once")
         self.errors = ChoiceField("errors", _ERRORS)
         self.statements = ChoiceField("statements", _STATEMENTS)
@@ -144,7 +351,7 @@ class LoadForm:
         self.statements.index = int(spec.per_statement)
 
     def spec(self) -> LoadSpec:
-        """What the form says.
+        """Return the load that the form describes.
 
         Raises:
             UsageProblem: A field does not hold what it should.
@@ -172,41 +379,45 @@ class LoadForm:
         return "" if profile is None else profile.dataset
 
     def press(self, key: str, character: str | None) -> bool:
-        """Moves between fields, or types into the one in focus.
+        """Move between fields, or type into the one in focus.
 
         Returns:
             Whether the key meant something here.
         """
         before = self.profile.value
-        taken = self.form.press(key, character)
-        if taken and self.profile.value != before:
+        handled = self.form.press(key, character)
+        if handled and self.profile.value != before:
             self._suggest(self._profiles[self.profile.value])
-        return taken
+        return handled
 
     def _suggest(self, profile: ProfileSummary) -> None:
-        """Another profile brings its own idea of clients and protocol."""
+        """Fill in the clients and the protocol that the profile suggests."""
         self.clients.fill(profile.clients)
         if profile.protocol in PROTOCOLS:
             self.protocol.choose(profile.protocol)
 
     def lines(self, glyphs: Glyphs) -> list[Line]:
-        """One line per field, and below the profile what it runs on."""
-        profile, *others = self.form.lines(glyphs)
-        return [profile, *self._dataset_line(), *others]
+        """Return one line per field, and below the profile what it runs on."""
+        profile, *fields = self.form.lines(glyphs)
+        return [profile, *self._dataset_line(), *fields]
 
     def _dataset_line(self) -> list[Line]:
-        found = next((each for each in self.datasets if each.name == self.dataset), None)
-        if found is None:
+        data_set = next((candidate for candidate in self.datasets if candidate.name == self.dataset), None)
+        if data_set is None:
             return []
-        return [(("  data set    ", "label"), ("  ", PLAIN), _dataset_words(found))]
+        return [(("  data set    ", "label"), ("  ", PLAIN), _dataset_words(data_set))]
 
 
-def _dataset_words(found: DatasetFound) -> tuple[str, str]:
-    what = one_line(found.found, 40)
-    if not found.problem:
-        return (f"{what} (found)", "good") if what else (f"needs the {found.name} data set: i creates it", "warning")
-    problem = one_line(found.problem, 60)
-    return f"{what}: {problem}: i creates it" if what else problem, "warning"
+def _dataset_words(data_set: DatasetFound) -> tuple[str, str]:
+    content = one_line(data_set.found, 40)
+    if not data_set.problem:
+        return (
+            (f"{content} (found)", "good")
+            if content
+            else (f"needs the {data_set.name} data set: i creates it", "warning")
+        )
+    problem = one_line(data_set.problem, 60)
+    return f"{content}: {problem}: i creates it" if content else problem, "warning"
 
 
 _START: Final = "s"
@@ -214,7 +425,6 @@ _FORM_KEYS: Final = "s start  Enter edit  i data set  n steps  {results}y copy  
 _TYPING_KEYS: Final = "Enter ok  Esc discard  s start"
 _LONG: Final = ("making", "steps")
 """What is more than a run of pgbench."""
-_SCROLLING: Final = ("pageup", "pagedown")
 _ENDED: Final = {
     RunState.FINISHED: ("finished", "good"),
     RunState.STOPPED: ("stopped by the operator: the figures are partial", "warning"),
@@ -223,7 +433,7 @@ _ENDED: Final = {
 
 
 def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
-    """A run under way: elapsed, remaining, figures, command.
+    """Return a run under way: elapsed, remaining, figures, command.
 
     Args:
         session: For the figures.
@@ -232,8 +442,12 @@ def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
     """
     now_ms = session.now.taken_at_ms if session.now is not None else run.started_ms
     elapsed_s = (now_ms - run.started_ms) / 1000.0
-    left = "until stopped" if run.duration_s is None else f"{clock(run.duration_s - elapsed_s)} left"
-    head: Line = ((f"{run.state} ", "good"), (run.profile, "strong"), (f"   {clock(elapsed_s)} elapsed, {left}", PLAIN))
+    remaining = "until stopped" if run.duration_s is None else f"{clock(run.duration_s - elapsed_s)} left"
+    head: Line = (
+        (f"{run.state} ", "good"),
+        (run.profile, "strong"),
+        (f"   {clock(elapsed_s)} elapsed, {remaining}", PLAIN),
+    )
     interval = session.interval
     if interval is None:
         return [head, *wrapped(run.command, cells)]
@@ -246,13 +460,13 @@ def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
 
 
 def ended_lines(run: BenchRun, cells: int) -> list[Line]:
-    """How a run ended, with pgbench's own words when it failed."""
-    words, style = _ENDED.get(run.state, (str(run.state), PLAIN))
+    """Return how a run ended, with pgbench's own words when it failed."""
+    text, style = _ENDED.get(run.state, (str(run.state), PLAIN))
     if run.complete and run.state is RunState.STOPPED:
-        words, style = "stopped by the operator", "good"
+        text, style = "stopped by the operator", "good"
     status = f" (exit status {run.exit_status})" if run.exit_status else ""
     return [
-        *wrapped(f"run {run.run}, {run.profile}: {words}{status}", cells, style),
+        *wrapped(f"run {run.run}, {run.profile}: {text}{status}", cells, style),
         *wrapped(run.message if run.state is RunState.FAILED else "", cells, style),
     ]
 
@@ -286,7 +500,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self._seen = False
 
     def on_mount(self) -> None:
-        """Asks what can be run."""
+        """Ask what can be run."""
         self.work(self._open(), "loading profiles")
 
     async def _open(self) -> None:
@@ -298,7 +512,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self.run_worker(self._ask_datasets(), group="datasets", exclusive=True)
 
     async def _ask_datasets(self) -> None:
-        """What cannot be asked now is said when a load is started."""
+        """Ask for the data sets; a problem is shown when a load is started."""
         with contextlib.suppress(PgtopError):
             datasets = await self._client.ask(self._load.datasets())
             if self._form is not None:
@@ -306,7 +520,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self.repaint()
 
     def content(self, cells: int) -> list[Line]:
-        """What is under way, or the form with the command line it stands for."""
+        """Return what is under way, or the form with its command line."""
         run, state = under_way(self._session.now), self._load.state()
         if state.doing in _LONG:
             lines = self._long_lines(state, run, cells)
@@ -328,7 +542,7 @@ class LoadDialog(Dialog[LoadSpec]):
         return lines
 
     def _long_lines(self, state: LoadState, run: BenchRun | None, cells: int) -> list[Line]:
-        """A data set in the making, or steps: which, how it goes, and those that are done."""
+        """Return a data set in the making, or steps: which, how it goes, and those that are done."""
         self.captions("load", "x stop  Esc back")
         lines: list[Line] = [((state.title, "strong"), (f"   {state.detail}" if state.detail else "", "dim")), ()]
         if state.doing == "making":
@@ -339,7 +553,7 @@ class LoadDialog(Dialog[LoadSpec]):
         return lines
 
     def frames_arrived(self, session: Session) -> None:
-        """The run goes on, begins or ends."""
+        """Follow the run; close once it reports progress."""
         self._session = session
         frame = session.now
         run = run_of(frame)
@@ -365,7 +579,7 @@ class LoadDialog(Dialog[LoadSpec]):
             self.work(self._ask_preview(spec), group="preview")
 
     def _typed_spec(self) -> LoadSpec | None:
-        """What the form says; None, and why, where a field does not hold what it should."""
+        """Return the load that the form describes; None, and say why, where a field has a wrong value."""
         assert self._form is not None
         try:
             return self._form.spec()
@@ -386,35 +600,34 @@ class LoadDialog(Dialog[LoadSpec]):
         self._started_after = run.run if run is not None else 0
         self.busy = "started, waiting for the first second"
 
-    def on_key(self, event: events.Key) -> None:
-        """Typing, start, stop, copy."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Type, start, stop, copy, or open what leads on."""
         run, state = under_way(self._session.now), self._load.state()
-        if event.key == "y":
+        if key == "y":
             command = run.command if run is not None else self._command
             self.copy(command, "the command line is in your clipboard")
         elif run is not None or state.doing in _LONG:
-            if event.key != "x" or self.busy:
-                return
+            if key != "x" or self.busy:
+                return False
             self.work(self._client.ask(self._load.stop()), "stopping")
-        elif event.key == "r" and state.series is not None and _has_results(state):
+        elif key == "r" and state.series is not None and _has_results(state):
             self.app.push_screen(ResultsDialog(state.series, self.glyphs))
-        elif event.key in _SCROLLING:
-            self.scroll_key(event.key)
+        elif key in _SCROLLING:
+            self.scroll_key(key)
         elif self._form is None or self.busy:
-            return
-        elif event.key in _FURTHER:
-            _FURTHER[event.key](self, self._form)
-        elif event.key == _START:
+            return False
+        elif key in _FURTHER:
+            _FURTHER[key](self, self._form)
+        elif key == _START:
             self._begin()
-        elif self._form.press(event.key, event.character):
+        elif self._form.press(key, character):
             self._preview()
         else:
-            return
-        event.stop()
-        self.repaint()
+            return False
+        return True
 
     def ask_for_dataset(self, form: LoadForm) -> None:
-        """Opens what makes a data set; afterwards the form knows what is there."""
+        """Open what makes a data set; afterwards the form knows what is there."""
 
         def closed(result: None) -> None:
             self._preview()
@@ -423,7 +636,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self.app.push_screen(InitDialog(self._load, self._client, form.dataset, self.glyphs), closed)
 
     def ask_for_steps(self, form: LoadForm) -> None:
-        """Opens what starts steps."""
+        """Open what starts steps."""
         spec = self._typed_spec()
         if spec is None:
             return
@@ -440,7 +653,7 @@ class LoadDialog(Dialog[LoadSpec]):
             self.work(self._start(spec), "starting")
 
     def on_paste(self, event: events.Paste) -> None:
-        """A number from the terminal's clipboard."""
+        """Paste a number from the terminal's clipboard."""
         event.stop()
         if self._form is not None:
             self._form.form.focused.paste(event.text)
@@ -448,7 +661,7 @@ class LoadDialog(Dialog[LoadSpec]):
             self.repaint()
 
     def action_close(self) -> None:
-        """While a value is typed it takes that back; else it leaves, with what was typed before."""
+        """Discard the value that is being typed; without one, leave with the load typed before."""
         if self._form is not None and self._form.form.discard():
             self._preview()
             self.repaint()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from textual import events
-
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, count, marked_ms, ms, number
 from pgtop_tune.metrics.load import QUANTILES
@@ -14,7 +12,7 @@ from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVer
 from pgtop_tune.runtime.load_control import LoadSeries
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, filled_lines, nice_ceiling
-from pgtop_tune.tui.widgets.lines import PLAIN, Cell, Column, Glyphs, Line, labelled, table_lines, text_of, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Cell, Column, Glyphs, Line, labelled, plain_text, table_lines, wrapped
 
 # The record of a run for reading: the final report, percentiles, statements, and how far it can be trusted. Pure.
 
@@ -26,7 +24,7 @@ _STYLES: Final = {RunVerdict.INVALID: "critical", RunVerdict.SUSPECT: "warning",
 
 
 def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
-    """Everything an operator asks of a run, from the most to the least important.
+    """Return everything an operator asks of a run, from the most to the least important.
 
     Args:
         result: Of one run.
@@ -48,17 +46,17 @@ def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
 
 
 def load_words(result: RunResult) -> str:
-    """The profile, or the scripts."""
+    """Return the profile, or the scripts."""
     return one_line(result.profile or " ".join(script.name for script in result.scripts) or "scripts", _NAME)
 
 
-def figure(value: float | None, digits: int = 1) -> str:
-    """A figure of a report, in full: it may be compared with another."""
+def report_figure(value: float | None, digits: int = 1) -> str:
+    """Return a figure of a report, in full: it may be compared with another."""
     return UNKNOWN if value is None else f"{value:.{digits}f}"
 
 
 def verdict_words(result: RunResult) -> tuple[str, str]:
-    """Whether it counts, in a word, and its style."""
+    """Return whether it counts, in a word, and its style."""
     if not result.valid:
         return "not valid", "critical"
     if any(doubt.verdict is RunVerdict.SUSPECT for doubt in result.doubts):
@@ -77,11 +75,11 @@ def _headline(result: RunResult) -> tuple[str, str]:
 
 
 def _verdict(result: RunResult, glyphs: Glyphs) -> Line:
-    words, style = verdict_words(result)
+    text, style = verdict_words(result)
     mark = glyphs.bullet if style == "good" else glyphs.warning if style == "warning" else glyphs.cross
     ended = f"   {result.state}" + (f", exit status {result.exit_status}" if result.exit_status else "")
     partial = ", the figures are partial" if result.partial else ""
-    return ((f"{mark} {words}", style), (ended + partial, PLAIN))
+    return ((f"{mark} {text}", style), (ended + partial, PLAIN))
 
 
 def _message(result: RunResult, cells: int) -> list[Line]:
@@ -90,23 +88,23 @@ def _message(result: RunResult, cells: int) -> list[Line]:
 
 def _figures(result: RunResult, cells: int) -> list[Line]:
     counted = [f"{number} {name}" for number, name in result.counted]
-    stddev = "" if result.latency_stddev_ms is None else f", stddev {figure(result.latency_stddev_ms, 3)} ms"
+    stddev = "" if result.latency_stddev_ms is None else f", stddev {report_figure(result.latency_stddev_ms, 3)} ms"
     rows = [
         ("tps", _tps(result)),
-        ("latency", f"average {figure(result.latency_average_ms, 3)} ms{stddev}"),
+        ("latency", f"average {report_figure(result.latency_average_ms, 3)} ms{stddev}"),
         ("transactions", ", ".join(counted)),
-        ("connecting", "" if result.connection_ms is None else f"{figure(result.connection_ms, 3)} ms"),
+        ("connecting", "" if result.connection_ms is None else f"{report_figure(result.connection_ms, 3)} ms"),
         ("seconds", _seconds(result)),
     ]
-    return [line for label, words in rows if words for line in labelled(label, words, cells, label_cells=LABEL)]
+    return [line for label, text in rows if text for line in labelled(label, text, cells, label_cells=LABEL)]
 
 
 def _tps(result: RunResult) -> str:
     steady = result.steady
     error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"
     settled = {True: "steady", False: "NOT STEADY", None: "seconds"}[steady.steady]
-    rest = "" if steady.tps is None else f"   {settled} {steady.tps:.1f}{error}: {steady.reason}"
-    return figure(result.tps) + rest
+    settled_text = "" if steady.tps is None else f"   {settled} {steady.tps:.1f}{error}: {steady.reason}"
+    return report_figure(result.tps) + settled_text
 
 
 def _seconds(result: RunResult) -> str:
@@ -114,10 +112,10 @@ def _seconds(result: RunResult) -> str:
 
 
 def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
-    """All of the run, and each script where there are several."""
+    """Return all of the run, and each script where there are several."""
     if result.latencies is None:
         return labelled("percentiles", "the log has no transaction", cells, "dim", LABEL)
-    named = [("all", result.latencies), *((each.part, each.latencies) for each in result.by_script)]
+    named = [("all", result.latencies), *((script.part, script.latencies) for script in result.by_script)]
     columns = (
         Column("latency, ms", 16, elastic=True),
         *(Column(quantile.title, 7, "right") for quantile in QUANTILES),
@@ -125,34 +123,40 @@ def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
         Column("logged", 9, "right"),
     )
     rows = [_row(name, latencies, result) for name, latencies in named]
-    return [(), *table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)]
+    return [(), *table_lines(columns, rows, width=cells, height=len(rows) + 1, glyphs=glyphs)]
 
 
 def _row(name: str, latencies: LatencySummary, result: RunResult) -> list[tuple[str, str]]:
-    found = [marked_ms(result.mark(latencies, each.per_cent), latencies.at(each.per_cent)) for each in QUANTILES]
+    percentiles = [
+        marked_ms(result.mark(latencies, quantile.per_cent), latencies.at(quantile.per_cent)) for quantile in QUANTILES
+    ]
     # Which script a counted transaction was of is an estimate; how many there were of all is none.
     logged = f"{'~' if latencies.counted_below_ms and latencies is not result.latencies else ''}{latencies.logged}"
-    texts = [one_line(name, _NAME), *found, marked_ms(result.log_mark, latencies.max_ms), logged]
+    texts = [one_line(name, _NAME), *percentiles, marked_ms(result.log_mark, latencies.max_ms), logged]
     return [(text, PLAIN) for text in texts]
 
 
 def _statements(result: RunResult, cells: int) -> list[Line]:
-    """Mean latency of each statement, where that was asked for, and what the server says of its execution."""
+    """Return the mean latency of each statement, where that was requested, and the server's times of its execution."""
     report, times = result.report, result.server_times
     if report is None:
         return []
     lines: list[Line] = []
-    for name, statements in [("", report.statements), *((each.name, each.statements) for each in report.scripts)]:
+    for name, statements in [("", report.statements), *((script.name, script.statements) for script in report.scripts)]:
         if not statements:
             continue
         title = f"statements of {one_line(name, _NAME)}, mean ms" if name else "statements, mean ms"
         lines += [(), ((title, "title"), ("; server: mean ± standard deviation" if times.rows else "", "dim"))]
-        for each in statements:
-            there = times.of(name, each.text)
+        for statement in statements:
+            there = times.of(name, statement.text)
             of_all = " of all equal ones" if there is not None and there.shared else ""
-            server = "" if there is None else f"[{figure(there.mean_ms, 3)} ± {figure(there.stddev_ms, 3)}{of_all}] "
-            text = server + one_line(each.text, _STATEMENT) + each.trouble
-            lines += labelled(f"{each.latency_ms:10.3f}  ", text, cells, label_cells=LABEL)
+            server = (
+                ""
+                if there is None
+                else f"[{report_figure(there.mean_ms, 3)} ± {report_figure(there.stddev_ms, 3)}{of_all}] "
+            )
+            text = server + one_line(statement.text, _STATEMENT) + statement.trouble
+            lines += labelled(f"{statement.latency_ms:10.3f}  ", text, cells, label_cells=LABEL)
     if lines and times.problem:
         lines += wrapped(f"not timed on the server: {one_line(times.problem, _REASON)}", cells, "dim")
     return lines
@@ -179,7 +183,7 @@ _FEWEST_ROWS: Final = 3
 
 
 def steps_lines(series: LoadSeries, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Table, charts and knee.
+    """Return table, charts and knee.
 
     Args:
         series: Steps so far.
@@ -206,7 +210,7 @@ def steps_lines(series: LoadSeries, cells: int, rows: int, glyphs: Glyphs) -> li
 
 
 def step_table(series: LoadSeries, cells: int, glyphs: Glyphs) -> list[Line]:
-    """A row for each step that has ended; a failed one has its reason."""
+    """Return a row for each step that has ended; a failed one has its reason."""
     columns = (
         Column(_TITLES[series.axis], 8, "right"),
         Column("tps", 10, "right"),
@@ -218,24 +222,24 @@ def step_table(series: LoadSeries, cells: int, glyphs: Glyphs) -> list[Line]:
     knee = None if series.knee is None else series.knee.load
     rows: list[list[Cell]] = []
     for result, point in zip(series.results, series.points, strict=True):
-        words, style = verdict_words(result)
-        said = ", ".join(doubt.id for doubt in result.doubts if doubt.verdict != "note") or result.message
+        text, style = verdict_words(result)
+        doubts = ", ".join(doubt.id for doubt in result.doubts if doubt.verdict != "note") or result.message
         mark = f"{glyphs.pointer_left} knee  " if point.load == knee else ""
         rows.append(
             [
                 (number(point.load), PLAIN),
-                (figure(result.tps), "strong"),
-                (figure(result.latency_average_ms, 3), PLAIN),
+                (report_figure(result.tps), "strong"),
+                (report_figure(result.latency_average_ms, 3), PLAIN),
                 (ms(point.p99_ms), PLAIN),
                 ("" if result.failed is None else str(result.failed), "critical" if result.failed else PLAIN),
-                (f" {mark}{words}" + (f": {said}" if said else ""), style),
+                (f" {mark}{text}" + (f": {doubts}" if doubts else ""), style),
             ]
         )
-    return table_lines(columns, rows, width=cells, height=len(rows) + 1, cursor=None, top=0, glyphs=glyphs)
+    return table_lines(columns, rows, width=cells, height=len(rows) + 1, glyphs=glyphs)
 
 
 def _chart_rows(spare: int) -> tuple[int, int]:
-    """What is left is shared; below a few rows a chart says nothing, and the dialog scrolls."""
+    """Share the spare rows; with fewer rows a chart would say nothing, and the dialog scrolls."""
     if spare >= sum(_CHART_ROWS):
         return _CHART_ROWS
     return max(spare * 3 // 5, _FEWEST_ROWS), max(spare * 2 // 5, _FEWEST_ROWS)
@@ -244,7 +248,7 @@ def _chart_rows(spare: int) -> tuple[int, int]:
 def _chart(
     series: LoadSeries, values: Sequence[float | None], style: str, cells: int, rows: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Every step is as wide as the next: loads are mostly doubled."""
+    """Return every step is as wide as the next: loads are mostly doubled."""
     columns, steps = max(cells - GUTTER, 0), len(values)
     knee = None if series.knee is None else series.knee.load
     return filled_lines(
@@ -256,7 +260,7 @@ def _chart(
 
 
 def _scale(series: LoadSeries, cells: int) -> Line:
-    """The loads below the columns of their points, as many as find room."""
+    """Return the loads below the columns of their points, as many as find room."""
     columns, steps = cells - GUTTER, len(series.points)
     text = ""
     for index, point in enumerate(series.points):
@@ -300,23 +304,23 @@ class ResultsDialog(Dialog[None]):
         return _KEYS if self._pages == 1 else f"left, right each step  {_KEYS}"
 
     def content(self, cells: int) -> list[Line]:
-        """The page in view."""
+        """Return the page in view."""
         series = self._series
         if series.axis and self._page == 0:
             return steps_lines(series, cells, self.app.size.height - _AROUND, self.glyphs)
         return result_lines(series.results[max(self._page - 1, 0)], cells, self.glyphs)
 
-    def on_key(self, event: events.Key) -> None:
-        """Turning pages, scrolling, copying."""
-        if event.key == "y":
-            text = "\n".join(text_of(line).rstrip() for line in self.content(self.cells))
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Turn pages, scroll, copy or close."""
+        if key == "y":
+            text = "\n".join(plain_text(line).rstrip() for line in self.content(self.cells))
             self.copy(text, "the result is in your clipboard")
-        elif event.key == "enter":
+        elif key == "enter":
             self.dismiss(None)
-        elif event.key in _TURN and self._pages > 1:
-            self._page = (self._page + _TURN[event.key]) % self._pages
+        elif key in _TURN and self._pages > 1:
+            self._page = (self._page + _TURN[key]) % self._pages
             self.captions(self._title(), self._keys())
             self.show_from(0)
-        elif not self.scroll_key(event.key):
-            return
-        event.stop()
+        else:
+            return self.scroll_key(key)
+        return True

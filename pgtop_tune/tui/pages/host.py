@@ -19,7 +19,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.help import Described
+from pgtop_tune.tui.dialogs.help import DescribedNumber
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, NETWORK, TABLES
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page
@@ -93,8 +93,8 @@ _CHARTS: Final = (
     _Chart(
         title="pressure %", form=percent,
         curves=tuple(
-            _Curve(label, each, style)
-            for label, each, style in zip(
+            _Curve(label, metric, style)
+            for label, metric, style in zip(
                 ("cpu", "io", "mem"), details.CHARTED_PRESSURE, ("cpu", "wait-io", "wait-lock"), strict=True
             )
         ),
@@ -111,12 +111,12 @@ _CHARTS: Final = (
 
 
 def history_axis(session: Session, width: int) -> TimeAxis:
-    """The time axis that all histories share."""
+    """Return the time axis that all histories share."""
     return time_axis(session, width, SPARK_ROWS + 1)
 
 
 def history_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """Exactly so many lines: charts with a head each, times of day below the last."""
+    """Return exactly so many lines: charts with a head each, times of day below the last."""
     interval = session.interval
     count = min((height - 1) // _LEAST, len(_CHARTS))
     if interval is None or count < 1:
@@ -132,25 +132,25 @@ def history_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
 def _drawn(
     chart: _Chart, session: Session, interval: Interval, axis: TimeAxis, rows: int, glyphs: Glyphs
 ) -> list[Line]:
-    values = [axis.means_of(session, each.metric) for each in chart.curves]
+    values = [axis.means_of(session, curve.metric) for curve in chart.curves]
     if chart.stacked:
-        shown: list[Columns] = []
-        for each in values:
-            shown.append(_on_top(shown[-1], each) if shown else each)
+        stacked: list[Columns] = []
+        for series in values:
+            stacked.append(_on_top(stacked[-1], series) if stacked else series)
         areas = [
-            Area(each, curve.style, index % 4)
-            for index, (each, curve) in enumerate(zip(shown, chart.curves, strict=True))
+            Area(series, curve.style, index % 4)
+            for index, (series, curve) in enumerate(zip(stacked, chart.curves, strict=True))
         ]
         levels: list[Level] = []
     else:
         areas = [Area(values[0], chart.curves[0].style)]
         # A line at zero would hide the foot of the area; its figure stands in the head.
         levels = [
-            Level([value or None for value in each], curve.style)
-            for each, curve in zip(values[1:], chart.curves[1:], strict=True)
+            Level([value or None for value in series], curve.style)
+            for series, curve in zip(values[1:], chart.curves[1:], strict=True)
         ]
-        shown = list(values)
-    highest = max((value for each in shown for value in each if value is not None), default=0.0)
+        stacked = list(values)
+    highest = max((value for series in stacked for value in series if value is not None), default=0.0)
     disk = details.data_disk(interval) if chart.of_disk else None
     title = f"{chart.title} {one_line(disk, _NAME)}" if disk else chart.title.removesuffix(" of")
     figures = [
@@ -212,14 +212,14 @@ _TRANSPARENT: Final = (("anon", metrics.ANON_HUGE), ("shmem", details.SHMEM_HUGE
 
 
 def summary_rows(width: int, height: int) -> int:
-    """Six lines on a small screen, a third of a large one, at most fourteen; half of a wide one, with histories."""
+    """Return six lines on a small screen, a third of a large one up to fourteen, half of a wide one with histories."""
     if width >= HALVES_FROM:
         return max(height // 2, _FEWEST)
     return min(max(height // _SHARE, _FEWEST), _MOST)
 
 
 def summary_needs(session: Session, width: int) -> int:
-    """A line each for names, kinds of CPU and the rest, one for notes, and as many as the cores fill."""
+    """Return a line each for names, kinds of CPU and the rest, one for notes, and as many as the cores fill."""
     host = NOT_YET if session.now is None else session.now.host
     if session.now is None or isinstance(host, Unavailable):
         return 1
@@ -231,34 +231,34 @@ def summary_needs(session: Session, width: int) -> int:
 
 
 def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The figures; on a wide screen in the left half, with tables as far as there is room, and the histories in the
-    right one.
+    """Return the figures; on a wide screen in the left half, with tables as far as there is room, and the histories in
+    the right one.
     """
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return summary_lines(session, width, height, glyphs)
-    left = _left_half(width)
-    said = _summary(session, left, height, glyphs)[:height]
-    figures = [*said, *_below(session, left, height - len(said), glyphs)]
-    charts = history_lines(session, width - left - len(_APART[0]), height, glyphs)
-    return [(*padded(line, left), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
+    left_width = _left_half(width)
+    summary = _summary(session, left_width, height, glyphs)[:height]
+    figures = [*summary, *_below(session, left_width, height - len(summary), glyphs)]
+    charts = history_lines(session, width - left_width - len(_APART[0]), height, glyphs)
+    return [(*padded(line, left_width), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
 
 
 def _left_half(width: int) -> int:
-    """Cells of the figures; beside them, a blank apart, are the histories."""
+    """Return cells of the figures; beside them, a blank apart, are the histories."""
     return width // 2 - 1
 
 
 def moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
-    """See `Page.moment_at`: of the histories."""
+    """Return the moment that a cell of the histories shows; see `Page.moment_at`."""
     width, _ = size
     if width < HALVES_FROM or session.now is None or isinstance(session.now.host, Unavailable):
         return None
-    left = _left_half(width)
-    return history_axis(session, width - left - len(_APART[0])).moment_of(at[0] - left - len(_APART[0]))
+    left_width = _left_half(width)
+    return history_axis(session, width - left_width - len(_APART[0])).moment_of(at[0] - left_width - len(_APART[0]))
 
 
 def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """CPU by kind, a heat strip of all cores, memory, huge pages, pressure, frequency and limits; where they are from.
+    """Return CPU by kind, a heat strip of all cores, memory, huge pages, pressure, frequency, limits, and their source.
 
     The most important lines first; the strip takes the lines that are left, so that 384 cores have a cell each where
     there is room.
@@ -267,15 +267,15 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
 
 
 def _below(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The tables that need few lines, one under the other, each with its rows as far as there is room."""
+    """Return the tables that need few lines, one under the other, each with its rows as far as there is room."""
     lines: list[Line] = []
     for table in _SMALL:
         rows = table.rows(session)
         room = min(height - len(lines), HEAD_ROWS + (1 if isinstance(rows, Unavailable) else max(len(rows), 1)))
         if room > HEAD_ROWS:
             view = first_view(table)
-            found = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
-            lines += listing_lines((table,), table, view, found, width, room, glyphs)
+            ordered_rows = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
+            lines += listing_lines((table,), table, view, ordered_rows, width, room, glyphs)
     return _filled(lines, width, max(height, 0))
 
 
@@ -286,15 +286,15 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
         reason = host if isinstance(host, Unavailable) else NOT_YET
         return [_line("host", absence(reason), width)]
     cpu, memory = sections.cpu(frame), sections.memory(frame)
-    told = _told(frame)
+    available = _told(frame)
     parts: list[tuple[str, object, Callable[[Any], list[Phrase]]]] = [
-        ("MEM", memory, lambda _: _numbers(told(_MEMORY), interval, size, 5)),
-        ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda found: _huge(found, interval)),
+        ("MEM", memory, lambda _: _numbers(available(_MEMORY), interval, size, 5)),
+        ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda sample: _huge(sample, interval)),
         ("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
         ("swap", memory, lambda _: _titled(_SWAP, interval, size, 5)),
-        ("work", cpu, lambda _: [_number(row, interval, count, *_WORK[row]) for row in told(_WORK)]),
+        ("work", cpu, lambda _: [_number(row, interval, count, *_WORK[row]) for row in available(_WORK)]),
         ("limit", host.cgroup, lambda _: _limits(interval)),
-        ("alloc", memory, lambda _: _numbers(told(_PROMISED), interval, size, 5)),
+        ("alloc", memory, lambda _: _numbers(available(_PROMISED), interval, size, 5)),
         ("freq", host.frequency, lambda _: [_frequency(frame, interval)]),
     ]
     if not isinstance(host.facts, Unavailable) and host.facts.untold:
@@ -303,16 +303,16 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     lines = [_said(*part, width) for part in parts]
     numbers = sum(not isinstance(part[1], Unavailable) for part in parts)
     without = _without(frame, width)
-    rest = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
-    kinds = _said("CPU", cpu, lambda _: _numbers(told(_CPU), interval, percent, 3), width)
-    room = max(height - 2 - len(rest), 1)
+    lower_lines = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
+    kinds = _said("CPU", cpu, lambda _: _numbers(available(_CPU), interval, percent, 3), width)
+    room = max(height - 2 - len(lower_lines), 1)
     strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
     above = [_source(host, width), *_notes(host, width), kinds, *strips]
-    return [*above, *rest]
+    return [*above, *lower_lines]
 
 
 def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:
-    """Leaves out the figures that the source does not have: they are named together, and `?` says why.
+    """Leave out the figures that the source does not have: they are named together, and `?` says why.
 
     The cache of ZFS stands there only where there is ZFS.
     """
@@ -324,27 +324,27 @@ def _told(frame: Frame) -> Callable[[Iterable[Metric]], list[Metric]]:
 
 
 def _without(frame: Frame, width: int) -> list[Line]:
-    """The figures of these lines and of the tables that the source does not have; none where it has all."""
+    """Return the figures of these lines and of the tables that the source does not have; none where it has all."""
     facts = sections.machine(frame)
     if isinstance(facts, Unavailable) or not facts.untold:
         return []
-    missing = {each.metric for each in facts.untold}
+    missing = {untold_figure.metric for untold_figure in facts.untold}
     columns = [column.title for table in TABLES for column in table.columns if column.metric in missing]
     titles = dict.fromkeys([row.title for row in _SINGLE if row.id in missing] + columns)
-    said = f"not told by {facts.source} (? says why): {', '.join(titles)}"
-    return [_line("n/a", fit(((said, "dim"),), width - _LABEL), width)]
+    text = f"not told by {facts.source} (? says why): {', '.join(titles)}"
+    return [_line("n/a", fit(((text, "dim"),), width - _LABEL), width)]
 
 
 def _filled(lines: list[Line], width: int, height: int) -> list[Line]:
     return (lines + [padded((), width)] * (height - len(lines)))[:height]
 
 
-def _line(label: str, said: Line, width: int) -> Line:
-    return padded(((f" {label:<{_LABEL - 1}}", "title"), *said), width)
+def _line(label: str, content: Line, width: int) -> Line:
+    return padded(((f" {label:<{_LABEL - 1}}", "title"), *content), width)
 
 
 def _said(label: str, section: object, draw: Callable[[Any], list[Phrase]], width: int) -> Line:
-    """The section's phrases, or why it is not there."""
+    """Return the section's phrases, or why it is not there."""
     phrases = [Phrase(absence(section))] if isinstance(section, Unavailable) else draw(section)
     return _line(label, fitting(phrases, width - _LABEL, _GAP), width)
 
@@ -354,7 +354,7 @@ def _numbers(rows: Sequence[Metric], interval: Interval, form: Form, cells: int)
 
 
 def _titled(rows: Sequence[tuple[str, Metric]], interval: Interval, form: Form, cells: int) -> list[Phrase]:
-    """Metrics under shorter titles, where the label of the line says the rest."""
+    """Return metrics under shorter titles, where the label of the line says the rest."""
     return [
         Phrase(labelled(title, form(value := row(interval)).rjust(cells), alarm(value, row.critical)), 1)
         for title, row in rows
@@ -380,27 +380,27 @@ def _source(host: HostSample, width: int) -> Line:
 
 
 def _cores(facts: HostFacts, host: HostSample) -> str:
-    """Cores of the machine, and of them those that the server may use where these are fewer."""
+    """Return cores of the machine, and of them those that the server may use where these are fewer."""
     used = facts.cpu_count if isinstance(host.cgroup, Unavailable) else host.cgroup.cpus_of(facts.cpu_count)
     return f"{facts.cpu_count} cores" + (f", the server may use {used}" if used < facts.cpu_count else "")
 
 
 def _system(kernel: str) -> str:
-    """A release alone is one of Linux; others say their name."""
-    said = one_line(kernel, 40)
-    return f"Linux {said}" if said[:1].isdigit() else said
+    """Return a release alone is one of Linux; others say their name."""
+    release = one_line(kernel, 40)
+    return f"Linux {release}" if release[:1].isdigit() else release
 
 
 def _notes(host: HostSample, width: int) -> list[Line]:
-    """Mounts that do not answer and directories whose disk is not known, on one line; none when all is well."""
+    """Return mounts that do not answer and directories whose disk is not known, on one line; none when all is well."""
     silent = () if isinstance(host.file_systems, Unavailable) else host.file_systems.unanswered
     unplaced = () if isinstance(host.disks, Unavailable) else host.disks.unplaced
-    said = "; ".join(one_line(text, 160) for text in (*silent, *unplaced))
-    return [_line("note", fit(((said, "warning"),), width - _LABEL), width)] if said else []
+    notes = "; ".join(one_line(text, 160) for text in (*silent, *unplaced))
+    return [_line("note", fit(((notes, "warning"),), width - _LABEL), width)] if notes else []
 
 
 def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """A cell per core on as many lines as there are, core 0 first; folded when even that is not enough."""
+    """Return a cell per core on as many lines as there are, core 0 first; folded when even that is not enough."""
     cpu = sections.cpu(frame)
     if isinstance(cpu, Unavailable):
         return []
@@ -411,22 +411,24 @@ def _strips(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Gly
     if -(-len(busy) // across) <= rows:
         return _bars([core.cpu for core in cpu.cores], busy, across, width, glyphs)
     needed = min(-(-len(busy) // cells), rows)
-    each = -(-len(busy) // max(needed, 1))
-    parts: Sequence[Sequence[float | None]] = [busy[start : start + each] for start in range(0, len(busy), each)]
+    per_line = -(-len(busy) // max(needed, 1))
+    parts: Sequence[Sequence[float | None]] = [
+        busy[start : start + per_line] for start in range(0, len(busy), per_line)
+    ]
     return [_line("" if index else "cores", heat_strip(part, cells, glyphs), width) for index, part in enumerate(parts)]
 
 
 def _bars(cores: Sequence[str], busy: Sequence[float | None], across: int, width: int, glyphs: Glyphs) -> list[Line]:
-    """A bar with its number and figure per core."""
+    """Return a bar with its number and figure per core."""
     lines = []
     for start in range(0, len(cores), across):
         spans: list[Span] = []
         for core, share in zip(cores[start : start + across], busy[start : start + across], strict=True):
-            shown = percent(None if share is None else 100.0 * share)
+            text = percent(None if share is None else 100.0 * share)
             spans += [
                 (f"{_number_of(core):>3} ", "label"),
                 (bar(share, _CORE - 10, glyphs), heat_style(share)),
-                (f"{shown:>4}  ", PLAIN),
+                (f"{text:>4}  ", PLAIN),
             ]
         lines.append(_line("" if start else "cores", tuple(spans), width))
     return lines
@@ -458,7 +460,7 @@ def _huge(memory: MemorySample, interval: Interval) -> list[Phrase]:
 
 
 def _page_size(page_bytes: int) -> str:
-    """2M, 1G, 64K: without the decimals of amounts."""
+    """Return a page size without decimals: 2M, 1G, 64K."""
     return size(page_bytes).replace(".00", "").replace(".0", "")
 
 
@@ -495,7 +497,7 @@ def _limits(interval: Interval) -> list[Phrase]:
 
 
 _SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP))
-NUMBERS: Final[tuple[Described, ...]] = (
+NUMBERS: Final[tuple[DescribedNumber, ...]] = (
     *_CPU, metrics.CORE_BUSY, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
     *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *_WORK,
     details.FREQUENCY, details.FREQUENCY_SHARE, details.GROUP_MEMORY, details.GROUP_MEMORY_MAX, details.GROUP_CPUS,

@@ -5,40 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import repeat
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, age, count, ms, percent, size
+from pgtop_tune.base.units import age, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Keyed, Metric
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.ceilings import disks_at_cap
-from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.backend_action import BackendKey
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.model.host import HostFacts
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.host import cap_text
-from pgtop_tune.tui.pages.page import PageColumn, PageTable, number, word
+from pgtop_tune.tui.pages.page import PageColumn, PageTable, figure, of_backend, section_rows, session_key, whole, word
 
-S = TypeVar("S")
 Form = Callable[[float | None], str]
 
 
-def _no_note(row: Any) -> str:
-    return ""
-
-
-def _no_backend(row: Any) -> None:
-    return None
-
-
-class _Table(Struct, frozen=True):
-    """What the rows of a table share. Note and session are looked up for the rows in view, some dozens of hundreds.
+class _SharedFacts(Struct, frozen=True):
+    """Everything that the rows of a table share. Note and session are computed for the rows in view alone.
 
     Attributes:
         values: Metric id → numbers now, by the key of the row.
@@ -47,8 +36,8 @@ class _Table(Struct, frozen=True):
     """
 
     values: Mapping[str, Mapping[Any, float | None]]
-    note: Callable[[Any], str] = _no_note
-    backend: Callable[[Any], Backend | None] = _no_backend
+    note: Callable[[Any], str]
+    backend: Callable[[Any], Backend | None] = lambda row: None
 
 
 class HostRow(Struct, frozen=True):
@@ -62,15 +51,15 @@ class HostRow(Struct, frozen=True):
 
     key: Hashable
     row: Any
-    table: _Table
+    table: _SharedFacts
 
     def value(self, metric: str) -> float | None:
-        """The number of a metric now."""
+        """Return the number of a metric now."""
         return self.table.values[metric].get(self.key)
 
     @property
     def note(self) -> str:
-        """What is said besides."""
+        """A further remark."""
         return self.table.note(self.row)
 
     @property
@@ -83,11 +72,11 @@ def _minutes(value: float | None) -> str:
     return age(None if value is None else value * 60.0)
 
 
-def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", shown: bool = True) -> PageColumn:
-    """A column of a metric: what it means stands in the catalogue."""
-    return number(
+def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", visible: bool = True) -> PageColumn:
+    """Return a column of a metric: what it means stands in the catalogue."""
+    return figure(
         keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.value(keyed.id), form,
-        keyed.definition, keyed.source, shown=shown, critical=keyed.critical, metric=keyed.id,
+        keyed.definition, keyed.source, visible=visible, critical=keyed.critical, metric=keyed.id,
     )  # fmt: skip
 
 
@@ -96,31 +85,31 @@ def _name(text: Any) -> str:
 
 
 def _rows(
-    session: Session,
-    reach: Callable[[Frame], S | Unavailable],
-    rows: Callable[[S], Sequence[Any]],
+    section: Callable[[Frame], Any],
+    subjects: Callable[[Any], Sequence[Any]],
     key: Callable[[Any], Hashable],
-    columns: Sequence[Keyed[Any]],
-    note: Callable[[Any], str] = _no_note,
-    backend: Callable[[Any], Backend | None] = _no_backend,
-) -> Sequence[HostRow] | Unavailable:
-    """Rows of a section of the newest frame.
+    metrics_of: Sequence[Keyed[Any]],
+    note: Callable[[Interval], Callable[[Any], str]] = lambda interval: lambda row: "",
+    backend: Callable[[Interval], Callable[[Any], Backend | None]] = lambda interval: lambda row: None,
+) -> Callable[[Session], Sequence[HostRow] | Unavailable]:
+    """Return the function that gives the rows of a section of the newest frame.
 
     Args:
-        session: The session.
-        reach: The section.
-        rows: What the rows are about.
+        section: The section.
+        subjects: What the rows are about.
         key: What the numbers of each are kept by.
-        columns: Metrics of the table.
-        note, backend: As in `_Table`.
+        metrics_of: Metrics of the table.
+        note, backend: Give those of `_SharedFacts`.
     """
-    frame, interval = session.now, session.interval
-    found = NOT_YET if frame is None else reach(frame)
-    if isinstance(found, Unavailable) or interval is None:
-        return found if isinstance(found, Unavailable) else NOT_YET
-    seen = rows(found)
-    table = _Table(values={keyed.id: keyed(interval) for keyed in columns}, note=note, backend=backend)
-    return list(map(HostRow, map(key, seen), seen, repeat(table)))
+
+    def rows(interval: Interval) -> Sequence[HostRow]:
+        sample = interval.now(section)
+        subjects_seen = () if sample is None else subjects(sample)
+        values = {keyed.id: keyed(interval) for keyed in metrics_of}
+        table = _SharedFacts(values=values, note=note(interval), backend=backend(interval))
+        return list(map(HostRow, map(key, subjects_seen), subjects_seen, repeat(table)))
+
+    return section_rows(section, rows)
 
 
 def _key(row: Any) -> Hashable:
@@ -132,13 +121,9 @@ def _roles(row: Any) -> str:
     return one_line(" ".join(row.row.roles), 60)
 
 
-def _disk_rows(session: Session) -> Sequence[HostRow] | Unavailable:
-    interval = session.interval
-    caps = {} if interval is None else disks_at_cap(interval)
-    return _rows(
-        session, sections.disks, lambda sample: sample.disks, lambda disk: disk.name, metrics.DISK_METRICS,
-        lambda disk: cap_text(caps[disk.name]) if disk.name in caps else "",
-    )  # fmt: skip
+def _at_cap(interval: Interval) -> Callable[[Any], str]:
+    caps = disks_at_cap(interval)
+    return lambda disk: cap_text(caps[disk.name]) if disk.name in caps else ""
 
 
 _ROLES: Final = word(
@@ -169,7 +154,7 @@ DISKS: Final = PageTable(
             "/proc/diskstats over the last two minutes",
         ),
     ),
-    rows=_disk_rows,
+    rows=_rows(sections.disks, attrgetter("disks"), attrgetter("name"), metrics.DISK_METRICS, _at_cap),
     key_of=_key,
     sort="busy",
     empty="no disk has seen a request",
@@ -193,9 +178,7 @@ FILE_SYSTEMS: Final = PageTable(
             elastic=True,
         ),
     ),
-    rows=lambda session: _rows(
-        session, sections.file_systems, lambda sample: sample.file_systems, lambda row: row.mount, details.SPACE_METRICS
-    ),
+    rows=_rows(sections.file_systems, attrgetter("file_systems"), attrgetter("mount"), details.SPACE_METRICS),
     key_of=_key,
     sort="used",
     empty="no file system of the server answers",
@@ -219,14 +202,12 @@ NETWORK: Final = PageTable(
         _of(details.NETWORK_SENT_PACKETS, 7, count, title="out p/s"),
         _of(details.NETWORK_ERRORS, 8, count, title="errors/s"),
         _of(details.NETWORK_DROPS, 7, count, title="drops/s"),
-        number(
+        figure(
             "speed", "Mbit/s", 7, _megabits, count,
             "Speed of the link; unknown of virtual interfaces.", "/sys/class/net/NAME/speed",
         ),
     ),
-    rows=lambda session: _rows(
-        session, sections.network, lambda sample: sample.interfaces, lambda row: row.name, details.NETWORK_METRICS
-    ),
+    rows=_rows(sections.network, attrgetter("interfaces"), attrgetter("name"), details.NETWORK_METRICS),
     key_of=_key,
     sort="received",
     empty="no interface has carried a packet",
@@ -236,16 +217,14 @@ NUMA: Final = PageTable(
     id="numa",
     title="NUMA nodes",
     columns=(
-        number("node", "node", 4, lambda row: row.key, count, "Number of the node.", "/sys/devices/system/node"),
+        figure("node", "node", 4, lambda row: row.key, count, "Number of the node.", "/sys/devices/system/node"),
         *(_of(keyed, 8, size) for keyed in details.NODE_METRICS if keyed.unit == "bytes"),
         _of(details.NODE_HUGE, 9, count),
         _of(details.NODE_HIT, 7, count, title="hit/s"),
         _of(details.NODE_MISS, 7, count, title="miss/s"),
         _of(details.NODE_FOREIGN, 9, count, title="foreign/s"),
     ),
-    rows=lambda session: _rows(
-        session, sections.numa, lambda sample: sample.nodes, lambda row: row.node, details.NODE_METRICS
-    ),
+    rows=_rows(sections.numa, attrgetter("nodes"), attrgetter("node"), details.NODE_METRICS),
     key_of=_key,
 )  # fmt: skip
 
@@ -253,14 +232,12 @@ _VALUE: Final = "value"
 _FORMS: Final[Mapping[str, Form]] = {"bytes": size, "%": percent}
 
 
-def _limit_rows(session: Session) -> Sequence[HostRow] | Unavailable:
-    """The control group turned on its side: a number a row."""
-    frame, interval = session.now, session.interval
-    found = NOT_YET if frame is None else sections.cgroup(frame)
-    if isinstance(found, Unavailable) or interval is None:
-        return found if isinstance(found, Unavailable) else NOT_YET
+def _limit_rows(interval: Interval) -> Sequence[HostRow]:
+    """Return the control group turned on its side: a number a row."""
+    group = interval.now(sections.cgroup)
+    path = "" if group is None else group.path
     return [
-        HostRow(metric.id, metric, _Table({_VALUE: {metric.id: metric(interval)}}, note=lambda row: found.path))
+        HostRow(metric.id, metric, _SharedFacts({_VALUE: {metric.id: metric(interval)}}, note=lambda row: path))
         for metric in details.GROUP_METRICS
     ]
 
@@ -291,11 +268,13 @@ LIMITS: Final = PageTable(
             elastic=True,
         ),
         word("source", "source", 30, lambda row: row.row.source, "File that the number comes from.", "the catalogue",
-            shown=False,
+            visible=False,
         ),
-        word("group", "group", 20, lambda row: _name(row.note), "The server's group.", "/proc/PID/cgroup", shown=False),
+        word("group", "group", 20, lambda row: _name(row.note), "The server's group.", "/proc/PID/cgroup",
+            visible=False,
+        ),
     ),
-    rows=_limit_rows,
+    rows=section_rows(sections.cgroup, _limit_rows),
     key_of=_key,
 )  # fmt: skip
 
@@ -303,54 +282,37 @@ LIMITS: Final = PageTable(
 _PROCESS_METRICS: Final = (*metrics.PROCESS_METRICS, details.PROCESS_RUN_DELAY, details.BUSIEST_THREAD)
 
 
-def _process_rows(session: Session) -> Sequence[HostRow] | Unavailable:
-    frame = session.now
-    if frame is None:
-        return NOT_YET
-    activity = sections.activity(frame)
-    backends = {} if isinstance(activity, Unavailable) else {row.pid: row for row in activity.backends}
-    others = _others(frame)
-
-    def kind_of(process: Any) -> str:
-        backend = backends.get(process.pid)
-        return others(process.pid) if backend is None else backend.backend_type or _HIDDEN_KIND
-
-    return _rows(
-        session, sections.processes, lambda sample: sample.processes, attrgetter("pid"), _PROCESS_METRICS, kind_of,
-        lambda row: backends.get(row.pid),
-    )  # fmt: skip
+def _backends(interval: Interval) -> dict[int, Backend]:
+    activity = interval.now(sections.activity)
+    return {} if activity is None else {row.pid: row for row in activity.backends}
 
 
-def _others(frame: Frame) -> Callable[[int], str]:
-    """What a process is that serves no session: the postmaster, pgbench, or we."""
-    server, bench, facts = sections.server(frame), sections.bench(frame), None
-    if not isinstance(frame.host, Unavailable) and isinstance(frame.host.facts, HostFacts):
-        facts = frame.host.facts
-    known: dict[int | None, str] = {}
+def _kind_of(interval: Interval) -> Callable[[Any], str]:
+    """Return the function that says what a process is: a backend, the postmaster, pgbench, or this program."""
+    backends, server = _backends(interval), sections.server(interval.newest)
+    bench, processes = interval.now(sections.bench), interval.now(sections.processes)
+    names: dict[int | None, str] = {}
     if not isinstance(server, Unavailable):
-        known[server.postmaster_pid] = "postmaster"
-    if not isinstance(bench, Unavailable):
-        known[bench.run.pid] = "pgbench"
-    processes = sections.processes(frame)
-    if not isinstance(processes, Unavailable):
-        # Threads are looked at of pgbench alone, also where somebody else started it.
-        known |= dict.fromkeys((thread.pid for thread in processes.threads), "pgbench")
-    # Over SQL there are none but the server's own.
-    rest = "postmaster" if facts is not None and facts.is_of_server else "pgtop-tune"
-    return lambda pid: known.get(pid, rest)
+        names[server.postmaster_pid] = "postmaster"
+    if bench is not None:
+        names[bench.run.pid] = "pgbench"
+    if processes is not None:
+        # Only threads of pgbench are sampled, also of one that another user has started.
+        names |= dict.fromkeys((thread.pid for thread in processes.threads), "pgbench")
+    # Over SQL there are no processes but the server's own.
+    facts = sections.machine(interval.newest)
+    kind_of_others = "postmaster" if not isinstance(facts, Unavailable) and facts.is_of_server else "pgtop-tune"
+
+    def kind(process: Any) -> str:
+        backend = backends.get(process.pid)
+        return names.get(process.pid, kind_of_others) if backend is None else backend.backend_type or _HIDDEN_KIND
+
+    return kind
 
 
-def _backend_of(row: Any) -> BackendKey | None:
-    backend = row.backend
-    return None if backend is None else (backend.pid, backend.backend_start_ms)
-
-
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
-def _user(row: Any) -> str:
-    return "" if row.backend is None else _name(row.backend.usename or "")
+def _backend_of(interval: Interval) -> Callable[[Any], Backend | None]:
+    backends = _backends(interval)
+    return lambda process: backends.get(process.pid)
 
 
 _HIDDEN_KIND: Final = "auxiliary process"
@@ -363,7 +325,7 @@ PROCESSES: Final = PageTable(
     id="processes",
     title="processes",
     columns=(
-        number("pid", "PID", 7, lambda row: row.key, _whole, "Process id.", "pg_stat_activity.pid"),
+        figure("pid", "PID", 7, lambda row: row.key, whole, "Process id.", "pg_stat_activity.pid"),
         word(
             "kind", "what", 19, lambda row: one_line(row.note, 30), "Backend type, or name of another program.",
             "pg_stat_activity.backend_type", most=30,
@@ -378,12 +340,14 @@ PROCESSES: Final = PageTable(
             "State of the process in the kernel; disk is uninterruptible sleep.", "/proc/PID/stat field 3",
         ),
         _of(details.BUSIEST_THREAD, 7, percent),
-        word("user", "user", 10, _user, "Role of the session.", "pg_stat_activity.usename"),
+        word("user", "user", 10, of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
     ),
-    rows=_process_rows,
+    rows=_rows(
+        sections.processes, attrgetter("processes"), attrgetter("pid"), _PROCESS_METRICS, _kind_of, _backend_of
+    ),
     key_of=_key,
     sort="cpu",
-    backend_of=_backend_of,
+    backend_of=session_key,
     quiet=lambda row: not row.value(metrics.PROCESS_CPU.id),
     quiet_word="without CPU",
 )  # fmt: skip

@@ -28,11 +28,11 @@ from pgtop_tune.metrics.io import (
     slru_rates,
 )
 from pgtop_tune.metrics.server import CACHE_HIT, FULL_PAGES, WAL_BYTES, WAL_SINCE_REDO, full_pages, is_on, setting
-from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import device_phrases, full_page_share
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, rows_of, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, section_rows, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 
@@ -49,10 +49,10 @@ class WalFact(Struct, frozen=True):
     id: str
     title: str
     value: str
-    rate: str
-    sorted_by: float | None
     definition: str
     source: str
+    sorted_by: float | None = None
+    rate: str = ""
 
 
 Reach = Callable[[Frame], Any]
@@ -71,82 +71,64 @@ def _bytes_per_s(value: float | None) -> str:
 def _counter(
     title: str, section: Reach, field: str, definition: str, source: str, unit: Unit = spaced
 ) -> Make:  # fmt: skip
-    """A counter of a section: its value since the reset and its growth."""
+    """Return what makes the row of a counter of a section: its value since the reset and its growth."""
 
     def make(interval: Interval) -> WalFact:
-        now = interval.now(section)
-        value = None if now is None else getattr(now, field)
-        grown = _grown(interval, section, field)
-        return WalFact(
-            id=field,
-            title=title,
-            value=unit(value),
-            rate=_unit_rate(unit, grown),
-            sorted_by=value,
-            definition=definition,
-            source=source,
-        )
+        value, rate = _value(interval, section, field), _growth_per_s(interval, section, field)
+        grows = count(rate) if unit is spaced else unit(rate)
+        return WalFact(field, title, unit(value), definition, source, sorted_by=value, rate=grows)
 
     return make
 
 
-def _unit_rate(unit: Unit, grown: float | None) -> str:
-    return count(grown) if unit is spaced else unit(grown)
+def _value(interval: Interval, section: Reach, field: str) -> Any:
+    reading = interval.now(section)
+    return None if reading is None else getattr(reading, field)
 
 
-def _grown(interval: Interval, section: Reach, field: str) -> float | None:
+def _growth_per_s(interval: Interval, section: Reach, field: str) -> float | None:
     recent = readings(interval, section)
     if len(recent) < 2 or recent[0].stats_reset_ms != recent[-1].stats_reset_ms:
         return None
-    found = growth(recent[-1], recent[0], (field,))
-    return None if not found else sum(found.values()) / (recent[0].at_s - recent[-1].at_s)
+    grown = growth(recent[-1], recent[0], (field,))
+    return None if not grown else sum(grown.values()) / (recent[0].at_s - recent[-1].at_s)
 
 
 def _gauge(title: str, section: Reach, field: str, definition: str, source: str) -> Make:
     def make(interval: Interval) -> WalFact:
-        now = interval.now(section)
-        value = None if now is None else getattr(now, field)
-        return WalFact(
-            id=field, title=title, value=spaced(value), rate="", sorted_by=value, definition=definition, source=source
-        )
+        value = _value(interval, section, field)
+        return WalFact(field, title, spaced(value), definition, source, sorted_by=value)
 
     return make
 
 
 def _mean(title: str, times: str, operations: str, definition: str, source: str) -> Make:
-    """Milliseconds per operation of WalCounters; unknown while nobody measures it."""
+    """Return what makes the row of milliseconds per operation of WalCounters; unknown while it is not measured."""
 
     def make(interval: Interval) -> WalFact:
-        time, done = _grown(interval, sections.wal, times), _grown(interval, sections.wal, operations)
-        value = time / done / 1000.0 if time and done else None
-        return WalFact(
-            id=times, title=title, value=ms(value), rate="", sorted_by=value, definition=definition, source=source
-        )
+        time_us, done = (_growth_per_s(interval, sections.wal, field) for field in (times, operations))
+        value = time_us / done / 1000.0 if time_us and done else None
+        return WalFact(times, title, ms(value), definition, source, sorted_by=value)
 
     return make
+
+
+def _of_metric(metric: Metric, value: float | None, text: str) -> WalFact:
+    return WalFact(metric.id, metric.title, text, metric.definition, metric.source, sorted_by=value)
 
 
 def _metric(metric: Metric, unit: Unit) -> Make:
     def make(interval: Interval) -> WalFact:
         value = metric(interval)
-        return WalFact(
-            id=metric.id,
-            title=metric.title,
-            value=unit(value),
-            rate="",
-            sorted_by=value,
-            definition=metric.definition,
-            source=metric.source,
-        )
+        return _of_metric(metric, value, unit(value))
 
     return make
 
 
 def _words(title: str, field: str, definition: str, source: str) -> Make:
     def make(interval: Interval) -> WalFact:
-        archiver = interval.now(sections.archiver)
-        text = UNKNOWN if archiver is None else one_line(getattr(archiver, field), 200) or UNKNOWN
-        return WalFact(id=field, title=title, value=text, rate="", sorted_by=None, definition=definition, source=source)
+        text = one_line(_value(interval, sections.archiver, field) or "", 200) or UNKNOWN
+        return WalFact(field, title, text, definition, source)
 
     return make
 
@@ -158,25 +140,17 @@ def _last_failure(interval: Interval) -> WalFact:
         now_ms = interval.newest.taken_at_ms if activity is None else activity.now_ms
         since_s = max(now_ms - archiver.last_failed_ms, 0) / 1000.0
     return WalFact(
-        id="last_failed_ms", title="last failure", value=lasting(since_s), rate="", sorted_by=since_s,
-        definition="Time since archiving last failed.", source="now − pg_stat_archiver.last_failed_time",
+        "last_failed_ms", "last failure", lasting(since_s), "Time since archiving last failed.",
+        "now − pg_stat_archiver.last_failed_time", sorted_by=since_s,
     )  # fmt: skip
 
 
 def _full_pages(interval: Interval) -> WalFact:
-    found = full_pages(interval)
-    mark = "" if found is None or not found.estimated else "<= " if found.compressed else "~"
-    text = UNKNOWN if found is None else f"{mark}{percent(found.percent)} %"
-    value = None if found is None else found.percent
-    return WalFact(
-        id=FULL_PAGES.id,
-        title=FULL_PAGES.title,
-        value=text,
-        rate="",
-        sorted_by=value,
-        definition=FULL_PAGES.definition,
-        source=FULL_PAGES.source,
-    )
+    pages = full_pages(interval)
+    if pages is None:
+        return _of_metric(FULL_PAGES, None, UNKNOWN)
+    mark = "" if not pages.estimated else "<= " if pages.compressed else "~"
+    return _of_metric(FULL_PAGES, pages.percent, f"{mark}{percent(pages.percent)} %")
 
 
 _WAL_VIEW: Final = "pg_stat_wal"
@@ -229,47 +203,41 @@ _ARCHIVER_FACTS: Final[tuple[Make, ...]] = (
 )  # fmt: skip
 
 
-def _wal_rows(session: Session) -> Sequence[WalFact] | Unavailable:
-    frame, interval = session.now, session.interval
-    if frame is None or interval is None:
-        return NOT_YET
-    found, other = sections.wal(frame), sections.checkpoints(frame)
-    if isinstance(found, Unavailable) and isinstance(other, Unavailable):
-        return found
-    return [make(interval) for make in _WAL_FACTS]
+def _wal_or_checkpoints(frame: Frame) -> Any:
+    checkpoints = sections.checkpoints(frame)
+    return sections.wal(frame) if isinstance(checkpoints, Unavailable) else checkpoints
 
 
-def _archiver_rows(session: Session) -> Sequence[WalFact] | Unavailable:
-    frame, interval = session.now, session.interval
-    if frame is None or interval is None:
-        return NOT_YET
-    found = sections.archiver(frame)
-    if isinstance(found, Unavailable):
-        return found
-    if setting(interval, "archive_mode") == "off" and not found.archived_count:
+def _archiver_facts(interval: Interval) -> Sequence[WalFact] | Unavailable:
+    archiver = interval.now(sections.archiver)
+    if archiver is not None and setting(interval, "archive_mode") == "off" and not archiver.archived_count:
         return Unavailable(Reason.SWITCHED_OFF, "archive_mode is off: WAL is not archived")
     return [make(interval) for make in _ARCHIVER_FACTS]
-
-
-def _quiet(row: Any) -> str:
-    return "dim" if row.value in (UNKNOWN, "0") else ""
 
 
 def _columns(value_cells: int) -> tuple[PageColumn, ...]:
     return (
         PageColumn(id="name", title="name", width=18, text=attrgetter("title"), definition="Name of the counter.", source="see `from`", value=attrgetter("title"), largest_first=False),
-        PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=_quiet),
+        PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=lambda row: "dim" if row.value in (UNKNOWN, "0") else ""),
         PageColumn(id="rate", title="per s", width=8, text=attrgetter("rate"), definition="Growth per second, over 10 s.", source="Δ value / Δt", align="right"),
-        PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", shown=False),
+        PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", visible=False),
         PageColumn(id="meaning", title="what it is", width=30, text=attrgetter("definition"), definition="Meaning of the number.", source="this program", elastic=True),
     )  # fmt: skip
 
 
 WAL: Final = PageTable(
-    id="wal", title="WAL and checkpoints", columns=_columns(12), rows=_wal_rows, key_of=attrgetter("id")
+    id="wal",
+    title="WAL and checkpoints",
+    columns=_columns(12),
+    rows=section_rows(_wal_or_checkpoints, lambda interval: [make(interval) for make in _WAL_FACTS]),
+    key_of=attrgetter("id"),
 )
 ARCHIVER: Final = PageTable(
-    id="archiver", title="archiver", columns=_columns(24), rows=_archiver_rows, key_of=attrgetter("id")
+    id="archiver",
+    title="archiver",
+    columns=_columns(24),
+    rows=section_rows(sections.archiver, _archiver_facts),
+    key_of=attrgetter("id"),
 )
 
 
@@ -279,26 +247,26 @@ _NAMED: Final = 3
 
 def _rate(*names: str) -> Callable[[Any], float | None]:
     def value(row: Any) -> float | None:
-        found: float | None = row.per_s(*names)
-        return found
+        rate: float | None = row.per_s(*names)
+        return rate
 
     return value
 
 
-def _each(part: str, whole: str) -> Callable[[Any], float | None]:
-    """Milliseconds per operation; unknown while the time stands still, because nobody measures it."""
+def _each(part: str, operations: str) -> Callable[[Any], float | None]:
+    """Return milliseconds per operation; unknown while the time stands still, because nobody measures it."""
 
     def value(row: Any) -> float | None:
-        found: float | None = row.each(part, whole)
-        return found / 1000.0 if found else None
+        time_us: float | None = row.each(part, operations)
+        return time_us / 1000.0 if time_us else None
 
     return value
 
 
 def _total(name: str) -> Callable[[Any], float | None]:
     def value(row: Any) -> float | None:
-        found: float | None = getattr(row.row, name)
-        return found
+        total: float | None = getattr(row.row, name)
+        return total
 
     return value
 
@@ -310,8 +278,10 @@ def _name(name: str) -> Callable[[Any], str]:
     return text
 
 
-def _io(id: str, title: str, name: str, what: str, unit: Callable[[float | None], str], width: int = 7) -> PageColumn:
-    return number(id, title, width, _rate(name), unit, f"{what} per second.", f"Δ pg_stat_io.{name} / Δt")
+def _io(
+    id: str, title: str, name: str, description: str, unit: Callable[[float | None], str], width: int = 7
+) -> PageColumn:
+    return figure(id, title, width, _rate(name), unit, f"{description} per second.", f"Δ pg_stat_io.{name} / Δt")
 
 
 _IO_COLUMNS: Final = (
@@ -320,20 +290,20 @@ _IO_COLUMNS: Final = (
     word("context", "context", 9, _name("context"),
          "normal, or one of the ring buffers: vacuum, bulkread, bulkwrite; init: new WAL segments.",
          "pg_stat_io.context"),
-    number("bytes", "B/s", 7, _rate("read_bytes", "write_bytes", "extend_bytes"), size,
+    figure("bytes", "B/s", 7, _rate("read_bytes", "write_bytes", "extend_bytes"), size,
            "Bytes read, written and added to relations per second.",
            "Δ pg_stat_io.(read_bytes + write_bytes + extend_bytes) / Δt; 16 and 17: operations · op_bytes"),
     _io("read-bytes", "readB/s", "read_bytes", "Bytes read (16 and 17: reads · op_bytes)", size),
     _io("write-bytes", "wrtB/s", "write_bytes", "Bytes written (16 and 17: writes · op_bytes)", size),
     _io("fsyncs", "fsync/s", "fsyncs", "Files synced; for relations the checkpointer's work", count),
     _io("reads", "reads/s", "reads", "Read operations", count),
-    number("read-ms", "ms/read", 7, _each("read_us", "reads"), ms,
+    figure("read-ms", "ms/read", 7, _each("read_us", "reads"), ms,
            "Milliseconds per read; - while track_io_timing is off.", "Δ pg_stat_io.read_time / Δ reads"),
     _io("writes", "wrts/s", "writes", "Write operations", count),
-    number("write-ms", "ms/wrt", 7, _each("write_us", "writes"), ms,
+    figure("write-ms", "ms/wrt", 7, _each("write_us", "writes"), ms,
            "Milliseconds per write; - while track_io_timing (for WAL track_wal_io_timing) is off.",
            "Δ pg_stat_io.write_time / Δ writes"),
-    number("fsync-ms", "ms/fsync", 8, _each("fsync_us", "fsyncs"), ms,
+    figure("fsync-ms", "ms/fsync", 8, _each("fsync_us", "fsyncs"), ms,
            "Milliseconds per sync; - while timing is off.", "Δ pg_stat_io.fsync_time / Δ fsyncs"),
     _io("extends", "ext/s", "extends", "Extensions of relations", count),
     _io("extend-bytes", "extB/s", "extend_bytes", "Bytes by which relations were extended", size),
@@ -347,10 +317,10 @@ _SLRU_COLUMNS: Final = (
     word("name", "cache", 18, _name("name"),
          "Cache of transaction states, subtransactions, multixacts, notifications; PostgreSQL 17 renamed the caches.",
          "pg_stat_slru.name"),
-    number("hit-share", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
+    figure("hit-share", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Pages found in the cache.", "Δ blks_hit / Δ (blks_hit + blks_read) of pg_stat_slru"),
-    *(number(id, title, 8, _rate(name), count, f"{what} per second.", f"Δ pg_stat_slru.{name} / Δt")
-      for id, title, name, what in (
+    *(figure(id, title, 8, _rate(name), count, f"{description} per second.", f"Δ pg_stat_slru.{name} / Δt")
+      for id, title, name, description in (
           ("hits", "hits/s", "blks_hit", "Pages found in the cache"),
           ("reads", "reads/s", "blks_read", "Pages read from disk"),
           ("written", "writes/s", "blks_written", "Pages written"),
@@ -359,31 +329,47 @@ _SLRU_COLUMNS: Final = (
           ("flushes", "flush/s", "flushes", "Flushes of dirty pages"),
           ("truncates", "trunc/s", "truncates", "Truncations"),
       )),
-    number("all-read", "read", 7, _total("blks_read"), count, "Pages read since the reset.", "pg_stat_slru.blks_read"),
-    number("all-written", "written", 7, _total("blks_written"), count,
+    figure("all-read", "read", 7, _total("blks_read"), count, "Pages read since the reset.", "pg_stat_slru.blks_read"),
+    figure("all-written", "written", 7, _total("blks_written"), count,
            "Pages written since the reset.", "pg_stat_slru.blks_written"),
 )  # fmt: skip
 
 
-def _database(id: str, title: str, name: str, what: str, width: int = 7, unit: Callable[[float | None], str] = count,
-              shown: bool = True) -> PageColumn:  # fmt: skip
-    return number(
-        id, title, width, _rate(name), unit, f"{what} per second.", f"Δ pg_stat_database.{name} / Δt", shown=shown
+def _database(id: str, title: str, name: str, description: str, width: int = 7, unit: Callable[[float | None], str] = count,
+              visible: bool = True) -> PageColumn:  # fmt: skip
+    return figure(
+        id,
+        title,
+        width,
+        _rate(name),
+        unit,
+        f"{description} per second.",
+        f"Δ pg_stat_database.{name} / Δt",
+        visible=visible,
     )
 
 
-def _ever(id: str, title: str, name: str, what: str, width: int = 7, critical: float | None = None) -> PageColumn:
-    return number(
-        id, title, width, _total(name), count, f"{what} since the reset.", f"pg_stat_database.{name}", critical=critical
+def _ever(
+    id: str, title: str, name: str, description: str, width: int = 7, critical: float | None = None
+) -> PageColumn:
+    return figure(
+        id,
+        title,
+        width,
+        _total(name),
+        count,
+        f"{description} since the reset.",
+        f"pg_stat_database.{name}",
+        critical=critical,
     )
 
 
 def _busy(name: str) -> Callable[[Any], float | None]:
-    """Sessions: microseconds per second."""
+    """Return the function that gives mean sessions: microseconds per second."""
 
     def value(row: Any) -> float | None:
-        found = row.per_s(name)
-        return None if found is None else found / 1e6
+        busy_us = row.per_s(name)
+        return None if busy_us is None else busy_us / 1e6
 
     return value
 
@@ -391,19 +377,19 @@ def _busy(name: str) -> Callable[[Any], float | None]:
 _DATABASE_COLUMNS: Final = (
     word("datname", "database", 16, lambda row: _name("datname")(row) or "(shared objects)",
          "Name of the database.", "pg_stat_database.datname"),
-    number("numbackends", "conns", 5, _total("numbackends"), count,
+    figure("numbackends", "conns", 5, _total("numbackends"), count,
            "Sessions connected, without this tool's.", "pg_stat_database.numbackends"),
-    number("xacts", "xact/s", 7, _rate("xact_commit", "xact_rollback"), count,
+    figure("xacts", "xact/s", 7, _rate("xact_commit", "xact_rollback"), count,
            "Transactions that ended per second, without this tool's.",
            "Δ (xact_commit + xact_rollback) of pg_stat_database − our own, / Δt"),
     _database("rollbacks", "rollb/s", "xact_rollback", "Transactions rolled back"),
-    number("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
+    figure("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Blocks found in shared buffers.", "Δ blks_hit / Δ (blks_hit + blks_read) of pg_stat_database"),
     _database("read", "reads/s", "blks_read", "Blocks read"),
-    number("active", "active", 6, _busy("active_us"), count,
+    figure("active", "active", 6, _busy("active_us"), count,
            "Mean number of sessions running a statement; counted when the statement ends.",
            "Δ pg_stat_database.active_time / Δt"),
-    number("idle-in-xact", "idle tx", 7, _busy("idle_in_transaction_us"), count,
+    figure("idle-in-xact", "idle tx", 7, _busy("idle_in_transaction_us"), count,
            "Mean number of sessions idle in a transaction; counted when the idle time ends.",
            "Δ pg_stat_database.idle_in_transaction_time / Δt"),
     _database("returned", "retd/s", "tup_returned", "Rows read by scans"),
@@ -440,17 +426,19 @@ def _of_wal(interval: Interval) -> list[Phrase]:
     coming = next_checkpoint(interval)
     forced = coming is not None and coming.forced
     forecast = UNKNOWN if coming is None else f"{lasting(coming.in_s)} ({coming.by})"
-    found = [
+    phrases = [
         Phrase(labelled("WAL", size(rate), "strong" if rate is not None else "dim", "B/s")),
         full_page_share(interval, 3),
         Phrase(labelled("next checkpoint in", forecast, "warning" if forced else PLAIN), 1),
     ]
     directory, until = WAL_DIRECTORY(interval), WAL_DISK_UNTIL_FULL(interval)
     if directory is not None:
-        found.append(Phrase(labelled("WAL directory", size(directory)), 4))
+        phrases.append(Phrase(labelled("WAL directory", size(directory)), 4))
     if until is not None:
-        found.append(Phrase(labelled("WAL disk full in", lasting(until), "critical" if until < 3600 else "warning"), 2))
-    return [*found, Phrase(_archiving(interval), 5)]
+        phrases.append(
+            Phrase(labelled("WAL disk full in", lasting(until), "critical" if until < 3600 else "warning"), 2)
+        )
+    return [*phrases, Phrase(_archiving(interval), 5)]
 
 
 def _archiving(interval: Interval) -> Line:
@@ -465,21 +453,21 @@ def _archiving(interval: Interval) -> Line:
 
 def _of_io(interval: Interval) -> list[Phrase]:
     fsyncs = BACKEND_FSYNCS(interval)
-    found = [
+    phrases = [
         Phrase(labelled("buffer hit", percent(CACHE_HIT(interval)), PLAIN, " %"), 3),
         Phrase(labelled("data fsyncs by backends", count(fsyncs), alarm(fsyncs, BACKEND_FSYNCS.critical), "/s"), 2),
     ]
     shares = readers_and_writers(interval)
     if shares is not None:
         readers, writers = shares
-        found = [
+        phrases = [
             Phrase(_named("read by", readers), 1, _named("read by", readers[:1])),
             Phrase(_named("written by", writers), 0, _named("written by", writers[:1])),
-            *found,
+            *phrases,
         ]
     if is_on(interval, "track_io_timing") is False:
-        found.append(Phrase((("track_io_timing is off: no times", "dim"),), 4))
-    return found
+        phrases.append(Phrase((("track_io_timing is off: no times", "dim"),), 4))
+    return phrases
 
 
 def _named(label: str, shares: Sequence[IoShare]) -> Line:
@@ -487,15 +475,11 @@ def _named(label: str, shares: Sequence[IoShare]) -> Line:
     return labelled(label, first or "nobody", PLAIN if first else "dim")
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return 2 if height >= 20 else 1
-
-
 IO: Final = PageTable(
     id="io",
     title="pg_stat_io",
     columns=_IO_COLUMNS,
-    rows=rows_of(sections.io, io_rates),
+    rows=section_rows(sections.io, io_rates),
     key_of=attrgetter("row.id"),
     sort="bytes",
     called=lambda row: " ".join(_name(part)(row) for part in ("backend_type", "object", "context")),
@@ -506,7 +490,7 @@ SLRU: Final = PageTable(
     id="slru",
     title="slru",
     columns=_SLRU_COLUMNS,
-    rows=rows_of(sections.slru, slru_rates),
+    rows=section_rows(sections.slru, slru_rates),
     key_of=attrgetter("row.name"),
     sort="reads",
 )
@@ -514,7 +498,7 @@ DATABASES: Final = PageTable(
     id="databases",
     title="databases",
     columns=_DATABASE_COLUMNS,
-    rows=rows_of(sections.databases, database_rates),
+    rows=section_rows(sections.databases, database_rates),
     key_of=attrgetter("row.datid"),
     sort="xacts",
 )
@@ -529,6 +513,6 @@ PAGE: Final = Page(
     title="io/wal",
     tables=(IO, WAL, SLRU, DATABASES, ARCHIVER),
     summary=_summary,
-    summary_rows=_summary_rows,
+    summary_rows=lambda width, height: 2 if height >= 20 else 1,
     numbers=_NUMBERS,
 )

@@ -24,7 +24,9 @@ from pgtop_tune.tui.widgets.lines import (
     Line,
     Span,
     column_widths,
-    shortened,
+    ellipsized,
+    first_in_view,
+    next_row,
     table_lines,
     wrapped,
 )
@@ -54,16 +56,16 @@ _TITLE: Final = 60
 
 
 def table_width(table: PageTable, view: ListingView, width: int) -> int:
-    """Cells of the table on a screen that wide; all of them where there is one half."""
+    """Return cells of the table on a screen that wide; all of them where there is one half."""
     if width < FROM:
         return width
     columns = shown_columns(table, view)
-    wanted = 1 + sum(max(column.width, column.most) + GAP for column in columns)
+    needed = 1 + sum(max(column.width, column.most) + GAP for column in columns)
     most = int(width * _SHARE)
-    return most if any(column.elastic for column in columns) else min(wanted, most)
+    return most if any(column.elastic for column in columns) else min(needed, most)
 
 
-class Beside:
+class RowBeside:
     """Remembers which row stands in the right half, and the history of its number while it does."""
 
     def __init__(self) -> None:
@@ -75,7 +77,7 @@ class Beside:
         self, table: PageTable, view: ListingView, row: Any | None, session: Session, width: int, height: int,
         glyphs: Glyphs,
     ) -> list[Line]:  # fmt: skip
-        """So many lines of so many cells.
+        """Return so many lines of so many cells.
 
         Args:
             table: The table in view.
@@ -89,20 +91,20 @@ class Beside:
         blank: Line = ((" " * width, PLAIN),)
         if row is None:
             return [head((("no row", "dim"),), width, glyphs), *[blank] * (height - 1)]
-        name = shortened(_name(table, row), max(min(_TITLE, width - 4), 1), glyphs.ellipsis).rstrip()
-        found = [head(((name, "title"),), width, glyphs)]
+        name = ellipsized(_name(table, row), max(min(_TITLE, width - 4), 1), glyphs.ellipsis).rstrip()
+        lines = [head(((name, "title"),), width, glyphs)]
         if height >= _CHARTED_FROM:
-            found += self._history(table, view, row, session, width, glyphs)
-        told = row_lines(table, session, row, width, glyphs, height - len(found))
-        found += [padded(line, width) for line in told]
-        return [*found, *[blank] * (height - len(found))][:height]
+            lines += self._history(table, view, row, session, width, glyphs)
+        facts = row_lines(table, session, row, width, glyphs, height - len(lines))
+        lines += [padded(line, width) for line in facts]
+        return [*lines, *[blank] * (height - len(lines))][:height]
 
     def had(self, table: PageTable) -> bool:
-        """Whether a row of the table ever stood here."""
+        """Return whether a row of the table ever stood here."""
         return self._keys.get(table.id) is not None
 
     def row(self, table: PageTable, view: ListingView, rows: Sequence[Any]) -> Any | None:
-        """The selected row; else the one that stood here before, or the first.
+        """Return the selected row; else the one that stood here before, or the first.
 
         Args:
             table: The table in view.
@@ -139,9 +141,9 @@ class Beside:
         begin_s = self._points[0].at_s - 1.0 + since_s
         values = mean_columns(list(self._points), begin_s, begin_s + until_s - since_s, columns)
         top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
-        said = Phrase(((f"since {lasting(shown_s)} ago", "label"),))
+        since = Phrase(((f"since {lasting(shown_s)} ago", "label"),))
         return [
-            head(((column.title, "label"), (f"  {column.text(row).strip()}", "strong")), width, glyphs, [said]),
+            head(((column.title, "label"), (f"  {column.text(row).strip()}", "strong")), width, glyphs, [since]),
             *filled_lines(
                 [Area(values, "series-1", fades=True)], width=width, height=_CHART_ROWS - 1, since_s=begin_s,
                 until_s=begin_s + until_s - since_s, top=top, unit_format=count, glyphs=glyphs,
@@ -150,18 +152,23 @@ class Beside:
 
 
 def _name(table: PageTable, row: Any) -> str:
-    """What the row is called; "PID 4711" of one that has no other name."""
+    """Return the name of the row; "PID 4711" for one without another name."""
     key = table.columns[0]
     return f"{key.title} {key.text(row).strip()}" if table.called is None else table.called(row).strip()
 
 
 def _foremost(table: PageTable, view: ListingView, row: Any, kept: Hashable) -> PageColumn | None:
-    """The number that the table is sorted by, else the one that stood here before, else the first that is known."""
-    key, *others = shown_columns(table, view)
-    numbers = [column for column in others if _is_number(column)]
+    """Return the number that the table is sorted by, else the one shown before, else the first that is known."""
+    key, *columns_after = shown_columns(table, view)
+    numbers = [column for column in columns_after if _is_number(column)]
     # A table that is sorted by its key column at first has a number there, and not a name.
     by = next(
-        (each for each in (key, *numbers) if each.id == view.sort and (each is not key or key.id == table.sort)), None
+        (
+            column
+            for column in (key, *numbers)
+            if column.id == view.sort and (column is not key or key.id == table.sort)
+        ),
+        None,
     )
     before = next((column for column in numbers if column.id == kept), None)
     return by or before or next((column for column in numbers if _value(column, row) is not None), None)
@@ -172,46 +179,48 @@ def _is_number(column: PageColumn) -> bool:
 
 
 def _value(column: PageColumn, row: Any) -> float | None:
-    found = None if column.value is None else column.value(row)
-    return float(found) if isinstance(found, int | float) else None
+    value = None if column.value is None else column.value(row)
+    return float(value) if isinstance(value, int | float) else None
 
 
 # The titles in the head of a page's table, and which of its rows are in sight.
 
 
 def titles(tables: Sequence[PageTable], table: PageTable, cells: int, glyphs: Glyphs) -> Line:
-    """The tables' titles from the first one on, or as near to it as the one in view allows; the others are counted."""
+    """Return the tables' titles from the first one on, or as near to it as the one in view allows; the others are
+    counted.
+    """
     at = tables.index(table)
-    found: Line = ()
+    line: Line = ()
     for first in range(at + 1):
         for end in range(len(tables), at, -1):
-            found = _some_titles(tables, table, first, end, glyphs)
-            if cells_of(found) <= cells:
-                return found
-    return found
+            line = _some_titles(tables, table, first, end, glyphs)
+            if cells_of(line) <= cells:
+                return line
+    return line
 
 
 def _some_titles(tables: Sequence[PageTable], table: PageTable, first: int, end: int, glyphs: Glyphs) -> Line:
     spans: list[Span] = [(f"{glyphs.pointer_left}{first}", "label")] if first else []
-    for each in tables[first:end]:
+    for shown_table in tables[first:end]:
         if spans:
             spans.append(dot(glyphs))
-        spans.append((each.title, "title" if each is table else "dim"))
+        spans.append((shown_table.title, "title" if shown_table is table else "dim"))
     behind = len(tables) - end
     return (*spans, *((dot(glyphs), (f"{behind}{glyphs.pointer}", "label")) if behind else ()))
 
 
 def unseen(before: int, behind: int, glyphs: Glyphs) -> str:
-    """ "columns ◂2 3▸": columns without room on either side."""
-    words = f"{glyphs.pointer_left}{before}" if before else ""
+    """Return "columns ◂2 3▸": columns without room on either side."""
+    text = f"{glyphs.pointer_left}{before}" if before else ""
     if behind:
-        words += f" {behind}{glyphs.pointer}"
-    return f"columns {words.strip()}"
+        text += f" {behind}{glyphs.pointer}"
+    return f"columns {text.strip()}"
 
 
-def rows_in_sight(top: int, visible: int, found: int) -> str:
-    """ "1-20 of 64", or the number alone where all rows are in sight."""
-    return f"{top + 1}-{min(top + visible, found)} of {found}" if found > visible else str(found)
+def rows_in_sight(top: int, visible: int, count: int) -> str:
+    """Return "1-20 of 64", or the number alone where all rows are in sight."""
+    return f"{top + 1}-{min(top + visible, count)} of {count}" if count > visible else str(count)
 
 
 HEAD_ROWS: Final = 2
@@ -228,7 +237,7 @@ NATURAL: Final = ""
 
 
 class ListingView(Struct, frozen=True):
-    """What the operator chose in one table.
+    """The operator's choices in one table.
 
     Attributes:
         sort: Id of the column sorted by; "" is the table's own order.
@@ -238,7 +247,7 @@ class ListingView(Struct, frozen=True):
         selected: Key of the selected row, also while it is not shown.
         tagged: Keys of tagged rows.
         top: First row shown.
-        left: Columns scrolled past; the key column and an elastic last one stay.
+        scrolled_past: Columns scrolled past; the key column and an elastic last one stay.
         columns: Ids of the columns shown, the key column included.
     """
 
@@ -249,41 +258,41 @@ class ListingView(Struct, frozen=True):
     selected: Hashable | None = None
     tagged: frozenset[Hashable] = frozenset()
     top: int = 0
-    left: int = 0
+    scrolled_past: int = 0
     columns: frozenset[str] = frozenset()
 
 
 def first_view(table: PageTable, columns: frozenset[str] | None = None) -> ListingView:
-    """The view a table begins with.
+    """Return the view a table begins with.
 
     Args:
         table: The table.
         columns: Ids of the columns the operator chose earlier; None for those the table shows by itself.
     """
-    chosen = frozenset(column.id for column in table.columns if column.shown) if columns is None else columns
+    chosen = frozenset(column.id for column in table.columns if column.visible) if columns is None else columns
     by = column_of(table, table.sort)
     largest_first = by is not None and by.largest_first
     return ListingView(table.sort, largest_first, columns=chosen | {table.columns[0].id})
 
 
 def row_key(table: PageTable, row: Any) -> Hashable:
-    """What the selection of a row is bound to; never None, which stands for no selection."""
+    """Return the key that a row's selection is bound to; never None, which stands for no selection."""
     key = table.key_of(row)
     return _NO_KEY if key is None else key
 
 
 def column_of(table: PageTable, name: str) -> PageColumn | None:
-    """The column of that id."""
+    """Return the column of that id."""
     return next((column for column in table.columns if column.id == name), None)
 
 
 def shown_columns(table: PageTable, view: ListingView) -> tuple[PageColumn, ...]:
-    """The chosen columns from left to right; the key column is always among them."""
+    """Return the chosen columns from left to right; the key column is always among them."""
     return tuple(column for column in table.columns if column.id in view.columns or column is table.columns[0])
 
 
 def _laid_out(table: PageTable, view: ListingView) -> list[PageColumn]:
-    """The shown columns; that sorted by is wide enough for its whole heading and the arrow behind it."""
+    """Return the shown columns; that sorted by is wide enough for its whole heading and the arrow behind it."""
     columns = list(shown_columns(table, view))
     for index, column in enumerate(columns):
         if column.id == view.sort and column.width <= len(column.title):
@@ -292,32 +301,32 @@ def _laid_out(table: PageTable, view: ListingView) -> list[PageColumn]:
 
 
 def ordered(table: PageTable, view: ListingView, rows: Sequence[Any]) -> list[Any]:
-    """The rows that pass filter and quiet, in order.
+    """Return the rows that pass filter and quiet, in order.
 
     Sorting is stable: rows that compare alike keep the table's own order. Unknown values stand last either way.
     """
-    found = list(rows[:MOST_ROWS])
+    kept = list(rows[:MOST_ROWS])
     if view.hide_quiet and table.quiet is not None:
         quiet = table.quiet
-        found = [row for row in found if not quiet(row)]
+        kept = [row for row in kept if not quiet(row)]
     if view.filter:
-        wanted = view.filter.casefold()
-        found = [row for row in found if any(wanted in text.casefold() for text in _searched(table, view, row))]
+        pattern = view.filter.casefold()
+        kept = [row for row in kept if any(pattern in text.casefold() for text in _searched(table, view, row))]
     by = column_of(table, view.sort)
     if by is None or by.value is None:
-        return found
-    values = list(map(by.value, found))
+        return kept
+    values = list(map(by.value, kept))
     # NaN is not even equal to itself.
-    known = [at for at, value in enumerate(values) if value is not None and value == value]
+    known_at = [at for at, value in enumerate(values) if value is not None and value == value]
     unknown = [at for at, value in enumerate(values) if value is None or value != value]
-    numbers = all(isinstance(values[at], float | int) for at in known)
+    numbers = all(isinstance(values[at], float | int) for at in known_at)
     keys: list[Any] = values if numbers else list(map(_compared, values))
-    known.sort(key=keys.__getitem__, reverse=view.descending)
-    return [found[at] for at in (*known, *unknown)]
+    known_at.sort(key=keys.__getitem__, reverse=view.descending)
+    return [kept[at] for at in (*known_at, *unknown)]
 
 
 def _compared(value: SortValue) -> tuple[bool, SortValue]:
-    """Numbers and words never meet in a comparison."""
+    """Return numbers and words never meet in a comparison."""
     return (True, value.casefold()) if isinstance(value, str) else (False, value)
 
 
@@ -328,42 +337,33 @@ def _searched(table: PageTable, view: ListingView, row: Any) -> Sequence[str]:
 
 
 def cursor_of(table: PageTable, view: ListingView, rows: Sequence[Any]) -> int | None:
-    """Index of the selected row; None when none is selected or it is not among the rows."""
+    """Return the index of the selected row; None when none is selected or it is not among the rows."""
     if view.selected is None:
         return None
     return next((index for index, row in enumerate(rows) if row_key(table, row) == view.selected), None)
 
 
 def scrolled(table: PageTable, view: ListingView, rows: Sequence[Any], visible: int) -> ListingView:
-    """The view with its first row such that no line is left empty and the selected row is shown."""
-    top = min(view.top, max(len(rows) - visible, 0))
-    cursor = cursor_of(table, view, rows)
-    if cursor is not None:
-        top = min(max(top, cursor - visible + 1), cursor)
-    top = max(top, 0)
+    """Return the view with its first row such that no line is left empty and the selected row is shown."""
+    top = first_in_view(view.top, cursor_of(table, view, rows), len(rows), visible)
     return view if top == view.top else replace(view, top=top)
 
 
-def moved(table: PageTable, view: ListingView, rows: Sequence[Any], by: int, visible: int) -> ListingView:
-    """The view with the selection moved by so many rows, as far as there are any.
-
-    Without a selected row among those shown the first step selects the first visible one (the last, upwards).
-    """
+def cursor_moved(table: PageTable, view: ListingView, rows: Sequence[Any], by: int, visible: int) -> ListingView:
+    """Return the view with the selection moved by so many rows, see `next_row`."""
     if not rows:
         return view
-    cursor = cursor_of(table, view, rows)
-    edge = view.top if by > 0 else view.top + visible - 1
-    at = edge if cursor is None else cursor + by
-    return selected(table, view, rows, min(max(at, 0), len(rows) - 1), visible)
+    at = next_row(view.top, cursor_of(table, view, rows), by, len(rows), visible)
+    return selected(table, view, rows, at, visible)
 
 
 def selected(table: PageTable, view: ListingView, rows: Sequence[Any], at: int, visible: int) -> ListingView:
-    """The view with the row at that index selected and shown."""
+    """Return the view with the row at that index selected and shown."""
     return scrolled(table, replace(view, selected=row_key(table, rows[at])), rows, visible)
 
 
 def sorted_by_next(table: PageTable, view: ListingView, by: int) -> ListingView:
-    """The view sorted by the next (or previous) shown column that can be, from the top."""
+    """Return the view sorted by the next (or previous) shown column that can be, from the top."""
     names = [column.id for column in shown_columns(table, view) if column.value is not None]
     if table.sort == NATURAL:
         names.insert(0, NATURAL)
@@ -376,14 +376,14 @@ def sorted_by_next(table: PageTable, view: ListingView, by: int) -> ListingView:
 
 
 def sorted_by(view: ListingView, column: PageColumn) -> ListingView:
-    """The view sorted by that column, or in the opposite order where it is already."""
+    """Return the view sorted by that column, or in the opposite order where it is already."""
     if view.sort == column.id:
         return turned_round(view)
     return replace(view, sort=column.id, descending=column.largest_first, top=0)
 
 
 def heading_at(table: PageTable, view: ListingView, width: int, x: int, glyphs: Glyphs) -> PageColumn | None:
-    """The column that can be sorted by whose heading stands in that cell; None where there is none."""
+    """Return the column that can be sorted by whose heading stands in that cell; None where there is none."""
     columns, _, _ = placed(table, view, width)
     at = 0
     for column, cells in zip(columns, column_widths(_headings(columns, view, width, glyphs), width), strict=True):
@@ -394,20 +394,20 @@ def heading_at(table: PageTable, view: ListingView, width: int, x: int, glyphs: 
 
 
 def turned_round(view: ListingView) -> ListingView:
-    """The view in the opposite order; a table's own order has none."""
+    """Return the view in the opposite order; a table's own order has none."""
     return view if view.sort == NATURAL else replace(view, descending=not view.descending, top=0)
 
 
 def tag_turned(table: PageTable, view: ListingView, rows: Sequence[Any], visible: int) -> ListingView:
-    """The view with the selected row tagged, or not any more, and the next one selected."""
+    """Return the view with the selected row tagged, or not any more, and the next one selected."""
     cursor = cursor_of(table, view, rows)
     if cursor is None or view.selected is None:
-        return moved(table, view, rows, 1, visible)
-    return moved(table, replace(view, tagged=view.tagged ^ {view.selected}), rows, 1, visible)
+        return cursor_moved(table, view, rows, 1, visible)
+    return cursor_moved(table, replace(view, tagged=view.tagged ^ {view.selected}), rows, 1, visible)
 
 
 def without_gone_tags(table: PageTable, view: ListingView, rows: Sequence[Any] | Unavailable) -> ListingView:
-    """The view without the tags of rows that are not there any more; all stay while the rows cannot be read."""
+    """Return the view without the tags of rows that are not there any more; all stay while the rows cannot be read."""
     if not view.tagged or isinstance(rows, Unavailable):
         return view
     kept = view.tagged & {row_key(table, row) for row in rows}
@@ -415,8 +415,8 @@ def without_gone_tags(table: PageTable, view: ListingView, rows: Sequence[Any] |
 
 
 def with_columns(table: PageTable, view: ListingView, columns: frozenset[str]) -> ListingView:
-    """The view with other columns; one that is sorted by and hidden gives way to the table's first order."""
-    view = replace(view, columns=columns | {table.columns[0].id}, left=0)
+    """Return the view with other columns; one that is sorted by and hidden gives way to the table's first order."""
+    view = replace(view, columns=columns | {table.columns[0].id}, scrolled_past=0)
     if view.sort in view.columns or view.sort == NATURAL:
         return view
     first = first_view(table)
@@ -424,30 +424,30 @@ def with_columns(table: PageTable, view: ListingView, columns: frozenset[str]) -
 
 
 def placed(table: PageTable, view: ListingView, width: int) -> tuple[tuple[PageColumn, ...], int, int]:
-    """The columns that have room.
+    """Return the columns that have room.
 
     Returns:
         The columns from left to right, how many are scrolled past or out of sight on the left, and how many on the
         right. The key column stays where it is, and so does an elastic last column, with its least width.
     """
-    key, *others = _laid_out(table, view)
-    tail = others.pop() if others and others[-1].elastic else None
+    key, *columns = _laid_out(table, view)
+    tail = columns.pop() if columns and columns[-1].elastic else None
     room = width - _MARK - key.width - (0 if tail is None else tail.width + GAP)
-    left = min(view.left, _furthest(others, room))
+    past = min(view.scrolled_past, _furthest(columns, room))
     middle: list[PageColumn] = []
-    for column in others[left:]:
+    for column in columns[past:]:
         room -= column.width + GAP
         if room < 0:
             break
         middle.append(column)
-    hidden = len(others) - left - len(middle)
+    hidden = len(columns) - past - len(middle)
     if tail is None:
-        return grown((key, *middle), 0 if left or hidden else room), left, hidden
-    return (key, *middle, tail), left, hidden
+        return grown((key, *middle), 0 if past or hidden else room), past, hidden
+    return (key, *middle, tail), past, hidden
 
 
 def _furthest(columns: Sequence[PageColumn], room: int) -> int:
-    """How far to scroll until the last column is in sight."""
+    """Return how far to scroll until the last column is in sight."""
     for index in range(len(columns) - 1, -1, -1):
         room -= columns[index].width + GAP
         if room < 0:
@@ -456,16 +456,16 @@ def _furthest(columns: Sequence[PageColumn], room: int) -> int:
 
 
 def sideways(table: PageTable, view: ListingView, by: int, width: int) -> ListingView:
-    """The view scrolled by so many columns, as far as there are any."""
-    _, left, _ = placed(table, view, width)
-    return replace(view, left=placed(table, replace(view, left=max(left + by, 0)), width)[1])
+    """Return the view scrolled by so many columns, as far as there are any."""
+    _, past, _ = placed(table, view, width)
+    return replace(view, scrolled_past=placed(table, replace(view, scrolled_past=max(past + by, 0)), width)[1])
 
 
 def sort_in_sight(table: PageTable, view: ListingView, width: int) -> ListingView:
-    """The view scrolled no further than it takes to see the column sorted by; as it is where that has no room."""
+    """Return the view scrolled just as far as it takes to see the column sorted by, where that has room."""
     columns = len(shown_columns(table, view))
-    for left in sorted(range(columns), key=lambda left: abs(left - view.left)):
-        scrolled_to = replace(view, left=left)
+    for past in sorted(range(columns), key=lambda past: abs(past - view.scrolled_past)):
+        scrolled_to = replace(view, scrolled_past=past)
         if any(column.id == view.sort for column in placed(table, scrolled_to, width)[0]):
             return sideways(table, scrolled_to, 0, width)
     return view
@@ -475,20 +475,20 @@ def listing_lines(
     tables: Sequence[PageTable],
     table: PageTable,
     view: ListingView,
-    found: Sequence[Any] | Unavailable,
+    rows: Sequence[Any] | Unavailable,
     width: int,
     height: int,
     glyphs: Glyphs,
     left_out: int = 0,
     pointed: Hashable = None,
 ) -> list[Line]:
-    """The head, headings and as many rows as fit; `height` lines of `width` cells.
+    """Return the head, headings and as many rows as fit; `height` lines of `width` cells.
 
     Args:
         tables: All tables of the page, named in the head.
         table: The one that is shown.
-        view: What the operator chose; its `top` and `left` as `scrolled` and `placed` leave them.
-        found: Rows in order, or why there are none.
+        view: What the operator chose; its `top` and `scrolled_past` as `scrolled` and `placed` leave them.
+        rows: Rows in order, or why there are none.
         width: Cells.
         height: Rows, head and headings included.
         glyphs: Characters.
@@ -496,36 +496,35 @@ def listing_lines(
         pointed: Key of the row that stands beside the table; None for none.
     """
     blank: Line = ((" " * width, PLAIN),)
-    if isinstance(found, Unavailable):
-        said = wrapped(str(found), max(width - 2, 2), absence(found)[0][1])
+    if isinstance(rows, Unavailable):
+        reason = wrapped(str(rows), max(width - 2, 2), absence(rows)[0][1])
         lines = [
             _head(tables=tables, table=table, view=view, rows=(), width=width, visible=0, glyphs=glyphs),
             blank,
         ]
-        lines += [padded((("  ", PLAIN), *line), width) for line in said]
+        lines += [padded((("  ", PLAIN), *line), width) for line in reason]
         return [*lines, *[blank] * (height - len(lines))][:height]
     visible = max(height - HEAD_ROWS, 0)
     columns, _, _ = placed(table, view, width)
-    cursor = cursor_of(table, view, found)
-    shown = [_cells(table, view, row, columns, glyphs, pointed) for row in found[view.top : view.top + visible]]
+    cursor = cursor_of(table, view, rows)
+    cells = [_cells(table, view, row, columns, glyphs, pointed) for row in rows[view.top : view.top + visible]]
     lines = table_lines(
         _headings(columns, view, width, glyphs),
-        shown,
+        cells,
         width=width,
         height=max(height - 1, 0),
         cursor=None if cursor is None else cursor - view.top,
-        top=0,
         glyphs=glyphs,
     )
-    if not found and len(lines) > 1:
-        words = f'no row contains "{one_line(view.filter, _FILTER)}"' if view.filter else table.empty
-        lines[1] = padded((("  ", PLAIN), (words, "dim")), width)
+    if not rows and len(lines) > 1:
+        message = f'no row contains "{one_line(view.filter, _FILTER)}"' if view.filter else table.empty
+        lines[1] = padded((("  ", PLAIN), (message, "dim")), width)
     return [
         _head(
             tables=tables,
             table=table,
             view=view,
-            rows=found,
+            rows=rows,
             width=width,
             visible=visible,
             glyphs=glyphs,
@@ -552,7 +551,7 @@ def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyp
 
 
 def _without_slivers(headings: list[Column], width: int) -> list[Column]:
-    """On a screen too narrow for its least columns the last one may be cut to nothing legible."""
+    """Return the headings without one that a narrow screen would cut to nothing legible."""
     widths = column_widths(headings, width)
     return [
         column if cells >= min(column.width, _LEAST) else replace(column, title="")
@@ -594,5 +593,5 @@ def _head(
         Phrase(((f"{left_out} more not listed", "warning"),) if left_out else (), 3),
         Phrase(((rows_in_sight(view.top, visible, len(rows)), "label"),) if rows else (), 2),
     ]
-    said = titles(tables, table, int(width * _TITLE_SHARE), glyphs)
-    return head(said, width, glyphs, [fact for fact in facts if fact.line])
+    title = titles(tables, table, int(width * _TITLE_SHARE), glyphs)
+    return head(title, width, glyphs, [fact for fact in facts if fact.line])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
@@ -17,10 +18,10 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.session_details import details_lines, locked_object
-from pgtop_tune.tui.dashboard.sessions import seldom
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit, shortened, width
+from pgtop_tune.tui.dashboard.session_details import locked_object, session_lines
+from pgtop_tune.tui.dashboard.sessions import seldom, short_state
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, foreign, section_rows, unless_hidden, word
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, fit, width
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, labelled, lasting, summed
 
@@ -31,7 +32,7 @@ _LONG: Final = "Counted when a wait ends with the lock, if it lasted longer than
 
 
 def _waited(row: Any) -> float | None:
-    """Sessions: microseconds per second."""
+    """Return mean sessions: microseconds per second."""
     waited = row.grown.per_s("wait_us")
     return None if waited is None else waited / _US_PER_S
 
@@ -43,23 +44,23 @@ def _mean_ms(waited_us: int | None, waits: int | None) -> float | None:
 _TYPE_COLUMNS: Final = (
     word("type", "lock type", 17, foreign(lambda row: row.grown.row.locktype), "Kind of lock.",
          "pg_stat_lock.locktype"),
-    number("sampled", "sampled", 8, lambda row: row.sampled, count,
+    figure("sampled", "sampled", 8, lambda row: row.sampled, count,
            "Mean sessions that wait for such a lock, over 10 s; short waits count, too.",
            "pg_stat_activity.wait_event where wait_event_type = 'Lock', sampled: observations / samples"),
-    number("waits", "waits/s", 8, lambda row: row.grown.per_s("waits"), count, f"Long waits per second. {_LONG}.",
+    figure("waits", "waits/s", 8, lambda row: row.grown.per_s("waits"), count, f"Long waits per second. {_LONG}.",
            "Δ pg_stat_lock.waits / Δt"),
-    number("waited", "sessions", 8, _waited, count, f"Mean sessions in long waits, over 10 s. {_LONG}.",
+    figure("waited", "sessions", 8, _waited, count, f"Mean sessions in long waits, over 10 s. {_LONG}.",
            "Δ pg_stat_lock.wait_time / Δt"),
-    number("each", "ms/wait", 8, lambda row: _mean_ms(row.grown.sum("wait_us"), row.grown.sum("waits")), ms,
+    figure("each", "ms/wait", 8, lambda row: _mean_ms(row.grown.sum("wait_us"), row.grown.sum("waits")), ms,
            "Milliseconds per long wait, over 10 s.", "Δ pg_stat_lock.wait_time / Δ waits"),
-    number("all-waits", "waits", 8, lambda row: row.grown.row.waits, count, "Long waits since the reset.",
+    figure("all-waits", "waits", 8, lambda row: row.grown.row.waits, count, "Long waits since the reset.",
            "pg_stat_lock.waits"),
-    number("all-each", "ms each", 8, lambda row: _mean_ms(row.grown.row.wait_us, row.grown.row.waits), ms,
+    figure("all-each", "ms each", 8, lambda row: _mean_ms(row.grown.row.wait_us, row.grown.row.waits), ms,
            "Milliseconds per long wait since the reset.", "pg_stat_lock.wait_time / waits"),
-    number("fast-path", "full/s", 8, lambda row: row.grown.per_s("fastpath_exceeded"), count,
+    figure("fast-path", "full/s", 8, lambda row: row.grown.per_s("fastpath_exceeded"), count,
            "Locks per second that found the fast-path slots of their session full: raise max_locks_per_transaction.",
            "Δ pg_stat_lock.fastpath_exceeded / Δt"),
-    number("all-fast-path", "full", 8, lambda row: row.grown.row.fastpath_exceeded, count,
+    figure("all-fast-path", "full", 8, lambda row: row.grown.row.fastpath_exceeded, count,
            "Such locks since the reset.", "pg_stat_lock.fastpath_exceeded"),
 )  # fmt: skip
 
@@ -67,7 +68,7 @@ LOCK_TYPES: Final = PageTable(
     id="lock-types",
     title="by type",
     columns=_TYPE_COLUMNS,
-    rows=rows_of(sections.lock_counters, lock_types),
+    rows=section_rows(sections.lock_counters, lock_types),
     key_of=lambda row: row.grown.row.locktype,
     sort="sampled",
     quiet=lambda row: not (row.sampled or row.grown.row.waits or row.grown.row.fastpath_exceeded),
@@ -77,11 +78,6 @@ LOCK_TYPES: Final = PageTable(
 _TEXT: Final = 1_000
 _DEEPEST: Final = 5
 """Levels that are indented; deeper ones say how deep they are."""
-_STATES: Final = {
-    "idle in transaction": "idle tx",
-    "idle in transaction (aborted)": "aborted",
-    "fastpath function call": "call",
-}
 _LONG_MS: Final = 1_000
 """deadlock_timeout's default: who waits for longer waits for somebody who does not come back by himself."""
 
@@ -99,12 +95,12 @@ class LockRow(Struct, frozen=True):
 
     @property
     def session(self) -> BackendKey | None:
-        """Who could be cancelled."""
+        """The session that can be cancelled."""
         backend = self.node.backend
         return None if backend is None else (backend.pid, backend.backend_start_ms)
 
     def since_s(self, moment_ms: int | None) -> float | None:
-        """How long ago that was."""
+        """Return the seconds since a moment."""
         return None if moment_ms is None else max(self.now_ms - moment_ms, 0) / 1000.0
 
 
@@ -134,31 +130,16 @@ def _place(row: LockRow) -> str:
     return "  " * (node.depth - 1) + "> " + name if node.depth <= _DEEPEST else f"{'  ' * _DEEPEST}{node.depth}> {name}"
 
 
-def _place_style(row: LockRow) -> str:
-    if row.node.circle:
-        return "critical"
-    return "critical" if row.node.depth == 0 else "wait-lock"
-
-
 def _state(row: LockRow) -> str:
     if row.node.pid == PREPARED_TRANSACTION:
         return "prepared"
     return UNKNOWN if row.node.backend is None else row.node.backend.state or row.node.backend.backend_type
 
 
-def _short_state(row: LockRow) -> str:
-    state = _state(row)
-    return _STATES.get(state, state)
-
-
 def _state_style(row: LockRow) -> str:
     if row.node.idle_root or row.node.pid == PREPARED_TRANSACTION:
         return "critical"
     return "warning" if row.node.backend is not None and row.node.backend.state in IDLE_IN_TRANSACTION else PLAIN
-
-
-def _waited_style(row: LockRow) -> str:
-    return "warning" if (row.node.waited_ms or 0) >= _LONG_MS else PLAIN
 
 
 def _mode(text: str) -> str:
@@ -169,39 +150,39 @@ def _wait_of(name: str) -> Callable[[Any], str]:
     return lambda row: "" if row.node.wait is None else one_line(getattr(row.node.wait, name) or "", _TEXT)
 
 
-def _object(row: LockRow) -> str:
-    return "" if row.node.wait is None else locked_object(row.node.wait)
-
-
 def _query(row: LockRow) -> str:
     if row.node.pid == PREPARED_TRANSACTION:
         return f"prepared transaction {literal(row.node.prepared)}" if row.node.prepared else "a prepared transaction"
     return _of_backend("query")(row)
 
 
-def _age(id: str, title: str, field: str, definition: str, *, shown: bool = True) -> PageColumn:
+def _age(id: str, title: str, field: str, definition: str, *, visible: bool = True) -> PageColumn:
     def value(row: LockRow) -> float | None:
         return None if row.node.backend is None else row.since_s(getattr(row.node.backend, field))
 
-    return number(
-        id, title, 6, value, age, definition, f"now − pg_stat_activity.{field.removesuffix('_ms')}", shown=shown
+    return figure(
+        id, title, 6, value, age, definition, f"now − pg_stat_activity.{field.removesuffix('_ms')}", visible=visible
     )
 
 
 _COLUMNS: Final = (
     PageColumn("pid", "PID", 14, _place, "Blocking sessions: each waiter is below the first session that blocks it. "
         "Red: they wait for each other, a deadlock that the server ends after deadlock_timeout.",
-        "pg_blocking_pids(pid)", value=lambda row: row.node.pid, largest_first=False, style=_place_style),
+        "pg_blocking_pids(pid)", value=lambda row: row.node.pid, largest_first=False,
+        style=lambda row: "wait-lock" if row.node.depth and not row.node.circle else "critical"),
     PageColumn("waited", "waits", 6, lambda row: "" if row.node.waited_ms is None else age(row.node.waited_ms / 1000.0),
         "Time it has waited for this lock, in seconds without a unit.",
         "now − pg_locks.waitstart, of the first moments pg_stat_activity.query_start",
-        value=lambda row: row.node.waited_ms, style=_waited_style, align="right"),
-    PageColumn("state", "state", 8, _short_state, "State of the session. A root that is idle in transaction blocks "
+        value=lambda row: row.node.waited_ms,
+        style=lambda row: "warning" if (row.node.waited_ms or 0) >= _LONG_MS else PLAIN, align="right"),
+    PageColumn("state", "state", 8, lambda row: short_state(_state(row)),
+        "State of the session. A root that is idle in transaction blocks "
         "all sessions below it while its client does nothing.", "pg_stat_activity.state",
         value=_state, largest_first=False, style=_state_style),
-    word("object", "object", 22, _object, "Locked object. A row by table, block and line; names only in the connected "
+    word("object", "object", 22, lambda row: "" if row.node.wait is None else locked_object(row.node.wait),
+         "Locked object. A row by table, block and line; names only in the connected "
         "database.", "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid"),
-    number("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
+    figure("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
            "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
     _age("in-state", "since", "state_change_ms", "Time in its state."),
     word("wants", "wants", 20, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for.",
@@ -209,16 +190,18 @@ _COLUMNS: Final = (
     word("held", "held as", 20, lambda row: _mode(row.node.held_modes),
          "Lock modes held by the session above; - if that session is only ahead in the queue.",
          "pg_locks.mode where granted"),
-    word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype", shown=False),
-    word("others", "also", 12, lambda row: " ".join(map(str, row.node.other_blockers)), "Further sessions that block "
-        "it; 0 is a prepared transaction.", "pg_blocking_pids(pid)"),
+    word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype",
+         visible=False),
+    word("others", "also", 12, lambda row: " ".join(map(str, row.node.other_blockers)),
+        "Further sessions that block it; 0 is "
+        "a prepared transaction.", "pg_blocking_pids(pid)"),
     _age("xact", "xact", "xact_start_ms", "Age of its transaction."),
     word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
     word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
     word("application", "application", 16, _of_backend("application_name"), "Name the client gives itself.",
-         "pg_stat_activity.application_name", shown=False),
+         "pg_stat_activity.application_name", visible=False),
     word("client", "client", 15, _of_backend("client"), "Address of the client; local is a Unix socket.",
-         "pg_stat_activity.client_addr", shown=False),
+         "pg_stat_activity.client_addr", visible=False),
     word("query", "query", 20, _query, "Statement of the session, or the last one if it is not active.",
          "pg_stat_activity.query", elastic=True),
 )  # fmt: skip
@@ -234,7 +217,7 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
             "ends with", f"COMMIT PREPARED {name} or ROLLBACK PREPARED {name}, in its database", cells
         )
     if row.session is not None:
-        lines += details_lines(session, row.session, cells)
+        lines += session_lines(session, row.session, cells)
     return lines or [((f"process {node.pid} is not among the visible sessions", "warning"),)]
 
 
@@ -267,24 +250,15 @@ def _root(row: LockRow, cells: int, glyphs: Glyphs) -> Line:
     if node.pid == PREPARED_TRANSACTION:
         return fit(((f" {_query(row)}", "critical"), (f" holds up {node.blocks}", "label")), cells)
     since = "" if node.backend is None else f" for {lasting(row.since_s(node.backend.state_change_ms))}"
-    who = "" if node.backend is None else f" {one_line(node.backend.usename or UNKNOWN, 40)}"
-    told: Line = (
+    role = "" if node.backend is None else f" {one_line(node.backend.usename or UNKNOWN, 40)}"
+    lead: Line = (
         (f" {_place(row)}", "strong"),
-        (f"{who} ", "label"),
+        (f"{role} ", "label"),
         (_state(row) + since, _state_style(row)),
         (f" holds up {node.blocks}: ", "label"),
     )
-    room = cells - width(told)
-    return fit(told, cells) if room < 1 else (*told, (shortened(_query(row), room, glyphs.ellipsis), PLAIN))
-
-
-def _summary_rows(width: int, height: int) -> int:
-    return 5 if height >= 40 else 3 if height >= 30 else 2
-
-
-def _session(row: Any) -> BackendKey | None:
-    found: BackendKey | None = row.session
-    return found
+    room = cells - width(lead)
+    return fit(lead, cells) if room < 1 else (*lead, (ellipsized(_query(row), room, glyphs.ellipsis), PLAIN))
 
 
 TABLE: Final = PageTable(
@@ -296,11 +270,16 @@ TABLE: Final = PageTable(
     details=_details,
     copied=_query,
     called=lambda row: f"PID {row.node.pid}" if row.node.pid != PREPARED_TRANSACTION else "prepared transaction",
-    backend_of=_session,
+    backend_of=attrgetter("session"),
     empty="no session waits for a lock",
     leads=True,
 )
 
 PAGE: Final = Page(
-    key="4", id="locks", title="locks", tables=(TABLE, LOCK_TYPES), summary=_summary, summary_rows=_summary_rows
+    key="4",
+    id="locks",
+    title="locks",
+    tables=(TABLE, LOCK_TYPES),
+    summary=_summary,
+    summary_rows=lambda width, height: 5 if height >= 40 else 3 if height >= 30 else 2,
 )

@@ -1,4 +1,4 @@
-"""What a page is made of: tables of rows with declared columns, where rows come from, and lines above them.
+"""The parts of a page: tables of rows with declared columns, the sources of their rows, and lines above them.
 
 One machinery (`listing`, `screens.page`) sorts, filters, scrolls, hides columns, tags rows, opens details and copies;
 a page only says what its rows are and what stands in each column.
@@ -23,15 +23,11 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.help import Described
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, labelled, shortened, wrap
+from pgtop_tune.tui.dialogs.help import DescribedNumber
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, ellipsized, labelled, wrap
 
 SortValue = float | int | str | None
 """What rows are compared by; None is unknown and stands last in either direction."""
-
-
-def _plain(row: Any) -> str:
-    return PLAIN
 
 
 class PageColumn(Struct, frozen=True):
@@ -50,7 +46,7 @@ class PageColumn(Struct, frozen=True):
         align: Numbers stand right.
         elastic: Takes what the others leave.
         most: Cells it grows to where all columns of the table have room and some is left; 0 for never.
-        shown: Whether it is shown until the operator chooses otherwise.
+        visible: Whether it is shown until the operator chooses otherwise.
         metric: Id in the catalogue of the number it shows; "" where it is none.
     """
 
@@ -62,22 +58,22 @@ class PageColumn(Struct, frozen=True):
     source: str
     value: Callable[[Any], SortValue] | None = None
     largest_first: bool = True
-    style: Callable[[Any], str] = _plain
+    style: Callable[[Any], str] = lambda row: PLAIN
     align: Literal["left", "right"] = "left"
     elastic: bool = False
-    shown: bool = True
+    visible: bool = True
     most: int = 0
     metric: str = ""
 
 
 def grown(columns: Sequence[PageColumn], room: int) -> tuple[PageColumn, ...]:
-    """The columns, those that may grow as much wider as there is room, from left to right."""
-    found = []
+    """Return the columns, those that may grow as much wider as there is room, from left to right."""
+    wider = []
     for column in columns:
         more = min(max(column.most - column.width, 0), room)
         room -= more
-        found.append(replace(column, width=column.width + more) if more else column)
-    return tuple(found)
+        wider.append(replace(column, width=column.width + more) if more else column)
+    return tuple(wider)
 
 
 class PageTable(Struct, frozen=True):
@@ -121,22 +117,6 @@ class PageTable(Struct, frozen=True):
     leads: bool = False
 
 
-def _no_summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    return []
-
-
-def _no_rows(width: int, height: int) -> int:
-    return 0
-
-
-def _no_moment(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
-    return None
-
-
-def _all_rows(session: Session, width: int) -> int:
-    return MOST_ROWS
-
-
 MOST_ROWS: Final = 10_000
 """Rows a table takes from its source; a page with more says how many are left out."""
 
@@ -162,11 +142,11 @@ class Page(Struct, frozen=True):
     id: str
     title: str
     tables: tuple[PageTable, ...]
-    summary: Callable[[Session, int, int, Glyphs], list[Line]] = _no_summary
-    summary_rows: Callable[[int, int], int] = _no_rows
-    numbers: tuple[Described, ...] = ()
-    summary_needs: Callable[[Session, int], int] = _all_rows
-    moment_at: Callable[[Session, tuple[int, int], tuple[int, int]], float | None] = _no_moment
+    summary: Callable[[Session, int, int, Glyphs], list[Line]] = lambda session, width, height, glyphs: []
+    summary_rows: Callable[[int, int], int] = lambda width, height: 0
+    numbers: tuple[DescribedNumber, ...] = ()
+    summary_needs: Callable[[Session, int], int] = lambda session, width: MOST_ROWS
+    moment_at: Callable[[Session, tuple[int, int], tuple[int, int]], float | None] = lambda session, size, at: None
 
 
 # Where the rows of a table come from: a section of the newest frame and what a metric makes of it.
@@ -175,17 +155,17 @@ TEXT: Final = 300
 """Characters of a foreign text that are looked at: more than any column shows."""
 
 
-def rows_of(
-    section: Callable[[Frame], Any], rates: Callable[[Interval], Sequence[Any]]
+def section_rows(
+    section: Callable[[Frame], Any], rates: Callable[[Interval], Sequence[Any] | Unavailable]
 ) -> Callable[[Session], Sequence[Any] | Unavailable]:
-    """Rows, or why the section they depend on is not there."""
+    """Return the function that gives the rows of a table, or why the section they depend on is not there."""
 
     def rows(session: Session) -> Sequence[Any] | Unavailable:
         frame, interval = session.now, session.interval
         if frame is None or interval is None:
             return NOT_YET
-        found = section(frame)
-        return found if isinstance(found, Unavailable) else rates(interval)
+        section_value = section(frame)
+        return section_value if isinstance(section_value, Unavailable) else rates(interval)
 
     return rows
 
@@ -193,19 +173,21 @@ def rows_of(
 def unless_hidden(
     rows: Callable[[Session], Sequence[Any] | Unavailable],
 ) -> Callable[[Session], Sequence[Any] | Unavailable]:
-    """The same rows about sessions; where there are none and this role may not see everybody's, the GRANT instead."""
+    """Return the same rows about sessions; where there are none and this role may not see everybody's, the GRANT
+    instead.
+    """
 
     def shown(session: Session) -> Sequence[Any] | Unavailable:
-        found = rows(session)
-        if found or session.now is None:
-            return found
-        return hidden_sessions(session.now) or found
+        session_rows = rows(session)
+        if session_rows or session.now is None:
+            return session_rows
+        return hidden_sessions(session.now) or session_rows
 
     return shown
 
 
 def foreign(text: Callable[[Any], str | None]) -> Callable[[Any], str]:
-    """A name or other words of a stranger, on one line; "" without."""
+    """Return a name or other words of a stranger, on one line; "" without."""
 
     def safe(row: Any) -> str:
         return one_line(text(row) or "", TEXT)
@@ -213,12 +195,27 @@ def foreign(text: Callable[[Any], str | None]) -> Callable[[Any], str]:
     return safe
 
 
+def of_backend(name: str) -> Callable[[Any], str]:
+    """Return the function that gives a text of the row's session; "" of a row without one."""
+    return foreign(lambda row: None if row.backend is None else getattr(row.backend, name))
+
+
+def session_key(row: Any) -> BackendKey | None:
+    """Return the key of the row's session; None of a row without one."""
+    return None if row.backend is None else (row.backend.pid, row.backend.backend_start_ms)
+
+
+def whole(value: float | None) -> str:
+    """Return a number without decimals."""
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
 # Columns of numbers, one line each.
 
 Value = Callable[[Any], float | None]
 
 
-def number(
+def figure(
     id: str,
     title: str,
     width: int,
@@ -227,14 +224,14 @@ def number(
     definition: str,
     source: str,
     *,
-    shown: bool = True,
+    visible: bool = True,
     critical: float | None = None,
     metric: str = "",
 ) -> PageColumn:
-    """A column that stands right and sorts largest first; nothing and unknown are dim.
+    """Return a column that stands right and sorts largest first; nothing and unknown are dim.
 
     Args:
-        id, title, width, definition, source, shown, metric: As of `PageColumn`.
+        id, title, width, definition, source, visible, metric: As of `PageColumn`.
         value: The number of a row.
         unit: How it is written, from `units`.
         critical: Red from there on.
@@ -249,21 +246,21 @@ def number(
         value=value,
         style=partial(_style, value, critical),
         align="right",
-        shown=shown,
+        visible=visible,
         metric=metric,
     )
 
 
 def _text(value: Value, unit: Callable[[float | None], str], row: Any) -> str:
-    found = value(row)
-    return "0" if found == 0 else unit(found)
+    figure = value(row)
+    return "0" if figure == 0 else unit(figure)
 
 
 def _style(value: Value, critical: float | None, row: Any) -> str:
-    found = value(row)
-    if not found:
+    figure = value(row)
+    if not figure:
         return "dim"
-    return "critical" if critical is not None and found >= critical else PLAIN
+    return "critical" if critical is not None and figure >= critical else PLAIN
 
 
 def word(
@@ -274,11 +271,11 @@ def word(
     definition: str,
     source: str,
     *,
-    shown: bool = True,
+    visible: bool = True,
     elastic: bool = False,
     most: int = 0,
 ) -> PageColumn:
-    """A column of words that sorts from a to z; an empty one is drawn as unknown."""
+    """Return a column of words that sorts from a to z; an empty one is drawn as unknown."""
     return PageColumn(
         id=id,
         title=title,
@@ -290,7 +287,7 @@ def word(
         largest_first=False,
         elastic=elastic,
         most=most,
-        shown=shown,
+        visible=visible,
     )
 
 
@@ -310,7 +307,7 @@ _TEXT: Final = 10_000
 def row_lines(
     table: PageTable, session: Session, row: Any, cells: int, glyphs: Glyphs, most: int | None = None
 ) -> list[Line]:
-    """What the table says of the row; every column, hidden ones included, where it has nothing more to say.
+    """Return the table's details of the row; without such, every column, hidden ones included.
 
     Args:
         table: Whose row it is.
@@ -337,20 +334,20 @@ def row_lines(
 
 
 def _fact(column: PageColumn, row: Any, cells: int, *, cut: bool = False) -> list[Line]:
-    """Title and value; behind a short value what it means, on one line where it is cut."""
+    """Return the title and value; behind a short value what it means, on one line where it is cut."""
     text, style = printable(column.text(row).strip(), _TEXT), column.style(row)
     room = cells - _LABEL_CELLS - _VALUE_CELLS
     if room < _LEAST or cell_len(text) >= _VALUE_CELLS:
         return labelled(column.title, text, cells, style, _LABEL_CELLS)
-    said = [shortened(column.definition, room, CUT)] if cut else wrap(column.definition, room)
+    definition = [ellipsized(column.definition, room, CUT)] if cut else wrap(column.definition, room)
     padding = " " * (_VALUE_CELLS - cell_len(text))
-    first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (said[0], "dim"))
+    first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (definition[0], "dim"))
     below = " " * (_LABEL_CELLS + _VALUE_CELLS)
-    return [first, *(((below, PLAIN), (line, "dim")) for line in said[1:])]
+    return [first, *(((below, PLAIN), (line, "dim")) for line in definition[1:])]
 
 
 def row_text(table: PageTable, row: Any) -> str:
-    """What is copied: what the table names, else every column, separated by tabs; "" of a row that is gone."""
+    """Return the text to copy: the table's own, else every column, separated by tabs; "" of a row that is gone."""
     if row is None:
         return ""
     if table.copied is not None:

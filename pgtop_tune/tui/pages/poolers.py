@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size, with_ms
+from pgtop_tune.base.units import count, ms, percent, size, with_ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pooler import (
@@ -18,7 +18,6 @@ from pgtop_tune.metrics.pooler import (
     WAITING,
     XACTS,
     PoolRow,
-    Traffic,
     pool_rows,
     poolers,
     server_shares,
@@ -29,7 +28,7 @@ from pgtop_tune.metrics.pooler import (
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.pooler import ConsoleSample, Pooler
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.page import Page, PageTable, foreign, number, rows_of, word
+from pgtop_tune.tui.pages.page import Page, PageTable, figure, foreign, section_rows, whole, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, spaced, summed
 
@@ -37,16 +36,12 @@ _MOST_LINES: Final = 4
 _SHOWN: Final = 80
 
 
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
 def _of_traffic(field: str) -> Any:
-    """A number of what goes through a pool, None where it is not known."""
+    """Return a number of what goes through a pool, None where it is not known."""
 
     def value(row: PoolRow) -> float | None:
-        found: float | None = None if row.traffic is None else getattr(row.traffic, field)
-        return found
+        rate: float | None = None if row.traffic is None else getattr(row.traffic, field)
+        return rate
 
     return value
 
@@ -59,66 +54,66 @@ _POOL_COLUMNS: Final = (
          "SHOW POOLS database"),
     word("user", "user", 10, foreign(attrgetter("pool.user")), "Role of the server connections.",
          "SHOW POOLS user"),
-    number("waiting", "cl_wait", 7, attrgetter("pool.cl_waiting"), count,
+    figure("waiting", "cl_wait", 7, attrgetter("pool.cl_waiting"), count,
            "Clients waiting for a server connection.", "SHOW POOLS cl_waiting", critical=1.0),
-    number("clients", "cl_act", 6, attrgetter("pool.cl_active"), count,
+    figure("clients", "cl_act", 6, attrgetter("pool.cl_active"), count,
            "Clients linked to a server connection; for PgBouncer also idle ones.",
            "SHOW POOLS cl_active"),
-    number("active", "sv_act", 6, attrgetter("pool.sv_active"), count, "Server connections in use by a client.",
+    figure("active", "sv_act", 6, attrgetter("pool.sv_active"), count, "Server connections in use by a client.",
            "SHOW POOLS sv_active"),
-    number("idle", "sv_idle", 7, attrgetter("pool.sv_idle"), count, "Idle server connections.",
+    figure("idle", "sv_idle", 7, attrgetter("pool.sv_idle"), count, "Idle server connections.",
            "SHOW POOLS sv_idle"),
-    number("size", "size", 5, attrgetter("size"), count,
+    figure("size", "size", 5, attrgetter("size"), count,
            "Maximum of server connections, including the reserve.", "SHOW DATABASES pool_size + reserve_pool_size"),
-    number("maxwait", "maxwait", 7, attrgetter("waited_ms"), ms,
+    figure("maxwait", "maxwait", 7, attrgetter("waited_ms"), ms,
            "Wait of the first client in the queue, ms.", "SHOW POOLS maxwait, maxwait_us",
            critical=1000.0),
-    number("xacts", "xact/s", 7, _of_traffic("xacts_per_s"), count, "Transactions per second." + _PER_DATABASE,
+    figure("xacts", "xact/s", 7, _of_traffic("xacts_per_s"), count, "Transactions per second." + _PER_DATABASE,
            "SHOW STATS Δ total_xact_count / Δt"),
-    number("queries", "query/s", 7, _of_traffic("queries_per_s"), count, "Statements per second." + _PER_DATABASE,
+    figure("queries", "query/s", 7, _of_traffic("queries_per_s"), count, "Statements per second." + _PER_DATABASE,
            "SHOW STATS Δ total_query_count / Δt"),
-    number("wait", "wait ms", 7, _of_traffic("wait_ms"), ms,
+    figure("wait", "wait ms", 7, _of_traffic("wait_ms"), ms,
            "Mean wait of clients that got a server connection since the last sample." + _PER_DATABASE,
            "SHOW STATS Δ total_wait_time / Δ total_server_assignment_count (1.23), else Δ total_xact_count"),
-    number("xact-ms", "xact ms", 7, _of_traffic("xact_ms"), ms,
+    figure("xact-ms", "xact ms", 7, _of_traffic("xact_ms"), ms,
            "Mean time a transaction kept its server connection." + _PER_DATABASE,
            "SHOW STATS Δ total_xact_time / Δ total_xact_count"),
-    number("full", "full %", 6, attrgetter("full_percent"), percent, "Server connections in use of the maximum.",
+    figure("full", "full %", 6, attrgetter("full_percent"), percent, "Server connections in use of the maximum.",
            "sv_active / (pool_size + reserve_pool_size)"),
     word("mode", "mode", 11, foreign(attrgetter("pool.pool_mode")),
          "How long a client keeps a server connection: session, transaction, statement.", "SHOW POOLS pool_mode"),
-    number("cl-idle", "cl_idle", 7, attrgetter("pool.cl_idle"), count, "Idle clients (PgCat).",
-           "SHOW POOLS cl_idle", shown=False),
-    number("used", "sv_used", 7, attrgetter("pool.sv_used"), count,
+    figure("cl-idle", "cl_idle", 7, attrgetter("pool.cl_idle"), count, "Idle clients (PgCat).",
+           "SHOW POOLS cl_idle", visible=False),
+    figure("used", "sv_used", 7, attrgetter("pool.sv_used"), count,
            "Server connections idle for so long that they are tested before use.", "SHOW POOLS sv_used",
-           shown=False),
-    number("tested", "sv_test", 7, attrgetter("pool.sv_tested"), count,
-           "Server connections that run the reset or the test query.", "SHOW POOLS sv_tested", shown=False),
-    number("login", "sv_login", 8, attrgetter("pool.sv_login"), count, "Server connections being opened.",
-           "SHOW POOLS sv_login", shown=False),
+           visible=False),
+    figure("tested", "sv_test", 7, attrgetter("pool.sv_tested"), count,
+           "Server connections that run the reset or the test query.", "SHOW POOLS sv_tested", visible=False),
+    figure("login", "sv_login", 8, attrgetter("pool.sv_login"), count, "Server connections being opened.",
+           "SHOW POOLS sv_login", visible=False),
 )  # fmt: skip
 
 _TRAFFIC_COLUMNS: Final = (
     word("pooler", "pooler", 8, foreign(attrgetter("pooler")), "Name given with --pooler.", "--pooler NAME=…"),
     word("of", "counted of", 22, foreign(attrgetter("counters.id")),
          "Database (PgBouncer); server, user and database (PgCat).", "SHOW STATS database; instance, user"),
-    number("xacts", "xact/s", 7, attrgetter("xacts_per_s"), count, "Transactions per second.",
+    figure("xacts", "xact/s", 7, attrgetter("xacts_per_s"), count, "Transactions per second.",
            "Δ total_xact_count / Δt"),
-    number("queries", "query/s", 7, attrgetter("queries_per_s"), count, "Statements per second.",
+    figure("queries", "query/s", 7, attrgetter("queries_per_s"), count, "Statements per second.",
            "Δ total_query_count / Δt"),
-    number("wait", "wait ms", 7, attrgetter("wait_ms"), ms,
+    figure("wait", "wait ms", 7, attrgetter("wait_ms"), ms,
            "Mean wait of clients that got a server connection since the last sample.",
            "Δ total_wait_time / Δ total_server_assignment_count (1.23), else Δ total_xact_count"),
-    number("xact-ms", "xact ms", 7, attrgetter("xact_ms"), ms, "Mean time a transaction kept its server connection.",
+    figure("xact-ms", "xact ms", 7, attrgetter("xact_ms"), ms, "Mean time a transaction kept its server connection.",
            "Δ total_xact_time / Δ total_xact_count"),
-    number("query-ms", "query ms", 8, attrgetter("query_ms"), ms, "Mean time of a statement.",
+    figure("query-ms", "query ms", 8, attrgetter("query_ms"), ms, "Mean time of a statement.",
            "Δ total_query_time / Δ total_query_count"),
-    number("received", "recvB/s", 7, attrgetter("received_per_s"), size, "Bytes from clients per second.",
+    figure("received", "recvB/s", 7, attrgetter("received_per_s"), size, "Bytes from clients per second.",
            "Δ total_received / Δt"),
-    number("sent", "sentB/s", 7, attrgetter("sent_per_s"), size, "Bytes to clients per second.", "Δ total_sent / Δt"),
-    number("logins", "login/s", 7, attrgetter("logins_per_s"), count, "Clients logged in per second (PgBouncer 1.24).",
+    figure("sent", "sentB/s", 7, attrgetter("sent_per_s"), size, "Bytes to clients per second.", "Δ total_sent / Δt"),
+    figure("logins", "login/s", 7, attrgetter("logins_per_s"), count, "Clients logged in per second (PgBouncer 1.24).",
            "Δ total_client_login_count / Δt"),
-    number("errors", "err/s", 6, attrgetter("errors_per_s"), count, "Errors per second (PgCat).",
+    figure("errors", "err/s", 6, attrgetter("errors_per_s"), count, "Errors per second (PgCat).",
            "Δ total_errors / Δt", critical=1.0),
 )  # fmt: skip
 
@@ -127,18 +122,18 @@ _SHARE_COLUMNS: Final = (
     word("server", "server", 26, foreign(attrgetter("share.place")), "Server of its databases, by the address it "
         "knows.",
          "SHOW DATABASES host, port"),
-    number("pools", "pools", 6, attrgetter("share.pools"), _whole, "Pools that lead there: pairs of database and user.",
+    figure("pools", "pools", 6, attrgetter("share.pools"), whole, "Pools that lead there: pairs of database and user.",
            "SHOW POOLS"),
-    number("now", "now", 6, attrgetter("share.now"), _whole, "Server connections that are open.",
+    figure("now", "now", 6, attrgetter("share.now"), whole, "Server connections that are open.",
            "SHOW DATABASES Σ current_connections"),
-    number("most", "at most", 7, attrgetter("share.most"), _whole,
+    figure("most", "at most", 7, attrgetter("share.most"), whole,
            "Maximum that these pools may open together.",
            "Σ pool_size + reserve_pool_size, of a database at most max_db_connections, of a user at most "
            "max_user_connections"),
-    number("limit", "limit", 7, attrgetter("limit"), _whole,
+    figure("limit", "limit", 7, attrgetter("limit"), whole,
            "Connections of the server watched that are not reserved; it counts only where the pooler leads to it.",
            "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
-    number("percent", "%", 6, attrgetter("percent"), percent,
+    figure("percent", "%", 6, attrgetter("percent"), percent,
            "Maximum of the pooler in per cent of the limit. Above 100 its clients see the server refuse connections.",
            "at most / limit", critical=100.0),
 )  # fmt: skip
@@ -181,46 +176,30 @@ def _servers(interval: Interval, name: str, console: ConsoleSample) -> Phrase:
     return Phrase(labelled("servers", f"{now}, at most {most}{of}", style), 2, short)
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return _MOST_LINES if height >= 20 else 1
-
-
-def _summary_needs(session: Session, width: int) -> int:
-    return 0 if session.interval is None else len(poolers(session.interval))
-
-
-def _rests(row: PoolRow) -> bool:
-    return not (row.pool.cl_active or row.pool.cl_waiting or row.pool.sv_active)
-
-
-def _still(row: Traffic) -> bool:
-    return not row.xacts_per_s
-
-
 POOLS: Final = PageTable(
     id="pools",
     title="pools",
     columns=_POOL_COLUMNS,
-    rows=rows_of(sections.pooler, pool_rows),
+    rows=section_rows(sections.pooler, pool_rows),
     key_of=attrgetter("key"),
     empty="no pool: no client has connected through a pooler that answers",
-    quiet=_rests,
+    quiet=lambda row: not (row.pool.cl_active or row.pool.cl_waiting or row.pool.sv_active),
 )
 TRAFFIC: Final = PageTable(
     id="pooler-traffic",
     title="traffic",
     columns=_TRAFFIC_COLUMNS,
-    rows=rows_of(sections.pooler, traffic),
+    rows=section_rows(sections.pooler, traffic),
     key_of=attrgetter("key"),
     sort="xacts",
     empty="nothing was counted yet",
-    quiet=_still,
+    quiet=lambda row: not row.xacts_per_s,
 )
 SHARES: Final = PageTable(
     id="pooler-servers",
     title="servers",
     columns=_SHARE_COLUMNS,
-    rows=rows_of(sections.pooler, share_rows),
+    rows=section_rows(sections.pooler, share_rows),
     key_of=attrgetter("key"),
     sort="percent",
     empty="no pool has a server yet",
@@ -232,7 +211,7 @@ PAGE: Final = Page(
     title="pools",
     tables=(POOLS, TRAFFIC, SHARES),
     summary=_summary,
-    summary_rows=_summary_rows,
+    summary_rows=lambda width, height: _MOST_LINES if height >= 20 else 1,
     numbers=METRICS,
-    summary_needs=_summary_needs,
+    summary_needs=lambda session, width: 0 if session.interval is None else len(poolers(session.interval)),
 )

@@ -9,7 +9,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, age, count, ms, percent, size, with_ms
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -23,11 +22,21 @@ from pgtop_tune.metrics.vacuum import (
     table_rates,
     table_vacuums,
 )
-from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.relations import FIRST_USER_OID, TableCounters, TempFiles
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
+from pgtop_tune.tui.pages.page import (
+    Page,
+    PageColumn,
+    PageTable,
+    figure,
+    foreign,
+    of_backend,
+    section_rows,
+    session_key,
+    whole,
+    word,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, UNICODE, Glyphs, Line, bar
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
 
@@ -49,30 +58,21 @@ class Maker(Struct, frozen=True):
 
 
 def makers(interval: Interval) -> list[Maker]:
-    """Processes with temporary files; empty without the section."""
+    """Return processes with temporary files; empty without the section."""
     sample, activity = interval.now(sections.temp_files), interval.now(sections.activity)
     backends = {} if activity is None else {backend.pid: backend for backend in activity.backends}
     return [] if sample is None else [Maker(files, backends.get(files.pid)) for files in sample.processes]
 
 
-def _of_backend(name: str) -> Callable[[Any], str]:
-    return lambda row: "" if row.backend is None else one_line(getattr(row.backend, name) or "", _TEXT)
-
-
-def _key(row: Any) -> BackendKey | None:
-    backend = row.backend
-    return None if backend is None else (backend.pid, backend.backend_start_ms)
-
-
 _COLUMNS: Final = (
-    number("pid", "PID", 7, lambda row: row.files.pid, lambda value: f"{value or 0:.0f}",
+    figure("pid", "PID", 7, lambda row: row.files.pid, whole,
            "Process that made the files.", "pg_ls_tmpdir().name"),
-    number("files", "files", 7, lambda row: row.files.files, count, "Temporary files that exist now.",
+    figure("files", "files", 7, lambda row: row.files.files, count, "Temporary files that exist now.",
            "pg_ls_tmpdir()"),
-    number("bytes", "size", 8, lambda row: row.files.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
-    word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
-    word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
-    word("query", "query", 20, _of_backend("query"), "Statement of the session, or the last one if it is not active.",
+    figure("bytes", "size", 8, lambda row: row.files.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
+    word("user", "user", 10, of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
+    word("database", "db", 10, of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
+    word("query", "query", 20, of_backend("query"), "Statement of the session, or the last one if it is not active.",
          "pg_stat_activity.query", elastic=True),
 )  # fmt: skip
 
@@ -80,10 +80,10 @@ TEMP_FILES: Final = PageTable(
     id="temp-files",
     title="temp files",
     columns=_COLUMNS,
-    rows=rows_of(sections.temp_files, makers),
+    rows=section_rows(sections.temp_files, makers),
     key_of=lambda row: row.files.pid,
-    backend_of=_key,
-    copied=_of_backend("query"),
+    backend_of=session_key,
+    copied=of_backend("query"),
     sort="bytes",
     empty="no temporary files now",
 )
@@ -102,8 +102,8 @@ _WORTH_PAGES: Final = 128
 
 def _rate(*names: str) -> Callable[[Any], float | None]:
     def value(row: Any) -> float | None:
-        found: float | None = row.per_s(*names)
-        return found
+        rate: float | None = row.per_s(*names)
+        return rate
 
     return value
 
@@ -116,22 +116,24 @@ def _table_name(table: TableCounters) -> str:
     return f"{table.name} (toast)" if table.kind == "toast" else table.name
 
 
-def _per_s(id: str, title: str, name: str, what: str, view: str = "pg_stat_all_tables", width: int = 7,
-           shown: bool = True) -> PageColumn:  # fmt: skip
-    return number(id, title, width, _rate(name), count, f"{what} per second.", f"Δ {view}.{name} / Δt", shown=shown)
+def _per_s(id: str, title: str, name: str, description: str, view: str = "pg_stat_all_tables", width: int = 7,
+           visible: bool = True) -> PageColumn:  # fmt: skip
+    return figure(
+        id, title, width, _rate(name), count, f"{description} per second.", f"Δ {view}.{name} / Δt", visible=visible
+    )
 
 
 _TABLE_COLUMNS: Final = (
     word("table", "table", 28, foreign(lambda row: _table_name(row.row)),
          "Schema and name; (toast) is the table of its long values.", "pg_stat_all_tables.schemaname, relname",
          most=_NAME),
-    number("pages", "size~", 7, lambda row: row.size_bytes, size,
+    figure("pages", "size~", 7, lambda row: row.size_bytes, size,
            "Size of the table alone, as of the last vacuum or analyze.",
            "pg_class.relpages · block_size"),
-    number("live", "rows", 7, _of_row("n_live_tup"), count, "Live rows, estimated.", "pg_stat_all_tables.n_live_tup"),
-    number("dead", "dead", 7, _of_row("n_dead_tup"), count, "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
+    figure("live", "rows", 7, _of_row("n_live_tup"), count, "Live rows, estimated.", "pg_stat_all_tables.n_live_tup"),
+    figure("dead", "dead", 7, _of_row("n_dead_tup"), count, "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
     replace(
-        number("dead-share", "dead%", 5, lambda row: dead_percent(row.row), percent,
+        figure("dead-share", "dead%", 5, lambda row: dead_percent(row.row), percent,
                "Dead rows of all. Red from 20 % on, in tables of a megabyte or more.",
                "n_dead_tup / (n_live_tup + n_dead_tup)"),
         style=lambda row: alarm(dead_percent(row.row), _DEAD if row.row.pages >= _WORTH_PAGES else None),
@@ -139,125 +141,113 @@ _TABLE_COLUMNS: Final = (
     _per_s("seq", "seq/s", "seq_scan", "Sequential scans"),
     _per_s("seq-rows", "seqrow/s", "seq_tup_read", "Rows read by sequential scans", width=8),
     _per_s("idx", "idx/s", "idx_scan", "Index scans"),
-    _per_s("idx-rows", "idxrow/s", "idx_tup_fetch", "Rows fetched by index scans", width=8, shown=False),
+    _per_s("idx-rows", "idxrow/s", "idx_tup_fetch", "Rows fetched by index scans", width=8, visible=False),
     _per_s("ins", "ins/s", "n_tup_ins", "Rows inserted"),
     _per_s("upd", "upd/s", "n_tup_upd", "Rows updated"),
     _per_s("del", "del/s", "n_tup_del", "Rows deleted"),
-    number("hot", "HOT%", 5, lambda row: hot_percent(row.row), percent,
+    figure("hot", "HOT%", 5, lambda row: hot_percent(row.row), percent,
            "Updates that needed no new index entries, of all since the reset.", "n_tup_hot_upd / n_tup_upd"),
-    number("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
+    figure("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Blocks of the table found in shared buffers.",
            "Δ heap_blks_hit / Δ (heap_blks_hit + heap_blks_read) of pg_statio_all_tables"),
-    number("read", "reads/s", 7, _rate("blks_read"), count,
+    figure("read", "reads/s", 7, _rate("blks_read"), count,
            "Blocks of the table read per second.", "Δ pg_statio_all_tables.heap_blks_read / Δt"),
-    _per_s("newpage", "newpg/s", "newpage_upd", "Updates that went to another page (16+)", shown=False),
-    number("all-seq", "seq", 7, _of_row("seq_scan"), count, "Sequential scans since the reset.",
-           "pg_stat_all_tables.seq_scan", shown=False),
-    number("all-idx", "idx", 7, _of_row("idx_scan"), count, "Index scans since the reset.",
-           "pg_stat_all_tables.idx_scan", shown=False),
+    _per_s("newpage", "newpg/s", "newpage_upd", "Updates that went to another page (16+)", visible=False),
+    figure("all-seq", "seq", 7, _of_row("seq_scan"), count, "Sequential scans since the reset.",
+           "pg_stat_all_tables.seq_scan", visible=False),
+    figure("all-idx", "idx", 7, _of_row("idx_scan"), count, "Index scans since the reset.",
+           "pg_stat_all_tables.idx_scan", visible=False),
 )  # fmt: skip
 
 _INDEX_COLUMNS: Final = (
     word("index", "index", 32, foreign(_of_row("name")), "Schema and name.", "pg_stat_all_indexes.indexrelname",
          most=_NAME),
-    number("pages", "size~", 7, lambda row: row.size_bytes, size,
+    figure("pages", "size~", 7, lambda row: row.size_bytes, size,
            "Size as of the last vacuum or analyze.", "pg_class.relpages · block_size"),
-    word("kind", "kind", 8, lambda row: _index_kind(row.row), "unique: enforces a constraint, even without scans; "
+    word("kind", "kind", 8,
+        lambda row: "invalid" if not row.row.is_valid else "unique" if row.row.is_constraint else "plain",
+        "unique: enforces a constraint, even without scans; "
         "invalid: a CREATE INDEX CONCURRENTLY that failed, or is in progress.", "pg_index.indisunique, indisvalid"),
     _per_s("scans", "scans/s", "idx_scan", "Scans", "pg_stat_all_indexes"),
-    number("all", "scans", 8, _of_row("idx_scan"), count,
+    figure("all", "scans", 8, _of_row("idx_scan"), count,
            "Scans since the reset; an index with 0 has only costs.", "pg_stat_all_indexes.idx_scan"),
     _per_s("read", "ents/s", "idx_tup_read", "Entries returned by scans", "pg_stat_all_indexes"),
     _per_s("fetched", "rows/s", "idx_tup_fetch", "Rows fetched by simple index scans", "pg_stat_all_indexes"),
-    number("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
+    figure("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Blocks of the index found in shared buffers.",
            "Δ idx_blks_hit / Δ (idx_blks_hit + idx_blks_read) of pg_statio_all_indexes"),
-    number("reads", "reads/s", 7, _rate("blks_read"), count,
+    figure("reads", "reads/s", 7, _rate("blks_read"), count,
            "Blocks of the index read per second.", "Δ pg_statio_all_indexes.idx_blks_read / Δt"),
     word("table", "table", 24, foreign(_of_row("table")), "Table of the index.", "pg_stat_all_indexes.relname",
          most=_NAME),
 )  # fmt: skip
 
 
-def _index_kind(index: Any) -> str:
-    if not index.is_valid:
-        return "invalid"
-    return "unique" if index.is_constraint else "plain"
+class VacuumRow(Struct, frozen=True):
+    """A table's vacuum at a moment of the server's clock."""
+
+    vacuum: TableVacuum
+    now_ms: int
 
 
-def _vacuum(name: str) -> Callable[[TableVacuum], float | None]:
-    return attrgetter(name)
+def _since(*names: str) -> Callable[[Any], float | None]:
+    """Return the function that gives the seconds since the later of two moments of a table."""
+
+    def seconds(row: VacuumRow) -> float | None:
+        moments = [moment for name in names if (moment := getattr(row.vacuum.table, name)) is not None]
+        return max(row.now_ms - max(moments), 0) / 1000.0 if moments else None
+
+    return seconds
 
 
-class _Since:
-    """Seconds since the later of two moments of a table."""
-
-    def __init__(self, *names: str) -> None:
-        self._names = names
-
-    def __call__(self, row: tuple[TableVacuum, int]) -> float | None:
-        vacuum, now_ms = row
-        moments = [getattr(vacuum.table, name) for name in self._names]
-        known = [moment for moment in moments if moment is not None]
-        return max(now_ms - max(known), 0) / 1000.0 if known else None
-
-
-def _vacuum_rows(interval: Interval) -> list[tuple[TableVacuum, int]]:
+def _vacuum_rows(interval: Interval) -> list[VacuumRow]:
     sample = interval.now(sections.relations)
-    return [] if sample is None else [(vacuum, sample.now_ms) for vacuum in table_vacuums(interval)]
+    return [] if sample is None else [VacuumRow(vacuum, sample.now_ms) for vacuum in table_vacuums(interval)]
 
 
-def _first(value: Callable[[TableVacuum], Any]) -> Callable[[tuple[TableVacuum, int]], Any]:
-    return lambda row: value(row[0])
-
-
-def _autovacuum(vacuum: TableVacuum) -> str:
-    return {True: "on", False: "off", None: ""}[vacuum.enabled]
-
-
-def _vacuums(vacuum: TableVacuum) -> int:
-    return vacuum.table.vacuum_count + vacuum.table.autovacuum_count
+_ON_OFF: Final = {True: "on", False: "off", None: ""}
 
 
 _VACUUM_COLUMNS: Final = (
-    word("table", "table", 28, foreign(_first(lambda vacuum: _table_name(vacuum.table))),
+    word("table", "table", 28, foreign(lambda row: _table_name(row.vacuum.table)),
          "Schema and name.", "pg_stat_all_tables.schemaname, relname", most=_NAME),
-    number("dead", "dead", 7, _first(lambda vacuum: vacuum.table.n_dead_tup), count,
+    figure("dead", "dead", 7, attrgetter("vacuum.table.n_dead_tup"), count,
            "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
-    number("dead-share", "due dead%", 9, _first(_vacuum("dead_percent")), percent,
+    figure("dead-share", "due dead%", 9, attrgetter("vacuum.dead_percent"), percent,
            "Dead rows in per cent of autovacuum's threshold.",
            "n_dead_tup / (autovacuum_vacuum_threshold + autovacuum_vacuum_scale_factor · reltuples)",
            critical=_OVERDUE),
-    number("insert-share", "due ins%", 8, _first(_vacuum("insert_percent")), percent,
+    figure("insert-share", "due ins%", 8, attrgetter("vacuum.insert_percent"), percent,
            "Inserted rows in per cent of autovacuum's threshold.",
            "n_ins_since_vacuum / (autovacuum_vacuum_insert_threshold + …_scale_factor · reltuples · not frozen (18+))",
            critical=_OVERDUE),
-    number("analyze-share", "due anlz%", 9, _first(_vacuum("analyze_percent")), percent,
+    figure("analyze-share", "due anlz%", 9, attrgetter("vacuum.analyze_percent"), percent,
            "Changed rows in per cent of autoanalyze's threshold.",
            "n_mod_since_analyze / (autovacuum_analyze_threshold + autovacuum_analyze_scale_factor · reltuples)",
            critical=_OVERDUE),
-    word("autovacuum", "auto", 4, _first(_autovacuum), "Whether autovacuum is on for this table.",
+    word("autovacuum", "auto", 4, lambda row: _ON_OFF[row.vacuum.enabled], "Whether autovacuum is on for this table.",
          "autovacuum, and autovacuum_enabled of the table"),
-    number("vacuum", "vacuumed", 8, _Since("last_vacuum_ms", "last_autovacuum_ms"), age,
+    figure("vacuum", "vacuumed", 8, _since("last_vacuum_ms", "last_autovacuum_ms"), age,
            "Time since its last vacuum, manual or automatic.",
            "now − greatest(last_vacuum, last_autovacuum) of pg_stat_all_tables"),
-    number("autovacuum-ago", "autovac", 8, _Since("last_autovacuum_ms"), age,
-           "Time since its last autovacuum.", "now − pg_stat_all_tables.last_autovacuum", shown=False),
-    number("analyze", "analyzed", 8, _Since("last_analyze_ms", "last_autoanalyze_ms"), age,
+    figure("autovacuum-ago", "autovac", 8, _since("last_autovacuum_ms"), age,
+           "Time since its last autovacuum.", "now − pg_stat_all_tables.last_autovacuum", visible=False),
+    figure("analyze", "analyzed", 8, _since("last_analyze_ms", "last_autoanalyze_ms"), age,
            "Time since its last analyze, manual or automatic.",
            "now − greatest(last_analyze, last_autoanalyze) of pg_stat_all_tables"),
-    number("vacuums", "vacs", 6, _first(_vacuums), count,
+    figure("vacuums", "vacs", 6,
+           lambda row: row.vacuum.table.vacuum_count + row.vacuum.table.autovacuum_count, count,
            "Number of vacuums.", "vacuum_count + autovacuum_count of pg_stat_all_tables"),
-    number("vacuum-ms", "vac ms", 7, _first(lambda vacuum: vacuum.table.vacuum_ms), ms,
+    figure("vacuum-ms", "vac ms", 7, attrgetter("vacuum.table.vacuum_ms"), ms,
            "Time spent vacuuming it (18+).", "total_vacuum_time + total_autovacuum_time of pg_stat_all_tables"),
-    number("xid-age", "xid age", 8, _first(_vacuum("xid_age")), count,
+    figure("xid-age", "xid age", 8, attrgetter("vacuum.xid_age"), count,
            "Transactions since its oldest row that is not frozen.", "age(pg_class.relfrozenxid)"),
-    number("mxid-age", "mxid age", 8, _first(_vacuum("multixact_age")), count,
+    figure("mxid-age", "mxid age", 8, attrgetter("vacuum.multixact_age"), count,
            "Multixacts since its oldest.", "mxid_age(pg_class.relminmxid)"),
-    number("freeze", "freeze%", 7, _first(_vacuum("freeze_percent")), percent,
+    figure("freeze", "freeze%", 7, attrgetter("vacuum.freeze_percent"), percent,
            "Age in per cent of the limit for a forced vacuum, the higher of both.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=_FULL),
-    number("score", "score", 6, _first(lambda vacuum: vacuum.table.autovacuum_score), count,
+    figure("score", "score", 6, attrgetter("vacuum.table.autovacuum_score"), count,
            "Urgency: autovacuum takes the highest first; from 1 on a threshold is passed (19+). Tables with "
            "autovacuum_enabled=off have one, too.",
            "pg_stat_autovacuum_scores.score"),
@@ -278,8 +268,8 @@ def _done(row: CommandProgress) -> str:
     progress = row.row
     if progress.done is None:
         return ""
-    whole = "" if progress.total is None else f"/{_amount(progress.total, progress.unit)}"
-    return f"{_amount(progress.done, progress.unit)}{whole} {progress.unit}"
+    total = "" if progress.total is None else f"/{_amount(progress.total, progress.unit)}"
+    return f"{_amount(progress.done, progress.unit)}{total} {progress.unit}"
 
 
 def _speed(row: CommandProgress) -> str:
@@ -290,8 +280,8 @@ def _steps(row: CommandProgress) -> str:
     progress = row.row
     if not progress.steps_done and progress.steps_total is None:
         return ""
-    whole = "" if progress.steps_total is None else f"/{count(progress.steps_total)}"
-    return f"{count(progress.steps_done)}{whole} {progress.steps_unit}"
+    total = "" if progress.steps_total is None else f"/{count(progress.steps_total)}"
+    return f"{count(progress.steps_done)}{total} {progress.steps_unit}"
 
 
 _BY_HAND: Final = "manual"
@@ -311,16 +301,16 @@ def _more(row: CommandProgress) -> str:
         (progress.passes, f"{progress.passes} index passes"),
         (progress.delay_ms, f"slept {with_ms(progress.delay_ms)}"),
     )
-    return ", ".join(words for value, words in facts if value)
+    return ", ".join(text for value, text in facts if value)
 
 
 _PROGRESS_COLUMNS: Final = (
-    number("pid", "PID", 7, lambda row: row.row.pid, lambda value: f"{value or 0:.0f}",
+    figure("pid", "PID", 7, lambda row: row.row.pid, whole,
            "Process that runs the command.", "pg_stat_progress_*.pid"),
     word("command", "command", 13, foreign(lambda row: row.row.command), "What runs.", "pg_stat_progress_*, command",
          most=16),
-    number("percent", "%", 4, lambda row: row.percent, percent, "Progress of the phase.", "done / total"),
-    number("left", "left", 7, lambda row: row.remaining_s, age, "Time until the phase is done at the present rate.",
+    figure("percent", "%", 4, lambda row: row.percent, percent, "Progress of the phase.", "done / total"),
+    figure("left", "left", 7, lambda row: row.remaining_s, age, "Time until the phase is done at the present rate.",
            "(total − done) / rate"),
     PageColumn("bar", "", _BAR, lambda row: _bar(row) or "-", "Progress of the phase.", "done / total",
                style=lambda row: "series-1" if row.percent is not None else "dim"),
@@ -335,7 +325,7 @@ _PROGRESS_COLUMNS: Final = (
     word("steps", "around it", 24, _steps, "The coarser count: heap blocks of a vacuum, partitions, tablespaces.",
          "heap_blks_scanned, partitions_done, child_tables_done, tablespaces_streamed"),
     word("database", "db", 10, foreign(lambda row: row.row.datname), "Database.", "pg_stat_progress_*.datname",
-         shown=False),
+         visible=False),
     word("more", "more", 24, foreign(_more),
          "Parallel workers; from 19 on the decoding worker of REPACK (CONCURRENTLY), autovacuum and its reason, "
          "aggressive or failsafe vacuum, kind of backup; rows, memory for dead ones, index passes, sleep for the cost "
@@ -345,14 +335,14 @@ _PROGRESS_COLUMNS: Final = (
 
 _AGE_COLUMNS: Final = (
     word("database", "database", 24, foreign(lambda row: row.database.name), "Name.", "pg_database.datname"),
-    number("xid-age", "xid age", 9, lambda row: row.xid_age, count,
+    figure("xid-age", "xid age", 9, lambda row: row.xid_age, count,
            "Transactions since the oldest row of the database that is not frozen.", "age(datfrozenxid)"),
-    number("mxid-age", "mxid age", 9, lambda row: row.multixact_age, count,
+    figure("mxid-age", "mxid age", 9, lambda row: row.multixact_age, count,
            "Multixacts since the oldest.", "mxid_age(datminmxid)"),
-    number("freeze", "freeze%", 8, lambda row: row.freeze_percent, percent,
+    figure("freeze", "freeze%", 8, lambda row: row.freeze_percent, percent,
            "Age in per cent of the limit for a forced freeze of its oldest tables.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=120.0),
-    number("stop", "stop%", 6, lambda row: row.stop_percent, percent,
+    figure("stop", "stop%", 6, lambda row: row.stop_percent, percent,
            "Age in per cent of the limit at which the server refuses writing transactions.", "age / (2^31 − 3,000,000)",
            critical=50.0),
     word("open", "connections", 11, lambda row: "" if row.database.allows_connections else "refused",
@@ -371,10 +361,10 @@ def _of_tables(interval: Interval) -> list[Phrase]:
     sample = interval.now(sections.relations)
     if sample is None:
         return []
-    shown = sum(1 for table in sample.tables if table.oid >= FIRST_USER_OID)
+    listed = sum(1 for table in sample.tables if table.oid >= FIRST_USER_OID)
     phrases = [Phrase(labelled("tables", spaced(sample.n_tables)))]
-    if shown < sample.n_tables:
-        phrases.append(Phrase(((f"{spaced(sample.n_tables - shown)} not listed", "warning"),), 1))
+    if listed < sample.n_tables:
+        phrases.append(Phrase(((f"{spaced(sample.n_tables - listed)} not listed", "warning"),), 1))
     ago_s = max(interval.newest.elapsed_s - sample.at_s, 0.0)
     return [*phrases, Phrase(labelled("looked at", f"{lasting(ago_s)} ago"), 4)]
 
@@ -383,11 +373,13 @@ def _of_vacuum(interval: Interval) -> list[Phrase]:
     shares = [vacuum.dead_percent for vacuum in table_vacuums(interval)]
     waiting = sum(1 for share in shares if share is not None and share >= _FULL)
     # Without the parameters nobody knows a threshold.
-    known = interval.now(sections.relations) is not None and (not shares or any(share is not None for share in shares))
+    thresholds_known = interval.now(sections.relations) is not None and (
+        not shares or any(share is not None for share in shares)
+    )
     running = None if interval.now(sections.progress) is None else len(progress_rows(interval))
     return [
         _counted("commands in progress", running, "strong", 2),
-        _counted("past their dead-row threshold", waiting if known else None, "warning", 1),
+        _counted("past their dead-row threshold", waiting if thresholds_known else None, "warning", 1),
     ]
 
 
@@ -404,15 +396,11 @@ def _of_databases(interval: Interval) -> list[Phrase]:
     return [Phrase(labelled("oldest database", f"{percent(share)} % of freeze age", style), 3)]
 
 
-def _summary_rows(width: int, height: int) -> int:
-    return 1
-
-
 TABLES: Final = PageTable(
     id="tables",
     title="tables",
     columns=_TABLE_COLUMNS,
-    rows=rows_of(sections.relations, table_rates),
+    rows=section_rows(sections.relations, table_rates),
     key_of=_of_row("oid"),
     sort="dead",
     empty="this database has no tables",
@@ -422,7 +410,7 @@ INDEXES: Final = PageTable(
     id="indexes",
     title="indexes",
     columns=_INDEX_COLUMNS,
-    rows=rows_of(sections.relations, index_rates),
+    rows=section_rows(sections.relations, index_rates),
     key_of=_of_row("oid"),
     sort="scans",
     empty="no table here has an index",
@@ -432,8 +420,8 @@ VACUUM: Final = PageTable(
     id="vacuum",
     title="vacuum",
     columns=_VACUUM_COLUMNS,
-    rows=rows_of(sections.relations, _vacuum_rows),
-    key_of=lambda row: row[0].table.oid,
+    rows=section_rows(sections.relations, _vacuum_rows),
+    key_of=attrgetter("vacuum.table.oid"),
     sort="dead-share",
     empty="this database has no tables",
 )
@@ -441,7 +429,7 @@ PROGRESS: Final = PageTable(
     id="progress",
     title="progress",
     columns=_PROGRESS_COLUMNS,
-    rows=rows_of(sections.progress, progress_rows),
+    rows=section_rows(sections.progress, progress_rows),
     key_of=lambda row: row.row.pid,
     backend_of=lambda row: row.backend,
     empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup runs",
@@ -450,7 +438,7 @@ WRAPAROUND: Final = PageTable(
     id="wraparound",
     title="wraparound",
     columns=_AGE_COLUMNS,
-    rows=rows_of(sections.database_limits, database_ages),
+    rows=section_rows(sections.database_limits, database_ages),
     key_of=lambda row: row.database.oid,
     sort="freeze",
 )
@@ -461,5 +449,5 @@ PAGE: Final = Page(
     title="tables",
     tables=(TABLES, INDEXES, VACUUM, PROGRESS, WRAPAROUND, TEMP_FILES),
     summary=_summary,
-    summary_rows=_summary_rows,
+    summary_rows=lambda width, height: 1,
 )

@@ -23,7 +23,17 @@ from pgtop_tune.metrics.vacuum import age as xid_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, unless_hidden, word
+from pgtop_tune.tui.pages.page import (
+    Page,
+    PageColumn,
+    PageTable,
+    figure,
+    foreign,
+    section_rows,
+    unless_hidden,
+    whole,
+    word,
+)
 from pgtop_tune.tui.pages.sessions import LOG, SETTINGS
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
@@ -32,40 +42,36 @@ _OLD_XACTS: Final = 1_000_000.0
 """Transactions behind which a holder of the horizon is drawn red: dead rows of that many wait for it."""
 
 
-def _pid(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
-
-
 _SENDER_COLUMNS: Final = (
-    number("pid", "PID", 7, attrgetter("sender.pid"), _pid, "WAL sender.", "pg_stat_replication.pid"),
+    figure("pid", "PID", 7, attrgetter("sender.pid"), whole, "WAL sender.", "pg_stat_replication.pid"),
     word("application", "application", 18, foreign(attrgetter("sender.application_name")),
          "Name of the standby, as synchronous_standby_names knows it.", "pg_stat_replication.application_name"),
     word("state", "state", 9, foreign(attrgetter("sender.state")), "startup, catchup, streaming, backup, stopping.",
          "pg_stat_replication.state"),
     word("sync", "sync", 9, foreign(attrgetter("sender.sync_state")), "async, potential, sync, quorum.",
          "pg_stat_replication.sync_state"),
-    number("total", "behind", 8, attrgetter("total_bytes"), size,
+    figure("total", "behind", 8, attrgetter("total_bytes"), size,
            "WAL written here and not replayed there, bytes.", "pg_current_wal_flush_lsn() − replay_lsn"),
-    number("replay-lag", "replay ms", 9, attrgetter("sender.replay_lag_ms"), ms,
+    figure("replay-lag", "replay ms", 9, attrgetter("sender.replay_lag_ms"), ms,
            "Time until recent WAL was replayed there; what remote_apply waits for.", "pg_stat_replication.replay_lag"),
-    number("write-lag", "write ms", 8, attrgetter("sender.write_lag_ms"), ms,
+    figure("write-lag", "write ms", 8, attrgetter("sender.write_lag_ms"), ms,
            "Time until recent WAL was written there; what remote_write waits for.", "pg_stat_replication.write_lag"),
-    number("flush-lag", "flush ms", 8, attrgetter("sender.flush_lag_ms"), ms,
+    figure("flush-lag", "flush ms", 8, attrgetter("sender.flush_lag_ms"), ms,
            "Time until recent WAL was safe there; what synchronous_commit on waits for.",
            "pg_stat_replication.flush_lag"),
-    number("unsent", "unsent", 7, attrgetter("unsent_bytes"), size,
+    figure("unsent", "unsent", 7, attrgetter("unsent_bytes"), size,
            "Of it not sent yet, bytes: the network, or this server.", "pg_current_wal_flush_lsn() − sent_lsn"),
-    number("unflushed", "unflushd", 8, attrgetter("unflushed_bytes"), size,
+    figure("unflushed", "unflushd", 8, attrgetter("unflushed_bytes"), size,
            "Of it sent and not safe on the standby's disk, bytes.", "sent_lsn − flush_lsn"),
-    number("unreplayed", "unreplayd", 9, attrgetter("unreplayed_bytes"), size,
+    figure("unreplayed", "unreplayd", 9, attrgetter("unreplayed_bytes"), size,
            "Of it safe there and not replayed, bytes: the standby's recovery.", "flush_lsn − replay_lsn"),
-    number("sent", "sentB/s", 7, attrgetter("sent_bytes_per_s"), size, "WAL sent per second.", "Δ sent_lsn / Δt"),
-    number("reply", "reply", 6, attrgetter("reply_age_s"), age, "Since its last message.",
+    figure("sent", "sentB/s", 7, attrgetter("sent_bytes_per_s"), size, "WAL sent per second.", "Δ sent_lsn / Δt"),
+    figure("reply", "reply", 6, attrgetter("reply_age_s"), age, "Since its last message.",
            "now − pg_stat_replication.reply_time"),
     word("client", "client", 15, foreign(attrgetter("sender.client")), "Address; local is a Unix socket.",
          "pg_stat_replication.client_addr"),
     word("user", "user", 12, foreign(attrgetter("sender.usename")), "Role.", "pg_stat_replication.usename",
-         shown=False),
+         visible=False),
 )  # fmt: skip
 
 _CALM: Final = "in use"
@@ -75,53 +81,50 @@ def _slot_state(row: SlotState) -> str:
     return slot_danger(row.slot) or _CALM
 
 
-def _slot_style(row: SlotState) -> str:
-    return {_CALM: "good", INACTIVE: "warning"}.get(_slot_state(row), "critical")
-
-
 _SLOT_COLUMNS: Final = (
     word("slot", "slot", 22, foreign(attrgetter("slot.slot_name")), "Name.", "pg_replication_slots.slot_name"),
     PageColumn("state", "state", 12, _slot_state,
                "in use; inactive: it has no reader and WAL piles up; unreserved: about to be lost; lost, or the "
                "reason why it is invalid.", "active, wal_status, conflicting (16), invalidation_reason (17+) of "
                    "pg_replication_slots",
-               value=_slot_state, largest_first=False, style=_slot_style),
-    number("retained", "retained", 8, attrgetter("retained_bytes"), size,
+               value=_slot_state, largest_first=False,
+               style=lambda row: {_CALM: "good", INACTIVE: "warning"}.get(_slot_state(row), "critical")),
+    figure("retained", "retained", 8, attrgetter("retained_bytes"), size,
            "WAL kept on disk for it.", "pg_current_wal_insert_lsn() − restart_lsn"),
-    number("growth", "grows/s", 8, attrgetter("retained_per_s"), size,
+    figure("growth", "grows/s", 8, attrgetter("retained_per_s"), size,
            "Growth of the retained WAL; negative when the consumer catches up.", "Δ retained / Δt over 30 s"),
     word("wal", "wal", 10, foreign(attrgetter("slot.wal_status")), "reserved, extended, unreserved, lost.",
          "pg_replication_slots.wal_status"),
-    number("safe", "safe", 7, attrgetter("slot.safe_wal_bytes"), size,
+    figure("safe", "safe", 7, attrgetter("slot.safe_wal_bytes"), size,
            "WAL that may still be written before it is lost; - without max_slot_wal_keep_size.",
            "pg_replication_slots.safe_wal_size"),
-    number("lost-in", "lost in", 7, attrgetter("lost_in_s"), age, "Time until then at the present rate.",
+    figure("lost-in", "lost in", 7, attrgetter("lost_in_s"), age, "Time until then at the present rate.",
            "safe_wal_size / growth"),
     word("type", "type", 8, foreign(attrgetter("slot.slot_type")), "physical or logical.",
          "pg_replication_slots.slot_type"),
     word("database", "db", 10, foreign(attrgetter("slot.database")), "Database of a logical slot.",
          "pg_replication_slots.database"),
     word("plugin", "plugin", 13, foreign(attrgetter("slot.plugin")), "Output plugin of a logical slot.",
-         "pg_replication_slots.plugin", shown=False),
-    number("pid", "PID", 7, attrgetter("slot.active_pid"), _pid, "Its process.", "pg_replication_slots.active_pid"),
-    number("unconfirmed", "unconf", 7, attrgetter("unconfirmed_bytes"), size,
+         "pg_replication_slots.plugin", visible=False),
+    figure("pid", "PID", 7, attrgetter("slot.active_pid"), whole, "Its process.", "pg_replication_slots.active_pid"),
+    figure("unconfirmed", "unconf", 7, attrgetter("unconfirmed_bytes"), size,
            "WAL the subscriber has not confirmed.", "pg_current_wal_insert_lsn() − confirmed_flush_lsn"),
-    number("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Number of transactions by which it holds back vacuum.",
+    figure("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Number of transactions by which it holds back vacuum.",
            "age(pg_replication_slots.xmin)", critical=_OLD_XACTS),
-    number("catalog-xmin", "catxmin", 7, attrgetter("catalog_xmin_age"), count,
+    figure("catalog-xmin", "catxmin", 7, attrgetter("catalog_xmin_age"), count,
            "Number of transactions by which it holds back vacuum of catalogs.",
            "age(pg_replication_slots.catalog_xmin)", critical=_OLD_XACTS),
-    number("inactive", "unused", 7, attrgetter("inactive_s"), age, "Time since its last use (17+).",
+    figure("inactive", "unused", 7, attrgetter("inactive_s"), age, "Time since its last use (17+).",
            "now − pg_replication_slots.inactive_since"),
-    number("spilled", "spill/s", 7, attrgetter("spilled_per_s"), size,
+    figure("spilled", "spill/s", 7, attrgetter("spilled_per_s"), size,
            "Decoded changes spilled to disk per second: raise logical_decoding_work_mem.",
            "Δ pg_stat_replication_slots.spill_bytes / Δt"),
-    number("streamed", "strm/s", 7, attrgetter("streamed_per_s"), size,
+    figure("streamed", "strm/s", 7, attrgetter("streamed_per_s"), size,
            "Changes of transactions in progress sent per second.", "Δ pg_stat_replication_slots.stream_bytes / Δt"),
-    number("mem-exceeded", "mem full", 8, attrgetter("slot.mem_exceeded"), count,
+    figure("mem-exceeded", "mem full", 8, attrgetter("slot.mem_exceeded"), count,
            "Times decoding exceeded logical_decoding_work_mem since the reset (19+).",
            "pg_stat_replication_slots.mem_exceeded_count"),
-    number("sync-skips", "skips", 6, attrgetter("slot.sync_skips"), count,
+    figure("sync-skips", "skips", 6, attrgetter("slot.sync_skips"), count,
            "Times its synchronization to this standby was skipped since the reset (19+).",
            "pg_stat_replication_slots.slotsync_skip_count"),
     word("sync-skip", "not synchronised", 22, foreign(attrgetter("slot.sync_skip_reason")),
@@ -135,10 +138,10 @@ _HOLDER_COLUMNS: Final = (
     word("kind", "kind", 19, foreign(attrgetter("kind")), "Holds back the removal of dead rows. A standby with "
          "hot_standby_feedback holds back for its own queries; a catalog slot holds back catalogs only.",
          "backend_xid, backend_xmin; pg_prepared_xacts; xmin, catalog_xmin of slots"),
-    number("age", "xacts", 8, attrgetter("age"), count,
+    figure("age", "xacts", 8, attrgetter("age"), count,
            "Transactions begun since its oldest visible one: dead rows of these stay.",
            "greatest(age(backend_xid), age(backend_xmin)), age(transaction), age(xmin)", critical=_OLD_XACTS),
-    number("since", "open", 7, attrgetter("since_s"), age, "Age of its transaction.",
+    figure("since", "open", 7, attrgetter("since_s"), age, "Age of its transaction.",
            "now − xact_start, now − prepared"),
     word("who", "user@db", 22, foreign(attrgetter("who")), "Role and database.",
          "usename, datname; owner, database"),
@@ -147,16 +150,12 @@ _HOLDER_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _prepared_age(row: tuple[PreparedTransaction, float, int | None]) -> int | None:
-    return row[2]
-
-
 _PREPARED_COLUMNS: Final = (
     word("gid", "prepared", 28, foreign(lambda row: row[0].gid), "Name it was prepared under.",
          "pg_prepared_xacts.gid"),
-    number("age", "age", 7, lambda row: row[1], age, "Time since it was prepared; it has held its locks since then.",
+    figure("age", "age", 7, lambda row: row[1], age, "Time since it was prepared; it has held its locks since then.",
            "now − pg_prepared_xacts.prepared", critical=300.0),
-    number("xacts", "xacts", 8, _prepared_age, count, "Transactions begun since then.",
+    figure("xacts", "xacts", 8, lambda row: row[2], count, "Transactions begun since then.",
            "age(pg_prepared_xacts.transaction)"),
     word("owner", "owner", 16, foreign(lambda row: row[0].owner), "Role that prepared it.", "pg_prepared_xacts.owner"),
     word("database", "database", 16, foreign(lambda row: row[0].database), "Database in which it can be finished.",
@@ -169,19 +168,19 @@ _SUBSCRIPTION_COLUMNS: Final = (
          "apply, parallel apply (16+), table or sequence (19+) synchronization; none: enabled and no worker runs; "
          "disabled.",
          "pg_stat_subscription, pg_subscription.subenabled"),
-    number("message", "message", 8, lambda row: row[1], age, "Since the last message of the publisher.",
+    figure("message", "message", 8, lambda row: row[1], age, "Since the last message of the publisher.",
            "now − pg_stat_subscription.last_msg_receipt_time"),
-    number("unreported", "unrep", 7, lambda row: row[2], size, "Received and not reported back.",
+    figure("unreported", "unrep", 7, lambda row: row[2], size, "Received and not reported back.",
            "received_lsn − latest_end_lsn of pg_stat_subscription"),
-    number("apply-errors", "apply err", 9, lambda row: row[0].apply_errors, count, "Errors while applying (15+).",
+    figure("apply-errors", "apply err", 9, lambda row: row[0].apply_errors, count, "Errors while applying (15+).",
            "pg_stat_subscription_stats.apply_error_count", critical=1.0),
-    number("sync-errors", "sync err", 8, lambda row: row[0].sync_errors, count,
+    figure("sync-errors", "sync err", 8, lambda row: row[0].sync_errors, count,
            "Errors while synchronising tables (15+).",
            "pg_stat_subscription_stats.sync_table_error_count, before 19 sync_error_count", critical=1.0),
-    number("sequence-errors", "seq err", 7, lambda row: row[0].sequence_errors, count,
+    figure("sequence-errors", "seq err", 7, lambda row: row[0].sequence_errors, count,
            "Errors while synchronising sequences (19+).", "pg_stat_subscription_stats.sync_seq_error_count",
            critical=1.0),
-    number("pid", "PID", 7, lambda row: row[0].pid, _pid, "Worker.", "pg_stat_subscription.pid"),
+    figure("pid", "PID", 7, lambda row: row[0].pid, whole, "Worker.", "pg_stat_subscription.pid"),
     word("relation", "table", 24, foreign(lambda row: row[0].relation), "Table being synchronised.",
          "pg_stat_subscription.relid"),
 )  # fmt: skip
@@ -201,14 +200,14 @@ def _subscription_rows(interval: Interval) -> list[tuple[SubscriptionWorker, flo
     sample = interval.now(sections.subscriptions)
     if sample is None:
         return []
-    found = []
+    rows = []
     for row in sample.workers:
         message_s = None if row.message_ms is None else max(sample.now_ms - row.message_ms, 0) / 1000.0
         unreported = None
         if row.received_lsn_bytes is not None and row.latest_end_lsn_bytes is not None:
             unreported = max(row.received_lsn_bytes - row.latest_end_lsn_bytes, 0)
-        found.append((row, message_s, unreported))
-    return found
+        rows.append((row, message_s, unreported))
+    return rows
 
 
 def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -247,7 +246,7 @@ def _of_standby(lag: ReceiverLag) -> list[Phrase]:
 
 
 def _counted(label: str, section: object, rows: int, rank: int) -> Phrase:
-    """How many there are; unknown where we may not see them."""
+    """Return a count; unknown where the role may not see the rows."""
     hidden = isinstance(section, Unavailable)
     return Phrase(labelled(label, UNKNOWN if hidden else spaced(rows), "dim" if hidden else PLAIN), rank)
 
@@ -265,23 +264,19 @@ def _of_primary(interval: Interval) -> list[Phrase]:
         oldest = holding[0]
         style = "critical" if oldest.age >= _OLD_XACTS else PLAIN
         by = f"by {_called(oldest)}"
-        whole, short = (
+        full, short = (
             labelled("vacuum held back", f"{spaced(oldest.age)} {unit} {by}", style)
             for unit in ("transactions", "xacts")
         )
-        phrases.append(Phrase(whole, 0, short))
+        phrases.append(Phrase(full, 0, short))
     return phrases
 
 
 def _called(holder: HorizonHolder) -> str:
-    """Its kind, its name, and what the kind says beyond a word: "slot standby2, catalogs only"."""
+    """Return kind and name, and the rest of the kind: "slot standby2, catalogs only"."""
     kind, _, more = holder.kind.partition(", ")
     kind = "prepared transaction" if kind == "prepared" else kind
     return f"{kind} {one_line(holder.name, 40)}" + (f", {more}" if more else "")
-
-
-def _summary_rows(width: int, height: int) -> int:
-    return 2 if height >= 20 else 1
 
 
 def _summary_needs(session: Session, width: int) -> int:
@@ -292,7 +287,7 @@ SENDERS: Final = PageTable(
     id="senders",
     title="replication",
     columns=_SENDER_COLUMNS,
-    rows=rows_of(sections.replication, sender_lags),
+    rows=section_rows(sections.replication, sender_lags),
     key_of=attrgetter("sender.pid"),
     sort="total",
     empty="no standby, backup or subscriber is connected",
@@ -301,7 +296,7 @@ SLOTS: Final = PageTable(
     id="slots",
     title="slots",
     columns=_SLOT_COLUMNS,
-    rows=rows_of(sections.slots, slot_states),
+    rows=section_rows(sections.slots, slot_states),
     key_of=attrgetter("slot.slot_name"),
     sort="retained",
     empty="no replication slots",
@@ -310,7 +305,7 @@ HORIZON: Final = PageTable(
     id="horizon",
     title="horizon",
     columns=_HOLDER_COLUMNS,
-    rows=unless_hidden(rows_of(sections.horizon, holders)),
+    rows=unless_hidden(section_rows(sections.horizon, holders)),
     key_of=attrgetter("id"),
     backend_of=attrgetter("backend"),
     empty="nothing holds back vacuum",
@@ -319,7 +314,7 @@ PREPARED: Final = PageTable(
     id="prepared",
     title="prepared",
     columns=_PREPARED_COLUMNS,
-    rows=rows_of(sections.horizon, _prepared_rows),
+    rows=section_rows(sections.horizon, _prepared_rows),
     key_of=lambda row: row[0].gid,
     sort="age",
     empty="no prepared transactions",
@@ -328,7 +323,7 @@ SUBSCRIPTIONS: Final = PageTable(
     id="subscriptions",
     title="subscriptions",
     columns=_SUBSCRIPTION_COLUMNS,
-    rows=rows_of(sections.subscriptions, _subscription_rows),
+    rows=section_rows(sections.subscriptions, _subscription_rows),
     key_of=lambda row: row[0].id,
     sort="name",
     empty="no subscriptions",
@@ -340,6 +335,6 @@ PAGE: Final = Page(
     title="repl",
     tables=(SENDERS, SLOTS, HORIZON, PREPARED, SUBSCRIPTIONS, SETTINGS, LOG),
     summary=_summary,
-    summary_rows=_summary_rows,
+    summary_rows=lambda width, height: 2 if height >= 20 else 1,
     summary_needs=_summary_needs,
 )

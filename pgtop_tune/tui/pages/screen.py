@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
-from textual import events
 
 from pgtop_tune.base.paths import content_of, private, replacing, state_dir
 from pgtop_tune.base.safe_text import one_line
@@ -17,12 +16,12 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import PAGES, ROWS, Action, footer_keys
-from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog, copy
+from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog
 from pgtop_tune.tui.dialogs.help import Entry, explained, why_untold
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable, row_lines, row_text
-from pgtop_tune.tui.scene.header import footer_lines, header_lines
+from pgtop_tune.tui.scene.header import footer_line, header_line
 from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, span_at
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.phrase import head
@@ -43,19 +42,19 @@ class ColumnChoice:
         self._tables: dict[str, dict[str, bool]] = _read(state_dir() / _FILE)
 
     def of(self, table: PageTable) -> frozenset[str]:
-        """Ids of the columns to show; the key column always among them."""
+        """Return ids of the columns to show; the key column always among them."""
         chosen = self._tables.get(table.id, {})
-        shown = {column.id for column in table.columns if chosen.get(column.id, column.shown)}
-        return frozenset(shown | {table.columns[0].id})
+        visible = {column.id for column in table.columns if chosen.get(column.id, column.visible)}
+        return frozenset(visible | {table.columns[0].id})
 
     def choose(self, table: PageTable, columns: frozenset[str]) -> str:
-        """Remembers a choice.
+        """Remember a choice.
 
         Returns:
             Why it will be forgotten with this session; "" when it was written down.
         """
         deviations = {
-            column.id: column.id in columns for column in table.columns if (column.id in columns) != column.shown
+            column.id: column.id in columns for column in table.columns if (column.id in columns) != column.visible
         }
         path = state_dir() / _FILE
         # Another session may have chosen meanwhile, for another table.
@@ -78,7 +77,7 @@ def _read(path: Path) -> dict[str, dict[str, bool]]:
     if not isinstance(tables, dict):
         return {}
     return {
-        table: {name: shown for name, shown in columns.items() if isinstance(shown, bool)}
+        table: {name: is_shown for name, is_shown in columns.items() if isinstance(is_shown, bool)}
         for table, columns in tables.items()
         if isinstance(columns, dict)
     }
@@ -104,52 +103,47 @@ class ColumnsDialog(Dialog[frozenset[str]]):
 
     CELLS = 92
 
-    def __init__(self, table: PageTable, shown: frozenset[str], glyphs: Glyphs) -> None:
+    def __init__(self, table: PageTable, shown_ids: frozenset[str], glyphs: Glyphs) -> None:
         super().__init__(f"columns of {table.title}", glyphs, keys="Space on/off  d default  Enter ok  Esc back")
         self._table = table
-        self._shown = shown
+        self._shown = shown_ids
         self._at = 0
         self._top_column = 0
 
     def content(self, cells: int) -> list[Line]:
-        """A line per column, and under the list what the one pointed at says and where it comes from."""
+        """Return a line per column, and under the list what the one pointed at says and where it comes from."""
         columns = self._table.columns
         room = max(self.app.size.height - _BESIDES, 1)
         self._top_column = min(max(self._top_column, self._at - room + 1), self._at)
-        shown = range(self._top_column, min(self._top_column + room, len(columns)))
+        visible = range(self._top_column, min(self._top_column + room, len(columns)))
         at = columns[self._at]
-        said = [*wrapped(at.definition, cells), *wrapped(at.source, cells, "dim")][:_SAID]
-        return [*(self._line(index, cells) for index in shown), (), *said, *[()] * (_SAID - len(said))]
+        explanation = [*wrapped(at.definition, cells), *wrapped(at.source, cells, "dim")][:_SAID]
+        return [*(self._line(index, cells) for index in visible), (), *explanation, *[()] * (_SAID - len(explanation))]
 
     def _line(self, index: int, cells: int) -> Line:
         column = self._table.columns[index]
         mark = self.glyphs.bullet if column.id in self._shown else self.glyphs.ring
-        words = f" {mark} {column.title.ljust(_TITLE)} {column.definition}"
+        text = f" {mark} {column.title.ljust(_TITLE)} {column.definition}"
         style = "cursor" if index == self._at else "" if column.id in self._shown else "dim"
-        if cell_len(words) > cells:
-            words = set_cell_size(words, cells - 1) + self.glyphs.ellipsis
-        return ((set_cell_size(words, cells), style),)
+        if cell_len(text) > cells:
+            text = set_cell_size(text, cells - 1) + self.glyphs.ellipsis
+        return ((set_cell_size(text, cells), style),)
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving, switching, leaving."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move, show or hide a column, or leave."""
         by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -1000, "end": 1000}
         columns = self._table.columns
-        if event.key in by:
-            self._at = min(max(self._at + by[event.key], 0), len(columns) - 1)
-        elif event.key in ("space", "x", "insert"):
-            # The key column is what a row is known by.
+        if key in by:
+            self._at = min(max(self._at + by[key], 0), len(columns) - 1)
+        elif key in ("space", "x", "insert"):
+            # A row is known by its key column.
             if self._at > 0:
                 self._shown ^= {columns[self._at].id}
-        elif event.key == "d":
-            self._shown = frozenset(column.id for column in columns if column.shown)
-        elif event.key in ("enter", "o"):
-            event.stop()
+        elif key == "d":
+            self._shown = frozenset(column.id for column in columns if column.visible)
+        elif key in ("enter", "o"):
             self.dismiss(self._shown | {columns[0].id})
-            return
-        else:
-            return
-        event.stop()
-        self.repaint()
+        return key in (*by, "space", "x", "insert", "d", "enter", "o")
 
 
 _NEXT_TABLE: Final = "next-table"
@@ -158,30 +152,14 @@ _LEAST_TABLE: Final = 6
 """Rows the table keeps when the summary wants all of them."""
 
 
-def _always(page: Page, table: PageTable) -> bool:
-    return True
-
-
-def _has_more_tables(page: Page, table: PageTable) -> bool:
-    return len(page.tables) > 1
-
-
-def _is_of_sessions(page: Page, table: PageTable) -> bool:
-    return table.backend_of is not None
-
-
-def _can_plan(page: Page, table: PageTable) -> bool:
-    return table.backend_of is not None or table.statement_of is not None
-
-
-def _can_rest(page: Page, table: PageTable) -> bool:
-    return table.quiet is not None
-
-
 _WORKS: Final[Mapping[str, Callable[[Page, PageTable], bool]]] = {
-    _NEXT_TABLE: _has_more_tables, "previous-table": _has_more_tables, "idle": _can_rest,
-    "cancel": _is_of_sessions, "terminate": _is_of_sessions, "explain": _can_plan,
-}  # fmt: skip
+    _NEXT_TABLE: lambda page, table: len(page.tables) > 1,
+    "previous-table": lambda page, table: len(page.tables) > 1,
+    "idle": lambda page, table: table.quiet is not None,
+    "cancel": lambda page, table: table.backend_of is not None,
+    "terminate": lambda page, table: table.backend_of is not None,
+    "explain": lambda page, table: table.backend_of is not None or table.statement_of is not None,
+}
 """Action → whether it does something with a table; all others always do."""
 
 
@@ -205,7 +183,7 @@ class PageScreen(SceneScreen):
         super().__init__(glyphs, actions, keymap, target, first)
         self._keys: dict[tuple[str, str, bool], tuple[tuple[str, str], ...]] = {}
         self._columns = ColumnChoice()
-        self._beside = listing.Beside()
+        self._beside = listing.RowBeside()
         self._views: dict[str, ListingView] = {}
         self._chosen: dict[str, PageTable] = {}
         self._source: tuple[object, ...] = ()
@@ -218,11 +196,11 @@ class PageScreen(SceneScreen):
         self.table: PageTable = self.page.tables[0]
 
     def turn_to(self, page: Page, scene: Scene, table: str = "") -> None:
-        """Another page, with the table of that id; without one as it was left."""
+        """Turn to another page, with the table of that id; without one as it was left."""
         self._filtering = None
-        wanted = next((each for each in page.tables if each.id == table), None)
-        if wanted is not None:
-            self._chosen[page.id] = wanted
+        chosen = next((candidate for candidate in page.tables if candidate.id == table), None)
+        if chosen is not None:
+            self._chosen[page.id] = chosen
         self.page, self.table = page, self._chosen.get(page.id, page.tables[0])
         self._scene = scene
         if self.is_mounted:
@@ -230,17 +208,17 @@ class PageScreen(SceneScreen):
             self.paint_soon()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
-        """The summary gets what it asks for as long as the table keeps a few rows."""
+        """Return the summary gets what it asks for as long as the table keeps a few rows."""
         self._summary_height = self._summary_wanted(width, height)
         self._table_height = max(height - 2 - self._summary_height, 0)
         return {"header": 1, "summary": self._summary_height, "table": self._table_height, "footer": 1}
 
     def _summary_wanted(self, width: int, height: int) -> int:
-        wanted = min(self.page.summary_rows(width, height), self.page.summary_needs(self._scene.session, width))
-        return max(min(wanted, height - 2 - _LEAST_TABLE), 0)
+        wanted_rows = min(self.page.summary_rows(width, height), self.page.summary_needs(self._scene.session, width))
+        return max(min(wanted_rows, height - 2 - _LEAST_TABLE), 0)
 
     def show(self, scene: Scene) -> None:
-        """As every screen does; first room for what the summary has to say now."""
+        """Draw another scene; first give the summary the room it needs now."""
         self._scene = scene
         width, height = self.app.size
         if self.is_mounted and self._summary_wanted(width, height - len(self._arranged)) != self._summary_height:
@@ -249,56 +227,56 @@ class PageScreen(SceneScreen):
         super().show(scene)
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
-        """Header, summary, table and footer."""
         scene, session = self._scene, self._scene.session
         rows = self.rows
         view = self._view
         if not isinstance(rows, Unavailable):
             view = listing.without_gone_tags(self.table, view, self._all)
-            view = listing.scrolled(self.table, view, rows, self._visible)
+            view = listing.scrolled(self.table, view, rows, self.visible_rows)
             view = listing.sideways(self.table, view, 0, self._table_width)
             self._views[self.table.id] = view
         left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
         width_of_table = self._table_width
-        shown = None if width_of_table == width else self._beside.row(self.table, view, self._found)
+        beside = None if width_of_table == width else self._beside.row(self.table, view, self._found)
         table = listing_lines(
             tables=self.page.tables,
             table=self.table,
             view=view,
-            found=rows,
+            rows=rows,
             width=width_of_table,
             height=self._table_height,
             glyphs=self._glyphs,
             left_out=left_out,
-            pointed=None if shown is None else listing.row_key(self.table, shown),
+            pointed=None if beside is None else listing.row_key(self.table, beside),
         )
         if width_of_table < width:
             right = self._beside.lines(
-                self.table, view, shown, session, width - width_of_table - len(listing.APART),
+                self.table, view, beside, session, width - width_of_table - len(listing.APART),
                 self._table_height, self._glyphs,
             )  # fmt: skip
-            table = [(*line, (listing.APART, PLAIN), *other) for line, other in zip(table, right, strict=True)]
-        header = header_lines(
-            session, width, 1, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
+            table = [(*line, (listing.APART, PLAIN), *beside) for line, beside in zip(table, right, strict=True)]
+        header = header_line(
+            session, width, self._glyphs, recording=scene.recording, offset_s=scene.behind_s, target=self._target,
             load=scene.load,
         )  # fmt: skip
         summary = self.page.summary(session, width, self._summary_height, self._glyphs) if self._summary_height else ()
-        footer = footer_lines(self._footer_keys(), width, 1, self.page_names(self.page.key))
-        return {"header": header, "summary": summary, "table": table, "footer": footer}
+        footer = footer_line(self._footer_keys(), width, self.page_names(self.page.key))
+        return {"header": [header], "summary": summary, "table": table, "footer": [footer]}
 
     def _footer_keys(self) -> tuple[tuple[str, str], ...]:
-        """The same for a table from frame to frame."""
+        """Return the same for a table from frame to frame."""
         at = self.page.id, self.table.id, self.moving
         if at not in self._keys:
             self._keys[at] = footer_keys(self.offered(), self._keymap, moving=self.moving)
         return self._keys[at]
 
     def offered(self) -> tuple[Action, ...]:
-        """What is done here first: on a narrow screen the rest of the keys has no room."""
+        """Return the keys, those of this table first: a narrow screen has no room for the rest."""
         return tuple(sorted(super().offered(), key=_rank))
 
     def _offers(self, action: Action) -> bool:
-        return _WORKS.get(action.id, _always)(self.page, self.table) and super()._offers(action)
+        works = _WORKS.get(action.id)
+        return (works is None or works(self.page, self.table)) and super()._offers(action)
 
     @property
     def _table_width(self) -> int:
@@ -309,7 +287,8 @@ class PageScreen(SceneScreen):
         return listing.table_width(self.table, self._view, width)
 
     @property
-    def _visible(self) -> int:
+    def visible_rows(self) -> int:
+        """Rows of the table that are in view."""
         return max(self._table_height - HEAD_ROWS, 0)
 
     @property
@@ -321,7 +300,7 @@ class PageScreen(SceneScreen):
 
     @property
     def view(self) -> ListingView:
-        """What the operator chose in the table in view."""
+        """The operator's choices in the table in view."""
         return self._view
 
     @property
@@ -349,25 +328,25 @@ class PageScreen(SceneScreen):
         self.paint()
 
     def select(self, key: Hashable) -> None:
-        """Selects the row with that key."""
+        """Select the row with that key."""
         self._choose(replace(self._view, selected=key))
 
     @property
     def help_at(self) -> str:
-        """See `SceneScreen.help_at`: the column sorted by, where the operator chose one, else the table."""
+        """The column that the operator sorted by, else the table."""
         column = listing.column_of(self.table, self._view.sort)
         chosen = column is not None and self._view.sort != self.table.sort
         return (column.title or column.id) if chosen and column is not None else self.table.title
 
     def explained(self, cells: int) -> list[Line]:
-        """The columns of the table in view, the numbers of the summary, the columns of the page's other tables."""
-        others = [table for table in self.page.tables if table is not self.table]
+        """Return the columns of the table in view, the numbers of the summary, the columns of the other tables."""
+        other_tables = [table for table in self.page.tables if table is not self.table]
         lines = self._columns_explained(self.table, cells)
         if self.page.numbers:
             lines += [(), head(((f"{self.page.title}: above the table", "title"),), cells, self._glyphs)]
             now = self._scene.session.now
             lines += [line for row in self.page.numbers for line in explained(row, cells, why_untold(row, now))]
-        return [*lines, *(line for table in others for line in self._columns_explained(table, cells))]
+        return [*lines, *(line for table in other_tables for line in self._columns_explained(table, cells))]
 
     def _columns_explained(self, table: PageTable, cells: int) -> list[Line]:
         lines: list[Line] = [(), head(((table.title, "title"),), cells, self._glyphs)]
@@ -380,14 +359,15 @@ class PageScreen(SceneScreen):
         return lines
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
-        """See `SceneScreen.chosen_backends`. Tagged rows count also while the filter hides them."""
+        """Return the sessions of the tagged rows, also of those that the filter hides; without any, of the selected
+        one.
+        """
         view, table = self._view, self.table
-        wanted = view.tagged or ({view.selected} if view.selected is not None else frozenset())
+        keys = view.tagged or ({view.selected} if view.selected is not None else frozenset())
         everything = () if isinstance(self._all, Unavailable) else self._all
-        return self._backends([row for row in everything if listing.row_key(table, row) in wanted])
+        return self._backends([row for row in everything if listing.row_key(table, row) in keys])
 
     def chosen_statement(self) -> StatementToPlan | str | None:
-        """See `SceneScreen.chosen_statement`."""
         statement_of, selected = self.table.statement_of, self._view.selected
         if statement_of is None:
             return None
@@ -395,76 +375,69 @@ class PageScreen(SceneScreen):
         return "select a statement with the arrows first" if row is None else statement_of(self._scene.session, row)
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
-        """See `SceneScreen.listed_backends`."""
         return self._backends(self._found) if self._view.filter else ()
 
     def _backends(self, rows: Sequence[Any]) -> tuple[BackendKey, ...]:
-        """Each session once, in the order of the rows."""
+        """Return each session once, in the order of the rows."""
         backend_of = self.table.backend_of
-        found = () if backend_of is None else (backend_of(row) for row in rows)
-        return tuple(dict.fromkeys(key for key in found if key is not None))
+        keys = () if backend_of is None else (backend_of(row) for row in rows)
+        return tuple(dict.fromkeys(key for key in keys if key is not None))
 
     @property
     def filtered_by(self) -> str:
-        """See `SceneScreen.filtered_by`."""
         return self._view.filter
 
     def filter_by(self, text: str) -> None:
-        """See `SceneScreen.filter_by`."""
         self._choose(replace(self._view, filter=text, top=0))
 
     def action_table(self, by: int) -> None:
-        """The next or the previous table of the page."""
+        """Show the next or the previous table of the page."""
         tables = self.page.tables
         self.table = tables[(tables.index(self.table) + by) % len(tables)]
         self._chosen[self.page.id] = self.table
         self.paint()
 
     def action_move(self, by: int) -> None:
-        """Selects the row so many further down."""
-        self._choose(listing.moved(self.table, self._view, self._found, by, self._visible))
-
-    def action_page(self, by: int) -> None:
-        """Selects a page further down or up."""
-        self.action_move(by * max(self._visible - 1, 1))
+        """Select the row so many further down."""
+        self._choose(listing.cursor_moved(self.table, self._view, self._found, by, self.visible_rows))
 
     def action_edge(self, by: int) -> None:
-        """Selects the first or the last row."""
+        """Select the first or the last row."""
         rows = self._found
         if rows:
             at = 0 if by < 0 else len(rows) - 1
-            self._choose(listing.selected(self.table, self._view, rows, at, self._visible))
+            self._choose(listing.selected(self.table, self._view, rows, at, self.visible_rows))
 
     def action_sideways(self, by: int) -> None:
-        """Scrolls by a column."""
+        """Scroll by a column."""
         self._choose(listing.sideways(self.table, self._view, by, self._table_width))
 
     def action_unselect(self) -> None:
-        """No selection, no tags, no filter; where there is none, no marks."""
+        """Clear selection, tags and filter; where there is none, clear the marks."""
         if self._view.selected is None and not self._view.tagged and not self._view.filter:
             self.post_message(MarksUnwanted())
         self._choose(replace(self._view, selected=None, tagged=frozenset(), filter="", top=0))
 
     def action_sort(self, by: int) -> None:
-        """Sorts by the next or the previous column."""
+        """Sort by the next or the previous column."""
         view = listing.sorted_by_next(self.table, self._view, by)
         self._choose(listing.sort_in_sight(self.table, view, self._table_width))
 
     def action_reverse(self) -> None:
-        """Sorts the other way round."""
+        """Sort the other way round."""
         self._choose(listing.turned_round(self._view))
 
     def action_idle(self) -> None:
-        """Hides or shows what is at rest."""
+        """Hide or show what is at rest."""
         if self.table.quiet is not None:
             self._choose(replace(self._view, hide_quiet=not self._view.hide_quiet))
 
     def action_tag(self) -> None:
-        """Tags the selected row and goes to the next."""
-        self._choose(listing.tag_turned(self.table, self._view, self._found, self._visible))
+        """Tag the selected row and go to the next."""
+        self._choose(listing.tag_turned(self.table, self._view, self._found, self.visible_rows))
 
     def action_columns(self) -> None:
-        """Asks which columns to show."""
+        """Ask which columns to show."""
         table = self.table
 
         def chosen(columns: frozenset[str] | None) -> None:
@@ -479,7 +452,7 @@ class PageScreen(SceneScreen):
         self.app.push_screen(ColumnsDialog(table, self._view.columns, self._glyphs), chosen)
 
     def action_details(self) -> None:
-        """Opens all details of the selected row; selects the first one when there is none."""
+        """Open all details of the selected row; select the first one when there is none."""
         table, key, rows = self.table, self._view.selected, self.rows
         if isinstance(rows, Unavailable):
             self.app.notify(one_line(str(rows), _REASON), markup=False, severity="warning")
@@ -504,21 +477,17 @@ class PageScreen(SceneScreen):
         self.app.push_screen(DetailsDialog(title, self._scene.session, lines, copied, glyphs, more))
 
     def action_copy(self) -> None:
-        """Copies the selected row, or what of it is worth copying."""
+        """Copy the selected row, or what of it is worth copying."""
         key = self._view.selected
         text = "" if key is None else row_text(self.table, _row(self.table, self._scene.session, key))
-        words = "select a row with the arrows first"
-        if text:
-            words = copy(self.app, text, "copied to your terminal's clipboard")
-        self.app.notify(words, markup=False, severity="information" if text else "warning")
+        self.copy_or_warn(text, "copied to your terminal's clipboard", "select a row with the arrows first")
 
     def moment_at(self, pane: str, x: int, y: int) -> float | None:
-        """See `MouseScreen.moment_at`."""
         size = self.app.size.width, self._summary_height
         return self.page.moment_at(self._scene.session, size, (x, y)) if pane == "summary" else None
 
     def clicked_in(self, pane: str, x: int, y: int) -> None:
-        """Selects a row, sorts by a heading, or turns to a table that the head names."""
+        """Select a row, sort by a heading, or turn to a table that the head names."""
         rows, at = self._found, y - HEAD_ROWS + self._view.top
         if pane != "table" or x >= self._table_width:
             return
@@ -536,7 +505,7 @@ class PageScreen(SceneScreen):
 
 
 def _row(table: PageTable, session: Session, key: Hashable) -> Any:
-    """The row with that key in the newest frame; None when it is not there any more."""
+    """Return the row with that key in the newest frame; None when it is not there any more."""
     rows = table.rows(session)
     if isinstance(rows, Unavailable):
         return None

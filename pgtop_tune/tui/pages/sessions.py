@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from operator import attrgetter
-from typing import Any, Final
+from typing import Final
 
 from pgtop_tune.base.units import UNKNOWN, age, percent, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import SetParameter, groups, limits, set_parameters
 from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.backend_action import BackendKey
 from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.session_details import details_lines
+from pgtop_tune.tui.dashboard.session_details import session_lines
 from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
 from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, seldom, style_of
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, foreign, number, rows_of, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, foreign, section_rows, whole, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit
 from pgtop_tune.tui.widgets.phrase import absence
 
 # Tables about the server as a whole: connections and their limits (page 2), parameters that were set, its log (9).
-
-
-def _whole(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
 
 
 _GROUP_COLUMNS: Final = (
@@ -36,18 +30,18 @@ _GROUP_COLUMNS: Final = (
          "Name the clients give themselves.", "pg_stat_activity.application_name"),
     word("client", "client", 16, foreign(lambda row: "[local]" if row.client == "local" else row.client),
          "Address; [local] is a Unix socket.", "pg_stat_activity.client_addr"),
-    number("sessions", "conns", 6, attrgetter("sessions"), _whole, "Sessions of this kind.",
+    figure("sessions", "conns", 6, attrgetter("sessions"), whole, "Sessions of this kind.",
            "count of pg_stat_activity"),
-    number("active", "active", 6, attrgetter("active"), _whole,
+    figure("active", "active", 6, attrgetter("active"), whole,
            "Running a statement.", "pg_stat_activity.state active, fastpath function call"),
-    number("in-transaction", "idle tx", 7, attrgetter("in_transaction"), _whole,
+    figure("in-transaction", "idle tx", 7, attrgetter("in_transaction"), whole,
            "Idle in a transaction, aborted ones included.", "pg_stat_activity.state idle in transaction…"),
-    number("idle", "idle", 6, attrgetter("idle"), _whole, "Idle.", "pg_stat_activity.state idle"),
-    number("waiting", "lock", 6, attrgetter("waiting"), _whole,
+    figure("idle", "idle", 6, attrgetter("idle"), whole, "Idle.", "pg_stat_activity.state idle"),
+    figure("waiting", "lock", 6, attrgetter("waiting"), whole,
            "Waiting for a lock.", "pg_stat_activity.wait_event_type Lock"),
-    number("xact", "xact", 7, attrgetter("oldest_xact_s"), age,
+    figure("xact", "xact", 7, attrgetter("oldest_xact_s"), age,
            "Age of the oldest transaction among them.", "now − min(pg_stat_activity.xact_start)"),
-    number("session", "oldest", 7, attrgetter("oldest_session_s"), age,
+    figure("session", "oldest", 7, attrgetter("oldest_session_s"), age,
            "Age of the oldest session among them.", "now − min(pg_stat_activity.backend_start)"),
 )  # fmt: skip
 
@@ -57,10 +51,10 @@ _LIMIT_COLUMNS: Final = (
     word("name", "name", 24, foreign(attrgetter("name")),
          "Database or role; not reserved: the connections left for roles without reserved ones.",
          "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
-    number("used", "used", 7, attrgetter("used"), _whole, "Client sessions that count against it.",
+    figure("used", "used", 7, attrgetter("used"), whole, "Client sessions that count against it.",
            "count of pg_stat_activity, backend_type client backend; for the server with this tool's own"),
-    number("limit", "limit", 7, attrgetter("limit"), _whole, "The limit.", "as in the first column"),
-    number("percent", "%", 5, attrgetter("percent"), percent, "Used of the limit.", "used / limit", critical=90.0),
+    figure("limit", "limit", 7, attrgetter("limit"), whole, "The limit.", "as in the first column"),
+    figure("percent", "%", 5, attrgetter("percent"), percent, "Used of the limit.", "used / limit", critical=90.0),
 )  # fmt: skip
 
 
@@ -68,16 +62,13 @@ def _changed(row: SetParameter) -> str:
     return "" if row.changed_ms is None else f"{wall_clock(row.changed_ms)} {row.change}"
 
 
-def _restart(row: SetParameter) -> str:
-    return "restart" if row.parameter.pending_restart else ""
-
-
 _SETTING_COLUMNS: Final = (
     word("name", "parameter", 30, attrgetter("parameter.name"), "Name.", "pg_settings.name"),
     word("value", "value", 20, foreign(attrgetter("parameter.shown")), "Value in force.", "current_setting(name)"),
-    PageColumn("pending", "waits", 8, lambda row: _restart(row) or UNKNOWN,
+    PageColumn("pending", "waits", 8, lambda row: "restart" if row.parameter.pending_restart else UNKNOWN,
                "restart: changed in the files, takes effect when the server is restarted.",
-               "pg_settings.pending_restart", value=_restart, style=lambda row: "warning" if _restart(row) else "dim"),
+               "pg_settings.pending_restart", value=attrgetter("parameter.pending_restart"),
+               style=lambda row: "warning" if row.parameter.pending_restart else "dim"),
     word("source", "source", 20, foreign(attrgetter("parameter.source")), "Source of the value.",
          "pg_settings.source"),
     word("changed", "changed", 30, foreign(_changed), "When and how it was changed since this session began.",
@@ -90,15 +81,12 @@ _SETTING_COLUMNS: Final = (
 _SEVERITIES: Final = {"WARNING": "warning", "ERROR": "critical", "FATAL": "critical", "PANIC": "critical"}
 
 
-def _severity_style(row: LogLine) -> str:
-    return _SEVERITIES.get(row.severity, PLAIN)
-
-
 _LOG_COLUMNS: Final = (
     word("prefix", "log", 36, foreign(attrgetter("prefix")), "Text of log_line_prefix.", "the server's log"),
     PageColumn("severity", "level", 8, attrgetter("severity"),
                "WARNING and above, and LOG messages of the server about itself; never statements or connections.",
-               "the server's log", value=attrgetter("severity"), largest_first=False, style=_severity_style),
+               "the server's log", value=attrgetter("severity"), largest_first=False,
+               style=lambda row: _SEVERITIES.get(row.severity, PLAIN)),
     word("message", "message", 20, foreign(attrgetter("message")), "Message, with its DETAIL and HINT.",
          "the server's log", elastic=True),
 )  # fmt: skip
@@ -113,21 +101,17 @@ def _setting_rows(session: Session) -> Sequence[SetParameter] | Unavailable:
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET
-    found = sections.parameters(frame)
-    if isinstance(found, Unavailable):
-        return found
+    parameters = sections.parameters(frame)
+    if isinstance(parameters, Unavailable):
+        return parameters
     return set_parameters(interval, (event for _, event in session.events))
-
-
-def _log_text(row: Any) -> str:
-    return f"{row.prefix} {row.severity}:  {row.message}"
 
 
 CONNECTIONS: Final = PageTable(
     id="connections",
     title="connections",
     columns=_GROUP_COLUMNS,
-    rows=rows_of(sections.activity, groups),
+    rows=section_rows(sections.activity, groups),
     key_of=attrgetter("key"),
     sort="sessions",
     empty="no other session is connected",
@@ -136,7 +120,7 @@ LIMITS: Final = PageTable(
     id="limits",
     title="limits",
     columns=_LIMIT_COLUMNS,
-    rows=rows_of(sections.activity, limits),
+    rows=section_rows(sections.activity, limits),
     key_of=lambda row: (row.scope, row.name),
     sort="percent",
 )
@@ -153,9 +137,9 @@ LOG: Final = PageTable(
     id="log",
     title="log",
     columns=_LOG_COLUMNS,
-    rows=rows_of(sections.server_log, _log_rows),
+    rows=section_rows(sections.server_log, _log_rows),
     key_of=attrgetter("id"),
-    copied=_log_text,
+    copied=lambda row: f"{row.prefix} {row.severity}:  {row.message}",
     empty="no warning, error or message of the server about itself in the last 64 kB of its log",
 )
 
@@ -181,15 +165,11 @@ def _column(column: SessionColumn) -> PageColumn:
         source=column.source,
         value=column.value,
         largest_first=column.id not in _NAMES,
-        style=partial(_style, column),
+        style=lambda row: style_of(row, column),
         align=column.align,
         elastic=column.elastic,
-        shown=column.shown,
+        visible=column.visible,
     )
-
-
-def _style(column: SessionColumn, row: Any) -> str:
-    return style_of(row, column)
 
 
 def _rows(session: Session) -> Sequence[SessionRow] | Unavailable:
@@ -199,27 +179,13 @@ def _rows(session: Session) -> Sequence[SessionRow] | Unavailable:
 
 
 def _why_old(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """That the list is not of now, and why."""
+    """Return the reason why the list is not of now."""
     frame = session.now
     activity = None if frame is None else sections.activity(frame)
     if not isinstance(activity, Unavailable):
         often = seldom(session.interval).line
         return [fit((("  sessions ", "label"), *often), width)][:height] if often else []
     return [fit(((f"  sessions of {seen_before(session)}  ", "warning"), *absence(activity)), width)][:height]
-
-
-def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Line]:
-    return details_lines(session, row.key, cells)
-
-
-def _key(row: Any) -> BackendKey:
-    key: BackendKey = row.key
-    return key
-
-
-def _copied(row: Any) -> str:
-    query: str | None = row.backend.query
-    return query or ""
 
 
 _BY_ID: Final = {column.id: column for column in COLUMNS}
@@ -229,11 +195,11 @@ TABLE: Final = PageTable(
     title="sessions",
     columns=tuple(_column(_BY_ID[name]) for name in _ORDER),
     rows=_rows,
-    key_of=_key,
-    searched=searched_texts,
-    details=_details,
-    copied=_copied,
-    backend_of=_key,
+    key_of=attrgetter("key"),
+    searched=lambda row: searched_texts(row.backend),
+    details=lambda session, row, cells, glyphs: session_lines(session, row.key, cells),
+    copied=lambda row: row.backend.query or "",
+    backend_of=attrgetter("key"),
     empty="no sessions except our own",
     quiet=lambda row: row.rank == IDLE,
 )

@@ -15,12 +15,12 @@ from pgtop_tune.metrics.server import QPS, is_on
 from pgtop_tune.metrics.server import number as setting_of
 from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
 from pgtop_tune.metrics.waits import LONG_WINDOW_S
-from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable, grant
+from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.backend_action import StatementToPlan
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import StatementCounters, StatementSample
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.page import Page, PageTable, number, word
+from pgtop_tune.tui.pages.page import Page, PageTable, figure, section_rows, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
@@ -28,23 +28,23 @@ from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, last
 # Texts of query ids, for tables about waits.
 
 
-def query_texts(interval: Interval, wanted: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
-    missing = {key for key in wanted if key is not None}
-    found: dict[Hashable, str] = {}
+def query_texts(interval: Interval, ids: Iterable[Hashable]) -> dict[Hashable, str]:
+    """Return texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
+    missing = {key for key in ids if key is not None}
+    texts: dict[Hashable, str] = {}
     kept = interval.now(sections.statement_texts)
     for text in () if kept is None else kept.texts:
         if text.queryid in missing and text.query:
-            found[text.queryid] = text.query
+            texts[text.queryid] = text.query
             missing.discard(text.queryid)
     for activity in interval.recent(sections.activity, LONG_WINDOW_S) if missing else ():
         for backend in activity.backends:
             if backend.query_id in missing and backend.query:
-                found[backend.query_id] = backend.query
+                texts[backend.query_id] = backend.query
                 missing.discard(backend.query_id)
         if not missing:
             break
-    return found
+    return texts
 
 
 _VIEW: Final = "pg_stat_statements"
@@ -55,8 +55,8 @@ _CALLED: Final = 60
 
 def _bytes_of(*blocks: str) -> Callable[[Any], float | None]:
     def value(row: Any) -> float | None:
-        found: float | None = row.bytes_per_s(*blocks)
-        return found
+        rate: float | None = row.bytes_per_s(*blocks)
+        return rate
 
     return value
 
@@ -71,80 +71,73 @@ def _total_ms(row: Any) -> float:
 
 
 _COLUMNS: Final = (
-    number("ms-per-s", "ms/s", 7, attrgetter("ms_per_s"), ms,
+    figure("ms-per-s", "ms/s", 7, attrgetter("ms_per_s"), ms,
            "Milliseconds of execution per second; 1,000 keep one session busy.", f"Δ {_VIEW}.total_exec_time / Δt"),
-    number("share", "time%", 5, attrgetter("share"), percent,
+    figure("share", "time%", 5, attrgetter("share"), percent,
            "Share of the execution time of all top-level statements.",
            f"Δ total_exec_time / Σ Δ total_exec_time of {_VIEW}"),
-    number("calls", "calls/s", 7, attrgetter("calls_per_s"), count,
+    figure("calls", "calls/s", 7, attrgetter("calls_per_s"), count,
            "Executions that ended per second.", f"Δ {_VIEW}.calls / Δt"),
-    number("mean", "mean ms", 7, attrgetter("mean_ms"), ms,
+    figure("mean", "mean ms", 7, attrgetter("mean_ms"), ms,
            "Milliseconds per execution.", f"Δ {_VIEW}.total_exec_time / Δ calls"),
-    number("rows", "rows/c", 6, attrgetter("rows_per_call"), count,
+    figure("rows", "rows/c", 6, attrgetter("rows_per_call"), count,
            "Rows returned or affected per execution.", f"Δ {_VIEW}.rows / Δ calls"),
-    number("hit", "hit%", 5, attrgetter("hit_share"), percent,
+    figure("hit", "hit%", 5, attrgetter("hit_share"), percent,
            "Share of the shared blocks found in shared buffers.",
            f"Δ {_VIEW}.shared_blks_hit / Δ (shared_blks_hit + shared_blks_read)"),
-    number("read", "readB/s", 7, _bytes_of("shared_blks_read", "local_blks_read"), size,
+    figure("read", "readB/s", 7, _bytes_of("shared_blks_read", "local_blks_read"), size,
            "Bytes per second read into buffers, shared and local.",
            f"Δ {_VIEW}.(shared_blks_read + local_blks_read) · block_size / Δt"),
-    number("dirtied", "dirtyB/s", 8, _bytes_of("shared_blks_dirtied"), size,
+    figure("dirtied", "dirtyB/s", 8, _bytes_of("shared_blks_dirtied"), size,
            "Bytes per second of shared buffers dirtied.", f"Δ {_VIEW}.shared_blks_dirtied · block_size / Δt"),
-    number("written", "wrtB/s", 6, _bytes_of("shared_blks_written", "local_blks_written"), size,
+    figure("written", "wrtB/s", 6, _bytes_of("shared_blks_written", "local_blks_written"), size,
            "Bytes per second the statement had to write itself, because no clean buffer was available.",
            f"Δ {_VIEW}.(shared_blks_written + local_blks_written) · block_size / Δt"),
-    number("temp", "tempB/s", 7, _bytes_of("temp_blks_read", "temp_blks_written"), size,
+    figure("temp", "tempB/s", 7, _bytes_of("temp_blks_read", "temp_blks_written"), size,
            "Bytes per second read and written in temporary files: sorts and hashes beyond work_mem.",
            f"Δ {_VIEW}.(temp_blks_read + temp_blks_written) · block_size / Δt"),
-    number("wal", "WALB/s", 6, attrgetter("wal_bytes_per_s"), size,
+    figure("wal", "WALB/s", 6, attrgetter("wal_bytes_per_s"), size,
            "Bytes of WAL per second.", f"Δ {_VIEW}.wal_bytes / Δt"),
-    number("io-time", "I/O ms/s", 8, attrgetter("io_ms_per_s"), ms,
+    figure("io-time", "I/O ms/s", 8, attrgetter("io_ms_per_s"), ms,
            "Milliseconds per second of reads and writes; - while track_io_timing is off.",
            f"Δ {_VIEW}.(blk_read_time + blk_write_time + temp_blk_…_time) / Δt"),
-    number("jit", "JIT ms/s", 8, attrgetter("jit_ms_per_s"), ms,
+    figure("jit", "JIT ms/s", 8, attrgetter("jit_ms_per_s"), ms,
            "Milliseconds per second of compiling; - before version 1.10 of the extension.",
            f"Δ {_VIEW}.(jit_generation_time + jit_inlining_time + jit_optimization_time + jit_emission_time) / Δt"),
-    number("planning", "plan ms/s", 9, attrgetter("planning_ms_per_s"), ms,
+    figure("planning", "plan ms/s", 9, attrgetter("planning_ms_per_s"), ms,
            "Milliseconds of planning per second; - while pg_stat_statements.track_planning is off.",
            f"Δ {_VIEW}.total_plan_time / Δt"),
-    number("generic", "generic/s", 9, lambda row: row.grown.per_s("generic_plan_calls"), count,
+    figure("generic", "generic/s", 9, lambda row: row.grown.per_s("generic_plan_calls"), count,
            "Executions of prepared statements with a generic plan, per second; - before version 1.13 of the extension.",
-           f"Δ {_VIEW}.generic_plan_calls / Δt", shown=False),
-    number("custom", "custom/s", 8, lambda row: row.grown.per_s("custom_plan_calls"), count,
+           f"Δ {_VIEW}.generic_plan_calls / Δt", visible=False),
+    figure("custom", "custom/s", 8, lambda row: row.grown.per_s("custom_plan_calls"), count,
            "Executions of prepared statements with a plan for their parameters, per second; - before version 1.13 of "
-           "the extension.", f"Δ {_VIEW}.custom_plan_calls / Δt", shown=False),
-    number("total", "total s", 8, lambda row: _total_ms(row) / 1000.0, count,
-           "Seconds of execution since the entry was made.", f"{_VIEW}.total_exec_time", shown=False),
-    number("total-calls", "calls", 7, attrgetter("counters.calls"), count,
-           "Executions since the entry was made.", f"{_VIEW}.calls", shown=False),
-    number("slowest", "max ms", 7, lambda row: row.counters.max_exec_us / 1000.0, ms,
-           "The slowest execution since the entry was made.", f"{_VIEW}.max_exec_time", shown=False),
+           "the extension.", f"Δ {_VIEW}.custom_plan_calls / Δt", visible=False),
+    figure("total", "total s", 8, lambda row: _total_ms(row) / 1000.0, count,
+           "Seconds of execution since the entry was made.", f"{_VIEW}.total_exec_time", visible=False),
+    figure("total-calls", "calls", 7, attrgetter("counters.calls"), count,
+           "Executions since the entry was made.", f"{_VIEW}.calls", visible=False),
+    figure("slowest", "max ms", 7, lambda row: row.counters.max_exec_us / 1000.0, ms,
+           "The slowest execution since the entry was made.", f"{_VIEW}.max_exec_time", visible=False),
     word("user", "user", 10, lambda row: one_line(row.counters.usename or "", 200),
-         "Role that ran it.", f"{_VIEW}.userid", shown=False),
+         "Role that ran it.", f"{_VIEW}.userid", visible=False),
     word("database", "database", 10, lambda row: one_line(row.counters.datname or "", 200),
          "Database in which it ran.", f"{_VIEW}.dbid"),
     word("level", "level", 6, lambda row: "top" if row.counters.toplevel else "nested",
-         "top, or nested: run inside a function (pg_stat_statements.track = all).", f"{_VIEW}.toplevel", shown=False),
+         "top, or nested: run inside a function (pg_stat_statements.track = all).", f"{_VIEW}.toplevel", visible=False),
     word("query-id", "query id", 20, lambda row: str(row.counters.queryid),
          "Hash of the statement without its constants; the same as in pg_stat_activity.",
-         f"{_VIEW}.queryid", shown=False),
+         f"{_VIEW}.queryid", visible=False),
     word("query", "query", 20, _query, "Its text, constants replaced.", f"{_VIEW}.query", elastic=True),
 )  # fmt: skip
 
 
-def _rows(session: Session) -> Sequence[StatementRate] | Unavailable:
-    frame, interval = session.now, session.interval
-    if frame is None or interval is None:
-        return NOT_YET
-    found = sections.statement_counters(frame)
-    if not isinstance(found, Unavailable) and not found.statements and found.hidden:
-        return Unavailable(Reason.NO_PERMISSION, _hidden(found, interval))
-    # Those that did nothing lately compare alike in most orders: the dearest of all time stand first among them.
-    return found if isinstance(found, Unavailable) else sorted(statement_rates(interval), key=_total_ms, reverse=True)
-
-
-def _copied(row: Any) -> str:
-    return row.text.query if row.text is not None else str(row.counters.queryid)
+def _rows(interval: Interval) -> Sequence[StatementRate] | Unavailable:
+    sample = interval.now(sections.statement_counters)
+    if sample is not None and not sample.statements and sample.hidden:
+        return Unavailable(Reason.NO_PERMISSION, _hidden(sample, interval))
+    # Statements without recent work compare alike in most orders: the most expensive of all time come first.
+    return sorted(statement_rates(interval), key=_total_ms, reverse=True)
 
 
 def _searched(row: Any) -> Sequence[str]:
@@ -167,8 +160,8 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
     for name in _COUNTERS:
         total = getattr(row.counters, name)
         rate = row.grown.per_s(name)
-        said = UNKNOWN.rjust(8) if total is None else f"{count(rate).rjust(8)}  {total:>16,}".replace(",", " ")
-        lines += labelled_lines(name, said, cells, label_cells=_LABEL + 3)
+        counts = UNKNOWN.rjust(8) if total is None else f"{count(rate).rjust(8)}  {total:>16,}".replace(",", " ")
+        lines += labelled_lines(name, counts, cells, label_cells=_LABEL + 3)
     return lines
 
 
@@ -186,8 +179,8 @@ def _query_head(row: StatementRate) -> Line:
     text = row.text
     if text is None:
         return (("query", "title"), ("  not fetched yet", "dim"))
-    shown, whole = len(text.query), text.characters
-    return (("query", "title"), (f"  the first {shown:,} of {whole:,} characters" if whole > shown else "", "dim"))
+    fetched, total = len(text.query), text.characters
+    return (("query", "title"), (f"  the first {fetched:,} of {total:,} characters" if total > fetched else "", "dim"))
 
 
 def _facts(session: Session, row: StatementRate) -> list[tuple[str, str]]:
@@ -252,37 +245,35 @@ def _of_all(interval: Interval, totals: StatementTotals) -> list[Phrase]:
 
 def _of_sample(sample: StatementSample) -> list[Phrase]:
     counted = ((sample.left_out, " used and not shown", 4), (sample.own, " of ours left out", 6))
-    return [Phrase(labelled("", str(found), PLAIN, words), rank) for found, words, rank in counted if found]
+    return [Phrase(labelled("", str(figure), PLAIN, text), rank) for figure, text, rank in counted if figure]
 
 
 def _notes(session: Session, interval: Interval) -> list[Line]:
-    """Why something is missing that one might look for."""
+    """Return the reasons why figures are missing."""
     sample = interval.now(sections.statement_counters)
     texts = sections.statement_texts(interval.newest)
-    found: list[Line] = []
+    notes: list[Line] = []
     if sample is not None and sample.hidden:
-        found.append(((_hidden(sample, interval), "warning"),))
+        notes.append(((_hidden(sample, interval), "warning"),))
     if isinstance(texts, Unavailable) and sample is not None:
-        found.append((("texts: ", "label"), *absence(texts)))
-    off = [f"{what} ({name} is off)" for name, what in _SWITCHES if is_on(interval, name) is False]
+        notes.append((("texts: ", "label"), *absence(texts)))
+    off = [f"{missing} ({name} is off)" for name, missing in _SWITCHES if is_on(interval, name) is False]
     if off:
-        found.append(((f"not counted: {', '.join(off)}", "dim"),))
-    return found
+        notes.append(((f"not counted: {', '.join(off)}", "dim"),))
+    return notes
 
 
 def _hidden(sample: StatementSample, interval: Interval) -> str:
     server = sections.server(interval.newest)
     user = UNKNOWN if isinstance(server, Unavailable) else one_line(server.user, 100)
-    what = "1 statement of another user is" if sample.hidden == 1 else f"{sample.hidden} statements of other users are"
-    return f"{what} hidden: {grant('pg_read_all_stats', user)} shows {'it' if sample.hidden == 1 else 'them'}"
+    subject = (
+        "1 statement of another user is" if sample.hidden == 1 else f"{sample.hidden} statements of other users are"
+    )
+    return f"{subject} hidden: {grant('pg_read_all_stats', user)} shows {'it' if sample.hidden == 1 else 'them'}"
 
 
 _SWITCHES: Final = (("track_io_timing", "time of I/O"), ("pg_stat_statements.track_planning", "planning"))
 """Parameter, and what is not counted while it is off."""
-
-
-def _summary_rows(width: int, height: int) -> int:
-    return 1 if height < 30 else 2
 
 
 # The statement to plan: pg_stat_statements has it with placeholders, a session that runs it with its constants.
@@ -312,12 +303,12 @@ def _to_plan(session: Session, row: StatementRate) -> StatementToPlan | str:
 
 
 def _sampled(session: Session, queryid: int) -> str:
-    """The whole text of a session that runs it with constants; "" where the newest frame has none."""
+    """Return the whole text of a session that runs it with constants; "" where the newest frame has none."""
     frame = session.now
     activity = None if frame is None else sections.activity(frame)
     if activity is None or isinstance(activity, Unavailable):
         return ""
-    texts = (each.query or "" for each in activity.backends if each.query_id == queryid)
+    texts = (backend.query or "" for backend in activity.backends if backend.query_id == queryid)
     return next((text for text in texts if len(text) < _CUT_AT and not _PLACEHOLDER.search(text)), "")
 
 
@@ -325,18 +316,23 @@ TABLE: Final = PageTable(
     id="statements",
     title="statements",
     columns=_COLUMNS,
-    rows=_rows,
+    rows=section_rows(sections.statement_counters, _rows),
     key_of=attrgetter("counters.id"),
     sort="ms-per-s",
     searched=_searched,
     details=_details,
     called=lambda row: one_line(_query(row), _CALLED),
-    copied=_copied,
+    copied=lambda row: row.text.query if row.text is not None else str(row.counters.queryid),
     empty="no statement has ended yet",
     statement_of=_to_plan,
     quiet=lambda row: not row.grown.sum("calls", "plans"),
 )
 
 PAGE: Final = Page(
-    key="5", id="statements", title="statements", tables=(TABLE,), summary=_summary, summary_rows=_summary_rows
+    key="5",
+    id="statements",
+    title="statements",
+    tables=(TABLE,),
+    summary=_summary,
+    summary_rows=lambda width, height: 1 if height < 30 else 2,
 )

@@ -9,7 +9,6 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
-from textual import events
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, count, mean, ms, percent
@@ -17,7 +16,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_active
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.tail import FEWEST, Tail, TailCause, by_statement
+from pgtop_tune.metrics.tail import FEWEST, TailCause, by_statement
 from pgtop_tune.metrics.waits import (
     PROPERTIES,
     Grouped,
@@ -33,15 +32,15 @@ from pgtop_tune.metrics.waits import (
     label_of,
     wait_groups,
 )
-from pgtop_tune.model.absence import NOT_YET, Unavailable
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.waits import WaitCount
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import behind, known_tail, tail_phrases_in_full
 from pgtop_tune.tui.dashboard.waits import stacked_waits, waits_axis, waits_needs, waits_rows
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, number, unless_hidden, word
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, section_rows, unless_hidden, word
 from pgtop_tune.tui.pages.statements import query_texts
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import padded, summed, wait_style
 
@@ -55,7 +54,7 @@ _STATEMENT: Final = "statement"
 
 
 class GroupsView(Struct, frozen=True):
-    """What the operator chose.
+    """The operator's choices in the groups.
 
     Attributes:
         first, second: Indexes of the properties that groups are made by.
@@ -79,39 +78,39 @@ class GroupsView(Struct, frozen=True):
         return tuple(step for pair in self.path for step in pair)
 
 
-def _next(taken: set[int], after: int) -> int:
-    """The next property that is not taken."""
-    order = [(after + 1 + each) % len(PROPERTIES) for each in range(len(PROPERTIES))]
-    return next(each for each in order if each not in taken)
+def _next(used: set[int], after: int) -> int:
+    """Return the next property that is not taken."""
+    order = [(after + 1 + step) % len(PROPERTIES) for step in range(len(PROPERTIES))]
+    return next(index for index in order if index not in used)
 
 
 def _entered(view: GroupsView) -> set[int]:
-    return {PROPERTIES.index(each) for each, _ in view.steps}
+    return {PROPERTIES.index(wait_property) for wait_property, _ in view.steps}
 
 
 def turned(view: GroupsView, *, second: bool) -> GroupsView:
-    """The view with another first or second property: one that is in neither the path nor the other place."""
-    taken = _entered(view)
+    """Return the view with another first or second property: one that is in neither the path nor the other place."""
+    used = _entered(view)
     if second:
-        return replace(view, second=_next(taken | {view.first}, view.second), selected=0)
-    return replace(view, first=_next(taken | {view.second}, view.first), selected=0)
+        return replace(view, second=_next(used | {view.first}, view.second), selected=0)
+    return replace(view, first=_next(used | {view.second}, view.first), selected=0)
 
 
-def entered(view: GroupsView, found: Grouped) -> GroupsView:
-    """The view inside the selected group, by the next two properties; as it is where fewer are left."""
-    if view.selected >= len(found.groups) or len(PROPERTIES) - len(_entered(view)) < 4:
+def entered(view: GroupsView, groups: Grouped) -> GroupsView:
+    """Return the view inside the selected group, by the next two properties; as it is where fewer are left."""
+    if view.selected >= len(groups.groups) or len(PROPERTIES) - len(_entered(view)) < 4:
         return view
-    values = found.groups[view.selected].values
+    values = groups.groups[view.selected].values
     first, second = view.pair
     path = (*view.path, ((first, values[0]), (second, values[1])))
     inside = replace(view, path=path, selected=0)
-    taken = _entered(inside)
-    begin = _next(taken, view.second)
-    return replace(inside, first=begin, second=_next(taken | {begin}, begin))
+    used = _entered(inside)
+    begin = _next(used, view.second)
+    return replace(inside, first=begin, second=_next(used | {begin}, begin))
 
 
 def left(view: GroupsView) -> GroupsView:
-    """The view one group further out, by the properties that led into it."""
+    """Return the view one group further out, by the properties that led into it."""
     if not view.path:
         return view
     (first, _), (second, _) = view.path[-1]
@@ -119,35 +118,37 @@ def left(view: GroupsView) -> GroupsView:
 
 
 def found_groups(session: Session, view: GroupsView) -> Grouped:
-    """The groups of the view."""
+    """Return the groups of the view."""
     interval = session.interval
     return Grouped((), 0) if interval is None else grouped(interval, *view.pair, view.steps)
 
 
 def group_lines(session: Session, view: GroupsView, cells: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """The path, the headings, and the groups around the selected one; at most `height` lines."""
-    interval, found = session.interval, found_groups(session, view)
-    texts = {} if interval is None else _texts(interval, view, found)
+    """Return the path, the headings, and the groups around the selected one; at most `height` lines."""
+    interval, groups = session.interval, found_groups(session, view)
+    texts = {} if interval is None else _texts(interval, view, groups)
     column = max((cells - _NUMBER_CELLS) // 2 - 1, 4)
     path = "".join(
-        f" {glyphs.pointer} {each.title} {_named(each, value, texts)}" for pair in view.path for each, value in pair
+        f" {glyphs.pointer} {wait_property.title} {_named(wait_property, value, texts)}"
+        for pair in view.path
+        for wait_property, value in pair
     )
     lines: list[Line] = [
-        ((shortened(f"all active sessions{path}", cells, glyphs.ellipsis).rstrip(), "strong"),),
-        ((f"mean of {found.looks} looks at {'all sessions' if _by_session(view) else 'waits, 60 s'}", "dim"),),
+        ((ellipsized(f"all active sessions{path}", cells, glyphs.ellipsis).rstrip(), "strong"),),
+        ((f"mean of {groups.looks} looks at {'all sessions' if _by_session(view) else 'waits, 60 s'}", "dim"),),
         (
             (f"{view.pair[0].title:<{column}} {view.pair[1].title:<{column}}", "title"),
             (f"{'sessions':>9}{'share':>7}", "title"),
         ),
     ]
-    if not found.groups:
+    if not groups.groups:
         return [*lines, (("no session was active here", "dim"),)][:height]
-    selected = min(view.selected, len(found.groups) - 1)
-    top = max(min(selected - (height - _HEAD) // 2, len(found.groups) - (height - _HEAD)), 0)
-    for index, group in enumerate(found.groups[top : top + height - _HEAD], top):
+    selected = min(view.selected, len(groups.groups) - 1)
+    top = max(min(selected - (height - _HEAD) // 2, len(groups.groups) - (height - _HEAD)), 0)
+    for index, group in enumerate(groups.groups[top : top + height - _HEAD], top):
         names = [
-            shortened(_named(each, value, texts), column, glyphs.ellipsis)
-            for each, value in zip(view.pair, group.values, strict=True)
+            ellipsized(_named(wait_property, value, texts), column, glyphs.ellipsis)
+            for wait_property, value in zip(view.pair, group.values, strict=True)
         ]
         kind = str(group.values[0]).partition(":")[0]
         style = wait_style(kind) if view.pair[0].title in ("class", "event") else PLAIN
@@ -160,17 +161,19 @@ def group_lines(session: Session, view: GroupsView, cells: int, height: int, gly
 
 
 def _by_session(view: GroupsView) -> bool:
-    return any(each.by_session for each in (*view.pair, *(step for step, _ in view.steps)))
+    return any(wait_property.by_session for wait_property in (*view.pair, *(step for step, _ in view.steps)))
 
 
-def _texts(interval: Interval, view: GroupsView, found: Grouped) -> dict[Hashable, str]:
-    wanted = [value for group in found.groups for each, value in zip(view.pair, group.values, strict=True)
-              if each.title == _STATEMENT]  # fmt: skip
-    return query_texts(interval, [*wanted, *(value for each, value in view.steps if each.title == _STATEMENT)])
+def _texts(interval: Interval, view: GroupsView, groups: Grouped) -> dict[Hashable, str]:
+    values = [value for group in groups.groups for wait_property, value in zip(view.pair, group.values, strict=True)
+              if wait_property.title == _STATEMENT]  # fmt: skip
+    return query_texts(
+        interval, [*values, *(value for wait_property, value in view.steps if wait_property.title == _STATEMENT)]
+    )
 
 
-def _named(each: WaitProperty, value: Hashable, texts: dict[Hashable, str]) -> str:
-    text = texts.get(value, "") if each.title == _STATEMENT else ""
+def _named(wait_property: WaitProperty, value: Hashable, texts: dict[Hashable, str]) -> str:
+    text = texts.get(value, "") if wait_property.title == _STATEMENT else ""
     return one_line(text or str(value), _GROUP_TEXT) if value is not None else UNKNOWN
 
 
@@ -186,39 +189,36 @@ class WaitGroupsDialog(Dialog[None]):
     LIVE = False
 
     def __init__(self, session: Session, glyphs: Glyphs) -> None:
-        words = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
-        super().__init__("waits by two properties", glyphs, keys=words)
+        keys = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
+        super().__init__("waits by two properties", glyphs, keys=keys)
         self._session = session
         self._view = GroupsView()
 
     def content(self, cells: int) -> Sequence[Line]:
-        """The groups as they are now."""
+        """Return the groups as they are now."""
         return group_lines(self._session, self._view, cells, self.app.size.height - _FRAME_ROWS, self.glyphs)
 
     def frames_arrived(self, session: Session) -> None:
-        """A newer look."""
         self._session = session
         self.repaint()
 
-    def on_key(self, event: events.Key) -> None:
-        """Selecting, other properties, into a group and out of it."""
-        view, found = self._view, found_groups(self._session, self._view)
-        last = max(len(found.groups) - 1, 0)
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Select a group, choose other properties, go into a group or out of it."""
+        view, groups = self._view, found_groups(self._session, self._view)
+        last = max(len(groups.groups) - 1, 0)
         moved = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -last, "end": last}
-        if event.key in moved:
-            view = replace(view, selected=min(max(view.selected + moved[event.key], 0), last))
-        elif event.key in ("tab", "left", "right"):
-            view = turned(view, second=event.key != "tab")
-        elif event.key == "enter":
-            view = entered(view, found)
-        elif event.key == "backspace":
+        if key in moved:
+            view = replace(view, selected=min(max(view.selected + moved[key], 0), last))
+        elif key in ("tab", "left", "right"):
+            view = turned(view, second=key != "tab")
+        elif key == "enter":
+            view = entered(view, groups)
+        elif key == "backspace":
             view = left(view)
         else:
-            return
-        event.stop()
-        event.prevent_default()
+            return False
         self._view = view
-        self.repaint()
+        return True
 
 
 # The tail's table on page 3: waits, blockers and statements of the slowest transactions alone.
@@ -240,27 +240,15 @@ class TailCauseRow(Struct, frozen=True):
     query: str
 
 
-def _tail_rows(session: Session) -> Sequence[TailCauseRow] | Unavailable:
-    interval, frame = session.interval, session.now
-    sample = NOT_YET if frame is None else sections.tail(frame)
-    if interval is None or isinstance(sample, Unavailable):
-        return sample if isinstance(sample, Unavailable) else NOT_YET
-    found: Tail | None = known_tail(session)
-    if found is None:
+def _tail_rows(interval: Interval) -> Sequence[TailCauseRow]:
+    slow_tail = known_tail(interval)
+    if slow_tail is None:
         return ()
-    texts = query_texts(interval, (cause.query_id for cause in found.causes))
+    texts = query_texts(interval, (cause.query_id for cause in slow_tail.causes))
     return [
-        TailCauseRow(each, found.error(each.share), texts.get(each.query_id, "")) for each in by_statement(found.causes)
+        TailCauseRow(cause, slow_tail.error(cause.share), texts.get(cause.query_id, ""))
+        for cause in by_statement(slow_tail.causes)
     ]
-
-
-def _key(row: TailCauseRow) -> tuple[object, ...]:
-    cause = row.cause
-    return cause.wait_event_type, cause.wait_event, cause.query_id
-
-
-def _wait_style(row: Any) -> str:
-    return wait_style(row.cause.wait_event_type)
 
 
 TAIL: Final = PageTable(
@@ -271,28 +259,29 @@ TAIL: Final = PageTable(
             id="name", title="wait of the tail", width=24, text=attrgetter("cause.label"),
             definition="Class and event of the wait. The tail: transactions longer than the p99 of the load, or than "
             "1 s without a load; no other transaction counts here. The line above says where it begins.",
-            source=_OF_TAIL, value=attrgetter("cause.label"), largest_first=False, style=_wait_style,
+            source=_OF_TAIL, value=attrgetter("cause.label"), largest_first=False,
+            style=lambda row: wait_style(row.cause.wait_event_type),
         ),
-        number("share", "share", 6, attrgetter("cause.share"), percent,
+        figure("share", "share", 6, attrgetter("cause.share"), percent,
                "Per cent of the tail: every transaction counts once, divided by what its looks saw. Looks see long "
                "transactions more often; that bias is taken out.", _OF_TAIL),
         word("behind", "behind", 22, lambda row: behind(row.cause),
              "Session at the root of the queue for a lock when a transaction was first seen waiting; the first word "
              "of its statement: that behind which most of these waited.",
              "pg_blocking_pids(), pg_stat_activity.query"),
-        number("error", "±", 4, attrgetter("error"), percent,
+        figure("error", "±", 4, attrgetter("error"), percent,
                "Standard error of the share, per cent points: √(share · (1 - share) / transactions).", _OF_TAIL),
-        number("transactions", "tx", 6, attrgetter("cause.transactions"), mean,
+        figure("transactions", "tx", 6, attrgetter("cause.transactions"), mean,
                "Transactions of the tail over 60 s; fractions are parts of a transaction's time.", _OF_TAIL),
-        number("looks", "looks", 6, attrgetter("cause.looks"), count, "Looks that saw such a wait.", _OF_TAIL),
+        figure("looks", "looks", 6, attrgetter("cause.looks"), count, "Looks that saw such a wait.", _OF_TAIL),
         PageColumn(
             "query", "query", 20, lambda row: one_line(row.query, _TEXT) or "-",
             "Statement that waits.", "pg_stat_statements.query, pg_stat_activity.query",
             value=attrgetter("query"), largest_first=False, elastic=True,
         ),
     ),
-    rows=_tail_rows,
-    key_of=_key,
+    rows=section_rows(sections.tail, _tail_rows),
+    key_of=lambda row: (row.cause.wait_event_type, row.cause.wait_event, row.cause.query_id),
     sort="share",
     copied=lambda row: row.query or row.cause.label,
     empty=f"fewer than {FEWEST} transactions of the tail were seen in 60 s",
@@ -329,16 +318,8 @@ class WaitGroupRow(Struct, frozen=True):
     @property
     def largest(self) -> str:
         """The wait with most of its sessions."""
-        found = self.group.largest
-        return UNKNOWN if found is None else label_of(*found)
-
-
-def _at_work(count: WaitCount) -> bool:
-    return activity_of(count) in (SessionActivity.ACTIVE, SessionActivity.BACKGROUND)
-
-
-def _everything(count: WaitCount) -> bool:
-    return True
+        wait = self.group.largest
+        return UNKNOWN if wait is None else label_of(*wait)
 
 
 class _Dimension(Struct, frozen=True):
@@ -348,13 +329,13 @@ class _Dimension(Struct, frozen=True):
         title: Of its table.
         by: What a group has in common.
         name: How a group is called.
-        wanted: Which sessions its table has.
+        counts: Whether its table has a session.
     """
 
     title: str
     by: By
     name: Callable[[Any], str]
-    wanted: Callable[[WaitCount], bool] = is_active
+    counts: Callable[[WaitCount], bool] = is_active
 
 
 _BESIDE: Final = (SessionActivity.PACING, SessionActivity.BACKGROUND, SessionActivity.IO_WORKER)
@@ -367,41 +348,36 @@ def _event_name(key: Any) -> str:
     return event if event.startswith(kind) else f"{kind} {event}"
 
 
-def _query_name(key: Any) -> str:
-    return UNKNOWN if key is None else str(key)
-
-
 def _name(key: Any) -> str:
     return UNKNOWN if key is None else one_line(key, _TEXT)
 
 
-EVENTS: Final = _Dimension(title="events", by=by_event, name=_event_name, wanted=_everything)
-QUERIES: Final = _Dimension("statements", by_query, _query_name)
+EVENTS: Final = _Dimension(title="events", by=by_event, name=_event_name, counts=lambda count: True)
+QUERIES: Final = _Dimension("statements", by_query, lambda key: str(key or UNKNOWN))
 DATABASES: Final = _Dimension("databases", by_database, _name)
 USERS: Final = _Dimension("users", by_user, _name)
-TYPES: Final = _Dimension("backend types", by_type, _name, _at_work)
+TYPES: Final = _Dimension(
+    "backend types", by_type, _name,
+    lambda count: activity_of(count) in (SessionActivity.ACTIVE, SessionActivity.BACKGROUND),
+)  # fmt: skip
 _DIMENSIONS: Final = (EVENTS, QUERIES, DATABASES, USERS, TYPES)
 
 
 def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] | Unavailable]:
-    def rows(session: Session) -> Sequence[WaitGroupRow] | Unavailable:
-        interval = session.interval
-        found = NOT_YET if interval is None else sections.waits(interval.newest)
-        if interval is None or isinstance(found, Unavailable):
-            return found if isinstance(found, Unavailable) else NOT_YET
+    def rows(interval: Interval) -> Sequence[WaitGroupRow]:
         budget = latency_budget(interval)
         if budget is None:
-            groups = wait_groups(interval, dimension.by, dimension.wanted)
+            groups = wait_groups(interval, dimension.by, dimension.counts)
         else:
-            groups = wait_groups(interval, dimension.by, dimension.wanted, budget.ms_of, budget.window_s)
-        whole = sum(group.sessions for group in groups if not group.beside)
+            groups = wait_groups(interval, dimension.by, dimension.counts, budget.ms_of, budget.window_s)
+        total = sum(group.sessions for group in groups if not group.beside)
         whole_long = sum(group.sessions_long for group in groups if not group.beside)
         texts = query_texts(interval, (group.key for group in groups)) if dimension is QUERIES else {}
         return [
             WaitGroupRow(
                 group=group,
                 name=dimension.name(group.key),
-                share=None if group.beside or not whole else 100.0 * group.sessions / whole,
+                share=None if group.beside or not total else 100.0 * group.sessions / total,
                 share_long=None if group.beside or not whole_long else 100.0 * group.sessions_long / whole_long,
                 ms_per_transaction=group.ms or None,
                 query=texts.get(group.key, ""),
@@ -409,7 +385,7 @@ def _rows(dimension: _Dimension) -> Callable[[Session], Sequence[WaitGroupRow] |
             for group in groups
         ]
 
-    return rows
+    return section_rows(sections.waits, rows)
 
 
 def _key_column(title: str, width: int, definition: str, source: str, most: int = 0) -> PageColumn:
@@ -424,36 +400,32 @@ def _name_style(row: Any) -> str:
     return wait_style(key[0]) if isinstance(key, tuple) else PLAIN
 
 
-def _largest_style(row: Any) -> str:
-    found = row.group.largest
-    return PLAIN if found is None else wait_style(found[0])
-
-
 _NUMBERS: Final = (
-    number("sessions", "in 10 s", 7, attrgetter("group.sessions"), mean,
+    figure("sessions", "in 10 s", 7, attrgetter("group.sessions"), mean,
            "Mean number of sessions over the last 10 s.", _SOURCE),
-    number("share", "%10s", 4, attrgetter("share"), percent,
+    figure("share", "%10s", 4, attrgetter("share"), percent,
            "Share of the active sessions over the last 10 s; none for other sessions.", _SOURCE),
-    number("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), mean,
+    figure("sessions-long", "in 60 s", 7, attrgetter("group.sessions_long"), mean,
            "Mean number of sessions over the last 60 s.", _SOURCE),
-    number("share-long", "%60s", 4, attrgetter("share_long"), percent,
+    figure("share-long", "%60s", 4, attrgetter("share_long"), percent,
            "Share of the active sessions over the last 60 s; none for other sessions.", _SOURCE),
-    number("ms", "ms/tx", 7, attrgetter("ms_per_transaction"), ms,
+    figure("ms", "ms/tx", 7, attrgetter("ms_per_transaction"), ms,
            "Milliseconds per transaction: mean sessions over 10 s divided by transactions per second. For auxiliary "
            "processes this time is not part of transactions.",
            f"{_SOURCE}; tps of pgbench's progress lines, else of pg_stat_database"),
 )  # fmt: skip
 _PEAKS: Final = (
-    number("peak", "peak", 5, attrgetter("group.peak"), count,
+    figure("peak", "peak", 5, attrgetter("group.peak"), count,
            "Most sessions that one look saw in this wait within 60 s: a herd of 200 ms vanishes in a mean.",
            "pg_stat_activity sampled several times a second: max(observations of a look)"),
-    number("burst", "burst", 5, attrgetter("group.burst"), count,
+    figure("burst", "burst", 5, attrgetter("group.burst"), count,
            "Peak divided by the mean of 60 s: 1 is a steady wait, 20 a herd that comes and goes.",
            "pg_stat_activity sampled several times a second: max / mean"),
 )  # fmt: skip
 _LARGEST: Final = PageColumn(
     "largest", "largest wait", 24, attrgetter("largest"), "Most frequent wait of these sessions, over 60 s.",
-    _SOURCE, value=attrgetter("largest"), largest_first=False, style=_largest_style,
+    _SOURCE, value=attrgetter("largest"), largest_first=False,
+    style=lambda row: PLAIN if row.group.largest is None else wait_style(row.group.largest[0]),
 )  # fmt: skip
 _WITHOUT_ID: Final = "(without an id: commits and other utility statements)"
 
@@ -477,17 +449,17 @@ def _details(dimension: _Dimension) -> Callable[[Session, Any, int, Glyphs], lis
         if interval is None:
             return []
         key = row.group.key
-        found = labelled_lines(dimension.title, row.name, cells, _name_style(row))
+        details = labelled_lines(dimension.title, row.name, cells, _name_style(row))
         if row.query:
-            found += [(), *wrapped(row.query, cells)]
-        for other in _DIMENSIONS:
-            if other is not dimension:
+            details += [(), *wrapped(row.query, cells)]
+        for second in _DIMENSIONS:
+            if second is not dimension:
                 groups = wait_groups(
-                    interval, other.by, lambda count: dimension.by(count) == key and dimension.wanted(count)
+                    interval, second.by, lambda count: dimension.by(count) == key and dimension.counts(count)
                 )
-                found += [(), ((f"{other.title}", "title"), ("  mean sessions over 60 s", "dim"))]
-                found += _drilled(interval, other, groups, cells, glyphs)
-        return found
+                details += [(), ((f"{second.title}", "title"), ("  mean sessions over 60 s", "dim"))]
+                details += _drilled(interval, second, groups, cells, glyphs)
+        return details
 
     return lines
 
@@ -496,10 +468,10 @@ def _drilled(
     interval: Interval, dimension: _Dimension, groups: list[WaitGroup], cells: int, glyphs: Glyphs
 ) -> list[Line]:
     groups = sorted(groups, key=lambda group: -group.sessions_long)
-    shown = groups[:_MOST]
-    texts = query_texts(interval, (group.key for group in shown)) if dimension is QUERIES else {}
+    first_groups = groups[:_MOST]
+    texts = query_texts(interval, (group.key for group in first_groups)) if dimension is QUERIES else {}
     lines: list[Line] = []
-    for group in shown:
+    for group in first_groups:
         without_id = dimension is QUERIES and group.key is None
         name = _WITHOUT_ID if without_id else one_line(texts.get(group.key, ""), cells) or dimension.name(group.key)
         room = max(cells - 10, 1)
@@ -533,24 +505,13 @@ def _has_tail(session: Session) -> bool:
 def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     if height < 2 or not _has_tail(session):
         return stacked_waits(session, width, height, glyphs)
-    return [*stacked_waits(session, width, height - 1, glyphs), _tail_line(session, width, glyphs)]
-
-
-def _tail_line(session: Session, width: int, glyphs: Glyphs) -> Line:
-    return padded(summed(tail_phrases_in_full(session, BURST_KEY), width, glyphs), width)
+    tail = padded(summed(tail_phrases_in_full(session, BURST_KEY), width, glyphs), width)
+    return [*stacked_waits(session, width, height - 1, glyphs), tail]
 
 
 def _moment_at(session: Session, size: tuple[int, int], at: tuple[int, int]) -> float | None:
     charted = size[1] - (size[1] >= 2 and _has_tail(session))
     return waits_axis(session, size[0]).moment_of(at[0]) if at[1] < charted else None
-
-
-def _summary_rows(width: int, height: int) -> int:
-    return waits_rows(width, height) + 1
-
-
-def _summary_needs(session: Session, width: int) -> int:
-    return waits_needs(session, width) + _has_tail(session)
 
 
 PAGE: Final = Page(
@@ -587,7 +548,7 @@ PAGE: Final = Page(
         TAIL,
     ),
     summary=_summary,
-    summary_rows=_summary_rows,
-    summary_needs=_summary_needs,
+    summary_rows=lambda width, height: waits_rows(width, height) + 1,
+    summary_needs=lambda session, width: waits_needs(session, width) + _has_tail(session),
     moment_at=_moment_at,
 )  # fmt: skip

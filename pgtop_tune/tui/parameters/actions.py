@@ -13,7 +13,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import HostChange
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tui.scene.banners import told
+from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.widgets.phrase import lasting
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ _MOST: Final = 4
 
 
 def left_words(changes: Sequence[Change], current: Mapping[str, Parameter], now_ms: int) -> str:
-    """The newest changes first, with their author and age, and the values that others have set since; "" without any.
+    """Return the newest changes first, with their author and age, and the values that others have set since; "" without
+    any.
 
     Args:
         changes: Everything in force, oldest first; what is pending confirmation has a line of its own.
@@ -41,11 +42,13 @@ def left_words(changes: Sequence[Change], current: Mapping[str, Parameter], now_
     kept = [change for change in reversed(changes) if change.kept]
     if not kept:
         return ""
-    named = [f"{one_line(told(each), 80)} ({_who(each)}, {_ago(each, now_ms)} ago)" for each in kept[:_MOST]]
+    named = [
+        f"{one_line(change_text(change), 80)} ({_who(change)}, {_ago(change, now_ms)} ago)" for change in kept[:_MOST]
+    ]
     more = f" and {len(kept) - _MOST} more" if len(kept) > _MOST else ""
-    words = f"in force from earlier: {', '.join(named)}{more}"
-    since = [f"{each.name} is {one_line(now, 40)} now" for each in kept if (now := _other(each, current))]
-    return words + (f"; set by others since: {', '.join(since[:_MOST])}" if since else "") + ". p lists, U undoes them."
+    text = f"in force from earlier: {', '.join(named)}{more}"
+    since = [f"{change.name} is {one_line(now, 40)} now" for change in kept if (now := _other(change, current))]
+    return text + (f"; set by others since: {', '.join(since[:_MOST])}" if since else "") + ". p lists, U undoes them."
 
 
 def _who(change: Change) -> str:
@@ -57,7 +60,7 @@ def _ago(change: Change, now_ms: int) -> str:
 
 
 def _other(change: Change, current: Mapping[str, Parameter]) -> str:
-    """The present value where it is another one than the change brought."""
+    """Return the present value where it is another one than the change brought."""
     parameter = None if isinstance(change, HostChange) or change.message else current.get(change.name)
     return "" if parameter is None or parameter.shown == change.shown_after else parameter.shown
 
@@ -100,20 +103,20 @@ class ParameterActions:
         self.changes = Changes(services.parameters, self._context.client, pending, undo, services.machine)
 
     async def _tell_left(self, changes: Changes) -> None:
-        """At the start: what is in force by us, and what others have set since."""
+        """Tell, at the start, which of our changes are in force, and which values others have set since."""
         with contextlib.suppress(PgtopError):
-            left = await changes.left()
-            names = tuple(dict.fromkeys(each.name for each in left))
+            changes_left = await changes.left()
+            names = tuple(dict.fromkeys(change.name for change in changes_left))
             if not names:
                 return
             current = {parameter.name: parameter for parameter in await changes.list(names)}
-            words = left_words(left, current, time.time_ns() // 1_000_000)
-            if words:
-                self._context.tell(words, timeout_s=_START_S)
+            message = left_words(changes_left, current, time.time_ns() // 1_000_000)
+            if message:
+                self._context.tell(message, timeout_s=_START_S)
 
     @cached_property
     def panel(self) -> ListScope:
-        """What outlives the list of parameters; asked for when the services are there."""
+        """State that outlives the list of parameters; made once the services are there."""
         from pgtop_tune.tui.parameters.changes import ListScope
 
         services = self._context.services
@@ -125,16 +128,16 @@ class ParameterActions:
             restart=services.restart,
         )
 
-    def open(self, services: Services, wanted: ParameterAdvice | None = None) -> None:
-        """Opens the list, at what a finding wants to try."""
+    def open(self, services: Services, advice: ParameterAdvice | None = None) -> None:
+        """Open the list, at what a finding wants to try."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
-            dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs, wanted)
+            dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs, advice)
             self._context.app.push_screen(dialog)
 
     def open_at(self, services: Services, name: str) -> None:
-        """Opens the list, narrowed to one parameter."""
+        """Open the list, narrowed to one parameter."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
@@ -143,7 +146,7 @@ class ParameterActions:
             self._context.app.push_screen(dialog)
 
     def check(self, services: Services) -> None:
-        """Opens the check of the server, which looks at once; what it finds is changed here."""
+        """Open the check of the server, which looks at once; what it finds is changed here."""
         from pgtop_tune.tui.parameters.check_dialog import CheckDialog
 
         if services.checks is not None:
@@ -158,7 +161,7 @@ class ParameterActions:
             self._context.app.push_screen(dialog)
 
     def undo(self, services: Services, everything: bool = False) -> None:
-        """Undoes the last set of changes, or all of them, after a question."""
+        """Undo the last set of changes, or all of them, after a question."""
         from pgtop_tune.tui.parameters.applying import undo_asked
 
         if self.changes is not None:
@@ -166,14 +169,14 @@ class ParameterActions:
             self._context.run_telling(work, "undo")
 
     def redo(self, services: Services) -> None:
-        """Makes again what was undone last."""
+        """Make again what was undone last."""
         from pgtop_tune.tui.parameters.applying import redo_said
 
         if self.changes is not None:
             self._context.run_telling(redo_said(self.changes), "undo")
 
     def keep(self, services: Services) -> None:
-        """Keeps the set that is pending."""
+        """Keep the set that is pending."""
         from pgtop_tune.tui.parameters.applying import keep_said
 
         if self.changes is not None:
@@ -185,12 +188,12 @@ class ParameterActions:
         return None if self.changes is None else self.changes.pending
 
     def begin(self) -> None:
-        """From now on a countdown goes on by itself. Once the application is mounted."""
+        """Let the countdown of a pending set run. Called once the application is mounted."""
         self._countdown = self._context.app.set_interval(_COUNT_S, self.count_down, pause=True)
         self._count_or_not()
 
     def _count_or_not(self) -> None:
-        """Nothing is woken as long as nothing is pending and the next frame, which would tell of it, comes as soon."""
+        """Run the countdown only while a set is pending, or where frames come less often than each second."""
         interval = self._context.controls.interval
         if self._countdown is None:
             return
@@ -200,18 +203,18 @@ class ParameterActions:
             self._countdown.resume()
 
     def look(self) -> None:
-        """Tells of a set that has gone back by itself, with the reason. After each frame, and each second."""
+        """Tell of a set that has gone back by itself, with the reason. After each frame, and each second."""
         self._count_or_not()
         if self.changes is not None and not self._looked_at_left:
             self._looked_at_left = True
             self._context.app.run_worker(self._tell_left(self.changes), group="left")
         ended = None if self.changes is None else self.changes.taken_back()
         if ended is not None:
-            self._context.tell(f"reverted, {ended.why}: {'; '.join(map(told, ended.changes))}", "warning")
+            self._context.tell(f"reverted, {ended.why}: {'; '.join(map(change_text, ended.changes))}", "warning")
             self._context.repaint()
 
     def count_down(self) -> None:
-        """The seconds of a pending set go on where frames come seldom."""
+        """Draw the seconds of a pending set where frames are rare."""
         if self.pending is not None:
             self._context.repaint()
         self.look()

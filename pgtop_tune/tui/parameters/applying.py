@@ -6,7 +6,6 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
-from textual import events
 from textual.app import App
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
@@ -38,14 +37,14 @@ from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Para
 from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, FormDialog, NumberField, PromptDialog, WordField
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.rows import (
+    ChangeConditions,
     Circumstances,
-    Conditions,
     SettingRow,
     StagedChanges,
     check_reach,
     pending_words,
 )
-from pgtop_tune.tui.scene.banners import told
+from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, wrapped
 
 # The terms of a change set: scope, deadline, trip wires and reason.
@@ -62,7 +61,7 @@ _BY_NAME: Final = {watched.name: watched for watched in WATCHED}
 
 
 def suggested(kind: str, interval: Interval | None) -> str:
-    """Trip wires as one types them.
+    """Return trip wires as one types them.
 
     Args:
         kind: HARM: transactions that fail, a disk that fills, a standby that falls behind. SLOWER: these, and a p99
@@ -71,22 +70,22 @@ def suggested(kind: str, interval: Interval | None) -> str:
     """
     if kind == OFF or interval is None:
         return ""
-    found = []
+    wires = []
     if kind == SLOWER:
         p99, tps = _BY_NAME["p99"].value(interval), _BY_NAME["tps"].value(interval)
-        found += [f"p99>{max(p99 * _TIMES, 1.0):.0f}ms"] if p99 else []
-        found += [f"tps<{tps / _TIMES:.0f}"] if tps and tps >= _TIMES else []
+        wires += [f"p99>{max(p99 * _TIMES, 1.0):.0f}ms"] if p99 else []
+        wires += [f"tps<{tps / _TIMES:.0f}"] if tps and tps >= _TIMES else []
     errors, free, lag = (_BY_NAME[name].value(interval) for name in ("errors", "free", "lag"))
     # Where transactions fail already, as serializable ones may, more of them is no news.
-    found += ["errors>0"] if errors == 0 else []
-    found += [f"free<{_typed(min(free / 2, _LEAST_ROOM))}"] if free else []
-    found += [f"lag>{_typed(max(lag * _TIMES, _LEAST_ROOM))}"] if lag is not None else []
-    return " ".join(found)
+    wires += ["errors>0"] if errors == 0 else []
+    wires += [f"free<{_typed(min(free / 2, _LEAST_ROOM))}"] if free else []
+    wires += [f"lag>{_typed(max(lag * _TIMES, _LEAST_ROOM))}"] if lag is not None else []
+    return " ".join(wires)
 
 
 def _typed(size_bytes: float) -> str:
-    whole = round(size_bytes / _MB)
-    return f"{whole // 1024}GB" if whole % 1024 == 0 else f"{whole}MB"
+    megabytes = round(size_bytes / _MB)
+    return f"{megabytes // 1024}GB" if megabytes % 1024 == 0 else f"{megabytes}MB"
 
 
 _NARROWEST: Final = "narrowest"
@@ -99,7 +98,7 @@ _WIRES: Final = (
 )
 
 
-class ConditionsDialog(FormDialog[Conditions]):
+class ConditionsDialog(FormDialog[ChangeConditions]):
     """Returns the terms, None on Escape.
 
     Args:
@@ -111,15 +110,15 @@ class ConditionsDialog(FormDialog[Conditions]):
 
     CELLS = 100
 
-    def __init__(self, before: Conditions, around: Circumstances, session: Session, glyphs: Glyphs) -> None:
+    def __init__(self, before: ChangeConditions, around: Circumstances, session: Session, glyphs: Glyphs) -> None:
         super().__init__("terms of a change", glyphs, keys="Enter ok  arrows, Tab choose  Esc back", low=True)
         self._around = around
         self._session = session
         self._reaches = _reaches(before, around)
-        self._reach = ChoiceField("for", tuple((reach or _NARROWEST, words) for reach, _, words in self._reaches))
+        self._reach = ChoiceField("for", tuple((reach or _NARROWEST, text) for reach, _, text in self._reaches))
         chosen = [(reach, whose) for reach, whose, _ in self._reaches]
-        wanted = (before.reach, before.whose)
-        self._reach.index = chosen.index(wanted) if wanted in chosen else 0
+        chosen_reach = (before.reach, before.whose)
+        self._reach.index = chosen.index(chosen_reach) if chosen_reach in chosen else 0
         self._seconds = NumberField("deadline", "s, then it reverts", empty="confirmed at once")
         self._seconds.fill(before.keep_within_s)
         self._kind = ChoiceField("trip wires", _WIRES)
@@ -132,38 +131,36 @@ class ConditionsDialog(FormDialog[Conditions]):
         self.form = Form(fields, letters_type=True)
 
     def content(self, cells: int) -> list[Line]:
-        """The form, what a trip wire can be tied to, what was wrong."""
+        """Return the form, what a trip wire can be tied to, what was wrong."""
         names = ", ".join(watched.name for watched in WATCHED)
         lines = [*self.form.lines(self.glyphs), ()]
         lines += wrapped(f"trip wires such as p99>50ms tps<1000, on: {names}", cells, "dim")
         return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
-        """What suggestions are made from."""
         self._session = session
 
-    def on_key(self, event: events.Key) -> None:
-        """Typing, choosing, done."""
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Type, choose, or return the terms."""
         kind, typed = self._kind.value, self._wires.text.text
-        if event.key == "enter":
+        if key == "enter":
             self._done()
-        elif self.form.press(event.key, event.character):
+        elif self.form.press(key, character):
             self.say()
             if self._kind.value != kind and self._kind.value != _OWN:
                 self._wires.text.replace(suggested(self._kind.value, self._session.interval))
             elif self._wires.text.text != typed:
                 self._kind.choose(_OWN)
         else:
-            return
-        event.stop()
-        self.repaint()
+            return False
+        return True
 
     def _done(self) -> None:
         try:
             reach, whose, _ = self._reaches[self._reach.index]
             seconds = self._seconds.number(1)
             wires, reason = self._wires.text.text.strip(), self._reason.text.text.strip()
-            conditions = Conditions(reach=reach, whose=whose, keep_within_s=seconds, wires=wires, reason=reason)
+            conditions = ChangeConditions(reach=reach, whose=whose, keep_within_s=seconds, wires=wires, reason=reason)
             conditions.trip_wires()
             check_reach(conditions, self._around)
         except PgtopError as problem:
@@ -172,30 +169,30 @@ class ConditionsDialog(FormDialog[Conditions]):
             self.dismiss(conditions)
 
     def action_close(self) -> None:
-        """Leaves at once: nothing is kept without Enter."""
+        """Leave at once: nothing is kept without Enter."""
         self.dismiss(None)
 
 
-def _reaches(before: Conditions, around: Circumstances) -> list[tuple[Reach | None, str, str]]:
-    """Reach, whose, and both in words: narrowest first; roles and databases are those of connected sessions."""
-    found: list[tuple[Reach | None, str, str]] = [(None, "", "that shows the effect")]
+def _reaches(before: ChangeConditions, around: Circumstances) -> list[tuple[Reach | None, str, str]]:
+    """Return reach, whose, and both in words: narrowest first; roles and databases are those of connected sessions."""
+    reaches: list[tuple[Reach | None, str, str]] = [(None, "", "that shows the effect")]
     if around.can_load:
-        found.append((Reach.LOAD, "", "sessions of the next load; nothing changes on the server"))
-    for reach, own, seen, words in (
+        reaches.append((Reach.LOAD, "", "sessions of the next load; nothing changes on the server"))
+    for reach, own_name, names, text in (
         (Reach.ROLE, around.role or "the role", around.roles, "new sessions of"),
         (Reach.DATABASE, around.database or "the database", around.databases, "new sessions in"),
     ):
-        found.append((reach, "", f"{words} {own}"))
-        others = dict.fromkeys((*([before.whose] if before.reach is reach else []), *seen))
-        found += [(reach, name, f"{words} {name}") for name in others if name not in ("", own)]
-    return [*found, (Reach.SYSTEM, "", "all sessions of the server")]
+        reaches.append((reach, "", f"{text} {own_name}"))
+        further_names = dict.fromkeys((*([before.whose] if before.reach is reach else []), *names))
+        reaches += [(reach, name, f"{text} {name}") for name in further_names if name not in ("", own_name)]
+    return [*reaches, (Reach.SYSTEM, "", "all sessions of the server")]
 
 
 # Undo and confirm: the changes concerned, the exact SQL, one key, and the result.
 
 
 async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everything: bool) -> tuple[str, bool]:
-    """Asks, undoes the last set of changes or all of them, and says what came of it. Runs in a worker.
+    """Ask, undo the last set of changes or all of them, and say what came of it. Runs in a worker.
 
     Returns:
         One sentence, and whether all is well.
@@ -204,28 +201,28 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
         in_force = await changes.in_force()
         if not in_force:
             return "no change is in force: there is nothing to undo", True
-        wanted = tuple(reversed(in_force if everything else last(in_force)))
-        if not await app.push_screen_wait(await _question(changes, wanted, glyphs)):
+        changes_to_undo = tuple(reversed(in_force if everything else last(in_force)))
+        if not await app.push_screen_wait(await _question(changes, changes_to_undo, glyphs)):
             return "nothing was undone", True
-        if [each.id for each in await changes.in_force()] != [each.id for each in in_force]:
+        if [change.id for change in await changes.in_force()] != [change.id for change in in_force]:
             return "another user has made a change meanwhile; nothing was undone: look again", False
-        undone = await (changes.undo_all() if everything else changes.undo(wanted))
+        undone = await (changes.undo_all() if everything else changes.undo(changes_to_undo))
     except PgtopError as problem:
         return str(problem), False
     return "; ".join(_result(change) for change in undone) or "nothing was undone", True
 
 
 async def redo_said(changes: Changes) -> tuple[str, bool]:
-    """Makes again what was undone last, and says what came of it."""
+    """Make again what was undone last, and say what came of it."""
     try:
-        made = await changes.redo()
+        changes_made = await changes.redo()
     except PgtopError as problem:
         return str(problem), False
-    return "; ".join(f"{told(change)} again" for change in made) or "there is nothing to redo", True
+    return "; ".join(f"{change_text(change)} again" for change in changes_made) or "there is nothing to redo", True
 
 
 async def keep_said(changes: Changes) -> tuple[str, bool]:
-    """Confirms the pending change set, and shows the result."""
+    """Confirm the pending change set, and show the result."""
     if changes.pending is None:
         return "no change is pending confirmation", True
     try:
@@ -236,28 +233,32 @@ async def keep_said(changes: Changes) -> tuple[str, bool]:
         return "too late: it has been reverted already", False
     lossy = any(not isinstance(change, HostChange) and change.loss for change in kept)
     ends = "; reverts when this program ends: it can lose data" if lossy else ""
-    return f"confirmed: {'; '.join(told(change) for change in kept)}{ends}", True
+    return f"confirmed: {'; '.join(change_text(change) for change in kept)}{ends}", True
 
 
-async def _question(changes: Changes, wanted: Sequence[Change], glyphs: Glyphs) -> ConfirmDialog[bool]:
-    said: list[Paragraph] = []
-    for change in wanted:
-        by = f"   (by {change.by})" if change.by and change.id not in {each.id for each in changes.made} else ""
-        said.append(Paragraph(told(change) + by, "strong"))
+async def _question(changes: Changes, to_undo: Sequence[Change], glyphs: Glyphs) -> ConfirmDialog[bool]:
+    paragraphs: list[Paragraph] = []
+    for change in to_undo:
+        by = (
+            f"   (by {change.by})"
+            if change.by and change.id not in {change_made.id for change_made in changes.made}
+            else ""
+        )
+        paragraphs.append(Paragraph(change_text(change) + by, "strong"))
         if isinstance(change, HostChange):
-            said.append(Paragraph(f"{change.value_before} into {change.path}"))
+            paragraphs.append(Paragraph(f"{change.value_before} into {change.path}"))
         else:
-            said.append(Paragraph(await changes.statement(change.name, change.auto_conf_before, change.scope)))
-    title = "undo the last change" if len(wanted) == 1 else f"undo {len(wanted)} changes"
-    return ConfirmDialog(title, said, (AnswerKey(("y", "enter"), "undo", True),), glyphs)
+            paragraphs.append(Paragraph(await changes.statement(change.name, change.auto_conf_before, change.scope)))
+    title = "undo the last change" if len(to_undo) == 1 else f"undo {len(to_undo)} changes"
+    return ConfirmDialog(title, paragraphs, (AnswerKey(("y", "enter"), "undo", True),), glyphs)
 
 
 def _result(change: Change) -> str:
     if change.state is ChangeState.SUPERSEDED:
         return f"{change.name}: {change.message}"
     where = change.path if isinstance(change, HostChange) else "pg_settings"
-    words = f"{change.name} is {change.shown_after} again, read back from {where}"
-    return f"{words} ({change.message})" if change.message else words
+    text = f"{change.name} is {change.shown_after} again, read back from {where}"
+    return f"{text} ({change.message})" if change.message else text
 
 
 # The restart dialog: planned changes, checks and command; then the progress of the restart.
@@ -296,7 +297,7 @@ class RestartDialog(Dialog[RestartOutcome]):
         changes: Changes,
         restart: RestartControl,
         client: EngineClient,
-        wanted: ChangeSet,
+        change_set: ChangeSet,
         terms: Terms,
         glyphs: Glyphs,
     ) -> None:
@@ -304,7 +305,7 @@ class RestartDialog(Dialog[RestartOutcome]):
         self._restart = restart
         self._client = client
         self._changes = changes
-        self._wanted = wanted
+        self._wanted = change_set
         self._terms = terms
         self._plan: RestartPlan | None = None
         self._progress: list[str] = []
@@ -312,12 +313,12 @@ class RestartDialog(Dialog[RestartOutcome]):
         self._under_way = False
 
     def on_mount(self) -> None:
-        """Asks what it would do."""
+        """Ask what it would do."""
         self.set_interval(_LOOK_S, self._look_on)
         self.work(self._ask(), "checking a restart")
 
     def _look_on(self) -> None:
-        """What is done next is told in the engine's thread."""
+        """Draw the progress, which comes from the engine's thread."""
         if self._under_way:
             self.repaint()
 
@@ -329,19 +330,19 @@ class RestartDialog(Dialog[RestartOutcome]):
             self.say("no change is pending a restart")
 
     def content(self, cells: int) -> list[Line]:
-        """The plan, then the progress, then the outcome."""
+        """Return the plan, then the progress, then the outcome."""
         self.captions("restart the server", self._keys())
         lines = self.foot(cells)
         if self._plan is None:
             return lines
-        for each in self._wanted.settings:
-            for command in self._changes.commands(each.name, each.value, survive=False):
+        for setting in self._wanted.settings:
+            for command in self._changes.commands(setting.name, setting.value, survive=False):
                 lines += wrapped(command, cells, "strong")
         lines += plan_lines(self._plan, cells)
         if self._under_way or self._outcome is not None:
             lines += [
                 (),
-                *(((f"{self.glyphs.pointer} {words}", PLAIN),) for words in self._progress[-_PROGRESS_LINES:]),
+                *(((f"{self.glyphs.pointer} {step}", PLAIN),) for step in self._progress[-_PROGRESS_LINES:]),
             ]
         if self._outcome is not None:
             lines += outcome_lines(self._outcome, cells)
@@ -354,20 +355,13 @@ class RestartDialog(Dialog[RestartOutcome]):
             return "wait" if self._plan.by_us else "Esc stop waiting: the changes stay pending"
         return _KEYS if self._possible else _ANYWAY_KEYS
 
-    def on_key(self, event: events.Key) -> None:
-        """Yes, or scrolling."""
-        plan = self._plan
-        if plan is not None and not self._under_way and self._outcome is None:
-            if event.key == "y" and self._possible:
-                self._begin(anyway=False)
-                event.stop()
-                return
-            if event.key == "exclamation_mark" and not self._possible:
-                self._begin(anyway=True)
-                event.stop()
-                return
-        if self.scroll_key(event.key):
-            event.stop()
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Begin the restart, or scroll."""
+        agreed = key == ("y" if self._possible else "exclamation_mark")
+        if not agreed or self._plan is None or self._under_way or self._outcome is not None:
+            return self.scroll_key(key)
+        self._begin(anyway=not self._possible)
+        return True
 
     @property
     def _possible(self) -> bool:
@@ -378,7 +372,6 @@ class RestartDialog(Dialog[RestartOutcome]):
         self._under_way = True
         self.say()
         self.work(self._apply(anyway=anyway))
-        self.repaint()
 
     async def _apply(self, *, anyway: bool) -> None:
         try:
@@ -389,14 +382,14 @@ class RestartDialog(Dialog[RestartOutcome]):
             self._under_way = False
 
     def action_close(self) -> None:
-        """Not in the middle of a restart of ours."""
+        """Close, except in the middle of a restart of ours."""
         if self._under_way and self._plan is not None and self._plan.by_us:
             return
         self.dismiss(self._outcome)
 
 
 def plan_lines(plan: RestartPlan, cells: int) -> list[Line]:
-    """What a restart would do: statements, checks, the command, who is cut off.
+    """Return the effects of a restart: statements, checks, the command, the sessions that end.
 
     Args:
         plan: As asked for.
@@ -405,12 +398,14 @@ def plan_lines(plan: RestartPlan, cells: int) -> list[Line]:
     lines: list[Line] = []
     for text in plan.statements:
         lines += wrapped(text, cells, "strong")
-    for each in plan.pending:
-        lines += labelled("takes over", f"{each.name} {each.running}→{each.after}", cells, "strong", _LABEL_CELLS)
+    for pending in plan.pending:
+        lines += labelled(
+            "takes over", f"{pending.name} {pending.running}→{pending.after}", cells, "strong", _LABEL_CELLS
+        )
     for check in plan.checks:
         hint = f" ({check.hint})" if check.hint else ""
-        words = f"{check.verdict}: {check.words}{hint}"
-        lines += labelled(check.subject, words, cells, _STYLES[check.verdict], _LABEL_CELLS)
+        verdict = f"{check.verdict}: {check.words}{hint}"
+        lines += labelled(check.subject, verdict, cells, _STYLES[check.verdict], _LABEL_CELLS)
     lines += labelled("managed by", plan.managed, cells, PLAIN, _LABEL_CELLS)
     lines += labelled("command", plan.command, cells, "strong", _LABEL_CELLS) if plan.command else []
     if not plan.by_us:
@@ -421,7 +416,7 @@ def plan_lines(plan: RestartPlan, cells: int) -> list[Line]:
 
 
 def outcome_lines(outcome: RestartOutcome, cells: int) -> list[Line]:
-    """What came of it, with the lines of the server's log that explain it."""
+    """Return the outcome, with the lines of the server's log that explain it."""
     style = "good" if outcome.state is RestartState.CAME_UP else "critical"
     lines = [*wrapped(outcome.words, cells, style)]
     for line in outcome.log:
@@ -434,15 +429,15 @@ _VALUE: Final = 40
 
 
 class Came(Struct, frozen=True):
-    """What came of it.
+    """The outcome of an act.
 
     Attributes:
-        words: One or more sentences.
-        style: Of the words.
+        text: One or more sentences.
+        style: Of the text.
         done: Names of parameters that are as wanted now.
     """
 
-    words: str
+    text: str
     style: str
     done: tuple[str, ...] = ()
 
@@ -458,15 +453,15 @@ class ChangingDialog(Dialog[None]):
             self.work(self._settled(work), doing, "act")
 
     async def _settled(self, work: Coroutine[Any, Any, Came | tuple[str, bool]]) -> None:
-        came = await work
-        if isinstance(came, tuple):
-            came = Came(came[0], "good" if came[1] else "critical")
+        result = await work
+        if isinstance(result, tuple):
+            result = Came(result[0], "good" if result[1] else "critical")
         self.busy = ""
-        self.say(came.words, came.style)
-        self.settled(came.done)
+        self.say(result.text, result.style)
+        self.settled(result.done)
 
     def settled(self, done: Sequence[str]) -> None:
-        """Called after an act, with the names of parameters that are as wanted now."""
+        """React to a finished act, with the names of parameters that have their wanted values now."""
         raise NotImplementedError
 
 
@@ -489,85 +484,82 @@ class Applying:
     async def apply(
         self,
         staged: Sequence[SettingRow],
-        wanted: StagedChanges,
+        staged_set: StagedChanges,
         sql: Sequence[str],
         *,
-        shown: bool,
+        sql_shown: bool,
         lost: Sequence[str] = (),
     ) -> Came:
-        """Applies the live part of a set.
+        """Apply the live part of a set.
 
         Args:
             staged: Every row with a staged value.
-            wanted: The same as a set.
+            staged_set: The same as a set.
             sql: The exact statements.
-            shown: Whether all of them stand on the screen already.
+            sql_shown: Whether all of them stand on the screen already.
             lost: What values can lose, a sentence each.
         """
-        closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
-        if closed:
-            return await self._to_paste(closed)
-        rows = [*wanted.machine, *_of(staged, [each.name for each in wanted.live])]
-        settings = _settings(wanted)
-        conditions = self._scope.conditions or Conditions()
+        if staged_set.needs_root:
+            return await self._to_paste(staged_set.settings)
+        rows = [*staged_set.machine, *_of(staged, [change.name for change in staged_set.live])]
+        conditions = self._scope.conditions or ChangeConditions()
         try:
             wires = conditions.trip_wires()
-            question = self._question(rows, wanted, conditions, sql, lost)
+            question = self._question(rows, staged_set, conditions, sql, lost)
             warned = bool(lost) or any(row.warning for row in rows)
-            if (warned or not shown) and not await self._app.push_screen_wait(question):
+            if (warned or not sql_shown) and not await self._app.push_screen_wait(question):
                 return _NOTHING
             confirmed = await self.unlock(rows, ends=conditions.keep_within_s is not None)
             if confirmed is None:
                 return _NOTHING
             terms = Terms(conditions.keep_within_s, conditions.reason, confirmed)
-            return await self._make(wanted.live, terms, wires, settings)
+            return await self._make(staged_set.live, terms, wires, staged_set.settings)
         except PgtopError as problem:
             return Came(str(problem), "critical")
 
-    async def next_load(self, staged: Sequence[SettingRow], wanted: StagedChanges) -> Came:
-        """Puts what is for the next load into its sessions; nothing is changed on the server."""
-        names = tuple(name for name, _ in wanted.next_load)
+    async def next_load(self, staged: Sequence[SettingRow], staged_set: StagedChanges) -> Came:
+        """Put what is for the next load into its sessions; nothing is changed on the server."""
+        names = tuple(name for name, _ in staged_set.next_load)
         try:
             if await self.unlock(_of(staged, names), ends=True) is None:
                 return _NOTHING
         except PgtopError as problem:
             return Came(str(problem), "critical")
-        for name, value in wanted.next_load:
+        for name, value in staged_set.next_load:
             self._scope.next_load.pop(name, None)
             if value is not None:
                 self._scope.next_load[name] = value
         begins = ", ".join(
             f"the server's {name}" if value is None else f"{name}={one_line(value, _VALUE)}"
-            for name, value in wanted.next_load
+            for name, value in staged_set.next_load
         )
         return Came(f"the next load starts with {begins} (PGOPTIONS); b starts a load", "good", names)
 
-    async def restart(self, staged: Sequence[SettingRow], wanted: StagedChanges) -> Came:
-        """One restart for everything that is staged for the whole server, and for what waits for one already."""
+    async def restart(self, staged: Sequence[SettingRow], staged_set: StagedChanges) -> Came:
+        """Return one restart for everything that is staged for the whole server, and for what waits for one already."""
         restart, client = self._scope.restart, self._scope.client
         if restart is None or client is None:
             return Came("the server cannot be restarted from here", "warning")
-        closed = [row for row in wanted.machine if row.setting is not None and not row.setting.writable]
-        if closed:
-            return await self._to_paste(closed)
-        waiting = (WantedParameter(row.name, row.staged.value) for row in wanted.restart if row.staged is not None)
-        system = [each for each in (*wanted.live, *waiting) if each.scope.is_system]
+        if staged_set.needs_root:
+            return await self._to_paste(staged_set.settings)
+        waiting = (WantedParameter(row.name, row.staged.value) for row in staged_set.restart if row.staged is not None)
+        system = [change for change in (*staged_set.live, *waiting) if change.scope.is_system]
         ordered = parameters_in_order(system, {row.name.lower(): row.parameter for row in staged})
         try:
-            confirmed = await self.unlock(_of(staged, [each.name for each in ordered]), ends=False)
+            confirmed = await self.unlock(_of(staged, [change.name for change in ordered]), ends=False)
         except PgtopError as problem:
             return Came(str(problem), "critical")
         if confirmed is None:
             return _NOTHING
-        change_set = ChangeSet(parameters=ordered, settings=_settings(wanted))
-        terms = Terms(reason=(self._scope.conditions or Conditions()).reason, confirmed=confirmed)
+        change_set = ChangeSet(parameters=ordered, settings=staged_set.settings)
+        terms = Terms(reason=(self._scope.conditions or ChangeConditions()).reason, confirmed=confirmed)
         dialog = RestartDialog(self._changes, restart, client, change_set, terms, self._glyphs)
         outcome = await self._app.push_screen_wait(dialog)
         if outcome is None:
             return Came("not restarted", PLAIN)
-        done = [each.name for each in outcome.changes if each.state is ChangeState.APPLIED]
+        done = [change.name for change in outcome.changes if change.state is ChangeState.APPLIED]
         came_up = outcome.state is RestartState.CAME_UP
-        done += [each.name for each in change_set.settings] if came_up else []
+        done += [setting.name for setting in change_set.settings] if came_up else []
         return Came(outcome.words, "good" if came_up else "critical", tuple(done))
 
     async def unlock(self, rows: Sequence[SettingRow], *, ends: bool) -> frozenset[str] | None:
@@ -585,12 +577,12 @@ class Applying:
             risk = row.risk
             if risk is None or row.staged is None or not risk.locked(ends=ends):
                 continue
-            what = f"{row.name} = {row.staged} {risk.words}"
+            value = f"{row.name} = {row.staged} {risk.words}"
             if risk.loses_data and not self._scope.allow_unsafe:
                 deadline = "" if risk.locked(ends=True) else "o sets a deadline, or "
-                raise UsageProblem(what, f"{deadline}start with --allow-unsafe to unlock it; nothing was changed")
+                raise UsageProblem(value, f"{deadline}start with --allow-unsafe to unlock it; nothing was changed")
             ending = "It reverts when this program ends. " if risk.loses_data else ""
-            hint = f"{what}. {ending}Type {row.name} to unlock it."
+            hint = f"{value}. {ending}Type {row.name} to unlock it."
             typed = await self._app.push_screen_wait(
                 PromptDialog(f"unlock {row.name}", hint, _exactly(row.name), self._glyphs)
             )
@@ -599,18 +591,17 @@ class Applying:
             confirmed.add(row.name)
         return frozenset(confirmed)
 
-    async def _to_paste(self, rows: Sequence[SettingRow]) -> Came:
-        """Shows the commands that change settings of the machine: now, and for the next boot."""
-        commands = [
-            command
-            for row in rows
-            if row.staged is not None and row.staged.value is not None
-            for command in self._changes.commands(row.name, row.staged.value)
+    async def _to_paste(self, settings: Sequence[WantedSetting]) -> Came:
+        """Show the commands that change settings of the machine: now, and for the next boot."""
+        commands = [command for setting in settings for command in self._changes.commands(setting.name, setting.value)]
+        paragraphs = [
+            Paragraph("This process may not change them. Run these commands as root, now and for the next boot:")
         ]
-        said = [Paragraph("This process may not change them. Run these commands as root, now and for the next boot:")]
-        said += [Paragraph(command, "strong") for command in commands]
+        paragraphs += [Paragraph(command, "strong") for command in commands]
         choices = (AnswerKey(("y",), "copy to the clipboard of your terminal", True),)
-        if await self._app.push_screen_wait(ConfirmDialog("settings of the machine", said, choices, self._glyphs)):
+        if await self._app.push_screen_wait(
+            ConfirmDialog("settings of the machine", paragraphs, choices, self._glyphs)
+        ):
             return Came(copy(self._app, "\n".join(commands), "the commands are in your terminal's clipboard"), PLAIN)
         return _NOTHING
 
@@ -621,50 +612,45 @@ class Applying:
         wires: Sequence[TripWire],
         settings: Sequence[WantedSetting],
     ) -> Came:
-        made = await self._changes.apply(live, terms, wires, settings)
-        done = tuple(change.name for change in made if change.state is ChangeState.APPLIED)
+        changes_made = await self._changes.apply(live, terms, wires, settings)
+        done = tuple(change.name for change in changes_made if change.state is ChangeState.APPLIED)
         try:
-            proofs = await self._changes.prove(made)
+            proofs = await self._changes.prove(changes_made)
         except PgtopError:
             # What was read back stands; that no new session can be had is for the sampler to say.
             proofs = ()
-        said = results_of(made)
-        words = [text for text, _ in said] + [text for proof in proofs for text in proof_words(proof)]
-        styles = [style for _, style in said] + ["warning" for proof in proofs if proof.overrides]
+        results = results_of(changes_made)
+        texts = [text for text, _ in results] + [text for proof in proofs for text in proof_words(proof)]
+        styles = [style for _, style in results] + ["warning" for proof in proofs if proof.overrides]
         worst = next((style for style in ("critical", "warning") if style in styles), "good")
-        return Came("; ".join(words), worst, done)
+        return Came("; ".join(texts), worst, done)
 
     def _question(
         self,
         rows: Sequence[SettingRow],
-        wanted: StagedChanges,
-        conditions: Conditions,
+        staged_set: StagedChanges,
+        conditions: ChangeConditions,
         sql: Sequence[str],
         lost: Sequence[str],
     ) -> ConfirmDialog[bool]:
-        said = [Paragraph(text, "critical") for text in lost]
-        said += [
+        paragraphs = [Paragraph(text, "critical") for text in lost]
+        paragraphs += [
             Paragraph(f"{self._glyphs.warning} {row.warning}", "warning")
             for row in rows
             if row.warning and row.risk is None
         ]
-        said += [Paragraph(text, "strong") for text in sql]
-        said += [Paragraph(""), *(Paragraph(text) for text in wanted.connected), Paragraph(pending_words(conditions))]
+        paragraphs += [Paragraph(text, "strong") for text in sql]
+        paragraphs += [
+            Paragraph(""),
+            *(Paragraph(text) for text in staged_set.connected),
+            Paragraph(pending_words(conditions)),
+        ]
         names = ", ".join(row.name for row in rows) if len(rows) < 3 else f"{len(rows)} parameters"
-        return ConfirmDialog(f"change {names}?", said, (AnswerKey(("y",), "apply it", True),), self._glyphs)
+        return ConfirmDialog(f"change {names}?", paragraphs, (AnswerKey(("y",), "apply it", True),), self._glyphs)
 
 
 _MANY: Final = 3
 _NOTHING: Final = Came("nothing was changed", PLAIN)
-
-
-def _settings(wanted: StagedChanges) -> tuple[WantedSetting, ...]:
-    """The machine's half of what is staged."""
-    return tuple(
-        WantedSetting(row.name, row.staged.value)
-        for row in wanted.machine
-        if row.staged is not None and row.staged.value is not None
-    )
 
 
 def _of(rows: Sequence[SettingRow], names: Sequence[str]) -> list[SettingRow]:
@@ -681,27 +667,27 @@ def _exactly(name: str) -> Any:
 
 
 def result_of(change: Change) -> tuple[str, str]:
-    """What came of a change, in words and their style."""
+    """Return the outcome of a change, in words and their style."""
     if change.state is not ChangeState.APPLIED:
         return change.message or f"{change.name} was not changed", "critical"
     where = change.path if isinstance(change, HostChange) else "pg_settings"
-    words = f"{change.name} is now {change.shown_after}, read back from {where}"
-    return (f"{words}: {change.message}", "warning") if change.message else (words, "good")
+    text = f"{change.name} is now {change.shown_after}, read back from {where}"
+    return (f"{text}: {change.message}", "warning") if change.message else (text, "good")
 
 
-def results_of(made: Sequence[Change]) -> list[tuple[str, str]]:
-    """What came of a set, in words and their styles; of many that went as wanted, one sentence."""
-    plain = [change for change in made if change.state is ChangeState.APPLIED and not change.message]
+def results_of(changes_made: Sequence[Change]) -> list[tuple[str, str]]:
+    """Return the outcomes of a set, in words and their styles; many plain successes share one sentence."""
+    plain = [change for change in changes_made if change.state is ChangeState.APPLIED and not change.message]
     if len(plain) < _MANY:
-        return [result_of(change) for change in made]
-    words = f"read back as wanted: {'; '.join(map(told, plain))}"
-    return [(words, "good"), *(result_of(change) for change in made if change not in plain)]
+        return [result_of(change) for change in changes_made]
+    text = f"read back as wanted: {'; '.join(map(change_text, plain))}"
+    return [(text, "good"), *(result_of(change) for change in changes_made if change not in plain)]
 
 
 def proof_words(proof: Proof) -> list[str]:
-    """What stands against a change, what to do about it, and who has not got it yet."""
-    found = [*proof.overrides, *proof.advice]
+    """Return what overrides a change, the remedy, and the sessions that still have the old value."""
+    texts = [*proof.overrides, *proof.advice]
     if proof.behind:
-        who, whose = ("1 session has", "its") if proof.behind == 1 else (f"{proof.behind} sessions have", "their")
-        found.append(f"{who} the old {proof.name} until {whose} statement ends")
-    return found
+        sessions, whose = ("1 session has", "its") if proof.behind == 1 else (f"{proof.behind} sessions have", "their")
+        texts.append(f"{sessions} the old {proof.name} until {whose} statement ends")
+    return texts

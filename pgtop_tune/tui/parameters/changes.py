@@ -29,8 +29,8 @@ from pgtop_tune.changes.ports import RestartControl
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.engine import EngineClient
-from pgtop_tune.tui.parameters.rows import Conditions
-from pgtop_tune.tui.scene.banners import brought, told
+from pgtop_tune.tui.parameters.rows import ChangeConditions
+from pgtop_tune.tui.scene.banners import brought, change_text
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.facts import MachineLook
@@ -89,7 +89,7 @@ class Changes:
         return self._pending.current
 
     def taken_back(self) -> AutoReverted | None:
-        """A pending set that has ended since the last call; its changes are no longer in force."""
+        """Return a pending set that has ended since the last call; its changes are no longer in force."""
         ended = self._pending.ended
         if ended is None or ended.number <= self._told:
             return None
@@ -99,26 +99,26 @@ class Changes:
         return ended
 
     async def list(self, names: tuple[str, ...]) -> tuple[Parameter, ...]:
-        """See `ChangeControl.list`."""
         return await self._client.ask(self._control.list(names))
 
-    async def statements(self, wanted: Sequence[WantedParameter]) -> tuple[str, ...]:
-        """The exact SQL that `apply` would run, in this order; with one reload at the end where one is needed."""
+    async def statements(self, changes: Sequence[WantedParameter]) -> tuple[str, ...]:
+        """Return the exact SQL that `apply` would run, in this order, with a reload at the end where one is needed."""
         control = self._control
 
         async def compose() -> tuple[str, ...]:
-            return tuple(control.statement(each.name, each.value, each.scope) for each in wanted)
+            return tuple(control.statement(change.name, change.value, change.scope) for change in changes)
 
         composed = await self._client.ask(compose())
         plain = tuple(text.removesuffix(f" {RELOAD}") for text in composed)
         return plain if plain == composed else (*plain, RELOAD)
 
     async def statement(self, name: str, value: str | None, scope: Scope = SYSTEM) -> str:
-        """The exact SQL of one change."""
+        """Return the exact SQL of one change."""
         return " ".join(await self.statements((WantedParameter(name, value, scope),)))
 
     async def in_force(self) -> tuple[Change, ...]:
-        """Everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest first.
+        """Return everything the journals hold as made and not reverted, also by earlier sessions and by others; oldest
+        first.
 
         Of the machine only what this session made or adopted, and other halves of the server's sets: its journal is not
         about one server.
@@ -126,11 +126,12 @@ class Changes:
         return await self._client.ask(self._undo.in_force(self._ours()))
 
     async def left(self) -> tuple[Change, ...]:
-        """What earlier sessions left in force; the server is asked only where a journal holds anything."""
+        """Return the changes that earlier sessions left in force; ask the server only where a journal has any."""
         return await self.in_force() if await self._client.ask(self._control.any_in_force()) else ()
 
     async def settings(self) -> MachineLook | Unavailable:
-        """Settings of the machine under the server, with what advice on them stands on; why not, where there are none.
+        """Return settings of the machine under the server, with what advice on them stands on; why not, where there are
+        none.
 
         Raises:
             PgtopError: The engine has ended.
@@ -138,51 +139,54 @@ class Changes:
         machine = self._machine
         if machine is None:
             return Unavailable(Reason.NOT_LOCAL)
-        found = await self._client.ask(machine.settings())
-        if isinstance(found, Unavailable):
-            return found
+        settings = await self._client.ask(machine.settings())
+        if isinstance(settings, Unavailable):
+            return settings
         from pgtop_tune.advice.facts import MachineLook
 
-        return MachineLook(found, await self._client.ask(machine.facts()), await self._client.ask(machine.disks()))
+        return MachineLook(settings, await self._client.ask(machine.facts()), await self._client.ask(machine.disks()))
 
     def commands(self, name: str, value: str, *, survive: bool = True) -> tuple[str, ...]:
-        """Commands for a shell of root that change a setting of the machine, now and, to survive, for the next boot."""
+        """Return commands for a shell of root that change a setting of the machine, now and, to survive, for the next
+        boot.
+        """
         return () if self._machine is None else self._machine.commands(name, value, survive=survive)
 
-    def commands_now(self, rows: Sequence[SettingRow]) -> tuple[str, ...]:
-        """What a shell of root would run to change what is staged of the machine, until the next boot."""
-        return tuple(
-            command
-            for row in rows
-            if row.staged is not None and row.staged.value is not None
-            for command in self.commands(row.name, row.staged.value)[:1]
-        )
+    def commands_now(self, settings: Sequence[WantedSetting]) -> tuple[str, ...]:
+        """Return the commands for a shell of root that change these settings until the next boot."""
+        return tuple(command for setting in settings for command in self.commands(setting.name, setting.value)[:1])
 
     async def apply(
         self,
-        wanted: Sequence[WantedParameter],
+        parameters: Sequence[WantedParameter],
         terms: Terms,
         wires: Sequence[TripWire] = (),
         settings: Sequence[WantedSetting] = (),
     ) -> tuple[Change, ...]:
-        """Makes a set of changes.
+        """Make a set of changes.
 
         Raises:
             PgtopError: Refused, or not possible; see `PendingSets.apply`.
         """
         self.attempted = True
-        change_set = ChangeSet(parameters=tuple(wanted), settings=tuple(settings))
-        made = (await self._client.ask(self._pending.apply(change_set, terms, wires))).changes
-        await self._remember(made)
-        return made
+        change_set = ChangeSet(parameters=tuple(parameters), settings=tuple(settings))
+        changes_made = (await self._client.ask(self._pending.apply(change_set, terms, wires))).changes
+        await self._remember(changes_made)
+        return changes_made
 
     async def restart(
-        self, wanted: ChangeSet, terms: Terms, restart: RestartControl, progress: Callable[[str], None], *, anyway: bool
+        self,
+        change_set: ChangeSet,
+        terms: Terms,
+        restart: RestartControl,
+        progress: Callable[[str], None],
+        *,
+        anyway: bool,
     ) -> RestartOutcome:
-        """Makes a set with one restart of the server; the machine's half goes back when the server does not come up.
+        """Make a set with one restart of the server; the machine's half goes back when the server does not come up.
 
         Args:
-            wanted: May be empty: then only values that wait for a restart already are taken over.
+            change_set: May be empty: then only values that wait for a restart already are taken over.
             terms: See `ChangeSets.apply`.
             restart: The door to it.
             progress: Takes the next step in a few words; called in the engine's thread.
@@ -194,39 +198,39 @@ class Changes:
         self.attempted = True
         door = WithRestart(self._control, restart, progress, anyway=anyway)
         try:
-            made = await self._client.ask(
-                ChangeSets(door, self._machine).apply(replace(wanted, with_restart=True), terms)
+            changes_made = await self._client.ask(
+                ChangeSets(door, self._machine).apply(replace(change_set, with_restart=True), terms)
             )
         except PgtopError:
             if door.outcome is None:
                 raise
             return door.outcome
-        self._made |= {change.id: change for change in made.changes if change.state is ChangeState.APPLIED}
-        for setting in made.settings:
-            self._client.note(EventKind.PARAMETER, told(setting), setting.path)
+        self._made |= {change.id: change for change in changes_made.changes if change.state is ChangeState.APPLIED}
+        for setting in changes_made.settings:
+            self._client.note(EventKind.PARAMETER, change_text(setting), setting.path)
         assert door.outcome is not None
         return door.outcome
 
-    async def _remember(self, made: Sequence[Change]) -> None:
-        for change in made:
+    async def _remember(self, changes_made: Sequence[Change]) -> None:
+        for change in changes_made:
             if change.state is ChangeState.APPLIED:
                 self._made[change.id] = change
                 if isinstance(change, HostChange):
-                    self._client.note(EventKind.PARAMETER, told(change), change.path)
+                    self._client.note(EventKind.PARAMETER, change_text(change), change.path)
                 elif change.message and not await self._waits_for_restart(change.name):
-                    self._client.note(EventKind.PARAMETER, told(change), change.message)
+                    self._client.note(EventKind.PARAMETER, change_text(change), change.message)
 
     async def _waits_for_restart(self, name: str) -> bool:
-        """Then the server says so itself."""
+        """Return whether the server says by itself that the value waits for a restart."""
         return any(parameter.pending_restart for parameter in await self.list((name,)))
 
-    async def prove(self, made: Sequence[Change]) -> tuple[Proof, ...]:
-        """What running and new sessions have after changes."""
-        of_server = [each for each in made if isinstance(each, ParameterChange)]
+    async def prove(self, changes_made: Sequence[Change]) -> tuple[Proof, ...]:
+        """Return the values that running and new sessions have after changes."""
+        of_server = [change for change in changes_made if isinstance(change, ParameterChange)]
         return await self._client.ask(self._control.prove(of_server)) if of_server else ()
 
     async def keep(self) -> tuple[Change, ...]:
-        """Confirms the pending changes, adopted sets included; empty if nothing is pending, or no longer.
+        """Confirm the pending changes, adopted sets included; empty if nothing is pending, or no longer.
 
         Raises:
             PgtopError: It could not be written down; the set is still pending.
@@ -235,19 +239,19 @@ class Changes:
         self._made |= {change.id: change for change in kept}
         return kept
 
-    async def undo(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
-        """Takes back the last change still in force, with its set; empty when there is none.
+    async def undo(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        """Take back the last change still in force, with its set; empty when there is none.
 
         Args:
-            wanted: The set as `in_force` showed it.
+            changes: The set as `in_force` showed it.
 
         Raises:
             PgtopError: Refused, or not possible.
         """
-        return await self._undone(wanted)
+        return await self._undone(changes)
 
     async def undo_all(self) -> tuple[Change, ...]:
-        """Takes back everything still in force, last first.
+        """Take back everything still in force, last first.
 
         Raises:
             PgtopError: Refused, or not possible; some may have been reverted.
@@ -255,15 +259,15 @@ class Changes:
         return await self._undone(await self.in_force())
 
     async def undo_made(self) -> None:
-        """Takes back what this session made, last first, and nothing of anybody else's.
+        """Take back what this session made, last first, and nothing of anybody else's.
 
         Raises:
             PgtopError: Refused, or not possible; what came later is taken back.
         """
         await self._undone(self.made)
 
-    async def _undone(self, wanted: Sequence[Change]) -> tuple[Change, ...]:
-        undone = await self._client.ask(self._undo.these(wanted))
+    async def _undone(self, changes: Sequence[Change]) -> tuple[Change, ...]:
+        undone = await self._client.ask(self._undo.these(changes))
         forgotten = self._forget((*undone.parameters, *undone.settings))
         undone.checked()
         return forgotten
@@ -273,21 +277,21 @@ class Changes:
         return (*self.made, *(pending.changes if pending else ()))
 
     async def redo(self) -> tuple[ParameterChange, ...]:
-        """Makes again what was undone last; empty when there is nothing.
+        """Make again what was undone last; empty when there is nothing.
 
         Raises:
             PgtopError: Refused, or not possible.
         """
-        made = await self._client.ask(self._control.redo())
-        await self._remember(made)
-        return made
+        changes_made = await self._client.ask(self._control.redo())
+        await self._remember(changes_made)
+        return changes_made
 
     def _forget(self, undone: Sequence[Change]) -> tuple[Change, ...]:
         self._pending.reverted_by_hand(undone)
         for change in undone:
-            known = self._made.pop(change.id, None)
-            if isinstance(change, HostChange) or (known or change).message:
-                was = brought(known) if known is not None else ""
+            known_change = self._made.pop(change.id, None)
+            if isinstance(change, HostChange) or (known_change or change).message:
+                was = brought(known_change) if known_change is not None else ""
                 self._client.note(EventKind.PARAMETER, f"{change.name} {was}→{change.shown_after}")
         return tuple(undone)
 
@@ -315,5 +319,5 @@ class ListScope(Struct):
     client: EngineClient | None = None
     restart: RestartControl | None = None
     next_load: dict[str, str] = field(default_factory=dict)
-    conditions: Conditions | None = None
+    conditions: ChangeConditions | None = None
     staged: tuple[SettingRow, ...] = ()

@@ -9,7 +9,6 @@ from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
-from textual import events
 
 from pgtop_tune.advice.facts import MachineLook
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
@@ -39,8 +38,8 @@ from pgtop_tune.tui.parameters.applying import (
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.drawing import machine_rows
 from pgtop_tune.tui.parameters.rows import (
+    ChangeConditions,
     Circumstances,
-    Conditions,
     SettingRow,
     Staged,
     StagedChanges,
@@ -49,7 +48,7 @@ from pgtop_tune.tui.parameters.rows import (
     staged_changes,
 )
 from pgtop_tune.tui.scene.banners import pending_line
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, labelled, shortened, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, around, clip, ellipsized, labelled, wrapped
 
 # Findings of the check as rows: cursor, tags, drawing, and the change set of the tagged fixes. Pure.
 
@@ -65,7 +64,7 @@ class CheckRow(Struct, frozen=True):
     """
 
     check: Check
-    said: Finding | Unknown
+    result: Finding | Unknown
     accepted: Accepted | None = None
 
     @property
@@ -73,17 +72,17 @@ class CheckRow(Struct, frozen=True):
         """The severity, "accepted", or "unknown"."""
         if self.accepted is not None:
             return _ACCEPTED
-        return self.said.severity.value if isinstance(self.said, Finding) else _UNKNOWN
+        return self.result.severity.value if isinstance(self.result, Finding) else _UNKNOWN
 
     @property
     def fix(self) -> Fix | None:
-        """What mends it; None where there is nothing to run."""
-        return self.said.fix if isinstance(self.said, Finding) else None
+        """The remedy; None where there is nothing to run."""
+        return self.result.fix if isinstance(self.result, Finding) else None
 
     @property
     def key(self) -> tuple[str, str]:
-        """Says whether a row of a newer look is the same."""
-        subject = self.said.subject or self.said.says if isinstance(self.said, Finding) else self.said.reason
+        """Say whether a row of a newer look is the same."""
+        subject = self.result.subject or self.result.says if isinstance(self.result, Finding) else self.result.reason
         return self.check.id, subject
 
 
@@ -103,12 +102,12 @@ class CheckTable:
         self._tags: frozenset[tuple[str, str]] = frozenset()
 
     def load(self, report: Report) -> None:
-        """Takes a newer look; tags and the cursor stay on what is still there."""
+        """Take a newer look; tag and the cursor stay on what is still there."""
         here = self.selected
         self.report = report
-        found = [CheckRow(check, finding) for check, finding in report.findings]
-        found += [CheckRow(check, each.finding, each) for check, each in report.accepted]
-        self.rows = (*found, *(CheckRow(check, unknown) for check, unknown in report.unknowns))
+        rows = [CheckRow(check, finding) for check, finding in report.findings]
+        rows += [CheckRow(check, accepted.finding, accepted) for check, accepted in report.accepted]
+        self.rows = (*rows, *(CheckRow(check, unknown) for check, unknown in report.unknowns))
         self._tags &= {row.key for row in self.rows}
         keys = [row.key for row in self.rows]
         self.cursor = keys.index(here.key) if here is not None and here.key in keys else 0
@@ -124,11 +123,11 @@ class CheckTable:
         return tuple(row for row in self.rows if row.key in self._tags)
 
     def move(self, by: int) -> None:
-        """Moves the cursor, stopping at the ends."""
+        """Move the cursor, stopping at the ends."""
         self.cursor = min(max(self.cursor + by, 0), max(len(self.rows) - 1, 0))
 
     def tag(self) -> bool:
-        """Tags the selected row or takes its tag away, and goes on to the next.
+        """Tag the selected row or take its tag away, and go on to the next.
 
         Returns:
             False where nothing mends it: then it is not tagged.
@@ -141,7 +140,7 @@ class CheckTable:
         return True
 
     def untag(self, names: frozenset[str]) -> None:
-        """Takes the tags of findings away whose parameter has been set."""
+        """Take the tags of findings away whose parameter has been set."""
         self._tags -= {
             row.key
             for row in self.rows
@@ -163,7 +162,7 @@ _LABEL_CELLS: Final = 10
 
 
 def check_lines(table: CheckTable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """At most so many rows, around the cursor.
+    """Return at most so many rows, around the cursor.
 
     Args:
         table: What the check said.
@@ -171,7 +170,7 @@ def check_lines(table: CheckTable, cells: int, rows: int, glyphs: Glyphs) -> lis
         rows: Lines at most.
         glyphs: Characters.
     """
-    top = min(max(table.cursor - rows // 2, 0), max(len(table.rows) - rows, 0))
+    top = around(table.cursor, len(table.rows), rows)
     tagged = {row.key for row in table.tagged}
     return [
         _row_line(row, row is table.selected, row.key in tagged, cells, glyphs) for row in table.rows[top : top + rows]
@@ -179,7 +178,7 @@ def check_lines(table: CheckTable, cells: int, rows: int, glyphs: Glyphs) -> lis
 
 
 def _row_line(row: CheckRow, at_cursor: bool, tagged: bool, cells: int, glyphs: Glyphs) -> Line:
-    words = max(cells - _MARK_CELLS - _KIND_CELLS - _ID_CELLS, 1)
+    word_cells = max(cells - _MARK_CELLS - _KIND_CELLS - _ID_CELLS, 1)
     style = _STYLES[row.kind]
     return (
         (f"{glyphs.pointer} " if at_cursor else "  ", "key"),
@@ -187,7 +186,7 @@ def _row_line(row: CheckRow, at_cursor: bool, tagged: bool, cells: int, glyphs: 
         (clip(row.kind, _KIND_CELLS), style),
         (clip(row.check.id, _ID_CELLS), "label"),
         (
-            shortened(_says(row), words, glyphs.ellipsis),
+            ellipsized(_says(row), word_cells, glyphs.ellipsis),
             "cursor" if at_cursor else "dim" if _STYLES[row.kind] == "dim" else PLAIN,
         ),
     )
@@ -196,13 +195,13 @@ def _row_line(row: CheckRow, at_cursor: bool, tagged: bool, cells: int, glyphs: 
 def _says(row: CheckRow) -> str:
     if row.accepted is not None:
         return accepted_words(row.accepted)
-    if isinstance(row.said, Finding):
-        return about(row.said)
-    return one_line(f"{row.check.title}: {row.said.reason}")
+    if isinstance(row.result, Finding):
+        return about(row.result)
+    return one_line(f"{row.check.title}: {row.result.reason}")
 
 
 def selected_lines(row: CheckRow, cells: int) -> list[Line]:
-    """The selected row in full, and what mends it, as far as few lines hold it."""
+    """Return the selected row in full, and what mends it, as far as few lines hold it."""
     lines = wrapped(_says(row), cells, "strong")[:_WORDS_LINES]
     if row.fix is not None:
         lines += labelled("fix", row.fix.do, cells, PLAIN, _LABEL_CELLS)[:_FIX_LINES]
@@ -210,19 +209,19 @@ def selected_lines(row: CheckRow, cells: int) -> list[Line]:
 
 
 def summary_line(report: Report, glyphs: Glyphs) -> str:
-    """How many of each, unknowns among them, and of which server."""
+    """Return the number of findings of each kind, and the server."""
     counted = summary(report, everything=True).replace("·", glyphs.separator)
     return f"{counted} {glyphs.separator} {one_line(report.server)}" if report.server else counted
 
 
 def measured_words(report: Report) -> str:
-    """What a measurement has found, and what it could not; one sentence each."""
-    found = [one_line(each.says) for each in report.ceilings]
-    return "; ".join([*found, *(f"{one_line(what)}: {one_line(why)}" for what, why in report.not_measured)])
+    """Return the results of a measurement and its failures, one sentence each."""
+    texts = [one_line(ceiling.says) for ceiling in report.ceilings]
+    return "; ".join([*texts, *(f"{one_line(subject)}: {one_line(reason)}" for subject, reason in report.not_measured)])
 
 
-def details_lines(row: CheckRow, report: Report, cells: int) -> list[Line]:
-    """All that is known of a row.
+def finding_lines(row: CheckRow, report: Report, cells: int) -> list[Line]:
+    """Return all that is known of a row.
 
     Args:
         row: Of the report.
@@ -236,19 +235,19 @@ def details_lines(row: CheckRow, report: Report, cells: int) -> list[Line]:
 
 
 def _parts(row: CheckRow, report: Report) -> Iterator[tuple[str, str, str]]:
-    """Label, text, style."""
+    """Yield label, text, style."""
     yield "kind", f"{row.kind}, {row.check.title} ({row.check.group})", PLAIN
     yield "why", row.check.why, PLAIN
-    said = row.said
-    for number, evidence in enumerate(said.evidence if isinstance(said, Finding) else ()):
+    result = row.result
+    for number, evidence in enumerate(result.evidence if isinstance(result, Finding) else ()):
         yield "" if number else "evidence", f"{one_line(evidence.says)}  [{evidence.source}]", PLAIN
     if row.fix is not None:
         yield "fix", row.fix.do, "strong"
         yield "undo", row.fix.undo, PLAIN
         if row.fix.remark:
             yield "remark", row.fix.remark, "warning"
-    if isinstance(said, Finding) and said.confidence is not Confidence.HIGH:
-        yield "sure", said.confidence, PLAIN
+    if isinstance(result, Finding) and result.confidence is not Confidence.HIGH:
+        yield "sure", result.confidence, PLAIN
     yield "read", documentation(row.check, report.major), "label"
 
 
@@ -256,31 +255,33 @@ def _parts(row: CheckRow, report: Report) -> Iterator[tuple[str, str, str]]:
 
 
 def wanted_values(tagged: Sequence[CheckRow], *, of_machine: bool) -> dict[str, tuple[str, CheckRow]]:
-    """Value and finding by name of the parameter, or of the setting of the machine; the worst finding has the say."""
-    found: dict[str, tuple[str, CheckRow]] = {}
+    """Return the value and finding by name of the parameter, or of the setting of the machine; the worst finding has
+    the say.
+    """
+    fixes: dict[str, tuple[str, CheckRow]] = {}
     for row in tagged:
         if row.fix is not None and row.fix.parameter is not None and row.fix.of_machine is of_machine:
             name, value = row.fix.parameter
-            found.setdefault(name, (value, row))
-    return found
+            fixes.setdefault(name, (value, row))
+    return fixes
 
 
 def staged_rows(
     tagged: Sequence[CheckRow], parameters: Sequence[Parameter], machine: MachineLook | Unavailable
 ) -> tuple[SettingRow, ...]:
-    """What is to be changed; values that are in force already are left out.
+    """Return the rows to change; values that are in force already are left out.
 
     Args:
         tagged: Rows with their fixes.
         parameters: Of the server, as it has them now.
         machine: Its settings.
     """
-    wanted = wanted_values(tagged, of_machine=False)
-    rows = [SettingRow(each, _knob(each.name, wanted)) for each in parameters if each.name in wanted]
+    fixes = wanted_values(tagged, of_machine=False)
+    rows = [SettingRow(parameter, _knob(parameter.name, fixes)) for parameter in parameters if parameter.name in fixes]
     of_machine = wanted_values(tagged, of_machine=True)
     if not isinstance(machine, Unavailable):
         rows += [row for row in machine_rows(machine, ()) if row.name in of_machine]
-    values = wanted | of_machine
+    values = fixes | of_machine
     staged = [replace(row, staged=row.meaning(Staged(values[row.name][0]))) for row in rows]
     return tuple(row for row in staged if row.staged is not None)
 
@@ -292,8 +293,8 @@ def left_out(tagged: Sequence[CheckRow], staged: Sequence[SettingRow]) -> int:
     return sum(1 for parameter in mended if parameter is None or parameter[0] not in names)
 
 
-def _knob(name: str, wanted: Mapping[str, tuple[str, CheckRow]]) -> Knob:
-    check = wanted[name][1].check
+def _knob(name: str, fixes: Mapping[str, tuple[str, CheckRow]]) -> Knob:
+    check = fixes[name][1].check
     return BY_NAME.get(name) or Knob(name=name, group=check.group, why=check.why, trades="", panes=())
 
 
@@ -344,7 +345,7 @@ class CheckDialog(ChangingDialog):
         self._scope = scope
         self._session = session
         self._table = CheckTable()
-        self._terms: Conditions | None = None
+        self._terms: ChangeConditions | None = None
         self._staged: tuple[SettingRow, ...] = ()
         self._sql: tuple[str, ...] | None = ()
         self._composed = asyncio.Event()
@@ -353,7 +354,7 @@ class CheckDialog(ChangingDialog):
         self._page = 1
 
     def on_mount(self) -> None:
-        """Begins to look."""
+        """Begin to look."""
         self._look()
 
     def _look(self) -> None:
@@ -370,21 +371,21 @@ class CheckDialog(ChangingDialog):
         self._staged_anew()
 
     async def _measure(self) -> Came:
-        """What the server can do at most, after a question where it is busy; it looks as well."""
+        """Measure the limits of the server, after a question where it is busy; check it as well."""
         self.workers.cancel_group(self, "check")
         self._looking = False
         try:
-            said = await self._client.ask(self._control.measure(anyway=False))
-            if isinstance(said, tuple):
-                if not await self._anyway(said):
+            answer = await self._client.ask(self._control.measure(anyway=False))
+            if isinstance(answer, tuple):
+                if not await self._anyway(answer):
                     return Came("not measured", PLAIN)
-                said = await self._client.ask(self._control.measure(anyway=True))
+                answer = await self._client.ask(self._control.measure(anyway=True))
         except PgtopError as problem:
             return Came(str(problem), "critical")
-        if isinstance(said, tuple):
-            return Came(f"not measured: {'; '.join(said)}", "warning")
-        self._table.load(said)
-        return Came(measured_words(said), PLAIN)
+        if isinstance(answer, tuple):
+            return Came(f"not measured: {'; '.join(answer)}", "warning")
+        self._table.load(answer)
+        return Came(measured_words(answer), PLAIN)
 
     async def _anyway(self, disturbs: Sequence[str]) -> bool:
         question = (Paragraph(f"The server is busy: {'; '.join(disturbs)}.", "warning"), Paragraph(_WHAT_IT_DOES))
@@ -398,7 +399,7 @@ class CheckDialog(ChangingDialog):
         """The terms of the parameter list, for the whole server unless others were chosen here, with the reason."""
         terms = self._terms
         if terms is None:
-            usual = self._scope.conditions or Conditions(wires=suggested(HARM, self._session.interval))
+            usual = self._scope.conditions or ChangeConditions(wires=suggested(HARM, self._session.interval))
             terms = replace(usual, reach=Reach.SYSTEM)
         ids = ", ".join(dict.fromkeys(row.check.id for row in self._table.tagged))
         return replace(self._scope, conditions=replace(terms, reason=terms.reason or f"check {ids}"))
@@ -408,9 +409,9 @@ class CheckDialog(ChangingDialog):
         return circumstances(self._session.now, can_load=False)
 
     def _choose_terms(self) -> None:
-        usual = self._own_scope.conditions or Conditions()
+        usual = self._own_scope.conditions or ChangeConditions()
 
-        def chosen(terms: Conditions | None) -> None:
+        def chosen(terms: ChangeConditions | None) -> None:
             if terms is not None:
                 # A reason nobody typed follows what is tagged.
                 self._terms = replace(terms, reason="" if terms.reason == usual.reason else terms.reason)
@@ -420,10 +421,10 @@ class CheckDialog(ChangingDialog):
 
     @property
     def _set(self) -> StagedChanges:
-        return staged_changes(self._staged, self._own_scope.conditions or Conditions(), self._around)
+        return staged_changes(self._staged, self._own_scope.conditions or ChangeConditions(), self._around)
 
     async def _stage(self) -> None:
-        """What is tagged as a set, with its exact SQL."""
+        """Stage the tagged fixes as a set, with its exact SQL."""
         changes, tagged = self._changes, self._table.tagged
         self._staged, self._sql = (), ()
         if changes is not None and tagged:
@@ -431,9 +432,9 @@ class CheckDialog(ChangingDialog):
             try:
                 parameters = await changes.list(tuple(wanted_values(tagged, of_machine=False)))
                 self._staged = staged_rows(tagged, parameters, await changes.settings())
-                wanted = self._set
-                sql = await changes.statements(wanted.live) if wanted.live else ()
-                self._sql = (*changes.commands_now(wanted.machine), *sql)
+                staged_set = self._set
+                sql = await changes.statements(staged_set.live) if staged_set.live else ()
+                self._sql = (*changes.commands_now(staged_set.settings), *sql)
             except PgtopError as problem:
                 self._sql_problem = str(problem)
                 self.say(self._sql_problem)
@@ -441,7 +442,7 @@ class CheckDialog(ChangingDialog):
         self.repaint()
 
     def content(self, cells: int) -> list[Line]:
-        """The findings, words on the selected one, what is tagged, what came of it, how many there are."""
+        """Return the findings, words on the selected one, what is tagged, what came of it, how many there are."""
         tagged, report = self._table.tagged, self._table.report
         title = f"check {self.glyphs.separator} {len(tagged)} tagged" if tagged else "check"
         keys = _READ_ONLY if self._changes is None else _KEYS if cells >= _ROOMY else _SHORT
@@ -452,21 +453,20 @@ class CheckDialog(ChangingDialog):
         if report is not None:
             below += wrapped(summary_line(report, self.glyphs), cells, "label")
         row = self._table.selected
-        words = [] if row is None else [(), *selected_lines(row, cells), ()]
-        self._page = max(total - len(words) - len(below), _LEAST_ROWS)
-        return [*check_lines(self._table, cells, self._page, self.glyphs), *words, *below]
+        details = [] if row is None else [(), *selected_lines(row, cells), ()]
+        self._page = max(total - len(details) - len(below), _LEAST_ROWS)
+        return [*check_lines(self._table, cells, self._page, self.glyphs), *details, *below]
 
     def _tagged_lines(self, cells: int) -> list[Line]:
         if not self._table.tagged or self._changes is None:
             return []
-        conditions = self._own_scope.conditions or Conditions()
+        conditions = self._own_scope.conditions or ChangeConditions()
         lines = set_lines(self._set, self._sql, conditions, cells, self.glyphs, roomy=False)
-        others = 0 if self._sql is None else left_out(self._table.tagged, self._staged)
-        if others:
-            words = (
-                f"not in the set: {others} of the tagged fixes, manual or already in force; w writes all into a script"
-            )
-            lines += wrapped(words, cells, "warning")
+        left_out_count = 0 if self._sql is None else left_out(self._table.tagged, self._staged)
+        if left_out_count:
+            message = f"not in the set: {left_out_count} of the tagged fixes, manual or already in force"
+            message += "; w writes all into a script"
+            lines += wrapped(message, cells, "warning")
         return lines
 
     def _changed_lines(self, cells: int) -> list[Line]:
@@ -479,17 +479,16 @@ class CheckDialog(ChangingDialog):
         return [*lines, *self.foot(cells, 4)]
 
     def frames_arrived(self, session: Session) -> None:
-        """The countdown of a pending change set continues."""
+        """Draw the countdown of a pending change set."""
         self._session = session
         self.repaint()
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving, tagging, applying."""
-        act = self._acts().get(event.key)
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move, tag, apply, and whatever else `_acts` has for the key."""
+        act = self._acts().get(key)
         if act is not None:
-            event.stop()
             act()
-            self.repaint()
+        return act is not None
 
     def _acts(self) -> dict[str, Callable[[], None]]:
         move, page = self._table.move, self._page
@@ -533,13 +532,12 @@ class CheckDialog(ChangingDialog):
             return
 
         def lines(session: Session, cells: int) -> list[Line]:
-            return details_lines(row, report, cells)
+            return finding_lines(row, report, cells)
 
         copied = "" if row.fix is None else row.fix.do
         self.app.push_screen(DetailsDialog(row.check.id, self._session, lines, lambda session: copied, self.glyphs))
 
     def settled(self, done: Sequence[str]) -> None:
-        """See `ChangingDialog.settled`."""
         self._table.untag(frozenset(done))
         self._staged_anew()
 
@@ -547,16 +545,16 @@ class CheckDialog(ChangingDialog):
         return Applying(self.app, changes, self._own_scope, self.glyphs)
 
     async def _apply(self, changes: Changes) -> Came:
-        """The live part of what is tagged, after a question with its SQL."""
+        """Return the live part of what is tagged, after a question with its SQL."""
         if not self._table.tagged:
             return Came("no tags: Space tags a finding that a parameter fixes", "warning")
         await self._composed.wait()
-        wanted, sql = self._set, self._sql
+        staged_set, sql = self._set, self._sql
         if sql is None:
             return Came(self._sql_problem, "critical")
-        if wanted.live or wanted.machine:
-            return await self._applying(changes).apply(self._staged, wanted, sql, shown=False)
-        if wanted.restart:
+        if staged_set.changes_now:
+            return await self._applying(changes).apply(self._staged, staged_set, sql, sql_shown=False)
+        if staged_set.restart:
             return Came("the tagged fixes need a restart: A checks one", "warning")
         return Came("the tagged fixes are already in force or manual: w writes a script", "warning")
 
@@ -569,7 +567,7 @@ class CheckDialog(ChangingDialog):
 
     async def _script(self) -> Came:
         report = self._table.report
-        tagged = [(row.check, row.said) for row in self._table.tagged if isinstance(row.said, Finding)]
+        tagged = [(row.check, row.result) for row in self._table.tagged if isinstance(row.result, Finding)]
         if report is None or not tagged:
             return Came("no tags: Space tags findings for the script", "warning")
         try:

@@ -35,16 +35,16 @@ from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.drawing import (
     advised_anew,
     choice_remark,
-    details_lines,
     list_lines,
     machine_rows,
+    parameter_lines,
     parameter_rows,
     server_facts,
     word_lines,
 )
 from pgtop_tune.tui.parameters.rows import (
+    ChangeConditions,
     Circumstances,
-    Conditions,
     SettingRow,
     SettingTable,
     Staged,
@@ -57,8 +57,7 @@ from pgtop_tune.tui.parameters.rows import (
     words_of,
 )
 from pgtop_tune.tui.scene.banners import danger_line, pending_line
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
-from pgtop_tune.tui.widgets.text_field import TextField
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField
 
 # The risk of a staged value, a loss in numbers of now, and whether it is locked. Pure.
 
@@ -76,7 +75,7 @@ def loss_words(row: SettingRow, rows: Sequence[SettingRow], interval: Interval |
     """
     if row.staged is None:
         return ""
-    by_name = {each.name: each for each in rows}
+    by_name = {entry.name: entry for entry in rows}
     commit, delay = by_name.get(_COMMIT), by_name.get(WINDOW)
     if row.name in (_COMMIT, WINDOW) and commit is not None and delay is not None and _value(commit) == _OFF:
         try:
@@ -88,7 +87,7 @@ def loss_words(row: SettingRow, rows: Sequence[SettingRow], interval: Interval |
     return "" if row.risk is None else row.risk.words
 
 
-def lock_words(row: SettingRow, conditions: Conditions, *, allow_unsafe: bool) -> str:
+def lock_words(row: SettingRow, conditions: ChangeConditions, *, allow_unsafe: bool) -> str:
     """Return whether the staged value is locked, and what unlocks it; "" where it is safe.
 
     Args:
@@ -150,11 +149,11 @@ class ParameterDialog(ChangingDialog):
         scope: ListScope,
         session: Session,
         glyphs: Glyphs,
-        wanted: ParameterAdvice | None = None,
+        advice: ParameterAdvice | None = None,
     ) -> None:
         super().__init__("parameters", glyphs, keys=_KEYS, low=True)
         self._table = SettingTable(scope.staged)
-        self._wanted = wanted
+        self._wanted = advice
         self._changes = changes
         self._scope = scope
         self._session = session
@@ -169,26 +168,26 @@ class ParameterDialog(ChangingDialog):
         self._tells_pending = False
 
     def on_mount(self) -> None:
-        """Asks for the present values."""
+        """Ask for the present values."""
         if self._scope.conditions is None:
-            self._scope.conditions = Conditions(wires=suggested(HARM, self._session.interval))
+            self._scope.conditions = ChangeConditions(wires=suggested(HARM, self._session.interval))
         self._sample = self._seen()
         self.work(self._refresh_values(), "asking the server")
 
     def narrow(self, name: str) -> None:
-        """Shows only parameters with that text."""
+        """Show only parameters with that text."""
         self._table.narrow(name)
 
     @property
-    def _conditions(self) -> Conditions:
-        return self._scope.conditions or Conditions()
+    def _conditions(self) -> ChangeConditions:
+        return self._scope.conditions or ChangeConditions()
 
     @property
     def _around(self) -> Circumstances:
         return circumstances(self._session.now, can_load=self._scope.can_load)
 
     def _seen(self) -> object:
-        """The look at the parameters that the newest frame has."""
+        """Return the look at the parameters that the newest frame has."""
         return None if self._session.now is None else sections.parameters(self._session.now)
 
     async def _refresh_values(self) -> None:
@@ -203,19 +202,19 @@ class ParameterDialog(ChangingDialog):
         self._staged_anew()
 
     def _stage_wanted(self) -> None:
-        """Once, with the first answer of the server."""
-        wanted, self._wanted = self._wanted, None
-        row = None if wanted is None else self._row(wanted.name)
-        if wanted is None or row is None:
+        """Stage the advice of a finding, once, with the first answer of the server."""
+        advice, self._wanted = self._wanted, None
+        row = None if advice is None else self._row(advice.name)
+        if advice is None or row is None:
             return
-        self._table.select(wanted.name)
+        self._table.select(advice.name)
         if row.staged is None:
-            staged = row.towards(wanted.direction)
+            staged = row.towards(advice.direction)
             self._table.stage(staged)
             self.say("" if staged else f"{row.name}: no value is advised; Enter types one", "warning")
 
     def content(self, cells: int) -> list[Line]:
-        """The list, words on the selected row, the exact SQL, what came of the last change, figures."""
+        """Return the list, words on the selected row, the exact SQL, what came of the last change, figures."""
         self._caption_keys(cells)
         height = self.app.size.height
         banner = int(danger_line(self._session, cells, self.glyphs) is not None)
@@ -226,10 +225,10 @@ class ParameterDialog(ChangingDialog):
             below.append(pending_line(pending, time.time_ns() // 1_000_000, cells, self.glyphs))
         below += [*self.foot(cells, 4), figures_line(self._session)]
         most = max(total - len(below) - _ROWS_FIRST, 2)
-        words = word_lines(self._table.selected, cells, self.glyphs, most, self._lost(self._table.selected))
-        room = max(total - len(below) - len(words) - 1, _LEAST_ROWS)
+        details = word_lines(self._table.selected, cells, self.glyphs, most, self._lost(self._table.selected))
+        room = max(total - len(below) - len(details) - 1, _LEAST_ROWS)
         self._page = max(room - _LEAST_ROWS, 1)
-        return [*list_lines(self._table, cells, room, self.glyphs), self._filter_line(cells), *words, *below]
+        return [*list_lines(self._table, cells, room, self.glyphs), self._filter_line(cells), *details, *below]
 
     def _lost(self, row: SettingRow | None) -> str:
         """Return the risk of the staged value of a row, and whether it is locked."""
@@ -263,7 +262,7 @@ class ParameterDialog(ChangingDialog):
         return sql is not None and fits(sql, self.cells)
 
     def frames_arrived(self, session: Session) -> None:
-        """Newer figures; a value changed by another user is read again at once."""
+        """Draw newer figures; read a value again at once when another user has changed it."""
         self._session = session
         self._frames += 1
         if self._tells_pending and self._changes.pending is None:
@@ -282,22 +281,22 @@ class ParameterDialog(ChangingDialog):
         self._staged_anew()
 
     def _advised(self, rows: Sequence[SettingRow]) -> list[SettingRow]:
-        """The rows with what is advised now."""
+        """Return the rows with what is advised now."""
         facts = server_facts(self._session.interval, self._machine, self._facts)
         if facts is None:
             return list(rows)
         self._facts, proposal = facts, propose(facts)
         return [advised_anew(row, facts, proposal) for row in rows]
 
-    def on_key(self, event: events.Key) -> None:
-        """Moving, stepping, typing, applying."""
-        field_typed = self._table.editing or self._table.filtering
-        act = self._acts().get(event.key) if field_typed is None else self._typing(field_typed, event)
+    async def pressed(self, key: str, character: str | None) -> bool:
+        """Move, step, type, apply, and whatever else `_acts` has for the key."""
+        field = self._table.editing or self._table.filtering
+        act = self._acts().get(key) if field is None else self._typing(field, key, character)
         if act is None:
-            return
+            return False
         act()
-        event.stop()
         self._staged_anew()
+        return True
 
     def _acts(self) -> dict[str, Callable[[], None]]:
         table, page = self._table, self._page
@@ -325,18 +324,18 @@ class ParameterDialog(ChangingDialog):
             "ctrl+r": lambda: self.begin("applying again", redo_said(self._changes)),
         }  # fmt: skip
 
-    def _typing(self, typed: TextField, event: events.Key) -> Callable[[], None] | None:
-        """Every key but those that close belongs to the value or the filter being typed."""
-        if event.key in ("escape", "ctrl+c"):
+    def _typing(self, field: TextField, key: str, character: str | None) -> Callable[[], None] | None:
+        """Return what a key does to the value or the filter being typed; None for the keys that close."""
+        if key in ("escape", "ctrl+c"):
             return None
-        if event.key != "enter":
-            return partial(self._type, typed, event)
+        if key != "enter":
+            return partial(self._type, field, key, character)
         if self._table.editing is not None:
             return self._value_typed
         return self._filter_typed
 
     def _value_typed(self) -> None:
-        """Stages the value if the server may take it."""
+        """Stage the value if the server may take it."""
         self.say()
         try:
             self._table.end_edit(keep=True)
@@ -344,10 +343,10 @@ class ParameterDialog(ChangingDialog):
             self.say(str(problem))
 
     def _edit(self) -> None:
-        """Types a value, or chooses it from a list where there are few."""
+        """Type a value, or choose it from a list where there are few."""
         row = self._table.selected
-        words = () if row is None else words_of(row)
-        if row is None or not words:
+        offered = () if row is None else words_of(row)
+        if row is None or not offered:
             self._table.edit()
             return
 
@@ -358,14 +357,14 @@ class ParameterDialog(ChangingDialog):
             self._staged_anew()
 
         staged = row.staged.value if row.staged is not None else None
-        choices = [Choice(word, *choice_remark(row, word)) for word in words]
+        choices = [Choice(word, *choice_remark(row, word)) for word in offered]
         dialog = ChoiceDialog(row.name, choices, staged or row.parameter.setting, self.glyphs)
         self.app.push_screen(dialog, chosen)
 
-    def _type(self, typed: TextField, event: events.Key) -> None:
-        typed.press(event.key, event.character)
-        if typed is self._table.filtering:
-            self._table.narrow(typed.text)
+    def _type(self, field: TextField, key: str, character: str | None) -> None:
+        field.press(key, character)
+        if field is self._table.filtering:
+            self._table.narrow(field.text)
 
     def _filter(self) -> None:
         self._table.filtering = TextField(self._table.filter)
@@ -374,7 +373,7 @@ class ParameterDialog(ChangingDialog):
         self._table.filtering = None
 
     def on_paste(self, event: events.Paste) -> None:
-        """A value from the terminal's clipboard."""
+        """Paste a value from the terminal's clipboard."""
         event.stop()
         typed = self._table.editing or self._table.filtering
         if typed is not None:
@@ -384,7 +383,7 @@ class ParameterDialog(ChangingDialog):
             self.repaint()
 
     def action_close(self) -> None:
-        """While typing it only ends the typing; then it takes the filter away; then it leaves."""
+        """End typing; without it, take the filter away; without one, leave."""
         table = self._table
         if table.editing is not None:
             table.end_edit(keep=False)
@@ -408,10 +407,10 @@ class ParameterDialog(ChangingDialog):
         if row is not None and row.advised:
             self._table.stage(Staged(row.advised))
         elif row is not None:
-            words = (
+            message = (
                 "already has the advised value" if row.advice is not None and row.advice.value else "no advised value"
             )
-            self.say(f"{row.name}: {words}; ? shows details", "warning")
+            self.say(f"{row.name}: {message}; ? shows details", "warning")
 
     def _undone(self, *, everything: bool) -> Coroutine[Any, Any, tuple[str, bool]]:
         return undo_asked(self.app, self._changes, self.glyphs, everything=everything)
@@ -422,7 +421,7 @@ class ParameterDialog(ChangingDialog):
             name = row.name
 
             def lines(session: Session, cells: int) -> list[Line]:
-                return details_lines(self._row(name) or row, cells, self.glyphs)
+                return parameter_lines(self._row(name) or row, cells, self.glyphs)
 
             title = f"{row.group}: {name}"
             self.app.push_screen(DetailsDialog(title, self._session, lines, lambda session: name, self.glyphs))
@@ -431,7 +430,7 @@ class ParameterDialog(ChangingDialog):
         return next((row for row in self._table.rows if row.name == name), None)
 
     def _choose_conditions(self) -> None:
-        def chosen(conditions: Conditions | None) -> None:
+        def chosen(conditions: ChangeConditions | None) -> None:
             self._scope.conditions = conditions or self._scope.conditions
             self._staged_anew()
 
@@ -443,42 +442,44 @@ class ParameterDialog(ChangingDialog):
             self.say(copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
 
     def _staged_anew(self) -> None:
-        """What is staged as a set; its SQL is composed where it is another one."""
+        """Put what is staged into a set, and compose its SQL where the set is another one."""
         self._scope.staged = self._table.staged
-        wanted = staged_changes(self._table.staged, self._conditions, self._around)
-        if wanted != self._set:
-            self._set = wanted
+        staged_set = staged_changes(self._table.staged, self._conditions, self._around)
+        if staged_set != self._set:
+            self._set = staged_set
         if self._sql_shown is None:
             self.work(self._ask_sql(self._set), group="sql")
         self.repaint()
 
-    async def _ask_sql(self, wanted: StagedChanges) -> None:
-        sql = await self._changes.statements(wanted.live) if wanted.live else ()
-        self._sql = (wanted, (*self._changes.commands_now(wanted.machine), *sql))
-        if self._eager is wanted and wanted is self._set:
-            self._apply_asked(shown=False)
+    async def _ask_sql(self, staged_set: StagedChanges) -> None:
+        sql = await self._changes.statements(staged_set.live) if staged_set.live else ()
+        self._sql = (staged_set, (*self._changes.commands_now(staged_set.settings), *sql))
+        if self._eager is staged_set and staged_set is self._set:
+            self._apply_asked(sql_shown=False)
 
-    def _apply_asked(self, *, shown: bool = True) -> None:
-        """Applies what is staged; what its SQL has not been shown for yet, once that is composed and agreed to."""
-        sql, wanted = self._sql_shown, self._set
+    def _apply_asked(self, *, sql_shown: bool = True) -> None:
+        """Apply what is staged; what its SQL has not been shown for yet, once that is composed and agreed to."""
+        sql, staged_set = self._sql_shown, self._set
         if self.busy:
             return
         if not self._table.staged:
             self.say("no staged changes: step with + or -, or type a value with Enter", "warning")
-        elif (wanted.live or wanted.machine) and sql is None:
-            self._eager = wanted
-        elif (wanted.live or wanted.machine) and sql is not None:
+        elif staged_set.changes_now and sql is None:
+            self._eager = staged_set
+        elif staged_set.changes_now and sql is not None:
             self._eager = None
             lost = [f"{row.name} = {row.staged} {self._lost(row)}" for row in self._table.staged if self._lost(row)]
-            work = self._applying.apply(self._table.staged, wanted, sql, shown=shown and self._all_in_view, lost=lost)
+            work = self._applying.apply(
+                self._table.staged, staged_set, sql, sql_shown=sql_shown and self._all_in_view, lost=lost
+            )
             self.begin("applying", work)
-        elif wanted.next_load:
-            self.begin("applying", self._applying.next_load(self._table.staged, wanted))
-        elif wanted.restart:
+        elif staged_set.next_load:
+            self.begin("applying", self._applying.next_load(self._table.staged, staged_set))
+        elif staged_set.restart:
             self.say("the staged changes need a restart: A checks one", "warning")
 
     def _restart_asked(self) -> None:
-        """One restart for everything that is staged for the whole server, and for what waits already."""
+        """Restart once for everything staged for the whole server, and for values that wait already."""
         self.begin("restarting", self._applying.restart(self._table.staged, self._set))
 
     @property
@@ -486,7 +487,6 @@ class ParameterDialog(ChangingDialog):
         return Applying(self.app, self._changes, self._scope, self.glyphs)
 
     def settled(self, done: Sequence[str]) -> None:
-        """See `ChangingDialog.settled`."""
         self._tells_pending = self._changes.pending is not None
         self._table.forget(done)
         self._refresh()

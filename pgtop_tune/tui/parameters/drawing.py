@@ -1,4 +1,4 @@
-"""How the list of parameters is drawn: headings of groups, columns, and all that is known of the selected row. Pure."""
+"""Drawing of the list of parameters: headings of groups, columns, and everything known of the selected row. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import AfterReboot, SystemSetting
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.rows import LIVE, SettingRow, SettingTable, default_of, of_machine, range_of, source_of
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, clip, fit, labelled, shortened
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, around, clip, ellipsized, fit, labelled
 
 # The rows of the list, put together from the server's answer, frames, journals, machine and next load. Pure.
 
@@ -31,7 +31,7 @@ from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, clip, fit, la
 def server_facts(
     interval: Interval | None, look: MachineLook | Unavailable, before: AdviceFacts | None = None
 ) -> AdviceFacts | None:
-    """What advice is derived from; None before the server was seen.
+    """Return the facts that advice is derived from; None before the server was seen.
 
     Args:
         interval: Frames of the server.
@@ -48,7 +48,7 @@ def server_facts(
 
 
 def advised_anew(row: SettingRow, facts: AdviceFacts, proposal: Proposal) -> SettingRow:
-    """The row with what a proposal has for it, and with the value that waits for a restart."""
+    """Return the row with what a proposal has for it, and with the value that waits for a restart."""
     if row.setting is not None:
         return replace(row, advice=proposal.machine_half().get(row.name))
     parameter = replace(row.parameter, pending=facts.pending.get(row.name))
@@ -56,7 +56,7 @@ def advised_anew(row: SettingRow, facts: AdviceFacts, proposal: Proposal) -> Set
 
 
 def machine_rows(look: MachineLook, in_force: Sequence[Change]) -> list[SettingRow]:
-    """The settings of the machine that this kernel has, group by group.
+    """Return the settings of the machine that this kernel has, group by group.
 
     Args:
         look: At the machine.
@@ -76,7 +76,7 @@ def parameter_rows(
     in_force: Sequence[Change],
     next_load: Mapping[str, str],
 ) -> list[SettingRow]:
-    """The knobs this server has, in the order of the catalogue.
+    """Return the knobs this server has, in the order of the catalogue.
 
     Args:
         knobs: The catalogue.
@@ -99,7 +99,7 @@ _LABELS: Final = 8
 
 
 def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """A heading and as many rows as there is room for, around the cursor, with the headings of their groups.
+    """Return a heading and as many rows as there is room for, around the cursor, with the headings of their groups.
 
     Args:
         table: What is listed.
@@ -113,11 +113,11 @@ def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> li
     lines: list[Line] = [((clip(heading, cells), "title"),)]
     entries, here = _entries(table)
     if not entries:
-        words = "no parameter matches" if table.filter else ""
-        return [*lines, ((words, "dim"),)]
-    shown = max(rows - 1, 1)
-    top = min(max(here - shown // 2, 0), max(len(entries) - shown, 0))
-    for entry in entries[top : top + shown]:
+        message = "no parameter matches" if table.filter else ""
+        return [*lines, ((message, "dim"),)]
+    visible = max(rows - 1, 1)
+    top = around(here, len(entries), visible)
+    for entry in entries[top : top + visible]:
         if isinstance(entry, str):
             lines.append(_group_line(entry, cells, glyphs))
         else:
@@ -126,7 +126,7 @@ def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> li
 
 
 def _entries(table: SettingTable) -> tuple[list[SettingRow | str], int]:
-    """Headings and rows, and where the cursor stands."""
+    """Return headings and rows, and the place of the cursor."""
     entries: list[SettingRow | str] = []
     here, group = 0, ""
     for number, row in enumerate(table.view):
@@ -151,7 +151,7 @@ def _row_line(table: SettingTable, row: SettingRow, cells: int, glyphs: Glyphs) 
     if at_cursor and table.editing is not None:
         typed = table.editing.line(staged - 1)
         new = (*typed, (" " * (staged - sum(len(text) for text, _ in typed)), PLAIN))
-    words, style = remark_of(row, glyphs)
+    remark_text, style = remark_of(row, glyphs)
     remark = _remark_cells(cells)
     return fit(
         (
@@ -161,7 +161,7 @@ def _row_line(table: SettingTable, row: SettingRow, cells: int, glyphs: Glyphs) 
             (_column("waits" if row.parameter.pending_restart else row.when, when), _when_style(row)),
             (_column(row.advised, advice), "label"),
             *new,
-            (shortened(words, remark, glyphs.ellipsis) if remark else "", style),
+            (ellipsized(remark_text, remark, glyphs.ellipsis) if remark else "", style),
         ),
         cells,
     )
@@ -176,13 +176,13 @@ def _staged_style(row: SettingRow) -> str:
 
 
 def _remark_cells(cells: int) -> int:
-    """Room for the remarks; 0 where it would be a stump (what is to be said of the selected row stands below)."""
-    room = cells - sum(taken for _, taken in (_ROOMY if cells >= _ROOMY_FROM else _NARROW))
+    """Return the room for remarks; 0 where it would be too little (the selected row's remark stands below)."""
+    room = cells - sum(cells_taken for _, cells_taken in (_ROOMY if cells >= _ROOMY_FROM else _NARROW))
     return room if room >= _LEAST_REMARK else 0
 
 
 def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
-    """What matters most about a row, in a few words, and their style."""
+    """Return the most important remark on a row, in a few words, and its style."""
     risk = row.risk or row.risk_now
     if risk is not None:
         return f"{glyphs.warning} {risk.words}", "critical"
@@ -203,26 +203,26 @@ def remark_of(row: SettingRow, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def choice_remark(row: SettingRow, word: str) -> tuple[str, str]:
-    """What is said beside a value to choose, and its style."""
+    """Return the remark beside a value to choose, and its style."""
     risk = row.risk_of(word)
     meaning = dict(row.knob.special).get(word, "")
     marks = [mark for mark, holds in (
         ("in force", word == row.parameter.setting), ("default", word == row.parameter.boot_val),
         ("advised", word == row.advised),
     ) if holds]  # fmt: skip
-    said = "; ".join([*marks, *([meaning] if meaning else []), *([] if risk is None else [risk.words])])
-    return said, "dim" if risk is None else "critical"
+    text = "; ".join([*marks, *([meaning] if meaning else []), *([] if risk is None else [risk.words])])
+    return text, "dim" if risk is None else "critical"
 
 
 def changed_words(change: Change) -> str:
-    """Who changed it, from what, and whether it stays."""
+    """Return who changed it, from which value, and whether the change stays."""
     unconfirmed = ", pending" if not change.kept else ""
     reason = f": {change.reason}" if change.reason else ""
     return one_line(f"was {value_before(change) or 'default'}, set by {change.by or 'us'}{unconfirmed}{reason}", 300)
 
 
 def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lost: str = "") -> list[Line]:
-    """What the selected row is, why one turns it, what it costs; the most important first, so many lines at most.
+    """Return purpose, cost and advice of the selected row; the most important first, so many lines at most.
 
     Args:
         row: The selected one.
@@ -235,7 +235,7 @@ def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lo
         return []
     advice = row.advice
     advised = "" if advice is None or advice.value is None else f"{advice.value}. {advice.because}"
-    said = [
+    facts = [
         ("beware", lost or row.warning, "critical" if lost else "warning"),
         ("changed", "" if row.change is None else changed_words(row.change), "event-parameter"),
         ("why", row.knob.why, PLAIN),
@@ -245,25 +245,25 @@ def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lo
         ("set by", source_of(row.parameter) if row.setting is None else "", PLAIN),
         ("at boot", "" if row.setting is None else after_reboot(row.setting.after_reboot), PLAIN),
     ]
-    found = [line for label, text, style in said if text for line in labelled(label, text, cells, style, _LABELS)]
-    if len(found) > most:
-        found = [*found[: max(most - 1, 0)], ((f"{glyphs.ellipsis} ? details", "dim"),)][:most]
-    return found
+    lines = [line for label, text, style in facts if text for line in labelled(label, text, cells, style, _LABELS)]
+    if len(lines) > most:
+        lines = [*lines[: max(most - 1, 0)], ((f"{glyphs.ellipsis} ? details", "dim"),)][:most]
+    return lines
 
 
-def after_reboot(found: AfterReboot) -> str:
-    """What the machine starts with, and which file says so."""
-    if not found.assignments:
-        words = "the kernel's own default"
+def after_reboot(settings: AfterReboot) -> str:
+    """Return the value that the machine starts with, and the file that sets it."""
+    if not settings.assignments:
+        text = "the kernel's own default"
     else:
-        wins = found.assignments[-1]
-        words = f"{wins.value} ({wins.file}, line {wins.line})"
-    return words + (f"; not read: {', '.join(found.not_read)}" if found.not_read else "")
+        wins = settings.assignments[-1]
+        text = f"{wins.value} ({wins.file}, line {wins.line})"
+    return text + (f"; not read: {', '.join(settings.not_read)}" if settings.not_read else "")
 
 
 def _column(text: str, cells: int) -> str:
-    """Cut so that it does not touch the next column, with a sign."""
-    return f"{shortened(text, cells - 1, CUT)} "
+    """Return a text cut so that it does not touch the next column."""
+    return f"{ellipsized(text, cells - 1, CUT)} "
 
 
 # Everything known of one row: what it does, what it may be, who set it, what is advised and what others say. Pure.
@@ -275,8 +275,8 @@ Said = Iterator[tuple[str, str, str]]
 """Label, text, style."""
 
 
-def details_lines(row: SettingRow, cells: int, glyphs: Glyphs) -> list[Line]:
-    """As many lines as it takes.
+def parameter_lines(row: SettingRow, cells: int, glyphs: Glyphs) -> list[Line]:
+    """Return everything known of a row.
 
     Args:
         row: What it is about.
@@ -316,8 +316,8 @@ def _present(row: SettingRow, glyphs: Glyphs) -> Said:
 def _of_machine(setting: SystemSetting) -> Said:
     yield "kernel file", setting.path, PLAIN
     yield "after reboot", after_reboot(setting.after_reboot), PLAIN
-    words = "live, by this program" if setting.writable else "live, by root: a shows the commands to paste"
-    yield "takes effect", words, PLAIN
+    text = "live, by this program" if setting.writable else "live, by root: a shows the commands to paste"
+    yield "takes effect", text, PLAIN
 
 
 def _worth(row: SettingRow, glyphs: Glyphs) -> Said:
@@ -343,4 +343,8 @@ def _advised(row: SettingRow, glyphs: Glyphs) -> Said:
         yield "because", advice.because, PLAIN
     if advice.low or advice.high:
         yield "search", f"from {advice.low or glyphs.ellipsis} to {advice.high or glyphs.ellipsis}", PLAIN
-    yield "others say", f" {glyphs.separator} ".join(f"{each.who} {each.value}" for each in advice.opinions), PLAIN
+    yield (
+        "others say",
+        f" {glyphs.separator} ".join(f"{opinion.who} {opinion.value}" for opinion in advice.opinions),
+        PLAIN,
+    )

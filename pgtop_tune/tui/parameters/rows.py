@@ -21,6 +21,7 @@ from pgtop_tune.changes.model.change import (
     Scope,
     ScopeKind,
     WantedParameter,
+    WantedSetting,
     narrowest,
     of_reach,
 )
@@ -39,9 +40,8 @@ from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.parameter_values import check_value, parse, show, without_blanks
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.session import Session, newest_latency
-from pgtop_tune.tui.widgets.lines import Glyphs, Line, wrapped
+from pgtop_tune.tui.widgets.lines import Glyphs, Line, TextField, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
-from pgtop_tune.tui.widgets.text_field import TextField
 
 # The list of parameters: its rows, the visible ones, the cursor, staged and typed values. Pure.
 
@@ -85,7 +85,7 @@ class SettingRow(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Of the parameter or the setting."""
+        """Name of the parameter or the setting."""
         return self.parameter.name
 
     @property
@@ -95,7 +95,7 @@ class SettingRow(Struct, frozen=True):
 
     @property
     def when(self) -> str:
-        """When a change takes effect: live, restart, session (a new one), or live* for one of the machine."""
+        """Time at which a change takes effect: live, restart, session (a new one), or live* for one of the machine."""
         return _OF_MACHINE if self.setting is not None else _WHEN.get(self.parameter.context, LIVE)
 
     @property
@@ -105,7 +105,7 @@ class SettingRow(Struct, frozen=True):
 
     @property
     def changed(self) -> bool:
-        """Whether it is other than the server's own default, or will be after a restart."""
+        """Return whether it is other than the server's own default, or will be after a restart."""
         return self.setting is None and is_changed(self.parameter)
 
     @property
@@ -119,7 +119,7 @@ class SettingRow(Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """What must be read before the staged value is applied; of the parameter while nothing is staged."""
+        """Warning to read before the staged value is applied; that of the parameter while nothing is staged."""
         return self.knob.warning if self.staged is None else self.knob.warning_of(self.staged.value)
 
     @property
@@ -129,7 +129,7 @@ class SettingRow(Struct, frozen=True):
         return risk if risk is not None and risk.announced else None
 
     def stepped(self, direction: int) -> Staged | None:
-        """One step up or down from what is staged, or from the present value; None when it leads back to that.
+        """Return one step up or down from what is staged, or from the present value; None when it leads back to that.
 
         Raises:
             UsageProblem: The staged text, or the present value, is nothing that steps can start from.
@@ -140,7 +140,7 @@ class SettingRow(Struct, frozen=True):
         return self.meaning(Staged(next_value(parameter, self.knob, direction)))
 
     def towards(self, direction: str) -> Staged | None:
-        """The advised value where it lies in that direction, else one step; None where there is neither.
+        """Return the advised value where it lies in that direction, else one step; None where there is neither.
 
         Args:
             direction: "raise", "lower" or "set", as a finding says it.
@@ -160,20 +160,20 @@ class SettingRow(Struct, frozen=True):
         return self.stepped(sign)
 
     def meaning(self, staged: Staged) -> Staged | None:
-        """The same, or None for the value it has already."""
+        """Return the staged value; None for the value that is in force already."""
         return None if staged.value is not None and same(self.parameter, staged.value) else staged
 
-    def matches(self, words: str) -> bool:
-        """Whether every word stands in its name, its group or what can be said of it in a word."""
-        said = f"{self.name} {self.group} {self.when} {self.parameter.shown}"
-        said += " staged" if self.staged is not None else ""
-        said += " changed" if self.changed or self.change is not None else ""
-        said += " advised" if self.advised else ""
-        return all(word in said.lower() for word in words.lower().split())
+    def matches(self, text: str) -> bool:
+        """Return whether every word stands in its name, its group or what can be said of it in a word."""
+        haystack = f"{self.name} {self.group} {self.when} {self.parameter.shown}"
+        haystack += " staged" if self.staged is not None else ""
+        haystack += " changed" if self.changed or self.change is not None else ""
+        haystack += " advised" if self.advised else ""
+        return all(word in haystack.lower() for word in text.lower().split())
 
 
 def of_machine(setting: SystemSetting) -> Parameter:
-    """A setting of the machine in the form of a parameter: words where the kernel lists them, else a number."""
+    """Return a setting of the machine in the form of a parameter: words where the kernel lists them, else a number."""
     live = "" if isinstance(setting.live, Unavailable) else setting.live
     vartype = "enum" if setting.choices else "integer" if live.lstrip("-").isdigit() else "string"
     return Parameter(
@@ -197,7 +197,7 @@ def of_machine(setting: SystemSetting) -> Parameter:
 
 
 def range_of(parameter: Parameter) -> str:
-    """What the server takes: "30s .. 1d", "64kB or more", "off on local …"."""
+    """Return the values that the server accepts: "30s .. 1d", "64kB or more", "off on local …"."""
     if parameter.enumvals:
         return " ".join(parameter.enumvals)
     if parameter.vartype == "bool":
@@ -213,7 +213,7 @@ def range_of(parameter: Parameter) -> str:
 
 
 def words_of(row: SettingRow) -> tuple[str, ...]:
-    """The values to choose from; empty where a value is typed."""
+    """Return the values to choose from; empty where a value is typed."""
     if row.parameter.vartype == "bool":
         return ("on", "off")
     offered = row.parameter.enumvals
@@ -222,7 +222,7 @@ def words_of(row: SettingRow) -> tuple[str, ...]:
 
 
 def default_of(parameter: Parameter) -> str:
-    """The server's own default, as SHOW would print it."""
+    """Return the server's own default, as SHOW would print it."""
     if parameter.vartype not in ("integer", "real"):
         return parameter.boot_val
     try:
@@ -232,7 +232,7 @@ def default_of(parameter: Parameter) -> str:
 
 
 def source_of(parameter: Parameter) -> str:
-    """Where the value comes from, as pg_settings says it."""
+    """Return the source of the value, as pg_settings has it."""
     where = parameter.sourcefile or parameter.source
     return f"{where}; another value waits for a restart" if parameter.pending_restart else where
 
@@ -260,7 +260,7 @@ class SettingTable:
         self._at = ""
 
     def load(self, rows: Sequence[SettingRow]) -> None:
-        """Takes fresh rows; what is staged stays staged, unless the server has it by now."""
+        """Take fresh rows; what is staged stays staged, unless the server has it by now."""
         staged = {row.name: row.staged for row in self.rows if row.staged is not None}
         self.rows = tuple(
             replace(row, staged=row.meaning(staged[row.name])) if row.name in staged else row for row in rows
@@ -298,26 +298,28 @@ class SettingTable:
         return tuple(row for row in self.rows if row.staged is not None)
 
     def move(self, by: int) -> None:
-        """Moves the cursor, stopping at the ends."""
+        """Move the cursor, stopping at the ends."""
         view = self.view
         if view:
             self._at = view[min(max(self.cursor + by, 0), len(view) - 1)].name
 
     def select(self, name: str) -> None:
-        """Moves the cursor to that row."""
+        """Move the cursor to that row."""
         self._at = name
 
     def turn_group(self, by: int) -> None:
-        """Moves the cursor to the first row of the next or the previous group, round and round."""
+        """Move the cursor to the first row of the next or the previous group, round and round."""
         view, here = self.view, self.selected
         if here is None:
             return
         groups = list(dict.fromkeys(row.group for row in view))
-        wanted = groups[(groups.index(here.group) + by) % len(groups)]
-        self._at = next(row.name for row in view if row.group == wanted)
+        next_group = groups[(groups.index(here.group) + by) % len(groups)]
+        self._at = next(row.name for row in view if row.group == next_group)
 
     def narrow(self, text: str) -> None:
-        """Another filter; the cursor stays on its row where that fits, else goes to a name that begins with it."""
+        """Set another filter; the cursor stays on its row where that fits, else goes to a name that begins with the
+        text.
+        """
         self._filter = text.strip()
         here = self.selected
         named = next((row for row in self.view if self._filter and row.name.startswith(self._filter.lower())), None)
@@ -327,14 +329,14 @@ class SettingTable:
             self._at = here.name
 
     def stage(self, staged: Staged | None) -> None:
-        """Puts a value beside the selected row; the value it has already takes it away."""
+        """Put a value beside the selected row; the value it has already takes it away."""
         row = self.selected
         if row is not None:
             meant = None if staged is None else row.meaning(staged)
             self._replace(row, replace(row, staged=meant))
 
     def step(self, direction: int) -> None:
-        """One step up or down.
+        """Step up or down.
 
         Raises:
             UsageProblem: See `PanelRow.stepped`.
@@ -344,11 +346,11 @@ class SettingTable:
             self._replace(row, replace(row, staged=row.stepped(direction)))
 
     def forget(self, names: Sequence[str]) -> None:
-        """Takes away what was staged for parameters: it has been applied."""
+        """Take away what was staged for parameters: it has been applied."""
         self.rows = tuple(replace(row, staged=None) if row.name in names else row for row in self.rows)
 
     def edit(self) -> None:
-        """Begins typing, from the staged value or the present one."""
+        """Begin typing, from the staged value or the present one."""
         row = self.selected
         if row is not None:
             staged = row.staged.value if row.staged is not None else None
@@ -356,7 +358,7 @@ class SettingTable:
             self.editing.select()
 
     def end_edit(self, *, keep: bool) -> None:
-        """Ends typing; what was typed is staged when it is kept.
+        """End typing; what was typed is staged when it is kept.
 
         Raises:
             UsageProblem: The server would refuse it; typing goes on.
@@ -378,8 +380,8 @@ _NAMES_AT_MOST: Final = 8
 """Roles or databases to choose from; the command line takes any."""
 
 
-class Conditions(Struct, frozen=True):
-    """On which terms sets are made, as the operator chose them.
+class ChangeConditions(Struct, frozen=True):
+    """Terms on which sets are made, as the operator chose them.
 
     Attributes:
         reach: For whom, as narrow as each parameter allows; None is the narrowest that shows the effect.
@@ -396,7 +398,7 @@ class Conditions(Struct, frozen=True):
     reason: str = ""
 
     def trip_wires(self) -> tuple[TripWire, ...]:
-        """The trip wires.
+        """Return the trip wires.
 
         Raises:
             UsageProblem: One of them is none.
@@ -405,7 +407,7 @@ class Conditions(Struct, frozen=True):
 
 
 class Circumstances(Struct, frozen=True):
-    """What decides which reach shows an effect.
+    """Facts that decide which reach shows an effect.
 
     Attributes:
         connected: Sessions of others, or of a load of ours, are connected.
@@ -423,7 +425,7 @@ class Circumstances(Struct, frozen=True):
 
 
 class StagedChanges(Struct, frozen=True):
-    """What is staged, by what is done with it.
+    """Staged changes, by what is done with them.
 
     Attributes:
         live: For the server, in the order they are made.
@@ -439,9 +441,28 @@ class StagedChanges(Struct, frozen=True):
     machine: tuple[SettingRow, ...] = ()
     connected: tuple[str, ...] = ()
 
+    @property
+    def changes_now(self) -> bool:
+        """Return whether anything changes without a restart and without another load."""
+        return bool(self.live or self.machine)
+
+    @property
+    def settings(self) -> tuple[WantedSetting, ...]:
+        """The settings of the operating system with their staged values."""
+        return tuple(
+            WantedSetting(row.name, row.staged.value)
+            for row in self.machine
+            if row.staged is not None and row.staged.value is not None
+        )
+
+    @property
+    def needs_root(self) -> bool:
+        """Return whether this process may not write one of the settings."""
+        return any(row.setting is not None and not row.setting.writable for row in self.machine)
+
 
 def circumstances(frame: Frame | None, *, can_load: bool) -> Circumstances:
-    """As a frame shows them."""
+    """Return the circumstances that a frame shows."""
     server = None if frame is None else sections.server(frame)
     if frame is None or server is None or isinstance(server, Unavailable):
         return Circumstances(can_load=can_load)
@@ -449,7 +470,10 @@ def circumstances(frame: Frame | None, *, can_load: bool) -> Circumstances:
     if isinstance(activity, Unavailable):
         return Circumstances(connected=True, can_load=can_load, role=server.user, database=server.database)
     sessions = client_backends(activity)
-    roles, databases = _commonest(each.usename for each in sessions), _commonest(each.datname for each in sessions)
+    roles, databases = (
+        _commonest(session.usename for session in sessions),
+        _commonest(session.datname for session in sessions),
+    )
     return Circumstances(
         connected=bool(sessions),
         can_load=can_load,
@@ -464,8 +488,8 @@ def _commonest(names: Iterable[str | None]) -> tuple[str, ...]:
     return tuple(name for name, _ in Counter(filter(None, names)).most_common(_NAMES_AT_MOST))
 
 
-def staged_changes(staged: Sequence[SettingRow], conditions: Conditions, around: Circumstances) -> StagedChanges:
-    """What is to be done with the rows that are staged.
+def staged_changes(staged: Sequence[SettingRow], conditions: ChangeConditions, around: Circumstances) -> StagedChanges:
+    """Return what is to be done with the rows that are staged.
 
     Args:
         staged: Every row with a staged value.
@@ -495,24 +519,24 @@ def staged_changes(staged: Sequence[SettingRow], conditions: Conditions, around:
     )
 
 
-def reach_of(context: str, wanted: Reach | None, around: Circumstances) -> ReachChoice | None:
-    """For whom a parameter is changed; None where it cannot be.
+def reach_of(context: str, reach: Reach | None, around: Circumstances) -> ReachChoice | None:
+    """Return for whom a parameter is changed; None where it cannot be.
 
     Without a wish: the sessions of the next load where nobody is connected whose sessions would show the effect
     sooner, else the whole server, the only one that reaches sessions already connected.
 
     Args:
         context: pg_settings.context.
-        wanted: The operator's choice; the whole server where the parameter cannot be had for less.
+        reach: The operator's choice; the whole server where the parameter cannot be had for less.
         around: See `Circumstances`.
     """
-    if wanted is None:
+    if reach is None:
         return narrowest(context, can_load=around.can_load, connected=bool(around.connected))
-    return of_reach(context, wanted) or of_reach(context, Reach.SYSTEM)
+    return of_reach(context, reach) or of_reach(context, Reach.SYSTEM)
 
 
-def check_reach(conditions: Conditions, around: Circumstances) -> None:
-    """Whether the chosen reach has a name.
+def check_reach(conditions: ChangeConditions, around: Circumstances) -> None:
+    """Check that the role or database of the chosen reach is known.
 
     Raises:
         UsageProblem: It is not known whose sessions it would be.
@@ -526,7 +550,7 @@ def check_reach(conditions: Conditions, around: Circumstances) -> None:
         raise UsageProblem(f"{conditions.reach}: choose one", "wait until the server has answered")
 
 
-def _scope(reach: Reach, conditions: Conditions, around: Circumstances) -> Scope:
+def _scope(reach: Reach, conditions: ChangeConditions, around: Circumstances) -> Scope:
     if reach is Reach.ROLE:
         return Scope(ScopeKind.ROLE, role=conditions.whose or around.role)
     if reach is Reach.DATABASE:
@@ -540,12 +564,18 @@ _SQL_LINES: Final = 3
 
 
 def set_lines(
-    wanted: StagedChanges, sql: Sequence[str] | None, conditions: Conditions, cells: int, glyphs: Glyphs, *, roomy: bool
+    staged_set: StagedChanges,
+    sql: Sequence[str] | None,
+    conditions: ChangeConditions,
+    cells: int,
+    glyphs: Glyphs,
+    *,
+    roomy: bool,
 ) -> list[Line]:
-    """The exact SQL of the whole set, for whom it is, and what waits.
+    """Return the exact SQL of the whole set, for whom it is, and what waits.
 
     Args:
-        wanted: What is staged.
+        staged_set: What is staged.
         sql: Its statements; None while they are being composed.
         conditions: The operator's.
         cells: Width.
@@ -553,49 +583,49 @@ def set_lines(
         roomy: Whether there is room for what becomes of sessions already connected.
     """
     lines: list[Line] = []
-    if sql is not None and (wanted.live or wanted.machine):
+    if sql is not None and staged_set.changes_now:
         lines += wrapped(_applied(sql), cells, "strong")
         if not fits(sql, cells):
             lines = [*lines[: _SQL_LINES - 1], ((f"{glyphs.ellipsis} a shows all of it", "dim"),)]
         lines += wrapped(pending_words(conditions), cells, "dim")
-    if any(row.setting is not None and not row.setting.writable for row in wanted.machine):
+    if staged_set.needs_root:
         lines += wrapped(
             "this process may not change the machine: a shows the commands to run as root", cells, "warning"
         )
-    if wanted.next_load:
-        options = " ".join(f"-c {name}={value}" for name, value in wanted.next_load if value is not None)
-        without = " and ".join(name for name, value in wanted.next_load if value is None)
+    if staged_set.next_load:
+        options = " ".join(f"-c {name}={value}" for name, value in staged_set.next_load if value is not None)
+        without = " and ".join(name for name, value in staged_set.next_load if value is None)
         begins = ", ".join(filter(None, (options and f"with {options}", without and f"without {without}")))
-        words = f"apply: the next load begins {begins}; nothing changes on the server"
-        lines += wrapped(words, cells, "" if wanted.live else "strong")
+        text = f"apply: the next load begins {begins}; nothing changes on the server"
+        lines += wrapped(text, cells, "" if staged_set.live else "strong")
     if roomy:
-        lines += [line for words in wanted.connected for line in wrapped(words, cells, "dim")]
-    if wanted.restart:
-        names = ", ".join(row.name for row in wanted.restart)
+        lines += [line for text in staged_set.connected for line in wrapped(text, cells, "dim")]
+    if staged_set.restart:
+        names = ", ".join(row.name for row in staged_set.restart)
         lines += wrapped(f"waits for a restart (A): {names}", cells, "warning")
     return lines
 
 
 def fits(sql: Sequence[str], cells: int) -> bool:
-    """Whether all of the SQL is shown below the list."""
+    """Return whether all of the SQL is shown below the list."""
     return len(wrapped(_applied(sql), cells)) <= _SQL_LINES
 
 
 def _applied(sql: Sequence[str]) -> str:
-    *first, last = (each.rstrip().removesuffix(";") for each in sql)
-    return f"apply: {''.join(f'{each}; ' for each in first)}{last}{';' if sql[-1].endswith(';') else ''}"
+    *first, last = (statement.rstrip().removesuffix(";") for statement in sql)
+    return f"apply: {''.join(f'{statement}; ' for statement in first)}{last}{';' if sql[-1].endswith(';') else ''}"
 
 
-def pending_words(conditions: Conditions) -> str:
-    """The deadline of a pending change set, and its trip wires."""
+def pending_words(conditions: ChangeConditions) -> str:
+    """Return the deadline of a pending change set, and its trip wires."""
     if conditions.keep_within_s is None:
         return "confirmed at once, without a deadline"
     wires = f", or at once at {conditions.wires}" if conditions.wires else ""
-    return f"auto-revert after {conditions.keep_within_s:g} s{wires}"
+    return f"reverts after {conditions.keep_within_s:g} s unless confirmed (Y){wires}"
 
 
 def figures_line(session: Session) -> Line:
-    """The numbers a change is made for, as they are now."""
+    """Return the numbers a change is made for, as they are now."""
     interval, newest = session.interval, session.once(newest_latency)
     if interval is None:
         return (("waiting for the first frame", "dim"),)

@@ -15,7 +15,7 @@ from pgtop_tune.runtime.ports import TransportState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks, Window
 from pgtop_tune.tui.actions import NAMES
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, fit, shortened, text_width, width
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, ellipsized, fit, text_width, width
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, lasting
 
 if TYPE_CHECKING:
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 
 def marks_line(marks: Marks, cells: int, glyphs: Glyphs, began_ms: float, begin: str, end: str, table: str) -> Line:
-    """One line of at most so many cells.
+    """Return one line of at most so many cells.
 
     Args:
         began_ms: When the session's clock was 0, see `began_ms`.
         begin, end, table: The keys that set a begin, an end, and open the table.
     """
     title: Line = ((" marks  ", "title"),)
-    shown = [*_windows(marks, glyphs, began_ms), *_following(marks, begin, end, table)]
-    return (*title, *fitting(shown, cells - 8, ("   ", "dim")))
+    phrases = [*_windows(marks, glyphs, began_ms), *_following(marks, begin, end, table)]
+    return (*title, *fitting(phrases, cells - 8, ("   ", "dim")))
 
 
 def began_ms(session: Session) -> float:
-    """Milliseconds since the epoch at the session's 0: windows are told in times of day, as charts are."""
+    """Return milliseconds since the epoch at the session's 0: windows are told in times of day, as charts are."""
     return 0.0 if session.now is None else session.now.taken_at_ms - 1000.0 * session.now.elapsed_s
 
 
@@ -49,15 +49,15 @@ def _windows(marks: Marks, glyphs: Glyphs, began_ms: float) -> Iterator[Phrase]:
     alone = len(marks.windows) == 1 and marks.begun_s is None
     names = ("window",) if alone else ("A", "B")
     for name, window in zip(names, marks.windows, strict=False):
-        label, words = (f"{name} ", "label"), span_words(window, began_ms)
-        yield Phrase((label, (words, "strong")), 0, (label, (_span(window, began_ms), "strong")))
+        label, span = (f"{name} ", "label"), span_words(window, began_ms)
+        yield Phrase((label, (span, "strong")), 0, (label, (_span(window, began_ms), "strong")))
     if marks.begun_s is not None:
         since = _time_of_day(marks.begun_s, began_ms)
         yield Phrase(((f"{names[len(marks.windows)]} ", "label"), (f"{since}{glyphs.ellipsis}", "strong")))
 
 
 def _following(marks: Marks, begin: str, end: str, table: str) -> Iterator[Phrase]:
-    """What the keys do next."""
+    """Yield what the keys do next."""
     if marks.begun_s is not None:
         yield _key(end, "ends it here", "ends it", 1)
     elif len(marks.windows) == 1:
@@ -69,12 +69,12 @@ def _following(marks: Marks, begin: str, end: str, table: str) -> Iterator[Phras
     yield _key("Esc", "clears", "clears", 3)
 
 
-def _key(key: str, words: str, short: str, rank: int) -> Phrase:
-    return Phrase(((key, "key"), (f" {words}", "dim")), rank, ((key, "key"), (f" {short}", "dim")))
+def _key(key: str, text: str, short: str, rank: int) -> Phrase:
+    return Phrase(((key, "key"), (f" {text}", "dim")), rank, ((key, "key"), (f" {short}", "dim")))
 
 
 def span_words(window: Window, began_ms: float) -> str:
-    """`12:40:10–12:41:40 (1m30s)`."""
+    """Return `12:40:10–12:41:40 (1m30s)`."""
     return f"{_span(window, began_ms)} ({lasting(window.seconds)})"
 
 
@@ -94,7 +94,7 @@ _ROOM_FOR_DATE: Final = 100
 
 
 def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: int | None = None) -> Line:
-    """One line of so many cells.
+    """Return one line of so many cells.
 
     Args:
         state: Of the replay.
@@ -113,16 +113,16 @@ def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: 
         return fit(figures, cells)
     share = state.position_s / state.length_s if state.length_s > 0 else 1.0
     done = min(max(round(share * (room - 1)), 0), room - 1)
-    played, left = glyphs.rule * done, glyphs.rule * (room - 1 - done)
-    return (*figures, (played, "series-1"), (glyphs.bullet, "strong"), (left, "dim"))
+    played, remaining = glyphs.rule * done, glyphs.rule * (room - 1 - done)
+    return (*figures, (played, "series-1"), (glyphs.bullet, "strong"), (remaining, "dim"))
 
 
 def _taken(shown_ms: int | None, cells: int) -> Line:
-    """The moment by the calendar, in the time zone of whoever looks; with little room only the time of day."""
+    """Return the moment by the calendar, in the time zone of whoever looks; with little room only the time of day."""
     if shown_ms is None or cells < _ROOM_FOR_TIME:
         return ()
-    said = wall_moment(shown_ms) if cells >= _ROOM_FOR_DATE else wall_clock(shown_ms)
-    return ((f"{said}  ", "label"),)
+    text = wall_moment(shown_ms) if cells >= _ROOM_FOR_DATE else wall_clock(shown_ms)
+    return ((f"{text}  ", "label"),)
 
 
 def _doing(state: TransportState) -> tuple[str, str]:
@@ -137,17 +137,17 @@ def _doing(state: TransportState) -> tuple[str, str]:
 
 
 def brought(change: Change) -> str:
-    """What the change brought: what was read back, or what was asked for where that waits for a restart."""
+    """Return the value that a change brought: as read back, or as requested where it waits for a restart."""
     return change.value if change.message and change.value is not None else change.shown_after
 
 
-def told(change: Change) -> str:
-    """A change in a few words: "max_wal_size 1GB→16GB"."""
+def change_text(change: Change) -> str:
+    """Return a change in a few words: "max_wal_size 1GB→16GB"."""
     return f"{change.name} {value_before(change)}→{brought(change)}"
 
 
 def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep: str = "Y", undo: str = "u") -> Line:
-    """One line of at most so many cells.
+    """Return one line of at most so many cells.
 
     Args:
         pending: The set that awaits confirmation.
@@ -156,10 +156,10 @@ def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep
         glyphs: Characters.
         keep, undo: The keys.
     """
-    what = "; ".join(told(change) for change in pending.changes).replace("→", glyphs.arrow)
+    changes = "; ".join(change_text(change) for change in pending.changes).replace("→", glyphs.arrow)
     if pending.reverting:
         failed = f" ({pending.problem}; retrying)" if pending.problem else ""
-        return fit(((f" reverting: {pending.reverting}{failed}: {what}", "critical"),), cells)
+        return fit(((f" reverting: {pending.reverting}{failed}: {changes}", "critical"),), cells)
     left_s = pending.remaining_s(now_ms)
     wires = "" if not pending.wires else f"or at {' '.join(wire.text for wire in pending.wires)}"
     adopted = f"adopted from {pending.adopted_from}" if pending.adopted_from else ""
@@ -168,7 +168,7 @@ def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep
         Phrase(((keep, "key"), (" confirm", PLAIN))),
         Phrase(((undo, "key"), (" undo", PLAIN))),
         Phrase(((pending.problem, "critical"),) if pending.problem else (), 1),
-        Phrase(((what, "strong"),), 1),
+        Phrase(((changes, "strong"),), 1),
         Phrase(((f"{glyphs.separator} {adopted}", "warning"),) if adopted else (), 2),
         Phrase(((f"{glyphs.separator} {wires}", "dim"),) if wires else (), 3),
     )
@@ -199,15 +199,15 @@ _WORDS: Final = {"better": "B is better", "worse": "B is worse", "equivalent": "
 
 
 def values_words(values: tuple[ArmValues, ...], glyphs: Glyphs) -> str:
-    """What is compared: "work_mem 4MB→64MB"."""
+    """Return the values compared: "work_mem 4MB→64MB"."""
     return ", ".join(
-        f"{one_line(each.name, _VALUE * 2)} {one_line(each.a, _VALUE)}{glyphs.arrow}{one_line(each.b, _VALUE)}"
-        for each in values
+        f"{one_line(value.name, _VALUE * 2)} {one_line(value.a, _VALUE)}{glyphs.arrow}{one_line(value.b, _VALUE)}"
+        for value in values
     )
 
 
 def experiment_line(state: ExperimentState, cells: int, glyphs: Glyphs, details: str, keep: str) -> Line:
-    """One line of at most so many cells; while it runs, each part has its place whatever it says.
+    """Return one line of at most so many cells; while it runs, each part has its place whatever it says.
 
     Args:
         state: The experiment.
@@ -220,26 +220,26 @@ def experiment_line(state: ExperimentState, cells: int, glyphs: Glyphs, details:
     parts = _running(state, glyphs, details, cells - 1) if state.under_way else _over(state, glyphs, details, keep)
     values = Phrase(((values_words(state.values, glyphs), "dim"),), 3)
     # The interval comes before the values, which the details have, too.
-    whole = sum(width(part.line) + len(_GAP) for part in (*parts, values) if part.line)
-    return ((" ", PLAIN), *fitting([*parts, values] if whole < cells else parts, cells - 1, (_GAP, PLAIN)))
+    needed = sum(width(part.line) + len(_GAP) for part in (*parts, values) if part.line)
+    return ((" ", PLAIN), *fitting([*parts, values] if needed < cells else parts, cells - 1, (_GAP, PLAIN)))
 
 
 def switched_danger(state: ExperimentState, cells: int, glyphs: Glyphs) -> Line | None:
-    """What has the place of the banner over the screen while the other arm is in force: no switch moves the panes.
+    """Return the line in place of the danger banner while the other arm is in force: no switch moves the panes.
 
     None where neither arm can lose data, and for kinds that change nothing on this server.
     """
     if not state.under_way or state.kind != _BY_TURNS:
         return None
-    found = switched_risks((each.name, each.a, each.b) for each in state.values)
-    if not found:
+    risks = switched_risks((value.name, value.a, value.b) for value in state.values)
+    if not risks:
         return None
-    words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
-    return ((clip(f" {glyphs.warning} by turns: {words}".replace("×", glyphs.times), cells), "warning"),)
+    text = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in risks)
+    return ((clip(f" {glyphs.warning} by turns: {text}".replace("×", glyphs.times), cells), "warning"),)
 
 
 def _running(state: ExperimentState, glyphs: Glyphs, details: str, cells: int) -> list[Phrase]:
-    """With the phase, unless the interval takes its room."""
+    """Return the parts with the phase, unless the interval takes its room."""
     parts = _parts(state, glyphs, details, room=True)
     needed = sum(
         width(part.short if part.rank and part.short else part.line) + len(_GAP) for part in parts if part.line
@@ -265,8 +265,8 @@ def _parts(state: ExperimentState, glyphs: Glyphs, details: str, *, room: bool) 
 def _place(state: ExperimentState) -> str:
     if state.of:
         return f"cell {state.pair:>{len(str(state.of))}}/{state.of}"
-    each = _STEPS.get(state.kind, "pair")
-    return f"{each} {state.pair:>2}" if state.pair else " " * (len(each) + 3)
+    unit = _STEPS.get(state.kind, "pair")
+    return f"{unit} {state.pair:>2}" if state.pair else " " * (len(unit) + 3)
 
 
 def _times(state: ExperimentState, *, room: bool) -> str:
@@ -276,20 +276,20 @@ def _times(state: ExperimentState, *, room: bool) -> str:
 
 
 def _over(state: ExperimentState, glyphs: Glyphs, details: str, keep: str) -> list[Phrase]:
-    words = _WORDS.get(state.ending, state.ending)
+    verdict = _WORDS.get(state.ending, state.ending)
     put_back = state.kind == _BY_TURNS and state.ending != KILLED
     return [
-        Phrase(((state.kind, "title"), (f" {words}", _STYLES.get(state.ending, "warning")))),
+        Phrase(((state.kind, "title"), (f" {verdict}", _STYLES.get(state.ending, "warning")))),
         *_where(state),
         Phrase(_verdict_estimate(state, glyphs) if state.effect is not None else ()),
         Phrase(((keep, "key"), (" keep B", PLAIN)) if state.better and keep else ()),
-        Phrase((("values are put back", PLAIN),) if put_back else (), 2),
+        Phrase((("values restored", PLAIN),) if put_back else (), 2),
         _details(details, 1),
     ]
 
 
 def _where(state: ExperimentState) -> list[Phrase]:
-    """Which other program runs it."""
+    """Return the other program that runs the experiment."""
     short = state.where.replace("process", "pid")
     return [Phrase(((state.where, "strong"),), 1, ((short, "strong"),))] if state.where else []
 
@@ -309,24 +309,26 @@ def _estimate(state: ExperimentState, glyphs: Glyphs, *, short: bool = False) ->
         return ((f"{figure} ", "label"), (nothing.ljust(_cells(short=short)), "dim"))
     effect = f"{_percent(state.effect, glyphs)} %"
     if not short:
-        bounds = [f"{_percent(each, glyphs) if each is not None else '?':>{_PERCENT_CELLS}}" for each in _bounds(state)]
+        bounds = [
+            f"{_percent(bound, glyphs) if bound is not None else '?':>{_PERCENT_CELLS}}" for bound in _bounds(state)
+        ]
         effect += f" ({f' {glyphs.ellipsis} '.join(bounds)})" if bounds else ""
     return ((f"{figure} ", "label"), (effect.ljust(_cells(short=short)), "strong"))
 
 
 def _verdict_estimate(state: ExperimentState, glyphs: Glyphs) -> Line:
-    """The same once nothing moves any more: without room for other figures."""
+    """Return the estimate at the end, without room for other figures."""
     (figure, label), (effect, style) = _estimate(state, glyphs)
     return ((figure, label), (" ".join(effect.split()).replace("( ", "("), style))
 
 
 def _bounds(state: ExperimentState) -> tuple[float | None, ...]:
-    """Of the interval; none before there is one."""
+    """Return the bounds of the interval; none before there is one."""
     return () if state.low is None and state.high is None else (state.low, state.high)
 
 
 def _cells(*, short: bool) -> int:
-    """Of the figures of an estimate."""
+    """Return the cells of an estimate's figures."""
     return _PERCENT_CELLS + 2 if short else 3 * _PERCENT_CELLS + 8
 
 
@@ -351,7 +353,7 @@ _CLAUSE: Final = "; "
 
 
 def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: str = "") -> Line:
-    """At most so many cells.
+    """Return the line of the bottleneck, at most so many cells.
 
     Args:
         diagnosis: Of the moment shown; None before there is one.
@@ -364,24 +366,25 @@ def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: s
     first = diagnosis.first
     style = FINDING_STYLES[first.kind]
     text, keys = _fitting(first, _keys(first, key, len(diagnosis.findings) - 1), cells - 4)
-    shown = shortened(text, cells - 4 - width(keys), glyphs.ellipsis)
-    return fit(((f" {glyphs.pointer} {shown}", style), *keys), cells)
+    sentence = ellipsized(text, cells - 4 - width(keys), glyphs.ellipsis)
+    return fit(((f" {glyphs.pointer} {sentence}", style), *keys), cells)
 
 
-def _keys(first: Finding, key: str, others: int) -> tuple[Line, ...]:
-    """The keys beside the sentence, from many words to none."""
+def _keys(first: Finding, key: str, count: int) -> tuple[Line, ...]:
+    """Return the keys beside the sentence, from many words to none."""
     page: Line = (("  ", PLAIN), (first.page, "key"))
     named: Line = (*page, (f" {_TITLES.get(first.page, '')}", PLAIN))
     if not key:
         return named, page, ()
     more: Line = (("  ", PLAIN), (key, "key"))
-    words: Line = (*more, (f" {_next_words(first, others)}", PLAIN))
-    return (*named, *words), (*page, *words), (*page, *more), ()
+    next_step: Line = (*more, (f" {_next_words(first, count)}", PLAIN))
+    return (*named, *next_step), (*page, *next_step), (*page, *more), ()
 
 
 def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Line]:
-    """The sentence with as many of its clauses as there is room for, else its short form, else fewer words at the
-    keys; these stay as long as the sentence has its least."""
+    """Return the sentence with as many of its clauses as there is room for, else its short form, else fewer words at
+    the keys; these stay as long as the sentence has its least.
+    """
     clauses = first.sentence.split(_CLAUSE)
     texts = [_CLAUSE.join(clauses[:count]) for count in range(len(clauses), 0, -1)]
     for text in (text for text in (*texts, first.short) if len(text) >= len(first.short)):
@@ -393,27 +396,27 @@ def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Li
     return first.short, next(line for line in keys if room - width(line) >= _LEAST or not line)
 
 
-def _next_words(first: Finding, others: int) -> str:
-    """What the list offers first."""
+def _next_words(first: Finding, count: int) -> str:
+    """Return what the list offers first."""
     if first.advice is None:
-        words = "why"
+        text = "why"
     elif isinstance(first.advice, ParameterAdvice):
-        words = f"try {first.advice.name}"
+        text = f"try {first.advice.name}"
     else:
-        words = f"session {first.advice.backend[0]}"
-    return f"{words}, {others} more" if others else words
+        text = f"session {first.advice.backend[0]}"
+    return f"{text}, {count} more" if count else text
 
 
 def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
-    """One line of exactly so many cells; None when nothing is at risk.
+    """Return one line of exactly so many cells; None when nothing is at risk.
 
     Args:
         session: What is shown.
         cells: Width.
         glyphs: Characters.
     """
-    found = () if session.interval is None else session.interval.once(at_risk)
-    if not found:
+    risks = () if session.interval is None else session.interval.once(at_risk)
+    if not risks:
         return None
-    words = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in found)
-    return ((clip(f" {glyphs.warning} {words}".replace("×", glyphs.times), cells), "danger"),)
+    text = f" {glyphs.separator} ".join(f"{risk.name}={risk.value} can lose {risk.loss}" for risk in risks)
+    return ((clip(f" {glyphs.warning} {text}".replace("×", glyphs.times), cells), "danger"),)

@@ -45,17 +45,17 @@ class ShownMessage(Struct, frozen=True):
 
     @property
     def style(self) -> str:
-        """Of its words."""
+        """Style of its text."""
         return _STYLES[self.severity]
 
     @property
     def line(self) -> str:
-        """On one line: a problem's hint, which has a line of its own in a terminal, follows a semicolon."""
+        """The message on one line: a problem's hint, which has a line of its own in a terminal, follows a semicolon."""
         return one_line("; ".join(self.text.splitlines()), _LONGEST)
 
 
 def message_lines(message: ShownMessage, width: int, glyphs: Glyphs) -> list[Line]:
-    """One line; up to three where its words need them."""
+    """Return one line; up to three where its words need them."""
     sign = glyphs.bullet if message.severity == "information" else glyphs.warning
     room = max(width - 4, 8)
     rows = wrap(message.line, room)
@@ -76,23 +76,21 @@ _REASON: Final = 300
 """Characters of a host or user name that are shown."""
 
 
-def header_lines(
+def header_line(
     session: Session,
     columns: int,
-    rows: int,
     glyphs: Glyphs,
     *,
     recording: RecordingState | None = None,
     offset_s: float | None = None,
     target: str = "",
     load: LoadState | None = None,
-) -> list[Line]:
-    """One line.
+) -> Line:
+    """Return the first line of a screen.
 
     Args:
         session: What is known.
         columns: Cells.
-        rows: 1.
         glyphs: Characters.
         recording: Whether frames are being written; None where they cannot be.
         offset_s: How far the moment shown lies before the newest one, None at the newest.
@@ -102,17 +100,17 @@ def header_lines(
     frame = session.now
     right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)
     going_on = _going_on(load)
-    left = [*_left(frame, target, narrow=columns < _NARROW), *going_on]
+    facts = [*_left(frame, target, narrow=columns < _NARROW), *going_on]
     # The recording comes before whatever is to the left; so does the clock, unless something has to be told there.
-    told = going_on or frame is None or isinstance(sections.server(frame), Unavailable)
-    last = 0 if told else _CLOCK
+    busy = going_on or frame is None or isinstance(sections.server(frame), Unavailable)
+    last = 0 if busy else _CLOCK
     first = [replace(phrase, line=phrase.short or phrase.line) for phrase in right if phrase.rank <= last] or right[:1]
     clock_cells = width(fitting(first, columns, _APART))
     most = max(columns - 3 - clock_cells, 1)
-    said = fitting(left, most, dot(glyphs))
-    beside = fitting(right, max(columns - 3 - width(said), clock_cells), _APART) if right else ()
-    middle = columns - 2 - width(said) - width(beside)
-    return [fit(((" ", PLAIN), *said, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)][:rows]
+    beside_right = fitting(facts, most, dot(glyphs))
+    beside = fitting(right, max(columns - 3 - width(beside_right), clock_cells), _APART) if right else ()
+    middle = columns - 2 - width(beside_right) - width(beside)
+    return fit(((" ", PLAIN), *beside_right, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)
 
 
 def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
@@ -141,7 +139,7 @@ def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
 
 
 def _going_on(load: LoadState | None) -> list[Phrase]:
-    """The step of a load, or a data set in the making."""
+    """Return the step of a load, or a data set in the making."""
     if load is None or load.doing not in ("steps", "making"):
         return []
     if load.doing == "steps":
@@ -153,12 +151,12 @@ def _going_on(load: LoadState | None) -> list[Phrase]:
 
 
 def _silence(server: Unavailable, target: str) -> Line:
-    """Why there is no answer; who was asked stands beside it."""
+    """Return why there is no answer; the target stands beside it."""
     if server.reason is not Reason.NO_ANSWER:
         return absence(server)
-    said = str(server).replace(f"{target}: ", "", 1) if target else str(server)
-    words = one_line(said, _REASON)
-    return ((words if words.startswith(str(server.reason)) else f"{server.reason}: {words}", "critical"),)
+    reason = str(server).replace(f"{target}: ", "", 1) if target else str(server)
+    text = one_line(reason, _REASON)
+    return ((text if text.startswith(str(server.reason)) else f"{server.reason}: {text}", "critical"),)
 
 
 def _product(server: ServerFacts, *, narrow: bool) -> Line:
@@ -170,7 +168,7 @@ def _product(server: ServerFacts, *, narrow: bool) -> Line:
 
 
 def _unknown_major(server: ServerFacts) -> Phrase:
-    """Never left out: figures of an older major may be wrong."""
+    """Return the warning about an unknown major. It is never left out: figures of an older major may be wrong."""
     sentence = newer_than_known(server.version_num)
     short: Line = ((f"newer than known, shown as {NEWEST_MAJOR}", "warning"),)
     return Phrase(((sentence, "warning"),), 0, short) if sentence else Phrase(())
@@ -190,29 +188,29 @@ def _right(
     *,
     narrow: bool,
 ) -> list[Phrase]:
-    found = []
+    phrases = []
     if offset_s is not None:
-        found.append(Phrase(((ago(offset_s, glyphs), "warning"),)))
+        phrases.append(Phrase(((ago(offset_s, glyphs), "warning"),)))
     if recording is not None and frame is not None:
         now_s = frame.elapsed_s + abs(offset_s or 0.0)
-        found.append(Phrase(_recording(recording, now_s, glyphs)))
+        phrases.append(Phrase(_recording(recording, now_s, glyphs)))
     if frame is not None and session.interval is not None:
-        found.append(_moment(session.interval))
+        phrases.append(_moment(session.interval))
     cost = value_of(OWN_CPU, session)
     if cost is None:
-        return [phrase for phrase in found if phrase.line]
-    found.append(
+        return [phrase for phrase in phrases if phrase.line]
+    phrases.append(
         Phrase(
             labelled("own" if narrow else "own cost", percent(cost).rjust(3), alarm(cost, OWN_CPU.critical), "% cpu"), 5
         )
     )
-    found.append(Phrase(labelled("", size(value_of(OWN_TERMINAL_BYTES, session)).rjust(5), PLAIN, "B/s"), 7))
-    found.append(Phrase(labelled("server", percent(value_of(OWN_STATEMENT_MS, session)).rjust(3), PLAIN, " ms/s"), 6))
-    return [phrase for phrase in found if phrase.line]
+    phrases.append(Phrase(labelled("", size(value_of(OWN_TERMINAL_BYTES, session)).rjust(5), PLAIN, "B/s"), 7))
+    phrases.append(Phrase(labelled("server", percent(value_of(OWN_STATEMENT_MS, session)).rjust(3), PLAIN, " ms/s"), 6))
+    return [phrase for phrase in phrases if phrase.line]
 
 
 def _moment(interval: Interval) -> Phrase:
-    """When the newest frame was made, and how long after the one before it."""
+    """Return the time of the newest frame, and the seconds since the frame before it."""
     at: Line = ((wall_clock(interval.newest.taken_at_ms), PLAIN),)
     looks = interval.pair(sections.footprint)
     if looks is None:
@@ -234,12 +232,12 @@ def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:
 
 
 def ago(seconds: float, glyphs: Glyphs) -> str:
-    """How far back the moment shown lies: −13s, −2m 13s, −1h 02m 13s."""
-    whole = round(abs(seconds))
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
+    """Return how far back the moment shown lies: −13s, −2m 13s, −1h 02m 13s."""
+    total_s = round(abs(seconds))
+    hours, minutes, rest_s = total_s // 3600, total_s // 60 % 60, total_s % 60
     if hours:
-        return f"{glyphs.minus}{hours}h {minutes:02d}m {rest:02d}s"
-    return f"{glyphs.minus}{minutes}m {rest:02d}s" if minutes else f"{glyphs.minus}{rest}s"
+        return f"{glyphs.minus}{hours}h {minutes:02d}m {rest_s:02d}s"
+    return f"{glyphs.minus}{minutes}m {rest_s:02d}s" if minutes else f"{glyphs.minus}{rest_s}s"
 
 
 # The last line: pages and keys.
@@ -271,15 +269,12 @@ _FOOTERS_KEPT: Final = 16
 
 
 @lru_cache(maxsize=_FOOTERS_KEPT)
-def footer_lines(
-    keys: tuple[tuple[str, str], ...], width: int, height: int, pages: PageNames = NO_PAGES
-) -> tuple[Line, ...]:
-    """As many keys as fit; those for help and leaving always do. The same from frame to frame.
+def footer_line(keys: tuple[tuple[str, str], ...], width: int, pages: PageNames = NO_PAGES) -> Line:
+    """Return the last line of a screen: as many keys as fit; those for help and leaving always do.
 
     Args:
         keys: (key, word) rows, most important first (`actions.footer_keys`).
         width: Cells.
-        height: 1.
         pages: Named before the keys where there is room.
     """
     phrases = [
@@ -288,7 +283,7 @@ def footer_lines(
     ]
     if pages.names:
         phrases.insert(0, Phrase(_named(pages) if width >= pages.named_from else _counted(pages)))
-    return (padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width),)[:height]
+    return padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width)
 
 
 def _named(pages: PageNames) -> Line:
@@ -310,8 +305,8 @@ def _counted(pages: PageNames) -> Line:
 
 
 def making_words(progress: MakingProgress | None) -> str:
-    """How far, in a few cells: "45 %, 20 s left"; "" where nobody says."""
+    """Return the progress in a few cells: "45 %, 20 s left"; "" where it is unknown."""
     if progress is None or not progress.total:
         return "" if progress is None else progress.step
-    left = "" if progress.remaining_s is None else f", {lasting(progress.remaining_s)} left"
-    return f"{min(progress.done / progress.total, 1.0):.0%}{left}"
+    remaining = "" if progress.remaining_s is None else f", {lasting(progress.remaining_s)} left"
+    return f"{min(progress.done / progress.total, 1.0):.0%}{remaining}"

@@ -18,7 +18,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import ACTIONS, NAMES, POOLERS_KEY, Action, key_name, keys_of
-from pgtop_tune.tui.dialogs.dialog import RowKey
+from pgtop_tune.tui.dialogs.dialog import RowKey, copy
 from pgtop_tune.tui.scene.banners import (
     began_ms,
     danger_line,
@@ -33,8 +33,7 @@ from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames, ShownMessa
 from pgtop_tune.tui.terminal.textual_private import driver_of, one_update, regions_in_view
 from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import Glyphs, Line, fit, text_of, text_width
-from pgtop_tune.tui.widgets.text_field import TextField
+from pgtop_tune.tui.widgets.lines import Glyphs, Line, TextField, fit, plain_text, text_width
 
 if TYPE_CHECKING:
     from pgtop_tune.changes.confirm.pending_sets import Pending
@@ -78,7 +77,7 @@ class WindowDragged(Message):
 
 
 def key_at(line: Line, x: int) -> str:
-    """The key, as people write it, that stands in a cell with the words behind it; "" for none.
+    """Return the key, as people write it, that stands in a cell with the words behind it; "" for none.
 
     Args:
         line: Spans of the style "key" are keys; blanks of two cells or more end their words.
@@ -97,15 +96,15 @@ def key_at(line: Line, x: int) -> str:
 
 
 def word_at(line: Line, x: int) -> str:
-    """The word that stands in a cell; "" where that is blank."""
-    text = text_of(line)
+    """Return the word that stands in a cell; "" where that is blank."""
+    text = plain_text(line)
     if not 0 <= x < len(text) or text[x] == " ":
         return ""
     return text[text.rfind(" ", 0, x) + 1 :].partition(" ")[0]
 
 
 def span_at(line: Line, x: int) -> str:
-    """The span that a cell belongs to, without blanks around it."""
+    """Return the span that a cell belongs to, without blanks around it."""
     at = 0
     for text, _ in line:
         at += text_width(text)
@@ -120,7 +119,7 @@ def span_at(line: Line, x: int) -> str:
 def shown_straight(
     screen: Screen[Any], canvases: Mapping[str, LineCanvas], drawn: Mapping[str, Sequence[Line]]
 ) -> bool:
-    """Shows the lines of canvases as wide as the screen; through Textual the screen's thread takes a fifth longer.
+    """Show the lines of canvases as wide as the screen; through Textual the screen's thread takes a fifth longer.
 
     Returns:
         False where nothing was done: while Textual is about to paint this screen, something else than the canvases is
@@ -141,80 +140,6 @@ def shown_straight(
     with one_update(screen.app):
         driver.paint(changed, screen.app.console)
     return True
-
-
-# A screen of panes for the mouse: a click does what stands in its cell, a drag through a chart marks a window.
-
-
-class MouseScreen(Screen[None]):
-    """Knows the lines of its panes as they are drawn, and turns places on them into what they mean."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._drawn: Mapping[str, Sequence[Line]] = {}
-        self._pressed: tuple[str, int, int] | None = None
-
-    @property
-    def typing(self) -> bool:
-        """Whether keys go into a line of text; then the mouse does nothing."""
-        raise NotImplementedError
-
-    async def press_shown(self, key: str) -> bool:
-        """Does what a key does that stands on the screen; whether it is a key of this screen."""
-        raise NotImplementedError
-
-    def moment_at(self, pane: str, x: int, y: int) -> float | None:
-        """The moment that a cell of a pane shows, on the session's clock; None where the pane shows no time."""
-        return None
-
-    def clicked_in(self, pane: str, x: int, y: int) -> None:
-        """A click that hit no key and no chart."""
-
-    def action_move(self, by: int) -> None:
-        """Moves the selection; each screen has its own."""
-        raise NotImplementedError
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves the selection."""
-        self.action_move(WHEEL_ROWS)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves the selection."""
-        self.action_move(-WHEEL_ROWS)
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Where a click or a drag begins."""
-        self._pressed = self._hit(event)
-
-    async def on_mouse_up(self, event: events.MouseUp) -> None:
-        """A drag through charts marks a window; a button let go where it was pressed is a click."""
-        pane, x, y = self._hit(event)
-        pressed, self._pressed = self._pressed, None
-        if pressed is None or event.button > 1 or self.typing:
-            return
-        begun_s, at_s = self.moment_at(*pressed), self.moment_at(pane, x, y)
-        if begun_s is not None and at_s is not None and abs(x - pressed[1]) >= LEAST_DRAG:
-            self.post_message(WindowDragged(begun_s, at_s))
-            return
-        if (pane, y) != (pressed[0], pressed[2]) or abs(x - pressed[1]) >= LEAST_DRAG:
-            return
-        lines = self._drawn.get(pane, ())
-        key = key_at(lines[y], x) if y < len(lines) else ""
-        if key and await self.press_shown(key):
-            return
-        if at_s is not None:
-            self.post_message(MomentChosen(at_s))
-        else:
-            self.clicked_in(pane, x, y)
-
-    def _hit(self, event: events.MouseEvent) -> tuple[str, int, int]:
-        """The pane under the pointer, and the cell in it."""
-        at = event.screen_offset
-        try:
-            widget, region = self.get_widget_at(*at)
-        except NoWidget:
-            return "", 0, 0
-        return widget.id or "", at.x - region.x, at.y - region.y
 
 
 # A banner over the screen while a value is in force that can lose data: read off the frames, so a replay has it.
@@ -238,7 +163,7 @@ _WITH_ONE: Final = {
 
 
 class Scene(Struct, frozen=True):
-    """What is drawn.
+    """Everything that a screen draws.
 
     Attributes:
         session: Frames up to the moment shown.
@@ -271,8 +196,10 @@ class MarksUnwanted(Message):
     """Let go of what is marked; the marks are the application's."""
 
 
-class SceneScreen(MouseScreen):
+class SceneScreen(Screen[None]):
     """Shows a scene with a canvas per name of `STACK`; subclasses say what stands on each.
+
+    With the mouse, a click does what stands in its cell, and a drag through a chart marks a window.
 
     Args:
         glyphs: What it is drawn with.
@@ -311,31 +238,32 @@ class SceneScreen(MouseScreen):
         self._painting = False
         self._stands = False
         self._last_pane = ("", 0)
+        self._drawn: Mapping[str, Sequence[Line]] = {}
+        self._pressed: tuple[str, int, int] | None = None
 
     def compose(self) -> ComposeResult:
-        """A canvas per name, from top to bottom."""
+        """Yield a canvas per name, from top to bottom."""
         yield from self._canvases.values()
 
     def on_mount(self) -> None:
-        """First layout."""
         self._arrange()
 
     def on_resize(self, event: events.Resize) -> None:
-        """Another size: other heights."""
+        """Give the canvases the heights for another size."""
         self._arrange()
         self.paint_soon()
 
     def on_screen_suspend(self) -> None:
-        """Another screen is shown, or a dialog over this one."""
+        """Leave drawing to Textual while another screen or a dialog is on top."""
         self._stands = False
 
     def on_screen_resume(self) -> None:
-        """On top again, perhaps of a terminal that has another size by now."""
+        """Draw anew: the terminal may have another size by now."""
         self._arrange()
         self.paint_soon()
 
     def show(self, scene: Scene) -> None:
-        """Draws another scene; only what differs reaches the terminal."""
+        """Draw another scene; only what differs reaches the terminal."""
         self._scene = scene
         if not self.is_mounted:
             return
@@ -346,7 +274,7 @@ class SceneScreen(MouseScreen):
         self._paint(extra)
 
     def paint_soon(self) -> None:
-        """Once, when the layout stands, however often it is asked for until then."""
+        """Paint once the layout stands, however often this is called until then."""
         self._stands = False
         if not self._painting:
             self._painting = True
@@ -359,7 +287,7 @@ class SceneScreen(MouseScreen):
         self._stands = self.app.screen is self
 
     def paint(self) -> None:
-        """Draws every canvas anew, in one batch."""
+        """Draw every canvas anew, in one batch."""
         if self.is_mounted:
             self._paint(self._extra)
 
@@ -378,7 +306,7 @@ class SceneScreen(MouseScreen):
                     self._canvases[name].show(lines)
 
     def _put_message(self, drawn: dict[str, Sequence[Line]], message: Sequence[Line]) -> None:
-        """Over the lowest lines of the last pane: nothing moves when a message comes or goes."""
+        """Put a message over the lowest lines of the last pane: nothing moves when a message comes or goes."""
         name, rows = self._last_pane
         if rows:
             kept = max(rows - len(message), 0)
@@ -420,19 +348,19 @@ class SceneScreen(MouseScreen):
         return lines
 
     def _key_of(self, action: str) -> str:
-        """The key of an action, as people write it; "" where there is none."""
+        """Return the key of an action, as people write it; "" where there is none."""
         return self._shown_keys.get(action, "")
 
     def heights(self, width: int, height: int) -> dict[str, int]:
-        """Rows of each canvas on a screen of that size."""
+        """Return rows of each canvas on a screen of that size."""
         raise NotImplementedError
 
     def drawn(self, width: int) -> Mapping[str, Sequence[Line]]:
-        """Lines of each canvas."""
+        """Return lines of each canvas."""
         raise NotImplementedError
 
     def offered(self) -> tuple[Action, ...]:
-        """The actions that do something here."""
+        """Return the actions that do something here."""
         return tuple(action for action in self._actions if self._offers(action))
 
     def _offers(self, action: Action) -> bool:
@@ -440,7 +368,7 @@ class SceneScreen(MouseScreen):
         return name.startswith("app.") or callable(getattr(self, f"action_{name}", None))
 
     def explained(self, cells: int) -> list[Line]:
-        """What every number in view means, for the help."""
+        """Return the meaning of every number in view, for the help."""
         raise NotImplementedError
 
     @property
@@ -449,19 +377,19 @@ class SceneScreen(MouseScreen):
         return ""
 
     def keys_for(self, backend: BackendKey | None) -> tuple[RowKey, ...]:
-        """What can be done with that session from its details."""
+        """Return the keys for a session, for the dialog of its details."""
         if backend is None:
             return ()
-        found = []
+        row_keys = []
         for action in self._actions:
             if action.id in _WITH_ONE:
                 keys = keys_of(action, self._keymap)
                 call = _WITH_ONE[action.id].format(*backend)
-                found.append(RowKey(keys=keys, shown=key_name(keys[0]), word=action.id, action=call))
-        return tuple(found)
+                row_keys.append(RowKey(keys=keys, label=key_name(keys[0]), word=action.id, action=call))
+        return tuple(row_keys)
 
     def page_names(self, here: str) -> PageNames:
-        """The pages for the footer; that of poolers where there are some, or it is in view."""
+        """Return the pages for the footer; that of poolers where there are some, or it is in view."""
         now = self._scene.session.now
         empty = POOLERS_KEY if now is None or isinstance(now.pooler, Unavailable) else ""
         names = tuple((key, name) for key, name in NAMES if key == here or key != empty)
@@ -469,11 +397,11 @@ class SceneScreen(MouseScreen):
 
     @property
     def moving(self) -> bool:
-        """Whether the moment shown is another one than the newest of a live session."""
+        """Return whether the moment shown is another one than the newest of a live session."""
         return self._scene.transport is not None or self._scene.behind_s is not None
 
     async def press_shown(self, key: str) -> bool:
-        """See `MouseScreen.press_shown`."""
+        """Do what a key does that stands on the screen; return whether it is a key of this screen."""
         action = next((row for row in self.offered() if key_name(keys_of(row, self._keymap)[0]) == key), None)
         if action is not None:
             await self.run_action(action.action)
@@ -481,24 +409,24 @@ class SceneScreen(MouseScreen):
 
     @property
     def typing(self) -> bool:
-        """Whether keys go into a line of text."""
+        """Return whether keys go into a line of text; then the mouse does nothing."""
         return self._filtering is not None
 
     @property
     def session(self) -> Session:
-        """What is shown."""
+        """The session shown."""
         return self._scene.session
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
-        """The sessions of the tagged rows; without any, that of the selected one."""
+        """Return the sessions of the tagged rows; without any, that of the selected one."""
         raise NotImplementedError
 
     def chosen_statement(self) -> StatementToPlan | str | None:
-        """The statement of the selected row, or why there is none to plan; None where rows are of sessions."""
+        """Return the statement of the selected row, or why there is none to plan; None where rows are of sessions."""
         return None
 
     def listed_backends(self) -> tuple[BackendKey, ...]:
-        """The sessions of all rows that the filter shows; none without a filter."""
+        """Return the sessions of all rows that the filter shows; none without a filter."""
         raise NotImplementedError
 
     @property
@@ -507,16 +435,34 @@ class SceneScreen(MouseScreen):
         raise NotImplementedError
 
     def filter_by(self, text: str) -> None:
-        """Another filter; called with each letter."""
+        """Set another filter; called with each letter."""
         raise NotImplementedError
 
+    @property
+    def visible_rows(self) -> int:
+        """Rows of the table that are in view."""
+        raise NotImplementedError
+
+    def action_move(self, by: int) -> None:
+        """Select the row so many further down."""
+        raise NotImplementedError
+
+    def action_page(self, by: int) -> None:
+        """Select a page further down or up."""
+        self.action_move(by * max(self.visible_rows - 1, 1))
+
+    def copy_or_warn(self, text: str, copied: str, otherwise: str) -> None:
+        """Copy a text into the clipboard of the terminal and say so; without one, say what to do."""
+        message = copy(self.app, text, copied) if text else otherwise
+        self.app.notify(message, markup=False, severity="information" if text else "warning")
+
     def action_filter(self) -> None:
-        """Begins typing a filter in the last line."""
+        """Begin typing a filter in the last line."""
         self._filtering = TextField(self.filtered_by)
         self.paint()
 
     def on_key(self, event: events.Key) -> None:
-        """While a filter is typed every key belongs to it, and the table follows each letter."""
+        """Give every key to the filter while one is typed; the table follows each letter."""
         field = self._filtering
         if field is None:
             return
@@ -530,11 +476,62 @@ class SceneScreen(MouseScreen):
         self.filter_by(field.text.strip())
 
     def on_paste(self, event: events.Paste) -> None:
-        """Text from the terminal's clipboard into the filter."""
+        """Paste text from the terminal's clipboard into the filter."""
         if self._filtering is not None:
             event.stop()
             self._filtering.insert(event.text)
             self.filter_by(self._filtering.text.strip())
+
+    def moment_at(self, pane: str, x: int, y: int) -> float | None:
+        """Return the moment that a cell of a pane shows, on the session's clock; None where the pane shows no time."""
+        return None
+
+    def clicked_in(self, pane: str, x: int, y: int) -> None:
+        """React to a click that hit no key and no chart."""
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Move the selection down."""
+        self.action_move(WHEEL_ROWS)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Move the selection up."""
+        self.action_move(-WHEEL_ROWS)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        """Remember where a click or a drag begins."""
+        self._pressed = self._hit(event)
+
+    async def on_mouse_up(self, event: events.MouseUp) -> None:
+        """Mark a window after a drag through charts; do what a click means where the button is released in the same
+        place.
+        """
+        pane, x, y = self._hit(event)
+        pressed, self._pressed = self._pressed, None
+        if pressed is None or event.button > 1 or self.typing:
+            return
+        begun_s, at_s = self.moment_at(*pressed), self.moment_at(pane, x, y)
+        if begun_s is not None and at_s is not None and abs(x - pressed[1]) >= LEAST_DRAG:
+            self.post_message(WindowDragged(begun_s, at_s))
+            return
+        if (pane, y) != (pressed[0], pressed[2]) or abs(x - pressed[1]) >= LEAST_DRAG:
+            return
+        lines = self._drawn.get(pane, ())
+        key = key_at(lines[y], x) if y < len(lines) else ""
+        if key and await self.press_shown(key):
+            return
+        if at_s is not None:
+            self.post_message(MomentChosen(at_s))
+        else:
+            self.clicked_in(pane, x, y)
+
+    def _hit(self, event: events.MouseEvent) -> tuple[str, int, int]:
+        """Return the pane under the pointer, and the cell in it."""
+        at = event.screen_offset
+        try:
+            widget, region = self.get_widget_at(*at)
+        except NoWidget:
+            return "", 0, 0
+        return widget.id or "", at.x - region.x, at.y - region.y
 
 
 def _filter_line(field: TextField, width: int) -> Line:

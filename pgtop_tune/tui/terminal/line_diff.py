@@ -76,20 +76,20 @@ class _Look(Struct, frozen=True):
     unseen_on_blanks: bool = True
 
     def after(self, before: _Look) -> str:
-        """The shortest parameters that lead here from another style; "" is a reset."""
-        mine = (*self.attributes, self.ink, self.paper)
-        theirs = (*before.attributes, before.ink, before.paper)
+        """Return the shortest parameters that lead here from another style; "" is a reset."""
+        own_codes = (*self.attributes, self.ink, self.paper)
+        before_codes = (*before.attributes, before.ink, before.paper)
         kept = set(before.attributes) <= set(self.attributes)
         if kept and (self.ink or not before.ink) and (self.paper or not before.paper):
-            return ";".join([code for code in mine if code and code not in theirs])
-        return ";".join(["0", *(code for code in mine if code)]) if any(mine) else ""
+            return ";".join([code for code in own_codes if code and code not in before_codes])
+        return ";".join(["0", *(code for code in own_codes if code)]) if any(own_codes) else ""
 
 
 _PLAIN: Final = _Look(" ")
 
 
 class ScreenDiff:
-    """What a terminal shows, and the way from there to the next picture. Not thread-safe.
+    """The picture on a terminal, and the way from there to the next. Not thread-safe.
 
     A row is two strings of one character per cell: its text and the keys of its styles. Rows with characters on whose
     width terminals do not agree (most emoji, combining marks) are not kept and always written as a whole.
@@ -109,17 +109,17 @@ class ScreenDiff:
         self._cursor = (0, 0)
 
     def forget(self) -> None:
-        """The terminal may show anything now: everything is written anew."""
+        """Forget the picture, which may be any now: everything is written anew."""
         self._rows.clear()
         self._painted.clear()
 
     def resize(self, size: tuple[int, int] | None) -> None:
-        """The terminal may have another size, and show anything."""
+        """Take another size of the terminal, which may show anything."""
         self._columns, self._height = size or (_ANY, _ANY)
         self.forget()
 
     def reduced(self, data: str) -> str:
-        """What to write instead of `data` so that the terminal shows the same; "" when it already does."""
+        """Return what to write instead of `data` so that the terminal shows the same; "" when it already does."""
         parts = _SEQUENCE.split(data)
         if len(parts) == 1:
             if _CLEARS.search(data):
@@ -159,7 +159,7 @@ class ScreenDiff:
         return pen.finished()
 
     def painted(self, rows: Iterable[tuple[int, Sequence[StyledText]]], codes_of: Callable[[Hashable], str]) -> str:
-        """What to write so that the terminal shows these rows from its left edge on; "" when it already does.
+        """Return what to write so that the terminal shows these rows from its left edge on; "" when it already does.
 
         Args:
             rows: Number and printable text of each, in styles; None is plain.
@@ -188,8 +188,8 @@ class ScreenDiff:
                 style: tuple[tuple[str, ...], str, str] = ((codes,), "", "")
             else:
                 attributes, ink, paper = parts["attributes"], parts["ink"] or "", parts["paper"] or ""
-                own = tuple(sorted(set(attributes.split(";")))) if attributes else ()
-                style = (own, "" if ink == "39" else ink, "" if paper == "49" else paper)
+                flags = tuple(sorted(set(attributes.split(";")))) if attributes else ()
+                style = (flags, "" if ink == "39" else ink, "" if paper == "49" else paper)
             look = self._known.get(style)
             if look is None:
                 unseen = not style[2] and _UNSEEN_ON_BLANKS.issuperset(style[0])
@@ -199,12 +199,12 @@ class ScreenDiff:
         return look
 
     def _paint(self, pen: _Pen, y: int, x: int, stroke: list[Segment]) -> bool:
-        """Brings the cells from (y, x) on to what the stroke says; whether each of its characters is one of them."""
-        whole = "".join([text for text, _ in stroke])
-        simple = _ONE_CELL.issuperset(whole)
+        """Bring the cells from (y, x) on to what the stroke says; whether each of its characters is one of them."""
+        drawn = "".join([text for text, _ in stroke])
+        simple = _ONE_CELL.issuperset(drawn)
         if y >= self._height:
             return False
-        if x + len(whole) > self._columns or not (simple or _agreed(whole)):
+        if x + len(drawn) > self._columns or not (simple or _agreed(drawn)):
             self._rows.pop(y, None)
             pen.move(y, x)
             for text, look in stroke:
@@ -212,22 +212,22 @@ class ScreenDiff:
             return False
         if not simple:
             stroke = [(_two_celled(text), look) for text, look in stroke]
-            whole = "".join([text for text, _ in stroke])
+            drawn = "".join([text for text, _ in stroke])
         keys = "".join([_keys(text, look) for text, look in stroke])
         old_whole, old_keys = self._rows.get(y, ("", ""))
-        end = x + len(whole)
+        end = x + len(drawn)
         if len(old_whole) < end:
             missing = end - len(old_whole)
             old_whole += _UNKNOWN * missing
             old_keys += _UNKNOWN * missing
-        shown, shown_keys = old_whole[x:end], old_keys[x:end]
-        if whole == shown and keys == shown_keys:
+        old_text, shown_keys = old_whole[x:end], old_keys[x:end]
+        if drawn == old_text and keys == shown_keys:
             return simple
-        self._rows[y] = (old_whole[:x] + whole + old_whole[end:], old_keys[:x] + keys + old_keys[end:])
-        blank_from = len(whole)
+        self._rows[y] = (old_whole[:x] + drawn + old_whole[end:], old_keys[:x] + keys + old_keys[end:])
+        blank_from = len(drawn)
         if end == self._columns:
-            blank_from = max(len(whole.rstrip(" ")), len(keys.rstrip(_PLAIN.key)))
-        for first, last in _changes(whole, keys, shown, shown_keys):
+            blank_from = max(len(drawn.rstrip(" ")), len(keys.rstrip(_PLAIN.key)))
+        for first, last in _changes(drawn, keys, old_text, shown_keys):
             pen.move(y, x + first)
             inked = max(first, min(last, blank_from))
             written = inked if last - inked > _NEAR else last
@@ -237,7 +237,7 @@ class ScreenDiff:
                 key = keys[start]
                 while stop < written and keys[stop] == key:
                     stop += 1
-                pen.write(whole[start:stop], self._look_of_key[key], stop - start)
+                pen.write(drawn[start:stop], self._look_of_key[key], stop - start)
                 start = stop
             if written < last:
                 pen.erase_to_edge()
@@ -256,11 +256,11 @@ class _Pen:
 
     @property
     def used(self) -> bool:
-        """Whether anything was written."""
+        """Return whether anything was written."""
         return bool(self._out)
 
     def move(self, y: int, x: int) -> None:
-        """Puts the cursor there."""
+        """Put the cursor there."""
         if (y, x) == (self._y, self._x):
             return
         if y == self._y and x > self._x >= 0:
@@ -273,14 +273,14 @@ class _Pen:
         self._y, self._x = y, x
 
     def write(self, text: str, look: _Look, cells: int | None) -> None:
-        """Text in a style from the cursor on; `cells` is None when its width is not certain."""
+        """Write text in a style from the cursor on; `cells` is None when its width is not certain."""
         if look is not self._look and not (look is _PLAIN and self._look.unseen_on_blanks and text.isspace()):
             self._set(look)
         self._out.append(text.replace(_SECOND_HALF, "") if _SECOND_HALF in text else text)
         self._x = -1 if cells is None or self._x < 0 else self._x + cells
 
     def erase_to_edge(self) -> None:
-        """Plain blanks from the cursor to the terminal's right edge; the cursor stays."""
+        """Write plain blanks from the cursor to the terminal's right edge; the cursor stays."""
         if self._look is not _PLAIN:
             self._set(_PLAIN)
         self._out.append("\x1b[K")
@@ -290,14 +290,14 @@ class _Pen:
         self._look = look
 
     def finished(self) -> str:
-        """Everything written, with plain text set at the end."""
+        """Return everything written, with plain text set at the end."""
         if self._look is not _PLAIN:
             self._set(_PLAIN)
         return "".join(self._out)
 
 
 def _unlike(before: Sequence[StyledText] | None, row: Sequence[StyledText]) -> tuple[int, Sequence[StyledText]]:
-    """Where a row begins to be another than before, and what it is from there on until it is the same again.
+    """Return where a row begins to differ from the one before, and its cells from there until both are the same again.
 
     Both have as many characters, each in a cell. A chart grows by a cell a second: the rest is not looked at.
     """
@@ -329,17 +329,19 @@ def _wide(char: str) -> bool:
 
 
 def _agreed(text: str) -> bool:
-    """Whether terminals agree on the width of every character."""
+    """Return whether terminals agree on the width of every character."""
     return all(_wide(char) for char in set(text) - _ONE_CELL)
 
 
 def _two_celled(text: str) -> str:
-    """One character per cell."""
+    """Return one character per cell."""
     return "".join([char + _SECOND_HALF if char not in _ONE_CELL else char for char in text])
 
 
 def _keys(text: str, look: _Look) -> str:
-    """The look of each cell; blanks around words are plain where that looks the same, so that they compare equal."""
+    """Return the look of each cell; blanks around words are plain where that looks the same, so that they compare
+    equal.
+    """
     size = len(text)
     if not look.unseen_on_blanks or (text[0] != " " and text[-1] != " "):
         return look.key * size
@@ -349,17 +351,17 @@ def _keys(text: str, look: _Look) -> str:
 
 
 def _number(text: str) -> int:
-    """Four bytes for each character: what differs of two texts is found without a look at each cell."""
+    """Return four bytes for each character: differences of two texts are found without a look at each cell."""
     return int.from_bytes(text.encode("utf-32-le", "surrogatepass"), "little")
 
 
 def _changes(text: str, keys: str, old_text: str, old_keys: str) -> list[tuple[int, int]]:
-    """Spans of cells to write, never beginning or ending inside a wide character."""
+    """Return spans of cells to write, never beginning or ending inside a wide character."""
     size = len(text)
     differs = (_number(text) ^ _number(old_text)) | (_number(keys) ^ _number(old_keys))
     parts = differs.to_bytes(4 * size, "little")
-    low, middle, high = (int.from_bytes(parts[place::4], "little") for place in range(3))
-    spans = [found.span() for found in _CHANGED.finditer((low | middle | high).to_bytes(size, "little"))]
+    low, middle, high = (int.from_bytes(parts[byte::4], "little") for byte in range(3))
+    spans = [span.span() for span in _CHANGED.finditer((low | middle | high).to_bytes(size, "little"))]
     if _SECOND_HALF not in text:
         return spans
     return [

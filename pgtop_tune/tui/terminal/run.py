@@ -74,7 +74,7 @@ class TerminalWatch:
         self._asked.set()
 
     def _look(self) -> None:
-        """A terminal that is gone sends no key; without this its reader would spin for ever."""
+        """Leave when the terminal is gone: it sends no key, and its reader would spin for ever."""
         assert sys.__stdin__ is not None
         number = sys.__stdin__.fileno()
         while not self._over.wait(LOOK_EVERY_S):
@@ -83,7 +83,7 @@ class TerminalWatch:
                 return
 
     def _see_out(self) -> None:
-        """Once the screen was asked to leave: gives it time, then throws its output away until it has left."""
+        """Give the screen time to leave once it was asked to, then throw its output away until it has left."""
         self._asked.wait()
         if self._over.wait(_PATIENCE_S):
             return
@@ -95,7 +95,7 @@ _ANSWER_S: Final = 3.0
 
 
 def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
-    """Shows the session until the operator leaves, a signal arrives, or the terminal is gone. In the main thread.
+    """Show the session until the operator leaves, a signal arrives, or the terminal is gone. In the main thread.
 
     The engine is stopped before this returns or raises. TEXTUAL_FPS and the like must be set before this module is
     imported: Textual reads them then.
@@ -127,7 +127,7 @@ def run_screen(controls: Controls, options: ScreenOptions) -> ScreenOutcome:
 
 
 def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
-    """Changes left behind: as the journal says, where it can be asked, else as the screen remembers them.
+    """Change left behind: as the journal says, where it can be asked, else as the screen remembers them.
 
     Pending changes, and changes that can lose data, are reverted as the engine stops.
     """
@@ -135,14 +135,14 @@ def _in_force(app: PgtopApp, controls: Controls) -> tuple[ParameterChange, ...]:
     if changes is None or parameters is None or not changes.attempted:
         return ()
     try:
-        found = controls.engine.call(parameters.in_force()).result(_ANSWER_S)
+        in_force = controls.engine.call(parameters.in_force()).result(_ANSWER_S)
     except (PgtopError, RuntimeError, TimeoutError, concurrent.futures.CancelledError):
-        found = tuple(change for change in changes.made if isinstance(change, ParameterChange))
-    return tuple(change for change in found if change.kept and not change.loss)
+        in_force = tuple(change for change in changes.made if isinstance(change, ParameterChange))
+    return tuple(change for change in in_force if change.kept and not change.loss)
 
 
 def _on_machine(app: PgtopApp) -> tuple[HostChange, ...]:
-    """Settings of the machine that this session has changed and that stay."""
+    """Return settings of the machine that this session has changed and that stay."""
     changes = app.parameters.changes
-    made = () if changes is None else changes.made
-    return tuple(change for change in made if isinstance(change, HostChange) and change.kept)
+    changes_made = () if changes is None else changes.made
+    return tuple(change for change in changes_made if isinstance(change, HostChange) and change.kept)

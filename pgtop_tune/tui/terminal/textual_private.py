@@ -44,13 +44,13 @@ class _Told(Exception):
 
 
 def as_sentence(error: Exception) -> Exception:
-    """The exception to report: a PgtopError, also one of a worker, is told as its sentence."""
+    """Return the exception to report: a PgtopError, also one of a worker, is told as its sentence."""
     cause = error.error if isinstance(error, WorkerFailed) else error
     return _Told(str(cause)) if isinstance(cause, PgtopError) else error
 
 
 def traceback_without_locals(console: Console) -> Segments:
-    """The exception being handled, in printable text. The locals of its frames may hold passwords."""
+    """Return the exception being handled, in printable text. The locals of its frames may hold passwords."""
     from rich.traceback import Traceback
 
     trace = Traceback(show_locals=False, width=None, suppress=[rich, textual])
@@ -66,7 +66,7 @@ class DiscreetApp(App[int]):
     """An application that shows nothing secret when it crashes (see `crash_report`)."""
 
     def crash(self, error: Exception) -> None:
-        """Ends the application as an uncaught exception does."""
+        """End the application as an uncaught exception does."""
         self._handle_exception(error)
 
     def _handle_exception(self, error: Exception) -> None:
@@ -78,7 +78,7 @@ class DiscreetApp(App[int]):
         self.messages_changed()
 
     def messages_changed(self) -> None:
-        """A message has come, or all are gone."""
+        """React to a new message, or to the end of all."""
 
     def newest_message(self) -> Notification | None:
         """`App._notifications`: the newest message whose time is not over."""
@@ -111,11 +111,11 @@ class JobControlDriver(LinuxDriver):
     """A terminal driver that decides what happens on SIGTSTP and SIGCONT."""
 
     def stopped_by_signal(self) -> None:
-        """SIGTSTP has come."""
+        """React to SIGTSTP."""
         raise NotImplementedError
 
     def continued_by_signal(self) -> None:
-        """SIGCONT has come."""
+        """React to SIGCONT."""
         raise NotImplementedError
 
     def _enable_mouse_support(self) -> None:
@@ -152,7 +152,7 @@ def driver_of(app: App[Any]) -> Driver | None:
     return app._driver
 
 
-def rows_of(screen: Screen[Any]) -> list[Strip]:
+def drawn_rows(screen: Screen[Any]) -> list[Strip]:
     """`Screen._compositor`: the rows of a screen as they are drawn now. A dialog shows them around its box."""
     return screen._compositor.render_strips()
 
@@ -163,7 +163,7 @@ def regions_in_view(screen: Screen[Any]) -> Mapping[Widget, Region] | None:
     """
     if screen.app.screen is not screen or screen._layout_required or screen._repaint_required or screen._dirty_widgets:
         return None
-    return {each: at for each, (at, _) in screen._compositor.visible_widgets.items() if each is not screen}
+    return {widget: at for widget, (at, _) in screen._compositor.visible_widgets.items() if widget is not screen}
 
 
 @contextlib.contextmanager

@@ -56,7 +56,7 @@ class ThriftyDriver(JobControlDriver):
     """Whether it was given back because we are stopped, and is to be taken over again."""
 
     def start_application_mode(self) -> None:
-        """Takes over the terminal, whatever it shows."""
+        """Take over the terminal, whatever it shows."""
         self._diff = ScreenDiff(self._terminal_size())
         self._held: list[str] | None = None
         self._unknown = False
@@ -84,18 +84,18 @@ class ThriftyDriver(JobControlDriver):
         loop.add_signal_handler(signal.SIGWINCH, resized)
 
     def stop_application_mode(self) -> None:
-        """Gives the terminal back as it was."""
+        """Give the terminal back as it was."""
         self._ours = False
         super().stop_application_mode()
 
     def stopped_by_signal(self) -> None:
-        """Ctrl-Z, or somebody's SIGTSTP: the shell gets the terminal, and then we are stopped."""
+        """Give the terminal to the shell on Ctrl-Z or another program's SIGTSTP, then stop."""
         if restarts_itself(self) and self._ours:
             self._give_back()
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def continued_by_signal(self) -> None:
-        """We go on; after a SIGSTOP, of which we were not told, with a terminal that the shell has used meanwhile."""
+        """Take the terminal over again; after a SIGSTOP, which is not announced, the shell has used it meanwhile."""
         if restarts_itself(self) and self._ours:
             self._give_back()
         if self._stopped:
@@ -107,7 +107,7 @@ class ThriftyDriver(JobControlDriver):
         announce_resume(self)
 
     def disable_input(self) -> None:
-        """Ends the thread that reads keys, which may be waiting for the next one."""
+        """End the thread that reads keys, which may be waiting for the next one."""
         if self._bell is not None:
             # Left unread: whoever waits for a key is woken until the thread has seen that it shall end.
             os.write(self._bell[1], b"!")
@@ -120,7 +120,7 @@ class ThriftyDriver(JobControlDriver):
             os.close(end)
 
     def run_input_thread(self) -> None:
-        """Passes on what the terminal says, until `disable_input` or the end of the terminal.
+        """Pass on what the terminal says, until `disable_input` or the end of the terminal.
 
         Textual's own looks ten times a second whether it shall end, which is a thirtieth of what this program costs.
         """
@@ -137,12 +137,12 @@ class ThriftyDriver(JobControlDriver):
                 attentive = time.monotonic() < attentive_until_s
                 readable = {key.fd for key, _ in selector.select(_TICK_S if attentive else None)}
                 if self.fileno in readable:
-                    said = os.read(self.fileno, 4096)
-                    if not said:
+                    typed = os.read(self.fileno, 4096)
+                    if not typed:
                         break
                     attentive_until_s = time.monotonic() + _ATTENTIVE_S
                     # Part of a character, or of a report, is nothing yet; to the parser, nothing is the end.
-                    if text := decode(old_reports.replaced(said)):
+                    if text := decode(old_reports.replaced(typed)):
                         for message in parser.feed(text):
                             self.process_message(message)
                 for message in parser.tick():
@@ -150,26 +150,26 @@ class ThriftyDriver(JobControlDriver):
         end_parsing(parser)
 
     def forget(self) -> None:
-        """Somebody else may have written to the terminal: the next repaint writes everything."""
+        """Write everything with the next repaint: another program may have written to the terminal."""
         self._unknown = True
 
     def discard_output(self) -> None:
-        """Empties queue and buffer of a stalled terminal, so that whoever waits to write goes on. From any thread."""
+        """Empty queue and buffer of a stalled terminal, so that whoever waits to write goes on. From any thread."""
         drop_queued_output(self)
         with contextlib.suppress(OSError, termios.error):
             termios.tcflow(self.fileno, termios.TCOON)
             termios.tcflush(self.fileno, termios.TCOFLUSH)
 
     def write(self, data: str) -> None:
-        """Writes what is left of `data` when the picture on the terminal is known."""
+        """Write what is left of `data` when the picture on the terminal is known."""
         if data == _SYNC_START:
             self._held = []
             return
         if data == _SYNC_END:
-            held = "".join(self._held or ())
+            held_text = "".join(self._held or ())
             self._held = None
-            if held:
-                self._put(f"{_SYNC_START}{held}{_SYNC_END}")
+            if held_text:
+                self._put(f"{_SYNC_START}{held_text}{_SYNC_END}")
             return
         if self._unknown:
             self._unknown = False
@@ -178,11 +178,11 @@ class ThriftyDriver(JobControlDriver):
 
     @property
     def is_known(self) -> bool:
-        """Whether what the terminal shows is known; else only Textual's next repaint of all of it helps."""
+        """Return whether what the terminal shows is known; else only Textual's next repaint of all of it helps."""
         return not self._unknown
 
     def paint(self, rows: Iterable[tuple[int, Sequence[StyledText]]], console: Console) -> None:
-        """Writes what differs of rows that are as wide as the screen, past Textual."""
+        """Write what differs of rows that are as wide as the screen, past Textual."""
 
         def codes_of(style: Hashable) -> str:
             assert isinstance(style, Style)

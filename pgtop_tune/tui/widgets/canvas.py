@@ -34,8 +34,8 @@ class LineCanvas(Widget):
 
     ALLOW_SELECT = False
 
-    def __init__(self, glyphs: Glyphs = UNICODE, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, glyphs: Glyphs = UNICODE, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._instead = glyphs.instead
         self._lines: tuple[Line, ...] = ()
         self._strips: list[Strip | None] = []
@@ -44,29 +44,29 @@ class LineCanvas(Widget):
         self._joined: dict[str, Style | None] = {}
 
     def show(self, lines: Sequence[Line]) -> None:
-        """Replaces the lines and repaints those that differ from the ones shown; missing lines are blank."""
+        """Replace the lines and repaint those that differ from the ones shown; missing lines are blank."""
         changed = self.take(lines)
         if changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
 
     def take(self, lines: Sequence[Line]) -> list[int]:
-        """Replaces the lines; which of them differ from the ones shown, and are the caller's to paint."""
+        """Replace the lines; which of them differ from the ones shown, and are the caller's to paint."""
         before, self._lines = self._lines, tuple(lines)
         height = self.size.height
-        both = zip_longest(before[:height], self._lines[:height], fillvalue=())
-        changed = [y for y, (old, new) in enumerate(both) if old != new]
+        pairs = zip_longest(before[:height], self._lines[:height], fillvalue=())
+        changed = [y for y, (old, new) in enumerate(pairs) if old != new]
         for y in changed:
             if y < len(self._strips):
                 self._strips[y] = None
         return changed
 
     def notify_style_update(self) -> None:
-        """A new theme or style: everything is drawn anew."""
+        """Draw everything anew in a new theme or style."""
         self._strips = []
         super().notify_style_update()
 
     def render_line(self, y: int) -> Strip:
-        """One line, exactly as wide as the widget."""
+        """Return one line, exactly as wide as the widget."""
         self._fit()
         width = self._painted_width
         if y >= len(self._strips):
@@ -78,7 +78,7 @@ class LineCanvas(Widget):
         return strip
 
     def _fit(self) -> None:
-        """Takes size and theme as they are now."""
+        """Take size and theme as they are now."""
         width, height = self.size
         if len(self._strips) != height or self._painted_width != width:
             theme = self.app.current_theme
@@ -88,83 +88,83 @@ class LineCanvas(Widget):
             self._painted_width = width
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The lines of a region, straight from the cache: no borders, no filters."""
+        """Return the lines of a region, straight from the cache: no borders, no filters."""
         strips = [self.render_line(y) for y in crop.line_range]
         if crop.column_span == (0, self._painted_width):
             return strips
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def _drawn(self, text: str, name: str) -> tuple[str, Style | None]:
-        """Text and style of a span."""
-        found = self._palette.get(name)
-        if found is not None or (ON not in name and SHADE not in name):
-            return text, found
+        """Return the text and style of a span."""
+        style = self._palette.get(name)
+        if style is not None or (ON not in name and SHADE not in name):
+            return text, style
         if name not in self._joined:
             self._joined[name] = self._made(name)
-        found = self._joined[name]
-        coloured = found is not None and found.bgcolor is not None
+        style = self._joined[name]
+        coloured = style is not None and style.bgcolor is not None
         if name.endswith(FILLED):
-            return " " * len(text) if coloured else text, found
-        return text if coloured else (name.partition(ELSE)[2] * len(text) or text), found
+            return " " * len(text) if coloured else text, style
+        return text if coloured else (name.partition(ELSE)[2] * len(text) or text), style
 
     def _made(self, name: str) -> Style | None:
-        """The style of a name that the theme has not: a shade, something on the colour of another style."""
+        """Return the style of a name that the theme has not: a shade, something on the colour of another style."""
         if name.endswith(FILLED):
             shade = name.removesuffix(FILLED)
-            whole, found = self._palette.get(shade.partition(SHADE)[0]), self._shaded(shade)
-            return whole if found is None or found is whole else Style(bgcolor=found.color)
-        front, _, rest = name.partition(ON)
-        above, below = self._shaded(front), self._shaded(rest.partition(ELSE)[0])
+            base_style, shade_style = self._palette.get(shade.partition(SHADE)[0]), self._shaded(shade)
+            return base_style if shade_style is None or shade_style is base_style else Style(bgcolor=shade_style.color)
+        front, _, ground = name.partition(ON)
+        above, below = self._shaded(front), self._shaded(ground.partition(ELSE)[0])
         colour = None if below is None else below.color
         return above if colour is None else (above or Style()) + Style(bgcolor=colour)
 
     def _shaded(self, name: str) -> Style | None:
-        """A style of the theme, or a shade of it where its colour is more than one of the terminal's sixteen."""
+        """Return a style of the theme, or a shade of it where its colour is more than one of the terminal's sixteen."""
         style, _, step = name.partition(SHADE)
-        found = self._palette.get(style)
-        colour = None if found is None else found.color
+        base = self._palette.get(style)
+        colour = None if base is None else base.color
         if not step or colour is None or colour.type not in (ColorType.EIGHT_BIT, ColorType.TRUECOLOR):
-            return found
+            return base
         part = _FAINTEST + (1.0 - _FAINTEST) * int(step) / SHADES
         ground = _GROUNDS[self.app.current_theme.dark]
         return Style(color=Color.from_triplet(blend_rgb(ground, colour.get_truecolor(), part)))
 
-    def rows(self, wanted: Sequence[int]) -> list[list[tuple[str, Style | None]]]:
-        """Texts and styles of these lines, exactly as wide as the widget: what `render_line` makes strips of."""
+    def rows(self, numbers: Sequence[int]) -> list[list[tuple[str, Style | None]]]:
+        """Return texts and styles of these lines, exactly as wide as the widget: what `render_line` makes strips of."""
         self._fit()
-        return [self._row(_line(self._lines, y), self._painted_width) for y in wanted]
+        return [self._row(_line(self._lines, y), self._painted_width) for y in numbers]
 
     def _row(self, line: Line, width: int) -> list[tuple[str, Style | None]]:
         row: list[tuple[str, Style | None]] = []
-        left = width
-        for shown, name in _joined(line):
-            text, style = self._drawn(shown, name)
+        room = width
+        for span_text, name in _joined(line):
+            text, style = self._drawn(span_text, name)
             if not text.isprintable():
                 text = printable(text)
             if self._instead and not text.isascii():
                 text = text.translate(self._instead)
             cells = text_width(text)
-            if cells > left:
-                text, cells = set_cell_size(text, left), left
+            if cells > room:
+                text, cells = set_cell_size(text, room), room
             if cells:
                 row.append((text, style))
-            left -= cells
-        if left:
-            row.append((" " * left, self._palette.get(PLAIN)))
+            room -= cells
+        if room:
+            row.append((" " * room, self._palette.get(PLAIN)))
         return row
 
 
 def _joined(line: Line) -> list[list[str]]:
-    """Neighbours of one style as one: every segment is styled, written and compared by itself."""
-    found: list[list[str]] = []
+    """Return neighbours of one style as one: every segment is styled, written and compared by itself."""
+    spans: list[list[str]] = []
     last = None
     for text, style in line:
         if style == last:
-            found[-1][0] += text
+            spans[-1][0] += text
         else:
-            found.append([text, style])
+            spans.append([text, style])
             last = style
-    return found
+    return spans
 
 
 def _line(lines: Sequence[Line], y: int) -> Line:

@@ -65,7 +65,7 @@ class ArmBand(Struct, frozen=True):
 
 
 def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float, float]:
-    """The time span a chart of so many columns shows at that moment: (since_s, until_s).
+    """Return the time span a chart of so many columns shows at that moment: (since_s, until_s).
 
     It stays the same while it fills from the left, and moves on by a sixteenth of itself when full. `now_s` always
     lies in [since_s, until_s).
@@ -79,7 +79,7 @@ def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float
 
 
 def column_of(at_s: float, since_s: float, until_s: float, columns: int) -> int | None:
-    """The column, from 0, in which a moment is drawn; None outside the window."""
+    """Return the column, from 0, in which a moment is drawn; None outside the window."""
     if not since_s <= at_s < until_s:
         return None
     # Multiplied first, whole seconds stay exact: else the begin of some columns falls into the one before.
@@ -87,26 +87,27 @@ def column_of(at_s: float, since_s: float, until_s: float, columns: int) -> int 
 
 
 def nice_ceiling(value: float) -> float:
-    """The smallest round number not below a value: 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten; 1 for next to 0."""
+    """Return the smallest round number not below a value: 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten; 1 for next to
+    0.
+    """
     if value < _NEXT_TO_ZERO:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next((step * power for step in _NICE if step * power >= value * (1 - 1e-9)), 10.0 * power)
 
 
-def spark(values: Sequence[float | None], width: int, glyphs: Glyphs, maximum: float | None = None) -> str:
-    """A curve of one line, zero-based; exactly `width` cells, filled from the left.
+def spark(values: Sequence[float | None], width: int, glyphs: Glyphs) -> str:
+    """Return a curve of one line, zero-based; exactly `width` cells, filled from the left.
 
     Args:
         values: Oldest first; None, or what is no number, leaves a gap. More values than cells share a cell, which
-            shows the largest.
+            shows the largest. The largest of all is a full block.
         width: Cells.
         glyphs: Drawn with `glyphs.rising`.
-        maximum: The value of a full block; the largest of the values when not given.
     """
-    known = [value if value is not None and math.isfinite(value) else None for value in values]
-    values = fold_to_largest(known, width)
-    top = maximum if maximum is not None else max((value for value in values if value is not None), default=0.0)
+    finite = [value if value is not None and math.isfinite(value) else None for value in values]
+    values = fold_to_largest(finite, width)
+    top = max((value for value in values if value is not None), default=0.0)
     blocks = glyphs.rising
     highest = len(blocks) - 1
     drawn = [
@@ -121,8 +122,10 @@ def spark(values: Sequence[float | None], width: int, glyphs: Glyphs, maximum: f
 
 
 def label_cells(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: float) -> dict[int, tuple[str, str]]:
-    """Characters and styles of the labels by column; the longest has its room first, the first of it at the mark."""
-    found: dict[int, tuple[str, str]] = {}
+    """Return characters and styles of the labels by column; the longest has its room first, the first of it at the
+    mark.
+    """
+    cells_of_labels: dict[int, tuple[str, str]] = {}
     for mark in sorted(marks, key=lambda mark: -len(mark.label)):
         column = column_of(mark.at_s, since_s, until_s, columns)
         if column is None or not mark.label:
@@ -131,27 +134,27 @@ def label_cells(marks: Sequence[ChartMark], columns: int, since_s: float, until_
         # Right of the mark, or left of it where the chart ends.
         begin = column + 1 if column + len(number) < columns else column - len(number)
         cells = {column: mark_char} | {begin + index: char for index, char in enumerate(number)}
-        found = {at: (char, mark.style) for at, char in cells.items() if at >= 0} | found
-    return found
+        cells_of_labels = {at: (char, mark.style) for at, char in cells.items() if at >= 0} | cells_of_labels
+    return cells_of_labels
 
 
 def bands_of_columns(bands: Sequence[ArmBand], since_s: float, until_s: float, columns: int) -> dict[int, ArmBand]:
-    """The band of each column that has one; where two meet, the later one."""
-    found: dict[int, ArmBand] = {}
+    """Return the band of each column that has one; where two meet, the later one."""
+    by_column: dict[int, ArmBand] = {}
     for band in bands:
         first = column_of(max(band.since_s, since_s), since_s, until_s, columns)
         if first is None or band.until_s <= since_s:
             continue
         last = column_of(band.until_s, since_s, until_s, columns)
-        found |= dict.fromkeys(range(first, columns if last is None else last + 1), band)
-    return found
+        by_column |= dict.fromkeys(range(first, columns if last is None else last + 1), band)
+    return by_column
 
 
 # Points of a series in the columns of a chart: means weighted by time, or the worst; gaps for what is not known.
 
 
 def mean_columns(points: Sequence[SeriesPoint], since_s: float, until_s: float, columns: int) -> list[float | None]:
-    """Mean per column, each point weighted by the time it speaks for; None where less than half is known."""
+    """Return the mean per column, each point weighted by the time it speaks for; None where less than half is known."""
     if columns < 1:
         return []
     drawn = ColumnMeans(since_s, until_s, columns, usual_s([point.at_s for point in points]))
@@ -162,10 +165,10 @@ def mean_columns(points: Sequence[SeriesPoint], since_s: float, until_s: float, 
 def worst_columns(
     points: Sequence[SeriesPoint], since_s: float, until_s: float, columns: int, pause: float = PAUSE
 ) -> list[float | None]:
-    """The largest value per column; None where there is none. A column between two points is the later one's."""
+    """Return the largest value per column; None where there is none. A column between two points is the later one's."""
     if columns < 1:
         return []
-    found: list[float | None] = [None] * columns
+    largest: list[float | None] = [None] * columns
     per_s = columns / (until_s - since_s)
     joined_s = pause * max(usual_s([point.at_s for point in points]), 1.0 / per_s)
     before: int | None = None
@@ -177,11 +180,11 @@ def worst_columns(
         if since_s <= point.at_s < until_s:
             column = min(columns - 1, int((point.at_s - since_s) * per_s))
             first = column if before is None or point.at_s - before_s > joined_s else min(before + 1, column)
-            for each in range(first, column + 1):
-                known = found[each]
-                found[each] = point.value if known is None else max(known, point.value)
+            for index in range(first, column + 1):
+                largest_before = largest[index]
+                largest[index] = point.value if largest_before is None else max(largest_before, point.value)
             before, before_s = column, point.at_s
-    return found
+    return largest
 
 
 _PARTS: Final = 8
@@ -251,7 +254,7 @@ def filled_lines(
     marks: Sequence[ChartMark] = (),
     bands: Sequence[ArmBand] = (),
 ) -> list[Line]:
-    """`height` lines of exactly `width` cells, the first `GUTTER` of them labels.
+    """Return `height` lines of exactly `width` cells, the first `GUTTER` of them labels.
 
     Args:
         areas: The foremost first: each hides those behind it up to its own height.
@@ -285,12 +288,16 @@ def filled_lines(
         if (column := column_of(mark.at_s, since_s, until_s, columns)) is not None
     }
     labels = _grid_labels(height, top, unit_format)
-    over = label_cells(marks, columns, since_s, until_s)
+    mark_labels = label_cells(marks, columns, since_s, until_s)
     return [
         (
             (f"{labels.get(row, ''):>{LABEL}} {glyphs.axis if row in labels else glyphs.upright}", "dim"),
             *drawing.spans(
-                row, cells, uprights, {} if row else over, glyphs.grid if row in labels and row < height - 1 else " "
+                row,
+                cells,
+                uprights,
+                {} if row else mark_labels,
+                glyphs.grid if row in labels and row < height - 1 else " ",
             ),
         )
         for row, cells in enumerate(rows)
@@ -298,7 +305,7 @@ def filled_lines(
 
 
 def _height(value: float | None, top: float, rows: int) -> int | None:
-    """In eighths of a cell; what is known always shows."""
+    """Return the height of a value in eighths of a cell; a known value always shows."""
     if value is None:
         return None
     return max(1, round(min(value / top, 1.0) * rows * _PARTS)) if top > 0 else 1
@@ -317,7 +324,7 @@ def _contents(
     areas: Sequence[Area], levels: Sequence[Level], bands: Mapping[int, ArmBand], columns: int
 ) -> list[_Content]:
     series = [area.values for area in areas] + [level.values for level in levels]
-    values = [[*each[:columns], *[None] * (columns - len(each))] for each in series]
+    values = [[*curve[:columns], *[None] * (columns - len(curve))] for curve in series]
     of_columns = list(zip(*values, strict=True)) if values else [()] * columns
     alarmed = any(area.alarms for area in areas)
     return [
@@ -361,42 +368,42 @@ class _Drawing:
         self._rows: dict[int, tuple[object, list[Span]]] = {}
 
     def rows(self, contents: list[_Content]) -> list[tuple[Cell | None, ...]]:
-        """Cells by row from the top; None where nothing is drawn."""
+        """Return cells by row from the top; None where nothing is drawn."""
         by = self._gone_on(contents)
         before = zip(self._contents[by:], self._columns[by:], strict=True)
         self._columns = [
-            known[1] if (known := next(before, None)) is not None and known[0] == content else self._column(*content)
+            cached[1] if (cached := next(before, None)) is not None and cached[0] == content else self._column(*content)
             for content in contents
         ]
         self._contents = contents
         return list(zip(*self._columns, strict=True))
 
     def _gone_on(self, contents: list[_Content]) -> int:
-        """By how many columns the chart has moved; 0 as well where that is not seen."""
-        known, old = self._contents, len(contents) - _YOUNG
-        if len(known) != len(contents):
+        """Return by how many columns the chart has moved; 0 as well where that is not seen."""
+        before, old = self._contents, len(contents) - _YOUNG
+        if len(before) != len(contents):
             return 0
         moves = range(min(len(contents) // _STEP_PART + 1, max(old, 0)))
-        return next((by for by in moves if known[by:old] == contents[: old - by]), 0)
+        return next((by for by in moves if before[by:old] == contents[: old - by]), 0)
 
     def spans(
-        self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], over: Mapping[int, Cell],
+        self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], mark_labels: Mapping[int, Cell],
         empty: str,
     ) -> list[Span]:  # fmt: skip
-        """A row's cells as spans.
+        """Return a row's cells as spans.
 
         Args:
             row: Its number.
             cells: Of that row.
             uprights: Go through empty cells and the inside of areas.
-            over: Stand over everything.
+            mark_labels: Stand over everything.
             empty: Character of empty cells.
         """
-        content = cells, uprights, over, empty
-        known = self._rows.get(row)
-        if known is None or known[0] != content:
-            known = self._rows[row] = content, _spans(cells, uprights, over, empty, self._densities)
-        return known[1]
+        content = cells, uprights, mark_labels, empty
+        cached = self._rows.get(row)
+        if cached is None or cached[0] != content:
+            cached = self._rows[row] = content, _spans(cells, uprights, mark_labels, empty, self._densities)
+        return cached[1]
 
     def _column(
         self, values: tuple[float | None, ...], alarms: tuple[bool, ...], arm: str, begins: bool
@@ -404,9 +411,9 @@ class _Drawing:
         cells: list[Cell | None] = [None] * self._height
         of_areas = values[: len(self._fills)]
         heights = [_height(value, self._top, self._height) for value in of_areas]
-        known = [(fill, high) for fill, high in zip(self._fills, heights, strict=True) if high is not None]
+        filled_areas = [(fill, high) for fill, high in zip(self._fills, heights, strict=True) if high is not None]
         filled, edges = 0, set()
-        for fill, high in known:
+        for fill, high in filled_areas:
             if high <= filled:
                 continue
             styles, density = self._styles[fill], fill[1]
@@ -415,31 +422,34 @@ class _Drawing:
             if high % _PARTS:
                 edges.add(high // _PARTS)
             filled = high
-        alarm = any(each and value is not None for each, value in zip(alarms, of_areas, strict=False))
+        alarm = any(is_alarm and value is not None for is_alarm, value in zip(alarms, of_areas, strict=False))
         for row in edges:
             base = row * _PARTS
-            cells[-1 - row] = self._edge(known, base) or self._upper(known, filled, base, alarm=alarm)
+            cells[-1 - row] = self._edge(filled_areas, base) or self._upper(filled_areas, filled, base, alarm=alarm)
         if arm:
             self._shade(cells, arm, begins=begins)
         for line, value in zip(self._lines, values[len(self._fills) :], strict=True):
             self._draw_level(cells, line, value, heights[0] if heights else None)
         return tuple(cells)
 
-    def _upper(self, known: Sequence[tuple[_Fill, int]], tallest: int, base: int, *, alarm: bool) -> Cell:
-        """The upper edge of all, in the style of the foremost area that fills at least half of what is drawn there."""
+    def _upper(self, filled_areas: Sequence[tuple[_Fill, int]], tallest: int, base: int, *, alarm: bool) -> Cell:
+        """Return the upper edge of all, in the style of the foremost area that fills at least half of what is drawn
+        there.
+        """
         part = tallest - base
-        fill = next(fill for fill, high in known if high >= base + part / 2)
+        fill = next(fill for fill, high in filled_areas if high >= base + part / 2)
         style = self._styles[fill][base // _PARTS]
         return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
 
-    def _edge(self, known: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
-        """A cell that two areas fill, the lower one on the other's colour; None where one does, or it is not full.
+    def _edge(self, filled_areas: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
+        """Return a cell that two areas fill, the lower one on the other's colour; None where one does, or it is not
+        full.
 
         Of three those with the largest parts. Without colours the one that fills at least half has the cell.
         """
         parts: list[tuple[int, int, _Fill]] = []
         filled, full = base, base + _PARTS
-        for fill, high in known:
+        for fill, high in filled_areas:
             if high > filled:
                 top = high if high < full else full
                 parts.append((top - filled, top - base, fill))
@@ -457,8 +467,9 @@ class _Drawing:
         return char, on(lower[0], upper[0], self._densities[foremost[1]])
 
     def _shade(self, cells: list[Cell | None], arm: str, *, begins: bool) -> None:
-        """Draws an arm of an experiment into the full cells, on their own colour; its letter stands at the foot of its
-        first column."""
+        """Draw an arm of an experiment into the full cells, on their own colour; its letter stands at the foot of its
+        first column.
+        """
         style = f"arm-{arm.lower()}"
         for row, cell in enumerate(cells):
             if cell is not None and cell[0] in self._densities:
@@ -481,7 +492,7 @@ class _Drawing:
 
 
 def _ground(cell: Cell | None, densities: str) -> str:
-    """The style of the area that a line goes through; "" where there is none."""
+    """Return the style of the area that a line goes through; "" where there is none."""
     if cell is None:
         return ""
     front, _, behind = cell[1].partition(ELSE)[0].partition(ON)
@@ -493,7 +504,7 @@ _drawing = lru_cache(maxsize=8)(_Drawing)
 
 
 def filling(density: int, style: str, glyphs: Glyphs) -> Cell:
-    """A full cell of an area: with colours all of it, without them as dense as it is."""
+    """Return a full cell of an area: with colours all of it, without them as dense as it is."""
     return _filling(style, density, glyphs.densities)
 
 
@@ -502,21 +513,25 @@ def _filling(style: str, density: int, densities: str) -> Cell:
 
 
 def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
-    """Labels by row: the upper edge, zero, and up to three between them, where a curve of that value would lie."""
+    """Return labels by row: the upper edge, zero, and up to three between them, where a curve would lie."""
     parts = next((parts for parts in _GRIDS if rows // parts >= _ROWS_PER_GRID and _is_round(top / parts)), 1)
     labels = {rows * index // parts: unit_format(top * (parts - index) / parts)[:LABEL] for index in range(parts)}
     return labels | {rows - 1: unit_format(0.0)[:LABEL]} if rows > 1 else labels
 
 
 def _is_round(value: float) -> bool:
-    """Whether it has two digits at most."""
+    """Return whether it has two digits at most."""
     return value <= 0.0 or abs(float(f"{value:.1e}") - value) < 1e-9 * value
 
 
 def _spans(
-    cells: Sequence[Cell | None], uprights: Mapping[int, Cell], over: Mapping[int, Cell], empty: str, densities: str
+    cells: Sequence[Cell | None],
+    uprights: Mapping[int, Cell],
+    mark_labels: Mapping[int, Cell],
+    empty: str,
+    densities: str,
 ) -> list[Span]:
-    """Cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
+    """Return cells joined to spans; a blank takes the style of its left neighbour, which costs nothing to write."""
     drawn = list(cells)
     for column, (char, style) in uprights.items():
         cell = drawn[column]
@@ -524,7 +539,7 @@ def _spans(
             # An upright goes through the inside of an area and leaves its edge.
             ground = _ground(cell, densities)
             drawn[column] = char, on(style, ground) if ground else style
-    for column, label in over.items():
+    for column, label in mark_labels.items():
         if column < len(drawn):
             drawn[column] = label
     spans: list[Span] = []

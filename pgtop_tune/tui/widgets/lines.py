@@ -1,15 +1,15 @@
-"""Tables as lines: fixed columns, elastic ones for what is left, a header, a cursor row."""
+"""Lines of styled text: wrapping, characters, bars, tables, and a line being typed. Without Textual."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Final, Literal
 
 from msgspec import Struct, field
 from rich.cells import cell_len, set_cell_size
 
-from pgtop_tune.base.safe_text import printable, printable_lines
+from pgtop_tune.base.safe_text import one_line, printable, printable_lines
 
 # What panes return: lines of styled text, without Textual, so that tests read them as plain pictures; long text
 # wrapped.
@@ -56,7 +56,7 @@ SHADES: Final = 8
 
 
 def on(style: str, ground: str, colourless: str = "") -> str:
-    """The style of something drawn in the colour of one style on that of another.
+    """Return the style of something drawn in the colour of one style on that of another.
 
     Args:
         style, ground: Names of `STYLES`.
@@ -66,7 +66,7 @@ def on(style: str, ground: str, colourless: str = "") -> str:
 
 
 def shaded(style: str, step: int) -> str:
-    """The style with its colour nearer to the ground; as it is in a theme of 16 colours or none.
+    """Return the style with its colour nearer to the ground; as it is in a theme of 16 colours or none.
 
     Args:
         style: A name of `STYLES`.
@@ -76,22 +76,24 @@ def shaded(style: str, step: int) -> str:
 
 
 def of_map(style: str, step: int) -> str:
-    """The style of a heat map's cell: where a theme has shades (`shaded`), one fills it in place of its character."""
+    """Return the style of a heat map's cell: where a theme has shades (`shaded`), one fills it in place of its
+    character.
+    """
     return f"{style}{SHADE}{step}{FILLED}"
 
 
 def text_width(text: str) -> int:
-    """Cells a printable text takes on screen."""
+    """Return cells a printable text takes on screen."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def width(line: Line) -> int:
-    """Cells a line takes on screen."""
+    """Return cells a line takes on screen."""
     return sum([len(text) if text.isascii() else cell_len(text) for text, _ in line])
 
 
-def text_of(line: Line) -> str:
-    """The line without its styles."""
+def plain_text(line: Line) -> str:
+    """Return the line without its styles."""
     return "".join(text for text, _ in line)
 
 
@@ -100,40 +102,31 @@ CUT: Final = "…"
 
 
 def clip(text: str, cells: int) -> str:
-    """Foreign or own text made printable and cut or padded to exactly so many cells."""
+    """Return foreign or own text, made printable and cut or padded to exactly so many cells."""
     if not text.isascii() or not text.isprintable():
         text = printable(text, cells * 4 + 64)
         return set_cell_size(text, cells)
     return text[:cells].ljust(cells)
 
 
-def shortened(text: str, cells: int, ellipsis: str) -> str:
-    """As `clip`, with a sign at the end where something was cut."""
-    shown = clip(text, cells)
-    return shown if shown.rstrip() == text.rstrip() else clip(text, cells - len(ellipsis)) + ellipsis
+def ellipsized(text: str, cells: int, ellipsis: str) -> str:
+    """Return a text as `clip` does, with a sign at the end where something was cut."""
+    clipped = clip(text, cells)
+    return clipped if clipped.rstrip() == text.rstrip() else clip(text, cells - len(ellipsis)) + ellipsis
 
 
 def fit(line: Line, cells: int) -> Line:
-    """The line cut to at most so many cells; spans keep their styles."""
+    """Return the line cut to at most so many cells; spans keep their styles."""
     fitted: list[Span] = []
-    left = cells
+    room = cells
     for text, style in line:
-        taken = text_width(text)
-        if taken > left:
-            fitted.append((set_cell_size(text, left), style))
+        cells_taken = text_width(text)
+        if cells_taken > room:
+            fitted.append((set_cell_size(text, room), style))
             break
         fitted.append((text, style))
-        left -= taken
+        room -= cells_taken
     return tuple(fitted)
-
-
-def rule(title: Line, cells: int, right: Line = ()) -> Line:
-    """A pane's head: `─ title ───── right ─`, exactly so many cells."""
-    middle = cells - width(title) - width(right) - (6 if right else 4)
-    if middle < 1:
-        return fit((("─ ", "dim"), *title, *((("  ", PLAIN), *right) if right else ())), cells)
-    closing: Line = ((" ", PLAIN), *right, (" ─", "dim")) if right else (("─", "dim"),)
-    return (("─ ", "dim"), *title, (" ", PLAIN), ("─" * middle, "dim"), *closing)
 
 
 # Long foreign text on several lines, measured in cells.
@@ -143,7 +136,7 @@ _DEEPER: Final = 6
 
 
 def wrap(text: str, cells: int) -> list[str]:
-    """The text as lines of at most so many cells, broken at blanks where there are any; line breaks are kept.
+    """Return the text as lines of at most so many cells, broken at blanks where there are any; line breaks are kept.
 
     Args:
         text: Anything; it is made printable.
@@ -170,26 +163,26 @@ def _wrap_one(text: str, cells: int) -> list[str]:
 
 
 def _characters_within(text: str, cells: int) -> int:
-    taken = 0
+    cells_taken = 0
     for index, character in enumerate(text):
-        taken += cell_len(character)
-        if taken > cells:
+        cells_taken += cell_len(character)
+        if cells_taken > cells:
             return max(index, 1)
     return len(text)
 
 
 def wrapped(text: str, cells: int, style: str = "") -> list[Line]:
-    """Like `wrap`, as lines of one style."""
+    """Return a text as `wrap` does, as lines of one style."""
     return [((line, style),) for line in wrap(text, cells)]
 
 
 def hanging(text: str, cells: int) -> list[Line]:
-    """Like `wrapped`; what does not fit on a line goes on further right than that line begins."""
+    """Return a text as `wrapped` does; its further lines begin further right than the first one."""
     lines: list[str] = []
     for paragraph in printable_lines(text):
-        first, *rest = _wrap_one(paragraph.rstrip(), max(cells, 2))
+        first, *rest_lines = _wrap_one(paragraph.rstrip(), max(cells, 2))
         lines.append(first)
-        if rest:
+        if rest_lines:
             depth = min(len(paragraph) - len(paragraph.lstrip()) + _DEEPER, cells // 2)
             below = paragraph[len(first) :].strip()
             lines += [" " * depth + line for line in _wrap_one(below, max(cells - depth, 2))]
@@ -197,7 +190,7 @@ def hanging(text: str, cells: int) -> list[Line]:
 
 
 def labelled(label: str, text: str, cells: int, style: str = "", label_cells: int = 14) -> list[Line]:
-    """A label and beside it the text, wrapped under itself."""
+    """Return a label and beside it the text, wrapped under itself."""
     rows = wrap(text, cells - label_cells) or [""]
     return [
         (((label if index == 0 else "").ljust(label_cells), "label"), (row, style)) for index, row in enumerate(rows)
@@ -360,7 +353,7 @@ ASCII: Final = Glyphs(
 
 
 def fold_to_largest(values: Sequence[float | None], cells: int) -> list[float | None]:
-    """At most so many values: each the largest of a group of neighbours, None when all of a group are None."""
+    """Return at most so many values: each the largest of a group of neighbours, None when all of a group are None."""
     count = len(values)
     if count <= cells:
         return list(values)
@@ -372,7 +365,7 @@ _HEAT: Final = ("heat-0", "heat-1", "heat-2", "heat-3", "heat-4")
 
 
 def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
-    """A bar that fills its share of the cells; exactly `cells` wide, blank when unknown.
+    """Return a bar that fills its share of the cells; exactly `cells` wide, blank when unknown.
 
     Args:
         share: 0 to 1; what lies outside is drawn as 0 or 1. A share above 0 always shows.
@@ -383,13 +376,13 @@ def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
         return " " * cells
     steps = len(glyphs.growing) - 1
     filled = max(1, round(min(share, 1.0) * cells * steps))
-    whole, rest = divmod(filled, steps)
-    drawn = glyphs.full * whole + (glyphs.growing[rest] if rest else "")
+    full_blocks, eighths = divmod(filled, steps)
+    drawn = glyphs.full * full_blocks + (glyphs.growing[eighths] if eighths else "")
     return drawn.ljust(cells)[:cells]
 
 
 def heat_strip(shares: Sequence[float | None], cells: int, glyphs: Glyphs) -> Line:
-    """How busy each core is: one cell per core, or per group of neighbours when there are more cores than cells.
+    """Return the load of each core: one cell per core, or per group of neighbours when there are more cores than cells.
 
     Args:
         shares: 0 to 1 per core; None is drawn as a dim dot. A group shows the busiest of its cores, so that one
@@ -410,7 +403,7 @@ def _heat(share: float | None, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def heat_style(share: float | None) -> str:
-    """The style of a share from 0 to 1."""
+    """Return the style of a share from 0 to 1."""
     return "dim" if share is None else _HEAT[min(max(int(share * 5), 0), 4)]
 
 
@@ -437,7 +430,7 @@ class Column(Struct, frozen=True):
 
 
 def column_widths(columns: Sequence[Column], width: int) -> tuple[int, ...]:
-    """Cells of each column in a table of `width` cells; the last elastic one gets the odd cells.
+    """Return cells of each column in a table of `width` cells; the last elastic one gets the odd cells.
 
     Columns that do not fit any more are cut at the right edge and get 0 when they lie behind it.
     """
@@ -445,14 +438,14 @@ def column_widths(columns: Sequence[Column], width: int) -> tuple[int, ...]:
     spare = width - sum(column.width for column in columns) - GAP * (len(columns) - 1)
     cells = [column.width for column in columns]
     if elastic and spare > 0:
-        each, odd = divmod(spare, len(elastic))
+        share, odd = divmod(spare, len(elastic))
         for index in elastic:
-            cells[index] += each
+            cells[index] += share
         cells[elastic[-1]] += odd
-    left = width
-    for index, wanted in enumerate(cells):
-        cells[index] = max(0, min(wanted, left))
-        left -= wanted + GAP
+    room = width
+    for index, needed in enumerate(cells):
+        cells[index] = max(0, min(needed, room))
+        room -= needed + GAP
     return tuple(cells)
 
 
@@ -462,11 +455,10 @@ def table_lines(
     *,
     width: int,
     height: int,
-    cursor: int | None,
-    top: int,
+    cursor: int | None = None,
     glyphs: Glyphs,
 ) -> list[Line]:
-    """The header and as many rows as fit below it; `height` lines of exactly `width` cells.
+    """Return the header and as many rows as fit below it; `height` lines of exactly `width` cells.
 
     Args:
         columns: Left to right.
@@ -475,7 +467,6 @@ def table_lines(
         width: Cells of every line.
         height: Lines, the header included.
         cursor: Index into `rows` of the selected row; None for none.
-        top: Index into `rows` of the first row shown.
         glyphs: For the ellipsis.
     """
     if height <= 0:
@@ -483,13 +474,39 @@ def table_lines(
     cells = column_widths(columns, width)
     header = tuple((column.title, "title") for column in columns)
     lines = [_row_line(header, columns, cells, width, glyphs)]
-    shown = rows[top : top + height - 1]
-    for index, row in enumerate(shown, top):
+    for index, row in enumerate(rows[: height - 1]):
         line = _row_line(row, columns, cells, width, glyphs)
         lines.append((("".join(text for text, _ in line), "cursor"),) if index == cursor else line)
     blank: Line = ((" " * width, PLAIN),)
     lines.extend([blank] * (height - len(lines)))
     return lines
+
+
+def first_in_view(top: int, cursor: int | None, count: int, visible: int) -> int:
+    """Return the first row to show: no line is left empty, and the row at the cursor is shown.
+
+    Args:
+        top: First row shown until now.
+        cursor: Row to show; None for none.
+        count: Rows that there are.
+        visible: Rows that fit.
+    """
+    top = min(top, max(count - visible, 0))
+    return max(top if cursor is None else min(max(top, cursor - visible + 1), cursor), 0)
+
+
+def next_row(top: int, cursor: int | None, by: int, count: int, visible: int) -> int:
+    """Return the row that lies `by` rows below the cursor, as far as there are any.
+
+    Without a cursor the first step selects the first visible row, or the last one upwards. Args as of `first_in_view`.
+    """
+    edge = top if by > 0 else top + visible - 1
+    return min(max(edge if cursor is None else cursor + by, 0), count - 1)
+
+
+def around(cursor: int, count: int, visible: int) -> int:
+    """Return the first row to show where the cursor stands in the middle, as far as rows allow."""
+    return min(max(cursor - visible // 2, 0), max(count - visible, 0))
 
 
 def _row_line(row: Row, columns: Sequence[Column], widths: Sequence[int], width: int, glyphs: Glyphs) -> Line:
@@ -530,3 +547,124 @@ def _cell(text: str, cells: int, right: bool, glyphs: Glyphs) -> str:
     if length > cells:
         return set_cell_size(text, cells - 1) + glyphs.ellipsis
     return " " * (cells - length) + text if right else text + " " * (cells - length)
+
+
+# A line of text being typed: what keys do to it, and how it is drawn.
+#
+# Own rather than Textual's Input: no blinking cursor (bytes on an idle line), and a password leaves nothing behind in a
+# widget's reactive value.
+
+LIMIT: Final = 1_000
+"""Characters taken at most; a paste of a megabyte is cut."""
+
+
+class TextField(Struct):
+    """Text and cursor.
+
+    Attributes:
+        text: What has been typed.
+        cursor: Characters before the cursor.
+        masked: Draw every character as an asterisk.
+        selected: The whole text is selected: the first character typed replaces it, a cursor key keeps it.
+    """
+
+    text: str = ""
+    cursor: int = 0
+    masked: bool = False
+    selected: bool = False
+
+    def __post_init__(self) -> None:
+        self.cursor = len(self.text)
+
+    def __repr__(self) -> str:
+        """Return it without the text, which may be a password."""
+        return f"TextField({len(self.text)} characters)"
+
+    def press(self, key: str, character: str | None) -> bool:
+        """Take a key by Textual's name and the character it stands for.
+
+        Returns:
+            Whether the key meant something here.
+        """
+        edit = _EDITS.get(key)
+        if edit is not None:
+            if self.selected and key in _ERASING:
+                self.replace("")
+            self.selected = False
+            edit(self)
+            return True
+        if character is not None and len(character) == 1 and character.isprintable():
+            self.insert(character)
+            return True
+        return False
+
+    def insert(self, text: str) -> None:
+        """Put text at the cursor, or in place of a selected text; of several lines (a paste) it makes one."""
+        if self.selected:
+            self.replace("")
+        # A pasted password keeps its blanks; only its line end goes.
+        text = text.rstrip("\r\n") if self.masked else one_line(text, LIMIT) if len(text) > 1 else text
+        text = text[: max(LIMIT - len(self.text), 0)]
+        self.text = self.text[: self.cursor] + text + self.text[self.cursor :]
+        self.cursor += len(text)
+
+    def replace(self, text: str) -> None:
+        """Take another text, the cursor behind it."""
+        self.text, self.cursor, self.selected = text, len(text), False
+
+    def select(self) -> None:
+        """Select the whole text, if there is any."""
+        self.cursor, self.selected = len(self.text), bool(self.text)
+
+    def line(self, cells: int, cursor_style: str = "cursor") -> Line:
+        """Return the part of the text around the cursor, at most so many cells."""
+        text = "*" * len(self.text) if self.masked else self.text
+        if self.selected:
+            return ((clip(text, cells), cursor_style),)
+        before, under, after = text[: self.cursor], text[self.cursor : self.cursor + 1], text[self.cursor + 1 :]
+        while before and cell_len(before) + max(cell_len(under), 1) > cells:
+            before = before[1:]
+        while after and cell_len(before) + cell_len(under) + cell_len(after) > cells:
+            after = after[:-1]
+        return ((before, ""), (under or " ", cursor_style), (after, ""))
+
+
+def _backspace(field: TextField) -> None:
+    if field.cursor:
+        field.text = field.text[: field.cursor - 1] + field.text[field.cursor :]
+        field.cursor -= 1
+
+
+def _delete(field: TextField) -> None:
+    field.text = field.text[: field.cursor] + field.text[field.cursor + 1 :]
+
+
+def _word_back(field: TextField) -> None:
+    kept = field.text[: field.cursor].rstrip()
+    kept = kept[: kept.rfind(" ") + 1]
+    field.text, field.cursor = kept + field.text[field.cursor :], len(kept)
+
+
+def _kill_before(field: TextField) -> None:
+    field.text, field.cursor = field.text[field.cursor :], 0
+
+
+def _kill_after(field: TextField) -> None:
+    field.text = field.text[: field.cursor]
+
+
+def _move(by: int) -> Callable[[TextField], None]:
+    def move(field: TextField) -> None:
+        field.cursor = min(max(field.cursor + by, 0), len(field.text))
+
+    return move
+
+
+_EDITS: Final[dict[str, Callable[[TextField], None]]] = {
+    "backspace": _backspace, "ctrl+h": _backspace, "delete": _delete, "ctrl+d": _delete,
+    "ctrl+w": _word_back, "ctrl+u": _kill_before, "ctrl+k": _kill_after,
+    "left": _move(-1), "right": _move(1), "ctrl+b": _move(-1), "ctrl+f": _move(1),
+    "home": _move(-LIMIT), "ctrl+a": _move(-LIMIT), "end": _move(LIMIT), "ctrl+e": _move(LIMIT),
+}  # fmt: skip
+"""Keys of readline, as far as one line needs them."""
+_ERASING: Final = frozenset(("backspace", "ctrl+h", "delete", "ctrl+d", "ctrl+w", "ctrl+u", "ctrl+k"))

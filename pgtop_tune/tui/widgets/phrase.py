@@ -34,7 +34,7 @@ _STYLES: Final = {
 
 
 def wait_style(wait_event_type: str) -> str:
-    """Style of a class of pg_stat_activity.wait_event_type, of "CPU", its queue, or of what is not active."""
+    """Return the style of a pg_stat_activity.wait_event_type, of "CPU", its queue, or of inactive sessions."""
     return _STYLES.get(wait_event_type, "wait-other")
 
 
@@ -53,7 +53,7 @@ class Phrase(Struct, frozen=True):
 
 
 def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
-    """The phrases joined by a gap, as many as there is room for.
+    """Return the phrases joined by a gap, as many as there is room for.
 
     When room is short all that can shorten do so, then the last ranks go; what is left over lets the first ranks
     read in full again.
@@ -81,7 +81,7 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
 
 
 def _cut(line: Line, cells: int) -> Line:
-    """As `fit`, with a sign that something was cut."""
+    """Return a line as `fit` does, with a sign that something was cut."""
     return (*fit(line, cells - 1), (CUT, line[-1][1])) if cells > 0 else ()
 
 
@@ -91,17 +91,17 @@ def _cells(kept: Sequence[tuple[Line, Phrase]], gap: Span) -> int:
 
 
 def dot(glyphs: Glyphs) -> Span:
-    """The gap between two facts."""
+    """Return the gap between two facts."""
     return f" {glyphs.separator} ", "dim"
 
 
 def summed(phrases: Sequence[Phrase], cells: int, glyphs: Glyphs) -> Line:
-    """Facts on a line above a table, beginning where its first column does."""
+    """Return facts on a line above a table, beginning where its first column does."""
     return ((" ", PLAIN), *fitting(phrases, cells - 1, dot(glyphs)))
 
 
 def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) -> Line:
-    """A pane's head: `─ title ───── facts ─`, exactly so many cells."""
+    """Return a pane's head: `─ title ───── facts ─`, exactly so many cells."""
     stroke = glyphs.rule
     facts = fitting(right, max(cells - width(title) - 8, 0), dot(glyphs)) if right else ()
     spans: list[Span] = [(stroke + " ", "dim"), *title]
@@ -112,9 +112,9 @@ def head(title: Line, cells: int, glyphs: Glyphs, right: Sequence[Phrase] = ()) 
     return (*spans, (" " + stroke * middle, "dim"), *closing)
 
 
-def absent(title: str, found: Unavailable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """A pane that has nothing to show: why stands in its head, or below it where the head is too short for that."""
-    reason = absence(found)
+def absent(title: str, unavailable: Unavailable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Return a pane without content: the reason stands in its head, or below it where the head is too short."""
+    reason = absence(unavailable)
     beside: Line = ((f"{title}  ", "title"), *reason)
     if width(beside) + 4 <= cells or rows < 2:
         return [head(beside, cells, glyphs)]
@@ -124,7 +124,7 @@ def absent(title: str, found: Unavailable, cells: int, rows: int, glyphs: Glyphs
 
 
 def padded(line: Line, cells: int) -> Line:
-    """The line filled up with blanks, or cut, to exactly so many cells."""
+    """Return the line filled up with blanks, or cut, to exactly so many cells."""
     missing = cells - width(line)
     if missing < 0:
         return fit(line, cells)
@@ -132,7 +132,7 @@ def padded(line: Line, cells: int) -> Line:
 
 
 def labelled(label: str, text: str, style: str = PLAIN, unit: str = "") -> Line:
-    """`label number unit`."""
+    """Return `label number unit`."""
     spans: list[Span] = [(f"{label} ", "label")] if label else []
     spans.append((text, style))
     if unit:
@@ -141,25 +141,25 @@ def labelled(label: str, text: str, style: str = PLAIN, unit: str = "") -> Line:
 
 
 def lasting(seconds: float | None, cells: int = 0) -> str:
-    """A time with its unit: "53 s", "3m12s"."""
+    """Return a time with its unit: "53 s", "3m12s"."""
     return (age(seconds) + (" s" if seconds is not None and round(seconds) < 60 else "")).rjust(cells)
 
 
 def value_of(metric: Metric, session: Session) -> float | None:
-    """What the metric says now; None before the first frame."""
+    """Return the present value of a metric; None before the first frame."""
     interval: Interval | None = session.interval
     return None if interval is None else metric(interval)
 
 
 def alarm(value: float | None, critical: float | None, otherwise: str = PLAIN) -> str:
-    """The style of a number: "critical" from its critical line on, "dim" when it is not known."""
+    """Return the style of a number: "critical" from its critical line on, "dim" when it is not known."""
     if value is None:
         return "dim"
     return "critical" if critical is not None and value >= critical else otherwise
 
 
 def spaced(value: float | None, cells: int = 0) -> str:
-    """A number with its thousands apart: "1 199"; one decimal below ten, a suffix from a million on."""
+    """Return a number with its thousands apart: "1 199"; one decimal below ten, a suffix from a million on."""
     if value is None:
         text = UNKNOWN
     elif value >= 999_999.5:
@@ -182,10 +182,10 @@ _ABSENCE_STYLES: Final = {
 }
 
 
-def absence(found: Unavailable) -> Line:
-    """Why a number is not there, in its place."""
-    said = str(found)
-    if found.reason is Reason.NO_ANSWER:
+def absence(unavailable: Unavailable) -> Line:
+    """Return why a number is not there, in its place."""
+    text = str(unavailable)
+    if unavailable.reason is Reason.NO_ANSWER:
         # Who was asked, and why there is no answer any more, stands in the header.
-        said = said.partition(": ")[0] if said.startswith(found.reason) else said.rpartition(": ")[2]
-    return ((one_line(said, 300), _ABSENCE_STYLES.get(found.reason, "warning")),)
+        text = text.partition(": ")[0] if text.startswith(unavailable.reason) else text.rpartition(": ")[2]
+    return ((one_line(text, 300), _ABSENCE_STYLES.get(unavailable.reason, "warning")),)

@@ -62,16 +62,16 @@ _NO_TICKS: Final[Mapping[int, str]] = {}
 
 
 def event_style(kind: EventKind) -> str:
-    """The style an event is drawn in, on the tape and in a chart."""
+    """Return the style an event is drawn in, on the tape and in a chart."""
     return _MARKS[kind][1]
 
 
 def event_glyph(kind: EventKind, glyphs: Glyphs) -> str:
-    """The mark an event is drawn with."""
+    """Return the mark an event is drawn with."""
     return str(getattr(glyphs, _MARKS[kind][0]))
 
 
-def tape_lines(
+def tape_line(
     events: Iterable[tuple[float, Event]],
     width: int,
     since_s: float,
@@ -79,8 +79,8 @@ def tape_lines(
     glyphs: Glyphs,
     marks: Iterable[tuple[float, bool]] = (),
     ticks: Mapping[int, str] = _NO_TICKS,
-) -> list[Line]:
-    """One line of exactly `width` cells: a mark per column with events, and as many of their words as fit.
+) -> Line:
+    """Return a line of exactly `width` cells: a mark per column with events, and as many of their words as fit.
 
     Args:
         events: (moment on the session's clock, event), as in `Session.events`; in any order. Words may be foreign.
@@ -93,7 +93,7 @@ def tape_lines(
     """
     columns = width - GUTTER
     if columns < 1:
-        return [((" " * max(width, 0), PLAIN),)]
+        return ((" " * max(width, 0), PLAIN),)
     marked: dict[int, Event] = {}
     for at_s, event in events:
         column = column_of(at_s, since_s, until_s, columns)
@@ -104,11 +104,11 @@ def tape_lines(
         for at_s, end in marks
         if (column := column_of(at_s, since_s, until_s, columns)) is not None
     }
-    taken = bytearray(columns)
+    occupied = bytearray(columns)
     for column in brackets:
-        taken[column] = 1
+        occupied[column] = 1
     for column in marked:
-        taken[column] = 1
+        occupied[column] = 1
     placed: dict[int, Span] = {
         column: (_mark(event, glyphs), event_style(event.kind)) for column, event in marked.items()
     }
@@ -116,16 +116,16 @@ def tape_lines(
         event = marked[column]
         # Arms follow each other every few cells: their letters say it.
         text = "" if _is_arm(event) else one_line(event.text, _LONGEST)
-        start, text = _room(text, column, taken, glyphs)
+        start, text = _room(text, column, occupied, glyphs)
         if text:
             cells = cell_len(text)
-            taken[start : start + cells] = b"\1" * cells
+            occupied[start : start + cells] = b"\1" * cells
             placed[start] = (text, event_style(event.kind))
     placed |= brackets
     for column, text in ticks.items():
-        words = glyphs.tick + text
-        if not any(taken[column : column + len(words) + 1]):
-            placed[column] = (words, "dim")
+        label = glyphs.tick + text
+        if not any(occupied[column : column + len(label) + 1]):
+            placed[column] = (label, "dim")
     spans: list[Span] = [(f"{'tape':>{GUTTER - 2}}  ", "dim")]
     at = 0
     for start in sorted(placed):
@@ -135,7 +135,7 @@ def tape_lines(
         at = start + cell_len(placed[start][0])
     if at < columns:
         spans.append((" " * (columns - at), PLAIN))
-    return [tuple(spans)]
+    return tuple(spans)
 
 
 def _is_arm(event: Event) -> bool:
@@ -146,18 +146,20 @@ def _mark(event: Event, glyphs: Glyphs) -> str:
     return event.text[0] if _is_arm(event) else event_glyph(event.kind, glyphs)
 
 
-def _room(text: str, column: int, taken: bytearray, glyphs: Glyphs) -> tuple[int, str]:
-    """Where the words go and how much of them: right of the mark whole, left of it whole, right of it cut, nowhere."""
-    columns = len(taken)
-    wanted = cell_len(text)
+def _room(text: str, column: int, occupied: bytearray, glyphs: Glyphs) -> tuple[int, str]:
+    """Return where the words stand and how much of them: right of the mark whole, left of it whole, right of it cut,
+    nowhere.
+    """
+    columns = len(occupied)
+    needed = cell_len(text)
     right = column + 1
-    end = taken.find(1, right)
+    end = occupied.find(1, right)
     free = (columns if end < 0 else end - 1) - right
-    if wanted <= free:
+    if needed <= free:
         return right, text
-    begin = taken.rfind(1, 0, column) + 1
-    if wanted <= column - begin - (1 if begin else 0):
-        return column - wanted, text
+    begin = occupied.rfind(1, 0, column) + 1
+    if needed <= column - begin - (1 if begin else 0):
+        return column - needed, text
     if free >= _SHORTEST:
         return right, set_cell_size(text, free - 1) + glyphs.ellipsis
     return 0, ""
@@ -167,7 +169,7 @@ CHARTED: Final[tuple[Charted, ...]] = (
     *(CLIENT_TPS, TPS, OPEN_WHILE_STALLED),
     *waits.METRICS,
     *host_details.CHARTED,
-    *(each.metric for each in CONDITIONS),
+    *(condition.metric for condition in CONDITIONS),
 )
 """What a `Session` for this screen must keep series of."""
 
@@ -214,25 +216,25 @@ class TimeAxis(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """How long it is: "3m13s"."""
+        """Length of the window: "3m13s"."""
         return age(self.until_s - self.since_s)
 
     def moment_of(self, x: int) -> float | None:
-        """The middle of the column in the cell `x` of gutter and columns; None where there is no column."""
+        """Return the middle of the column in the cell `x` of gutter and columns; None where there is no column."""
         column = x - GUTTER
         return self.since_s + (column + 0.5) * self.column_s if 0 <= column < self.columns else None
 
     def means(self, points: Sequence[SeriesPoint]) -> list[float | None]:
-        """A series in its columns, see `mean_columns`."""
+        """Return a series in its columns, see `mean_columns`."""
         return mean_columns(points, self.since_s, self.until_s, self.columns)
 
     def means_of(self, session: Session, metric: Charted) -> list[float | None]:
-        """The same of a series that the session keeps."""
+        """Return a series that the session keeps, in its columns."""
         return session.history.means(metric, self.since_s, self.until_s, self.columns) if self.columns > 0 else []
 
 
 def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPANS_S[0]) -> TimeAxis:
-    """The window of both charts and the tape at this moment.
+    """Return the window of both charts and the tape at this moment.
 
     Args:
         session: Its newest frame is now.
@@ -245,29 +247,29 @@ def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPA
     columns = max(drawn - GUTTER, 1)
     now_s = session.now.elapsed_s if session.now is not None else 0.0
     wanted_s = max(now_s + 1.0, SPANS_S[0]) if span_s == inf else span_s
-    column_s = next((each for each in _COLUMN_S if columns * each >= _NEARLY * wanted_s), _COLUMN_S[-1])
+    column_s = next((seconds for seconds in _COLUMN_S if columns * seconds >= _NEARLY * wanted_s), _COLUMN_S[-1])
     since_s, until_s = window(now_s, columns, float(column_s))
     return TimeAxis(since_s=since_s, until_s=until_s, width=drawn, figures=figures)
 
 
 def axis_ticks(session: Session, axis: TimeAxis) -> dict[int, str]:
-    """Times of day by column, on round minutes or parts of one."""
+    """Return times of day by column, on round minutes or parts of one."""
     if session.now is None:
         return {}
     offset_s = round(session.now.taken_at_ms / 1000.0 - session.now.elapsed_s)
-    apart_s = next((each for each in _TICK_S if each >= _TICK_CELLS * axis.column_s), _TICK_S[-1])
+    apart_s = next((seconds for seconds in _TICK_S if seconds >= _TICK_CELLS * axis.column_s), _TICK_S[-1])
     first = -int(-(axis.since_s + offset_s) // apart_s) * apart_s
-    found = {}
+    ticks = {}
     for at_s in range(first, int(axis.until_s + offset_s) + 1, apart_s):
         column = column_of(at_s - offset_s, axis.since_s, axis.until_s, axis.columns)
         text = wall_clock(at_s * 1000)[: 5 if apart_s % 60 == 0 else 8]
         if column is not None and column + len(text) < axis.columns:
-            found[column] = text
-    return found
+            ticks[column] = text
+    return ticks
 
 
 def axis_line(session: Session, axis: TimeAxis, glyphs: Glyphs) -> Line:
-    """A line of times of day under a chart."""
+    """Return a line of times of day under a chart."""
     cells = [glyphs.rule] * axis.columns
     for column, text in axis_ticks(session, axis).items():
         cells[column : column + len(text) + 1] = [glyphs.tick, *text]
@@ -275,7 +277,7 @@ def axis_line(session: Session, axis: TimeAxis, glyphs: Glyphs) -> Line:
 
 
 def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
-    """Changes that an operator looks for in a curve."""
+    """Change that an operator looks for in a curve."""
     return [
         ChartMark(at_s)
         for at_s, event in session.events
@@ -284,7 +286,7 @@ def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
 
 
 def arm_bands(session: Session) -> list[ArmBand]:
-    """When the arms of experiments were in force, as the tape tells."""
+    """Return the times in which the arms of experiments were in force, from the events."""
     switches = [(at_s, event.text) for at_s, event in session.events if event.kind is EventKind.SWITCH]
     return [
         ArmBand(since_s, until_s, text[0])
@@ -302,7 +304,7 @@ def spark_line(
     glyphs: Glyphs,
     bands: Sequence[ArmBand] = (),
 ) -> Line:
-    """A chart in one line: its name in the gutter, a value per column of the common axis, figures beside it.
+    """Return a chart in one line: its name in the gutter, a value per column of the common axis, figures beside it.
 
     Within a band the curve has the style of its arm.
     """

@@ -106,9 +106,9 @@ async def _tag(rig: Rig) -> None:
 
 async def _sideways(rig: Rig) -> None:
     await rig.press("2", "right", "right")
-    await rig.until(lambda: page_of(rig).view.left == 2)
+    await rig.until(lambda: page_of(rig).view.scrolled_past == 2)
     await rig.press("left")
-    assert page_of(rig).view.left == 1
+    assert page_of(rig).view.scrolled_past == 1
 
 
 async def _columns(rig: Rig) -> None:

@@ -12,7 +12,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.actions import all_pages
 from pgtop_tune.tui.pages.listing import APART, FROM
 from pgtop_tune.tui.pages.screen import PageScreen
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.support.frames import EPOCH_MS, backend, frame, postgres_sample
 from tests.support.screens import Rig, ScriptedSource, running_screen
 from tests.tui.app.test_mouse import click, place
@@ -101,7 +101,7 @@ async def test_the_table_points_at_the_row_that_stands_beside_it_without_a_choic
         source.feed(*sessions(1, 12, 11).frames)
         await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 1)
         await rig.pilot.pause()
-        (pointed,) = [text_of(line) for line in page._drawn["table"] if text_of(line).startswith(UNICODE.pointer)]
+        (pointed,) = [plain_text(line) for line in page._drawn["table"] if plain_text(line).startswith(UNICODE.pointer)]
         assert pointed.split()[1] == "11"
 
 

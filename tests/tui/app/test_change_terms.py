@@ -16,7 +16,7 @@ from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.load.dialog import LoadDialog
 from pgtop_tune.tui.parameters.applying import ConditionsDialog, proof_words
-from pgtop_tune.tui.parameters.rows import Conditions
+from pgtop_tune.tui.parameters.rows import ChangeConditions
 from tests.support.frames import frame
 from tests.support.screens import (
     Rig,
@@ -104,7 +104,7 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
         await rig.sees("there is no trip wire on 'p98'")
         await rig.press("escape")
         await rig.until(lambda: not isinstance(rig.app.screen, ConditionsDialog))
-        await rig.sees("auto-revert after 5 s, or at once at p99>5")
+        await rig.sees("reverts after 5 s unless confirmed (Y), or at once at p99>5")
         await rig.press("a")
         await rig.sees("is now 2GB")
         assert control.terms.keep_within_s == 5.0
@@ -114,7 +114,7 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
 async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:
     control = ScriptedParameters()
     async with running_screen(parameters=control, knobs=KNOBS) as rig:
-        rig.app.parameters.panel.conditions = Conditions(wires="tps<1000000")
+        rig.app.parameters.panel.conditions = ChangeConditions(wires="tps<1000000")
         await opened(rig)
         await rig.press("plus")
         await rig.sees("SET max_wal_size = '2GB'")
@@ -178,7 +178,7 @@ async def test_a_longer_wal_writer_delay_tells_the_loss_it_brings() -> None:
 async def test_without_a_deadline_the_lock_is_shown_at_staging_and_the_name_is_typed() -> None:
     control = _with_wal_writer()
     async with running_screen(parameters=control, knobs=KNOBS) as rig:
-        rig.app.parameters.panel.conditions = Conditions(keep_within_s=None)
+        rig.app.parameters.panel.conditions = ChangeConditions(keep_within_s=None)
         await opened(rig)
         await _off(rig)
         await rig.sees("locked: o sets a deadline, or start with --allow-unsafe")
@@ -186,7 +186,7 @@ async def test_without_a_deadline_the_lock_is_shown_at_staging_and_the_name_is_t
         await rig.sees("--allow-unsafe to unlock it; nothing was changed")
         assert control.journal == []
     async with running_screen(parameters=control, knobs=KNOBS, options=ScreenOptions(allow_unsafe=True)) as rig:
-        rig.app.parameters.panel.conditions = Conditions(keep_within_s=None)
+        rig.app.parameters.panel.conditions = ChangeConditions(keep_within_s=None)
         await opened(rig)
         await _off(rig)
         await rig.press("a", "y")

@@ -198,7 +198,7 @@ async def test_the_terms_of_a_trial_are_chosen_here_too() -> None:
         await rig.sees("terms of a change")
         await rig.press("tab", "ctrl+u", "5", "enter")
         await rig.until(lambda: isinstance(rig.app.screen, CheckDialog))
-        await rig.sees("auto-revert after 5 s")
+        await rig.sees("reverts after 5 s")
         await rig.press("down", "space")
         await rig.sees("SET work_mem = '8MB'")
         await rig.press("a")

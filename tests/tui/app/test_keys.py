@@ -259,7 +259,7 @@ async def _quit(rig: Rig) -> None:
 
 async def _findings(rig: Rig) -> None:
     await rig.press("w")
-    await rig.sees("what binds now")
+    await rig.sees("bottleneck")
     await rig.press("escape")
 
 

@@ -12,8 +12,7 @@ from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, LoadState, MakingPlan, MakingProgress
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.load.data_set_dialog import InitDialog
-from pgtop_tune.tui.load.dialog import LoadDialog
+from pgtop_tune.tui.load.dialog import InitDialog, LoadDialog
 from pgtop_tune.tui.load.results_dialog import ResultsDialog
 from tests.support.frames import frame
 from tests.support.results import asked, failed, result

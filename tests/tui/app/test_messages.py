@@ -6,7 +6,7 @@ import pytest
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.tui.scene.header import ShownMessage, message_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text, width
 from tests.support.screens import ScriptedLoad, running_screen
 
 
@@ -44,12 +44,12 @@ async def test_with_a_dialog_open_it_stands_on_its_edge_and_never_over_its_conte
 
 def test_a_hint_does_not_run_into_the_sentence_before_it() -> None:
     (line,) = message_lines(ShownMessage(str(UsageProblem("it is none", "name another")), "error"), 80, UNICODE)
-    assert "it is none; hint: name another" in text_of(line)
+    assert "it is none; hint: name another" in plain_text(line)
 
 
 def test_a_long_message_takes_three_lines_at_most_and_control_characters_do_nothing() -> None:
     lines = message_lines(ShownMessage("word \x1b[31m" * 200, "error"), 60, UNICODE)
     assert len(lines) == 3
     assert all(width(line) <= 60 for line in lines)
-    assert not any("\x1b" in text_of(line) for line in lines)
-    assert text_of(lines[-1]).rstrip().endswith("…")
+    assert not any("\x1b" in plain_text(line) for line in lines)
+    assert plain_text(lines[-1]).rstrip().endswith("…")

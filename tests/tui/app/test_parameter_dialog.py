@@ -19,7 +19,7 @@ async def test_a_step_shows_the_sql_and_a_applies_it_on_trial() -> None:
         await opened(rig)
         await rig.press("plus", "plus")
         await rig.sees("apply: ALTER SYSTEM SET max_wal_size = '4GB'; SELECT pg_reload_conf();")
-        await rig.sees("auto-revert after 60 s")
+        await rig.sees("reverts after 60 s")
         assert control.journal == []
         await rig.press("a")
         await rig.sees("max_wal_size is now 4GB, read back from pg_settings")

@@ -18,11 +18,10 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import PastSource, ScreenOptions
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import dashboard_layout
+from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
 from pgtop_tune.tui.dialogs.entry import PromptDialog
 from pgtop_tune.tui.load.dialog import LoadDialog
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, frame
 from tests.support.screens import Rig, ScriptedBackends, ScriptedLoad, ScriptedRecording, ScriptedSource, wire
@@ -41,8 +40,8 @@ FRAMES = [made_up(second) for second in range(COUNT)]
 
 def picture(session: Session) -> list[str]:
     """The dashboard without its first line, which has the clock."""
-    panes = dashboard_lines(session, dashboard_layout(120, 40), 120, UNICODE, Look())
-    return [text_of(line) for lines in panes.values() for line in lines][1:]
+    panes = dashboard_lines(session, dashboard_layout(120, 40), 120, UNICODE, DashboardState())
+    return [plain_text(line) for lines in panes.values() for line in lines][1:]
 
 
 MOMENTS = (0, 1, 18, 89, 149, 150, 156, 157, 204, 269, 270, 299)

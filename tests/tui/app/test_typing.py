@@ -11,8 +11,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.tui.load.dialog import LoadForm
-from pgtop_tune.tui.widgets.lines import UNICODE, hanging, labelled, text_of, width, wrap
-from pgtop_tune.tui.widgets.text_field import LIMIT, TextField
+from pgtop_tune.tui.widgets.lines import LIMIT, UNICODE, TextField, hanging, labelled, plain_text, width, wrap
 from tests.support.screens import PROFILES
 
 KEYS = st.sampled_from(
@@ -69,8 +68,8 @@ def test_a_masked_field_shows_asterisks_and_keeps_every_character() -> None:
     field = TextField(masked=True)
     field.insert(" s3cr[et ]\n")
     assert field.text == " s3cr[et ]"
-    assert "s3cr" not in text_of(field.line(30)) + repr(field)
-    assert text_of(field.line(30)).strip() == "*" * 10
+    assert "s3cr" not in plain_text(field.line(30)) + repr(field)
+    assert plain_text(field.line(30)).strip() == "*" * 10
 
 
 @given(st.lists(KEYS, max_size=60), st.integers(4, 20))
@@ -96,7 +95,7 @@ def test_words_are_kept_whole_where_they_fit() -> None:
         "WHERE aid = 1",
     ]
     assert wrap("a" * 10, 4) == ["aaaa", "aaaa", "aa"]
-    assert [text_of(line) for line in labelled("why", "one two three", 12, label_cells=5)] == [
+    assert [plain_text(line) for line in labelled("why", "one two three", 12, label_cells=5)] == [
         "why  one two",
         "     three",
     ]
@@ -152,14 +151,14 @@ def test_a_field_that_cannot_be_used_is_named(keys: list[str], words: str) -> No
 
 
 def test_an_empty_field_says_what_it_means() -> None:
-    shown = "\n".join(text_of(line) for line in _form().lines(UNICODE))
+    shown = "\n".join(plain_text(line) for line in _form().lines(UNICODE))
     assert "until stopped" in shown
     assert "unlimited" in shown
 
 
 def test_a_line_of_a_plan_goes_on_further_right_than_it_begins() -> None:
     plan = "   ->  Nested Loop  (cost=0.00..1418273943.62 rows=25002113267 width=0)"
-    lines = [text_of(line) for line in hanging(plan, 50)]
+    lines = [plain_text(line) for line in hanging(plan, 50)]
     assert lines[0].startswith("   ->  Nested Loop")
     assert all(line.startswith(" " * 9) for line in lines[1:])
     assert " ".join(" ".join(lines).split()) == " ".join(plan.split())
@@ -167,6 +166,6 @@ def test_a_line_of_a_plan_goes_on_further_right_than_it_begins() -> None:
 
 @given(st.text(max_size=200), st.integers(4, 60))
 def test_hanging_lines_fit_and_hold_every_visible_character(text: str, cells: int) -> None:
-    lines = [text_of(line) for line in hanging(text, cells)]
+    lines = [plain_text(line) for line in hanging(text, cells)]
     assert all(cell_len(line) <= cells for line in lines)
     assert "".join("".join(lines).split()) == "".join("".join(printable_lines(text)).split())

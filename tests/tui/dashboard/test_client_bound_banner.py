@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.run_frames import run_frames
 
@@ -17,7 +17,7 @@ def head(cpu: tuple[int, ...], width: int, *, last: int | None = -1) -> str:
     session = Session(CHARTED)
     for frame in run_frames(cpu=cpu)[:last]:
         session.apply(Step((replace(frame, events=()),)))
-    return text_of(throughput_lines(session, width, 6, UNICODE)[0])
+    return plain_text(throughput_lines(session, width, 6, UNICODE)[0])
 
 
 @pytest.mark.parametrize(("width", "said"), [(80, "CLIENT-BOUND ─"), (120, "CLIENT-BOUND: more threads (-j 4)")])

@@ -20,11 +20,17 @@ from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import DASHBOARD_KEY, NAMES, Need, available, footer_keys
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS
-from pgtop_tune.tui.dashboard.panes import Look, dashboard_lines
-from pgtop_tune.tui.dashboard.screen import ORDER, Dashboard, dashboard_layout, sessions_wanted
+from pgtop_tune.tui.dashboard.screen import (
+    PANES,
+    Dashboard,
+    DashboardState,
+    dashboard_layout,
+    dashboard_lines,
+    sessions_wanted,
+)
 from pgtop_tune.tui.dashboard.session_rows import SessionsView
 from pgtop_tune.tui.scene.header import PageNames
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, backend, bench_sample, facts, frame, host_sample, postgres_sample, session_of
 from tests.support.pictures import assert_picture, dashboard_rows, pane_text
@@ -35,7 +41,7 @@ OFFERED = [
     action for action in available([Need.LOAD, Need.PARAMETERS, Need.RECORDING, Need.LIVE, Need.BACKENDS])
     if action.action.startswith("app.") or hasattr(Dashboard, "action_" + action.action.partition("(")[0])
 ]  # fmt: skip
-LOOK = Look(keys=footer_keys(OFFERED, {}), recording=RecordingState("run.jsonl", 2.0, 100),
+LOOK = DashboardState(keys=footer_keys(OFFERED, {}), recording=RecordingState("run.jsonl", 2.0, 100),
             pages=PageNames(NAMES, DASHBOARD_KEY))  # fmt: skip
 HOSTILE = (
     "\x1b]52;c;bWFsaWNl\x07[red]DROP\x9b31m\u202eevil\u2066 \u4e16\u754c \U0001f468\u200d\U0001f469\n--\t\ud800 [/]"
@@ -106,8 +112,8 @@ def test_hostile_texts_are_shown_and_not_obeyed() -> None:
     for columns, rows in SIZES:
         for pane, lines in dashboard_lines(session, dashboard_layout(columns, rows), columns, UNICODE, LOOK).items():
             for line in lines:
-                assert width(line) == columns, (pane, text_of(line))
-                assert not obeyed(text_of(line))
+                assert width(line) == columns, (pane, plain_text(line))
+                assert not obeyed(plain_text(line))
     assert "[red]DROP" in pane_text(session, "sessions", 200, 50), "markup is plain text"
 
 
@@ -156,18 +162,18 @@ def test_every_line_is_as_wide_as_the_screen_whatever_is_missing(
     view: SessionsView, recording: RecordingState | None, offset_s: float | None,
 ) -> None:  # fmt: skip
     session = session_of(4, charted=CHARTED, backends=3, load=load, change=lambda second: missing[second])
-    look = Look(view=view, keys=LOOK.keys, recording=recording, offset_s=offset_s, target=HOSTILE)
+    look = DashboardState(view=view, keys=LOOK.keys, recording=recording, offset_s=offset_s, target=HOSTILE)
     layout = dashboard_layout(columns, rows)
     panes = dashboard_lines(session, layout, columns, ASCII if ascii_only else UNICODE, look)
     assert {pane: len(lines) for pane, lines in panes.items()} == dict(layout)
     assert {(pane, width(line)) for pane, lines in panes.items() for line in lines} == {
         (pane, columns) for pane, _ in layout
     }
-    assert not [line for lines in panes.values() for line in lines if obeyed(text_of(line))]
+    assert not [line for lines in panes.values() for line in lines if obeyed(plain_text(line))]
 
 
 def test_before_the_first_frame_every_pane_is_there() -> None:
-    rows = dashboard_rows(Session(CHARTED), 80, 24, UNICODE, Look(target="db1"))
+    rows = dashboard_rows(Session(CHARTED), 80, 24, UNICODE, DashboardState(target="db1"))
     assert len(rows) == 24
     assert "db1" in rows[0]
     assert "waiting for the first frame" in rows[0]
@@ -179,7 +185,7 @@ def test_before_the_first_frame_every_pane_is_there() -> None:
 def test_rows_of_the_layout_add_up_to_the_screen(columns: int, rows: int, sessions: int) -> None:
     layout = dashboard_layout(columns, rows, sessions)
     assert sum(count for _, count in layout) == rows
-    assert [pane for pane, _ in layout] == [pane for pane in ORDER if pane in dict(layout)]
+    assert [pane for pane, _ in layout] == [pane for pane in PANES if pane in dict(layout)]
     panes = dict(layout)
     charts = panes.get("throughput", 0) + panes.get("latency", 0)
     clock = panes.get("latency", 0) >= CLOCK_ROWS
@@ -190,7 +196,7 @@ def test_rows_of_the_layout_add_up_to_the_screen(columns: int, rows: int, sessio
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (200, 50), (250, 70)])
 def test_charts_take_what_the_sessions_do_not_need(columns: int, rows: int) -> None:
     many, few = (dict(dashboard_layout(columns, rows, sessions)) for sessions in (400, 8))
-    assert set(many) == set(few) == set(ORDER)
+    assert set(many) == set(few) == set(PANES)
     assert rows // 3 <= many["throughput"] + many["latency"] + 1 <= rows // 2 + 1
     assert few["sessions"] in (8, 9) or rows == 24
     assert many["sessions"] >= 7

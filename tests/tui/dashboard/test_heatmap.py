@@ -14,7 +14,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.heatmap import heatmap_lines
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, plain_text, width
 from tests.support.frames import EPOCH_MS, frame, session_of
 from tests.support.pictures import assert_picture
 
@@ -44,7 +44,7 @@ def two_populations(seconds: int = 90, slow: float = 0.4) -> Session:
 
 def drawn_rows(session: Session, cells: int, rows: int, glyphs: Glyphs = UNICODE) -> list[str]:
     """The map alone, without scale and shares."""
-    return [text_of(line)[7 : cells - 7] for line in heatmap_lines(session, cells, rows, glyphs)[1:-2]]
+    return [plain_text(line)[7 : cells - 7] for line in heatmap_lines(session, cells, rows, glyphs)[1:-2]]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -61,7 +61,7 @@ def test_two_populations_are_two_bands_with_nothing_between(size: tuple[int, int
     assert len(lines) == size[1]
     assert {width(line) for line in lines} == {size[0]}
     if glyphs is ASCII:
-        assert all(text_of(line).isascii() for line in lines)
+        assert all(plain_text(line).isascii() for line in lines)
 
 
 def test_density_is_told_by_characters_not_by_colour_alone() -> None:
@@ -73,7 +73,7 @@ def test_density_is_told_by_characters_not_by_colour_alone() -> None:
 
 
 def test_shares_at_the_right_add_up() -> None:
-    lines = [text_of(line) for line in heatmap_lines(two_populations(), 116, 38, UNICODE)[1:-2]]
+    lines = [plain_text(line) for line in heatmap_lines(two_populations(), 116, 38, UNICODE)[1:-2]]
     shares = [float(line.split()[-2]) for line in lines if line.rstrip().endswith("%")]
     assert sum(shares) == pytest.approx(100.0, abs=2.0)
 
@@ -81,10 +81,10 @@ def test_shares_at_the_right_add_up() -> None:
 @pytest.mark.parametrize("size", [(76, 22), (196, 48)])
 def test_pictures(size: tuple[int, int]) -> None:
     cells, rows = size
-    lines = [text_of(line) for line in heatmap_lines(two_populations(), cells, rows, UNICODE)]
+    lines = [plain_text(line) for line in heatmap_lines(two_populations(), cells, rows, UNICODE)]
     assert_picture(GOLDENS / f"heatmap-{cells}x{rows}.txt", lines)
 
 
 def test_without_a_load_it_says_why() -> None:
     (line,) = heatmap_lines(Session(), 76, 22, UNICODE)
-    assert "no transaction" in text_of(line)
+    assert "no transaction" in plain_text(line)

@@ -11,10 +11,10 @@ from pgtop_tune.experiment.series import Steps, curves
 from pgtop_tune.model.bench import ScriptReport, StatementReport
 from pgtop_tune.model.run_result import LatencyOf, LatencySummary, RunResult, ServerTimes, StatementTimes
 from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, MakingPreview, MakingProgress
-from pgtop_tune.tui.load.data_set_dialog import made_lines, making_lines, preview_lines
+from pgtop_tune.tui.load.dialog import made_lines, making_lines, preview_lines
 from pgtop_tune.tui.load.results_dialog import result_lines, steps_lines, verdict_words
 from pgtop_tune.tui.scene.header import making_words
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, plain_text, width
 from tests.support.pictures import assert_picture
 from tests.support.results import asked, failed, result
 
@@ -27,7 +27,7 @@ HOSTILE = "reads\x1b[31m [red]"
 
 
 def texts(lines: list[Line]) -> list[str]:
-    return [text_of(line) for line in lines]
+    return [plain_text(line) for line in lines]
 
 
 def with_scripts() -> RunResult:

@@ -17,13 +17,12 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.explain import PANE_METRICS, explain_lines
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import latency_lines
-from pgtop_tune.tui.dashboard.panes import Look, tape_lines
-from pgtop_tune.tui.dashboard.screen import ORDER
+from pgtop_tune.tui.dashboard.screen import PANES, DashboardState, dashboard_tape
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.scene.header import ago, footer_lines, header_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.scene.header import ago, footer_line, header_line
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, spaced
 from pgtop_tune.tui.widgets.time_axis import CHARTED, time_axis
@@ -34,12 +33,10 @@ TARGET = "bench@/run/postgresql:5432/bench"
 REFUSED = Unavailable(Reason.NO_ANSWER, "connection refused; trying again")
 
 
-def header(session: Session, width: int = 160, look: Look | None = None) -> str:
-    look = look or Look()
-    return text_of(
-        header_lines(session, width, 1, UNICODE, recording=look.recording, offset_s=look.offset_s, target=look.target)[
-            0
-        ]
+def header(session: Session, width: int = 160, look: DashboardState | None = None) -> str:
+    look = look or DashboardState()
+    return plain_text(
+        header_line(session, width, UNICODE, recording=look.recording, offset_s=look.offset_s, target=look.target)
     )
 
 
@@ -60,18 +57,18 @@ def outage(second: int) -> dict[str, object]:
 
 def test_server_that_does_not_answer_is_said_in_red_and_the_host_lives_on() -> None:
     session = session_of(53, charted=CHARTED, load=False, change=outage)
-    (line,) = header_lines(session, 120, 1, UNICODE)
+    line = header_line(session, 120, UNICODE)
     assert ("no answer: connection refused; trying again", "critical") in line
-    assert "usr  41" in text_of(host_lines(session, 120, 3, UNICODE)[0])
+    assert "usr  41" in plain_text(host_lines(session, 120, 3, UNICODE)[0])
     assert "connection refused" in pane_text(session, "sessions", 120, 40)
 
 
 def test_restart_gives_a_gap_and_no_spike() -> None:
     first = session_of(57, charted=CHARTED, load=False, change=outage)
-    assert "server       - " in text_of(throughput_lines(first, 120, 5, UNICODE)[0])
-    assert "WAL     -B/s" in text_of(wal_lines(first, 120, 1, UNICODE)[0])
+    assert "server       - " in plain_text(throughput_lines(first, 120, 5, UNICODE)[0])
+    assert "WAL     -B/s" in plain_text(wal_lines(first, 120, 1, UNICODE)[0])
     later = session_of(80, charted=CHARTED, load=False, change=outage)
-    lines = [text_of(line) for line in throughput_lines(later, 120, 5, UNICODE)]
+    lines = [plain_text(line) for line in throughput_lines(later, 120, 5, UNICODE)]
     assert re.search(r"server +1 [0-3]\d\d ", lines[0])
     assert lines[1].startswith("1.50k"), "the scale is that of the true rates"
     assert not re.search(
@@ -82,11 +79,11 @@ def test_restart_gives_a_gap_and_no_spike() -> None:
 
 def test_without_a_load_the_server_alone_has_throughput_and_latency_says_what_measures_it() -> None:
     session = session_of(30, charted=CHARTED, load=False)
-    assert "client" not in text_of(throughput_lines(session, 120, 5, UNICODE)[0])
+    assert "client" not in plain_text(throughput_lines(session, 120, 5, UNICODE)[0])
     for height in (1, 5):
-        words = "".join(map(text_of, latency_lines(session, 120, height, UNICODE, load_key="f5")))
+        words = "".join(map(plain_text, latency_lines(session, 120, height, UNICODE, load_key="f5")))
         assert "measured by a load (press f5)" in words
-        where_none_can_be_started = "".join(map(text_of, latency_lines(session, 120, height, UNICODE)))
+        where_none_can_be_started = "".join(map(plain_text, latency_lines(session, 120, height, UNICODE)))
         assert "measured by a load" in where_none_can_be_started
         assert "press" not in where_none_can_be_started
 
@@ -98,16 +95,16 @@ def test_after_a_load_its_curve_stays_and_its_numbers_are_unknown() -> None:
         return {"bench": sample if second < 40 else replace(sample, run=ended, progress=(), latencies=())}
 
     session = session_of(60, charted=CHARTED, change=change)
-    title, *chart = (text_of(line) for line in latency_lines(session, 120, 6, UNICODE))
+    title, *chart = (plain_text(line) for line in latency_lines(session, 120, 6, UNICODE))
     assert "p99     - " in title
     assert "▆" in "".join(chart)
-    assert "finished" in text_of(throughput_lines(session, 120, 6, UNICODE)[0])
+    assert "finished" in plain_text(throughput_lines(session, 120, 6, UNICODE)[0])
 
 
 def test_load_that_failed_says_why_in_pgbenchs_words() -> None:
     run = replace(bench_sample(5).run, state=RunState.FAILED, message='relation "pgbench_accounts" does not exist')
     session = session_of(6, charted=CHARTED, change=lambda second: {"bench": bench_sample(second, run=run)})
-    assert 'pgbench failed: relation "pgbench_accounts"' in text_of(throughput_lines(session, 120, 6, UNICODE)[0])
+    assert 'pgbench failed: relation "pgbench_accounts"' in plain_text(throughput_lines(session, 120, 6, UNICODE)[0])
 
 
 def test_a_load_that_failed_hides_the_server_s_throughput_at_no_time() -> None:
@@ -117,7 +114,7 @@ def test_a_load_that_failed_hides_the_server_s_throughput_at_no_time() -> None:
         made = {second: {"bench": bench_sample(second, run=run), "events": ()} for second in range(seconds)}
         session = session_of(seconds, charted=CHARTED, change=made.__getitem__)
         for width in (80, 120, 200):
-            title = text_of(throughput_lines(session, width, 6, UNICODE)[0])
+            title = plain_text(throughput_lines(session, width, 6, UNICODE)[0])
             assert "server " in title, title
             assert (said in title) == (seconds == 6 or width > 80), title
             assert ("WARNING" in title) == (seconds == 6), title
@@ -127,7 +124,7 @@ def test_title_has_the_percentiles_of_the_last_second() -> None:
     session = session_of(30, charted=CHARTED)
     newest = session.latency.newest()
     assert newest is not None
-    title = text_of(latency_lines(session, 120, 5, UNICODE)[0])
+    title = plain_text(latency_lines(session, 120, 5, UNICODE)[0])
     shown = {name: float(value) for name, value in re.findall(r"(p[\d.]+|max) +([\d.]+)", title)}
     p50, p95, p99, _ = newest.quantiles_ms
     assert shown == pytest.approx({"p50": p50, "p95": p95, "p99": p99, "max": newest.max_ms}, rel=0.01)
@@ -139,7 +136,7 @@ def test_missing_extension_is_named_in_the_place_of_its_number() -> None:
     session = session_of(
         3, charted=CHARTED, change=lambda second: {"postgres": postgres_sample(second, statements=missing)}
     )
-    wide, narrow = (text_of(throughput_lines(session, width, 5, UNICODE)[0]) for width in (180, 80))
+    wide, narrow = (plain_text(throughput_lines(session, width, 5, UNICODE)[0]) for width in (180, 80))
     assert "qps pg_stat_statements: not loaded (needs shared_preload_libraries)" in wide
     assert "qps -" in narrow
 
@@ -148,7 +145,7 @@ def test_missing_extension_is_named_in_the_place_of_its_number() -> None:
 @pytest.mark.parametrize("seconds", [40, 115, 400])
 def test_marks_on_the_tape_stand_in_the_columns_of_both_charts(chart_rows: int, seconds: int) -> None:
     session = session_of(seconds, charted=CHARTED)
-    (tape,) = (text_of(line) for line in tape_lines(session, 120, 1, UNICODE, chart_rows=chart_rows))
+    tape = plain_text(dashboard_tape(session, 120, UNICODE, chart_rows=chart_rows))
     axis = time_axis(session, 120, chart_rows)
     loads = [index for index, char in enumerate(tape) if char == "▲"]
     per_s = axis.columns / (axis.until_s - axis.since_s)
@@ -158,14 +155,14 @@ def test_marks_on_the_tape_stand_in_the_columns_of_both_charts(chart_rows: int, 
         return
     for draw in (throughput_lines, latency_lines):
         lines = draw(session, 120, chart_rows, UNICODE)
-        uprights = {index for line in lines[1:] for index, char in enumerate(text_of(line)) if char == "┊"}
+        uprights = {index for line in lines[1:] for index, char in enumerate(plain_text(line)) if char == "┊"}
         assert uprights == set(loads)
 
 
 def test_budget_adds_up_to_the_latency_with_bars_and_with_what_has_no_room() -> None:
     session = session_of(30)
     for width, height in ((120, 4), (80, 3), (250, 3), (80, 2), (60, 2)):
-        title, *rows = (text_of(line) for line in budget_lines(session, width, height, UNICODE))
+        title, *rows = (plain_text(line) for line in budget_lines(session, width, height, UNICODE))
         whole = re.search(r"transaction's ([\d.]+) ms", title)
         assert whole
         parts = re.findall(r"(?:[A-Z]\w+(?::\w+)?|other|\d+ more) +(\d+\.\d+)", "\n".join(rows))
@@ -176,7 +173,7 @@ def test_budget_adds_up_to_the_latency_with_bars_and_with_what_has_no_room() -> 
 def test_without_throughput_the_budget_shows_active_sessions() -> None:
     waits = WaitSample(1.0, 10, (WaitCount("IO", "DataFileRead", "client backend", 25),))
     session = session_of(1, load=False, change=lambda second: {"postgres": postgres_sample(second, waits=waits)})
-    text = "".join(map(text_of, budget_lines(session, 80, 2, UNICODE)))
+    text = "".join(map(plain_text, budget_lines(session, 80, 2, UNICODE)))
     assert "2.50 active sessions" in text
     assert "IO:DataFileRead 2.50" in text
 
@@ -184,7 +181,7 @@ def test_without_throughput_the_budget_shows_active_sessions() -> None:
 def test_where_nobody_looked_the_budget_says_no_number() -> None:
     waits = WaitSample(1.0, 0, ())
     session = session_of(1, load=False, change=lambda second: {"postgres": postgres_sample(second, waits=waits)})
-    assert "waits of - active sessions" in "".join(map(text_of, budget_lines(session, 80, 2, UNICODE)))
+    assert "waits of - active sessions" in "".join(map(plain_text, budget_lines(session, 80, 2, UNICODE)))
 
 
 def test_waits_that_a_role_may_not_see_are_hidden_and_not_idle() -> None:
@@ -196,14 +193,14 @@ def test_waits_that_a_role_may_not_see_are_hidden_and_not_idle() -> None:
 
     hidden = session_of(3, load=False, change=change)
     for lines in (budget_lines(hidden, 120, 3, UNICODE), stacked_waits(hidden, 120, 6, UNICODE)):
-        assert "other users' sessions are hidden: GRANT pg_monitor TO bench" in text_of(lines[0])
+        assert "other users' sessions are hidden: GRANT pg_monitor TO bench" in plain_text(lines[0])
     for lines in (budget_lines(hidden, 60, 3, UNICODE), stacked_waits(hidden, 60, 6, UNICODE)):
-        words = " ".join(text_of(line) for line in lines)
+        words = " ".join(plain_text(line) for line in lines)
         assert "GRANT pg_monitor TO bench shows them" in " ".join(words.split()), "not cut where there is room below"
         assert all(cells_of(line) == 60 for line in lines)
     count = WaitCount("IO", "DataFileRead", "client backend", 25)
     own = session_of(3, load=False, change=lambda second: change(second, count))
-    assert "IO:DataFileRead" in "".join(map(text_of, budget_lines(own, 120, 2, UNICODE)))
+    assert "IO:DataFileRead" in "".join(map(plain_text, budget_lines(own, 120, 2, UNICODE)))
 
 
 def test_data_disk_comes_first_then_wal_then_the_busiest() -> None:
@@ -214,7 +211,7 @@ def test_data_disk_comes_first_then_wal_then_the_busiest() -> None:
         stack = replace(busier, name="dm-0", stacked=True)
         return {"host": host_sample(second, disks=replace(disks, disks=(stack, *disks.disks, busier)))}
 
-    lines = [text_of(line) for line in host_lines(session_of(5, change=change), 160, 6, UNICODE)]
+    lines = [plain_text(line) for line in host_lines(session_of(5, change=change), 160, 6, UNICODE)]
     assert [line.split()[0] for line in lines[2:]] == ["DISK", "nvme1n1", "vdz", "vdb"]
     assert lines[2].split()[1] == "vda"
 
@@ -225,7 +222,7 @@ def test_room_that_no_disk_needs_has_load_and_memory_details() -> None:
         assert isinstance(disks, DiskSample)
         return {"host": host_sample(second, disks=replace(disks, disks=disks.disks[:1]))}
 
-    assert "load 8.31/7.90/6.20" in text_of(host_lines(session_of(5, change=change), 160, 4, UNICODE)[3])
+    assert "load 8.31/7.90/6.20" in plain_text(host_lines(session_of(5, change=change), 160, 4, UNICODE)[3])
 
 
 def test_data_directory_on_no_known_device_says_why() -> None:
@@ -234,7 +231,7 @@ def test_data_directory_on_no_known_device_says_why() -> None:
         return {"host": host_sample(second, disks=DiskSample(float(second), (), unplaced))}
 
     assert "data: overlay has no device" in "".join(
-        text_of(line) for line in host_lines(session_of(3, change=change), 160, 3, UNICODE)
+        plain_text(line) for line in host_lines(session_of(3, change=change), 160, 3, UNICODE)
     )
 
 
@@ -242,7 +239,7 @@ def test_each_missing_section_of_the_host_says_why_in_its_own_line() -> None:
     psi = Unavailable(Reason.NOT_SUPPORTED, "kernel without PSI, boot with psi=1")
     memory = Unavailable(Reason.NO_PERMISSION, "meminfo may not be read")
     session = session_of(3, change=lambda second: {"host": host_sample(second, pressure=psi, memory=memory)})
-    cpu, mem, disk = (text_of(line) for line in host_lines(session, 140, 3, UNICODE))
+    cpu, mem, disk = (plain_text(line) for line in host_lines(session, 140, 3, UNICODE))
     assert "usr  41" in cpu
     assert "psi kernel without PSI, boot with psi=1" in cpu
     assert mem.split(maxsplit=1)[1].strip() == "meminfo may not be read"
@@ -250,13 +247,13 @@ def test_each_missing_section_of_the_host_says_why_in_its_own_line() -> None:
 
 
 def test_384_cores_fit_beside_the_numbers() -> None:
-    line = text_of(host_lines(session_of(3, cores=384), 120, 3, UNICODE)[0])
+    line = plain_text(host_lines(session_of(3, cores=384), 120, 3, UNICODE)[0])
     assert "384 cores" in line
     assert "run queue" in line
 
 
 def test_header_says_who_where_which_role_and_what_watching_costs() -> None:
-    text = header(session_of(100), look=Look(recording=RecordingState("x.jsonl", since_s=39.0)))
+    text = header(session_of(100), look=DashboardState(recording=RecordingState("x.jsonl", since_s=39.0)))
     assert "db1 · bench@/run/postgresql:5432 · PostgreSQL 18.6 primary · up 3d04h" in text
     assert "● rec 00:01:00" in text
     assert "own cost 1.4% cpu  1.90KB/s  server 3.1 ms/s" in text
@@ -266,32 +263,32 @@ def test_header_keeps_the_role_and_the_clock_when_room_is_short() -> None:
     session = session_of(
         100, change=lambda second: {"postgres": postgres_sample(second, server=facts(in_recovery=True))}
     )
-    text = header(session, 60, Look(recording=RecordingState("x.jsonl", since_s=0.0)))
+    text = header(session, 60, DashboardState(recording=RecordingState("x.jsonl", since_s=0.0)))
     assert "standby" in text
     assert "● rec 00:01:39" in text
 
 
 def test_recording_that_stopped_by_itself_is_not_overlooked() -> None:
-    text = header(session_of(3), 80, Look(recording=RecordingState(problem="no space left on device")))
+    text = header(session_of(3), 80, DashboardState(recording=RecordingState(problem="no space left on device")))
     assert "rec stopped: no space left on device" in text
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(13, "−13s"), (133, "−2m 13s"), (3733, "−1h 02m 13s")])
 def test_clock_of_the_past(seconds: float, shown: str) -> None:
     assert ago(seconds, UNICODE) == shown
-    assert shown in header(session_of(3), 80, Look(offset_s=seconds, recording=RecordingState("x")))
+    assert shown in header(session_of(3), 80, DashboardState(offset_s=seconds, recording=RecordingState("x")))
 
 
 def test_a_recording_that_goes_on_is_seen_from_the_past_too() -> None:
-    past = Look(offset_s=133.0, recording=RecordingState("run.jsonl", since_s=1.0))
+    past = DashboardState(offset_s=133.0, recording=RecordingState("run.jsonl", since_s=1.0))
     for columns in (80, 120):
         assert "−2m 13s  ● rec 00:02:14" in header(session_of(3), columns, past)
-    stopped = Look(offset_s=133.0, recording=RecordingState(problem="disk full"))
+    stopped = DashboardState(offset_s=133.0, recording=RecordingState(problem="disk full"))
     assert "✗ rec stopped: disk full" in header(session_of(3), 120, stopped)
 
 
 def test_wal_says_when_and_why_the_next_checkpoint_comes() -> None:
-    wide = text_of(wal_lines(session_of(30), 250, 1, UNICODE)[0])
+    wide = plain_text(wal_lines(session_of(30), 250, 1, UNICODE)[0])
     assert re.search(r"next checkpoint forced in .*\(max_wal_size\)", wide)
     assert "checkpoints 212 timed 31 requested" in wide
     assert re.search(r"buffers: ckpt +61 bgw +8.0 backends +31 %", wide)
@@ -300,29 +297,29 @@ def test_wal_says_when_and_why_the_next_checkpoint_comes() -> None:
 def test_checkpointer_we_may_not_ask_leaves_wal_where_it_is() -> None:
     gone = Unavailable(Reason.NO_PERMISSION, "needs pg_monitor")
     session = session_of(5, change=lambda second: {"postgres": postgres_sample(second, checkpoints=gone)})
-    first, second = (text_of(line) for line in wal_lines(session, 120, 2, UNICODE))
+    first, second = (plain_text(line) for line in wal_lines(session, 120, 2, UNICODE))
     assert re.search(r"WAL 8\d\.\dMB/s", first)
     assert second.strip() == "needs pg_monitor"
 
 
 def test_help_and_quit_are_the_last_keys_to_go() -> None:
     keys = (("b", "load"), ("p", "parameters"), ("x", "experiment"), ("?", "help"), ("q", "quit"))
-    assert text_of(footer_lines(keys, 26, 1)[0]).split() == ["b", "load", "?", "help", "q", "quit"]
+    assert plain_text(footer_line(keys, 26)).split() == ["b", "load", "?", "help", "q", "quit"]
 
 
 def test_every_pane_with_numbers_explains_them() -> None:
-    assert set(PANE_METRICS) == set(ORDER) - {"tape", "footer"}
+    assert set(PANE_METRICS) == set(PANES) - {"tape", "footer"}
     for pane in PANE_METRICS:
-        text = " ".join(" ".join(text_of(line).split()) for line in explain_lines(pane, 60))
+        text = " ".join(" ".join(plain_text(line).split()) for line in explain_lines(pane, 60))
         for metric in PANE_METRICS[pane]:
             assert " ".join(metric.definition.split()) in text
             assert metric.source
-    assert "red from" in " ".join(map(text_of, explain_lines("host", 80)))
+    assert "red from" in " ".join(map(plain_text, explain_lines("host", 80)))
 
 
 def test_facts_shorten_before_any_goes_and_lengthen_when_there_is_room() -> None:
     phrases = [Phrase((("first", ""),)), Phrase((("second", ""),), 2, (("2nd", ""),)), Phrase((("third", ""),), 1)]
-    joined = {cells: text_of(fitting(phrases, cells, (" ", ""))) for cells in (18, 17, 12, 11, 5, 3)}
+    joined = {cells: plain_text(fitting(phrases, cells, (" ", ""))) for cells in (18, 17, 12, 11, 5, 3)}
     assert joined == {
         18: "first second third",
         17: "first 2nd third",
@@ -346,7 +343,7 @@ def test_a_standby_makes_restartpoints(standby: bool, said: str) -> None:
     session = session_of(
         20, change=lambda second: {"postgres": postgres_sample(second, server=facts(in_recovery=standby))}
     )
-    words = " ".join(text_of(line) for line in wal_lines(session, 160, 2, UNICODE))
+    words = " ".join(plain_text(line) for line in wal_lines(session, 160, 2, UNICODE))
     assert re.search(rf"· {said} \d+ timed", words)
 
 
@@ -355,8 +352,8 @@ def test_why_there_is_no_answer_stands_in_the_header_without_who_was_asked_twice
     session = session_of(
         3, charted=CHARTED, load=False, change=lambda second: {"postgres": Unavailable(Reason.NO_ANSWER, why)}
     )
-    (line,) = header_lines(session, 80, 1, UNICODE, target=TARGET)
-    assert "no answer for 10 s: no answer in time; trying again" in text_of(line)
+    line = header_line(session, 80, UNICODE, target=TARGET)
+    assert "no answer for 10 s: no answer in time; trying again" in plain_text(line)
     for pane in ("budget", "wal", "sessions"):
         words = pane_text(session, pane, 80, 24)
         assert "no answer for 10 s" in words
@@ -375,7 +372,7 @@ def test_a_server_that_never_answered_is_not_named_in_every_pane() -> None:
 def test_at_80_columns_the_header_has_the_endpoint_and_the_interval_before_its_own_cost() -> None:
     """Also while a recording runs, which is never left out."""
     for recording in (None, RecordingState("run.jsonl", 2.0, 100)):
-        line = text_of(header_lines(session_of(30), 80, 1, UNICODE, recording=recording)[0])
+        line = plain_text(header_line(session_of(30), 80, UNICODE, recording=recording))
         assert line.startswith(" bench @ db1 · ")
         assert "/run/postgresql:5432" in line
         assert " /1s" in line.replace("every 1 s", "/1s"), line

@@ -10,7 +10,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.trip_wires import trip_wire
 from pgtop_tune.tui.parameters.applying import HARM, OFF, SLOWER, suggested
 from pgtop_tune.tui.scene.banners import pending_line
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from tests.support.frames import frame
 
 CHANGE = ParameterChange(
@@ -20,23 +20,23 @@ PENDING = Pending(set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_w
 
 
 def test_seconds_keys_change_and_wires() -> None:
-    line = text_of(pending_line(PENDING, 18_400, 120, UNICODE))
+    line = plain_text(pending_line(PENDING, 18_400, 120, UNICODE))
     assert line == " auto-revert in 42 s  Y confirm  u undo  max_wal_size 1GB→16GB  · or at p99>50ms"
-    assert "auto-revert in 0 s" in text_of(pending_line(PENDING, 99_000, 120, UNICODE))
+    assert "auto-revert in 0 s" in plain_text(pending_line(PENDING, 99_000, 120, UNICODE))
 
 
 def test_what_is_being_taken_back_says_why_and_what_is_in_the_way() -> None:
     away = Pending(
         set_id="s1", changes=(CHANGE,), until_ms=60_000, reverting="p99>50ms for 3 s", problem="connection refused"
     )
-    words = text_of(pending_line(away, 0, 200, UNICODE))
+    words = plain_text(pending_line(away, 0, 200, UNICODE))
     assert words.startswith(" reverting: p99>50ms for 3 s (connection refused; retrying)")
 
 
 @pytest.mark.parametrize("cells", [60, 80, 120])
 def test_it_fits_and_an_ascii_terminal_gets_ascii(cells: int) -> None:
     assert width(pending_line(PENDING, 0, cells, UNICODE)) <= cells
-    assert text_of(pending_line(PENDING, 0, cells, ASCII)).isascii()
+    assert plain_text(pending_line(PENDING, 0, cells, ASCII)).isascii()
 
 
 def test_offered_wires_are_typed_as_one_types_them_and_are_not_crossed_now() -> None:
@@ -54,8 +54,8 @@ def test_what_has_no_room_is_left_out_and_no_word_is_cut() -> None:
     wires = Pending(
         set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_wire("p99>50ms"), trip_wire("errors>0"))
     )
-    whole = text_of(pending_line(wires, 0, 200, UNICODE))
+    whole = plain_text(pending_line(wires, 0, 200, UNICODE))
     for cells in range(60, len(whole)):
-        line = text_of(pending_line(wires, 0, cells, UNICODE))
+        line = plain_text(pending_line(wires, 0, cells, UNICODE))
         assert whole.startswith(line), line
         assert line.endswith(("undo", "16GB")), line

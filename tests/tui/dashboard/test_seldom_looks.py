@@ -9,7 +9,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.tui.dashboard.sessions import sessions_lines
 from pgtop_tune.tui.pages import locks, sessions
 from pgtop_tune.tui.pages.page import Page
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.support.frames import frame, postgres_sample, session_of
 
 
@@ -19,7 +19,7 @@ def test_the_head_says_how_often_sessions_are_looked_at_where_that_is_seldom(eve
         activity = postgres_sample(second - second % every).activity
         return {"postgres": postgres_sample(second, activity=activity)}
 
-    head = text_of(sessions_lines(session_of(12, change=change), 120, 5, UNICODE)[0])
+    head = plain_text(sessions_lines(session_of(12, change=change), 120, 5, UNICODE)[0])
     assert ("looked at every 3.0 s" in head) is said
 
 
@@ -33,7 +33,7 @@ def test_the_pages_of_sessions_and_locks_say_so_too(page: Page, every: int, said
         return {"postgres": postgres_sample(second, activity=activity)}
 
     session = session_of(12, change=change)
-    shown = "".join(text_of(line) for line in page.summary(session, 120, 3, UNICODE))
+    shown = "".join(plain_text(line) for line in page.summary(session, 120, 3, UNICODE))
     assert ("looked at every 3.0 s" in shown) is said
     assert page.summary_needs(session, 120) or not said
 
@@ -47,5 +47,5 @@ def test_the_head_says_how_often_processes_are_read_where_that_is_seldom(every: 
         assert not isinstance(now, Unavailable)
         return {"host": replace(now, processes=read.processes)}
 
-    head = text_of(sessions_lines(session_of(12, change=change), 160, 5, UNICODE)[0])
+    head = plain_text(sessions_lines(session_of(12, change=change), 160, 5, UNICODE)[0])
     assert ("CPU, R/s, W/s every 2 s" in head) is said

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.statements import StatementText, StatementTexts
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.session_details import details_lines
-from pgtop_tune.tui.widgets.lines import text_of
+from pgtop_tune.tui.dashboard.session_details import session_lines
+from pgtop_tune.tui.widgets.lines import plain_text
 from tests.support.frames import postgres_sample, session_of
 
 PID_AT = 0
@@ -29,7 +29,7 @@ def details(query: str, texts: StatementTexts | None = None) -> str:
 
 
 def shown(session: Session, key: tuple[int, int | None]) -> str:
-    return "\n".join(text_of(line) for line in details_lines(session, key, 76))
+    return "\n".join(plain_text(line) for line in session_lines(session, key, 76))
 
 
 def test_a_query_that_is_known_whole_is_not_called_cut() -> None:

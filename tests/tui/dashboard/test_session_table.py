@@ -15,13 +15,13 @@ from pgtop_tune.tui.dashboard.session_rows import (
     SORTS,
     SessionsView,
     cursor_of,
-    moved,
     next_sort,
     scrolled,
+    selection_moved,
     session_rows,
 )
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD, columns_for, sessions_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.support.frames import EPOCH_MS, backend, host_sample, postgres_sample, session_of
 
 NOW_MS = EPOCH_MS + 1000
@@ -48,7 +48,7 @@ def pids(session: Session, view: SessionsView | None = None) -> list[int]:
 
 
 def row_of(session: Session, pid: int, width: int = 120) -> str:
-    lines = [text_of(line) for line in sessions_lines(session, width, 40, UNICODE)]
+    lines = [plain_text(line) for line in sessions_lines(session, width, 40, UNICODE)]
     return next(line for line in lines if line.split()[:1] == [str(pid)])
 
 
@@ -82,7 +82,9 @@ def test_session_between_two_statements_keeps_its_row_and_its_brightness(state: 
         "cpu",
         "wait-other",
     }
-    assert ("idle in tx 1" in text_of(sessions_lines(session, 120, 5, UNICODE)[0])) == (state == "idle in transaction")
+    assert ("idle in tx 1" in plain_text(sessions_lines(session, 120, 5, UNICODE)[0])) == (
+        state == "idle in transaction"
+    )
     assert "warning" not in {style for _, style in sessions_lines(session, 120, 5, UNICODE)[0]}
 
 
@@ -128,8 +130,8 @@ def test_an_idle_session_that_holds_others_up_is_not_at_rest() -> None:
 
 def test_the_head_says_that_there_are_more_roots_than_the_one_it_names() -> None:
     waiters = [backend(pid, NOW_MS, blocked_by=(root,)) for pid, root in ((4, 1), (5, 1), (6, 2))]
-    assert "blocked 3 (root 1, 1 more)" in text_of(sessions_lines(session_with(*waiters), 160, 9, UNICODE)[0])
-    assert "blocked 2 (root 1)" in text_of(sessions_lines(session_with(*waiters[:2]), 160, 9, UNICODE)[0])
+    assert "blocked 3 (root 1, 1 more)" in plain_text(sessions_lines(session_with(*waiters), 160, 9, UNICODE)[0])
+    assert "blocked 2 (root 1)" in plain_text(sessions_lines(session_with(*waiters[:2]), 160, 9, UNICODE)[0])
 
 
 @pytest.mark.parametrize(("cells", "said"), [
@@ -138,21 +140,21 @@ def test_the_head_says_that_there_are_more_roots_than_the_one_it_names() -> None
 ])  # fmt: skip
 def test_what_a_role_may_not_see_is_not_counted_as_none(cells: int, said: str) -> None:
     others = backend(3, NOW_MS, state=None, query=HIDDEN_QUERY)
-    head = text_of(sessions_lines(session_with(others), cells, 9, UNICODE)[0])
+    head = plain_text(sessions_lines(session_with(others), cells, 9, UNICODE)[0])
     assert said in head
     assert "active" not in head
 
 
 def test_selection_follows_the_session_to_another_row() -> None:
     session = session_with(*CROWD)
-    view = moved(SessionsView(), session_rows(session), 1, 10)
+    view = selection_moved(SessionsView(), session_rows(session), 1, 10)
     assert view.selected == (6, EPOCH_MS - 60_000)
     by_pid = replace(view, sort="pid")
     assert cursor_of(session_rows(session, by_pid), by_pid) == 2
 
 
 def test_selection_never_passes_to_a_later_session_with_the_same_pid() -> None:
-    view = moved(SessionsView(), session_rows(session_with(backend(6, NOW_MS))), 1, 10)
+    view = selection_moved(SessionsView(), session_rows(session_with(backend(6, NOW_MS))), 1, 10)
     later = session_rows(session_with(backend(6, NOW_MS, backend_start_ms=NOW_MS)))
     assert cursor_of(later, view) is None
     assert not [
@@ -165,10 +167,10 @@ def test_cursor_row_is_drawn_and_stays_on_the_screen() -> None:
     rows = session_rows(session)
     view = SessionsView()
     for _ in range(30):
-        view = moved(view, rows, 1, 5)
+        view = selection_moved(view, rows, 1, 5)
     lines = sessions_lines(session, 100, 7, UNICODE, view=view)
-    assert [text_of(line).split()[0] for line in lines if line[0][1] == "cursor"] == [str(rows[29].backend.pid)]
-    assert f"{view.top + 1}-{view.top + 5} of {len(rows)}" in text_of(lines[0])
+    assert [plain_text(line).split()[0] for line in lines if line[0][1] == "cursor"] == [str(rows[29].backend.pid)]
+    assert f"{view.top + 1}-{view.top + 5} of {len(rows)}" in plain_text(lines[0])
 
 
 @given(st.lists(st.integers(-90, 90), max_size=8), st.integers(0, 30), st.integers(0, 60))
@@ -176,7 +178,7 @@ def test_moving_never_leaves_the_rows(steps: list[int], visible: int, top: int) 
     rows = session_rows(SESSION)
     view = scrolled(SessionsView(top=top), rows, visible)
     for step in steps:
-        view = moved(view, rows, step, visible)
+        view = selection_moved(view, rows, step, visible)
         cursor = cursor_of(rows, view)
         assert cursor is not None
         assert visible == 0 or view.top <= cursor < view.top + visible
@@ -196,7 +198,7 @@ def test_sort_keys_go_round() -> None:
 @given(st.integers(80, 320))
 def test_query_keeps_its_cells_and_columns_go_in_the_declared_order(width: int) -> None:
     columns = columns_for(width)
-    header = text_of(sessions_lines(SESSION, width, 4, UNICODE)[1])
+    header = plain_text(sessions_lines(SESSION, width, 4, UNICODE)[1])
     assert width - header.index(" query ") - 1 >= 20
     dropped = [column.rank for column in ON_DASHBOARD if column not in columns]
     assert min(dropped, default=99) >= max(column.rank for column in columns)
@@ -243,17 +245,17 @@ def test_the_session_that_holds_up_others_stands_first_and_is_red() -> None:
 def test_the_client_takes_what_its_addresses_need_and_the_query_the_rest() -> None:
     local = sessions_lines(session_with(backend(3, NOW_MS, client="local")), 120, 9, UNICODE)
     remote = sessions_lines(session_with(backend(3, NOW_MS, client="192.168.100.200")), 120, 9, UNICODE)
-    at = [text_of(lines[1]).index("query") for lines in (local, remote)]
+    at = [plain_text(lines[1]).index("query") for lines in (local, remote)]
     assert at[1] - at[0] == len("192.168.100.200") - len("[local]")
-    assert "192.168.100.200 " in text_of(remote[2])
+    assert "192.168.100.200 " in plain_text(remote[2])
 
 
 def test_title_counts_states_and_names_the_root_of_the_queue() -> None:
-    title = text_of(sessions_lines(session_of(2), 120, 5, UNICODE)[0])
+    title = plain_text(sessions_lines(session_of(2), 120, 5, UNICODE)[0])
     assert "sessions 33/100 · active 16 · idle in tx 1 · blocked 4 (root 2231)" in title
 
 
 def test_process_numbers_that_cannot_be_had_say_why() -> None:
     reason = Unavailable(Reason.NOT_LOCAL, "server on another machine")
     session = session_of(2, change=lambda second: {"host": host_sample(second, processes=reason)})
-    assert "CPU, R/s, W/s: server on another machine" in text_of(sessions_lines(session, 160, 5, UNICODE)[0])
+    assert "CPU, R/s, W/s: server on another machine" in plain_text(sessions_lines(session, 160, 5, UNICODE)[0])

@@ -9,8 +9,8 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.session_details import details_lines
-from pgtop_tune.tui.widgets.lines import text_of, width
+from pgtop_tune.tui.dashboard.session_details import session_lines
+from pgtop_tune.tui.widgets.lines import plain_text, width
 from tests.support.frames import postgres_sample
 from tests.support.relation_frames import progress
 from tests.support.statement_frames import sample, session_with, statement
@@ -38,9 +38,9 @@ def details(session: Session, cells: int = 100) -> str:
     assert session.now is not None
     activity = session.now.postgres.activity  # type: ignore[union-attr]
     assert not isinstance(activity, Unavailable)
-    lines = details_lines(session, (PID, activity.backends[0].backend_start_ms), cells)
+    lines = session_lines(session, (PID, activity.backends[0].backend_start_ms), cells)
     assert all(width(line) <= cells for line in lines)
-    return "\n".join(" ".join(text_of(line).split()) for line in lines)
+    return "\n".join(" ".join(plain_text(line).split()) for line in lines)
 
 
 def test_the_lock_it_waits_for_and_who_has_it() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.metrics.host import PROCESS_CPU
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_rows import session_rows
 from pgtop_tune.tui.dashboard.sessions import sessions_lines
 from pgtop_tune.tui.pages.sessions import PAGE, TABLE
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.support.frames import frame, session_of
 
 GONE = Unavailable(Reason.NO_ANSWER, "connection refused; trying again")
@@ -24,21 +25,21 @@ def gone_since(second: int, until: int) -> Session:
 def test_the_last_list_stands_there_greyed_with_its_age_however_long_the_server_is_away(until: int) -> None:
     session = gone_since(10, until)
     head, _, *rows = sessions_lines(session, 160, 12, UNICODE)
-    before = [text_of(line).split()[0] for line in sessions_lines(gone_since(10, 10), 160, 12, UNICODE)[2:]]
-    assert [text_of(line).split()[0] for line in rows] == before != []
+    before = [plain_text(line).split()[0] for line in sessions_lines(gone_since(10, 10), 160, 12, UNICODE)[2:]]
+    assert [plain_text(line).split()[0] for line in rows] == before != []
     assert {style for line in rows for text, style in line if text.strip()} <= {"dim"}
-    assert [words in text_of(head) for words in ("sessions of ", " ago", "connection refused")] == [True] * 3
-    assert all(row.cpu_percent is None for row in session_rows(session)), "its processes may be others by now"
+    assert [words in plain_text(head) for words in ("sessions of ", " ago", "connection refused")] == [True] * 3
+    assert all(row.figure(PROCESS_CPU) is None for row in session_rows(session)), "its processes may be others by now"
     assert TABLE.rows(session)
     assert PAGE.summary_needs(session, 160) == 1
-    assert " ago" in text_of(PAGE.summary(session, 160, 1, UNICODE)[0])
+    assert " ago" in plain_text(PAGE.summary(session, 160, 1, UNICODE)[0])
 
 
 def test_once_it_answers_the_list_is_of_now() -> None:
     session = gone_since(10, 20)
     session.apply(Step((frame(20),)))
     assert not any(row.stale for row in session_rows(session))
-    assert " ago" not in text_of(sessions_lines(session, 160, 12, UNICODE)[0])
+    assert " ago" not in plain_text(sessions_lines(session, 160, 12, UNICODE)[0])
     assert PAGE.summary_needs(session, 160) == 0
 
 

@@ -16,7 +16,7 @@ from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.throughput import since_short, since_title, throughput_lines
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, plain_text, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import EPOCH_MS, bench_sample, frame, session_of
 
@@ -48,18 +48,18 @@ def drawn(session: Session, cells: int, rows: int) -> Line:
 
 
 def test_at_120_cells_the_title_tells_all_of_it_and_the_client_s_figure_stays() -> None:
-    text = text_of(drawn(stepped(), 120, 5))
+    text = plain_text(drawn(stepped(), 120, 5))
     assert "TPS  since max_wal_size=16GB: +1" in text
     assert text.index(" % (") < text.index(" … ") < text.index("s: better")
     assert "client   1 1" in text
 
 
 def test_at_80_cells_there_is_a_short_form_in_a_chart_s_head_and_beside_a_spark() -> None:
-    head = text_of(drawn(stepped(), 80, 5))
+    head = plain_text(drawn(stepped(), 80, 5))
     assert "since max_wal_size:" in head
     assert "better" in head
     assert "client   1 1" in head
-    spark = text_of(drawn(stepped(), 80, 1))
+    spark = plain_text(drawn(stepped(), 80, 1))
     assert "▲ +" in spark
     assert "better" in spark
     assert "client  1 1" in spark
@@ -67,14 +67,14 @@ def test_at_80_cells_there_is_a_short_form_in_a_chart_s_head_and_beside_a_spark(
 
 def test_failed_transactions_stay_in_sight_beside_it() -> None:
     for cells in (80, 120, 200):
-        text = text_of(drawn(stepped(failed=12), cells, 5))
+        text = plain_text(drawn(stepped(failed=12), cells, 5))
         assert "failed 12" in text
         assert "since max_wal_size" in text
 
 
 def test_without_a_change_the_title_has_the_load() -> None:
-    assert "since" not in text_of(drawn(stepped(changed=False), 120, 5))
-    assert "16 clients" in text_of(drawn(stepped(changed=False), 120, 5))
+    assert "since" not in plain_text(drawn(stepped(changed=False), 120, 5))
+    assert "16 clients" in plain_text(drawn(stepped(changed=False), 120, 5))
 
 
 def test_it_stays_beside_the_state_of_a_load_that_is_over() -> None:
@@ -82,12 +82,12 @@ def test_it_stays_beside_the_state_of_a_load_that_is_over() -> None:
     sample = bench_sample(460)
     over = replace(sample, run=replace(sample.run, state=RunState.FINISHED, exit_status=0), progress=(), latencies=())
     session.apply(Step((frame(460, bench=over, events=(Event(EPOCH_MS + 460_000, EventKind.LOAD, "load finished"),)),)))
-    assert "TPS  finished, since max_wal_size=16GB: +1" in text_of(drawn(session, 120, 5))
+    assert "TPS  finished, since max_wal_size=16GB: +1" in plain_text(drawn(session, 120, 5))
 
 
 def test_the_longest_form_that_fits_is_taken() -> None:
-    assert text_of(since_title(FOUND, 120, UNICODE)) == WHOLE
-    seen = [text_of(since_title(FOUND, cells, UNICODE)) for cells in range(120, -1, -1)]
+    assert plain_text(since_title(FOUND, 120, UNICODE)) == WHOLE
+    seen = [plain_text(since_title(FOUND, cells, UNICODE)) for cells in range(120, -1, -1)]
     assert list(dict.fromkeys(seen)) == [
         WHOLE,
         "since max_wal_size=16GB:  +4.1 % ( −0.3 …  +8.2) after  60 s: undecided",
@@ -111,9 +111,9 @@ def test_the_form_is_the_same_whatever_the_verdict_and_the_figures(cells: int) -
 
 def test_before_the_first_look_there_is_no_figure_and_a_young_load_is_said() -> None:
     found = replace(FOUND, effect=None)
-    assert text_of(since_title(found, 120, UNICODE)) == "since max_wal_size=16GB: too early to say"
+    assert plain_text(since_title(found, 120, UNICODE)) == "since max_wal_size=16GB: too early to say"
     assert width(since_short(found, UNICODE)) == width(since_short(FOUND, UNICODE))
-    young = text_of(since_title(replace(found, too_early=True), 120, UNICODE))
+    young = plain_text(since_title(replace(found, too_early=True), 120, UNICODE))
     assert young == "since max_wal_size=16GB: the load was too young before it"
 
 
@@ -130,12 +130,12 @@ def test_before_the_first_look_there_is_no_figure_and_a_young_load_is_said() -> 
 def test_the_title_says_what_stands_against_a_verdict_and_when_it_is_looked_at_next(
     told: dict[str, Any], words: str
 ) -> None:
-    assert text_of(since_title(replace(FOUND, **told), 140, UNICODE)).endswith(words)
+    assert plain_text(since_title(replace(FOUND, **told), 140, UNICODE)).endswith(words)
 
 
 def test_a_set_names_its_first_and_plain_terminals_get_plain_characters() -> None:
     found = replace(FOUND, changed=(("a", "\x1b[31m1"), ("b", "2"), ("c", "3")))
-    text = text_of(since_title(found, 120, ASCII))
+    text = plain_text(since_title(found, 120, ASCII))
     assert " and 2 more: " in text
     assert text.replace("\N{SYMBOL FOR ESCAPE}", "").isascii()
     assert text.isprintable()

@@ -18,7 +18,7 @@ from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.experiment.dialogs import detail_lines
 from pgtop_tune.tui.parameters.rows import SettingRow, Staged
 from pgtop_tune.tui.scene.banners import experiment_line
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from tests.support.experiments import BETTER, RUNNING, ScriptedExperiments
 from tests.support.frames import EPOCH_MS, frame
 from tests.support.pictures import assert_picture
@@ -135,11 +135,11 @@ async def test_a_running_one_is_stopped_after_a_question_and_undo_waits() -> Non
         await rig.press("x")
         await rig.sees("-0.3 % … +8.2 %")
         await rig.press("s")
-        await rig.sees("Everything is put back")
+        await rig.sees("The original values are restored")
         await rig.press("escape")
         assert experiments.stops == 0
         await rig.press("s")
-        await rig.sees("Everything is put back")
+        await rig.sees("The original values are restored")
         await rig.press("y")
         await rig.until(lambda: experiments.stops == 1)
 
@@ -170,7 +170,7 @@ async def test_a_verdict_that_was_read_is_put_aside_and_the_key_begins_the_next(
     experiments = ScriptedExperiments(replace(BETTER, ending="worse", better=False))
     async with running_screen(parameters=ScriptedParameters(), experiments=experiments, knobs=KNOBS) as rig:
         await rig.press("x")
-        await rig.sees("put aside")
+        await rig.sees("Esc close")
         await rig.press("escape")
         await rig.until(lambda: "B is worse" not in rig.text())
         await rig.press("x")
@@ -191,7 +191,7 @@ async def test_one_of_another_program_is_shown_stopped_and_put_aside_and_undo_wa
         await rig.sees("The experiment (detached) ends without a verdict")
         await rig.press("y")
         await rig.until(lambda: other.stops == 1)
-        await rig.sees("put aside")
+        await rig.sees("Esc close")
         await rig.press("escape")
         await rig.until(lambda: "interrupted" not in rig.text())
         await rig.press("x")
@@ -242,7 +242,7 @@ def test_the_table_of_the_details_keeps_its_verdicts_beside_the_figures_at_80_co
         "budget CPU queue      5.5 ms    3.15 ms   -44.2 %      -66.9 % … -6.0 %     undecided\n"
         "tps decides; the other figures are secondary\n\n6 of 6 pairs count"
     )
-    lines = [text_of(line) for line in detail_lines(replace(RUNNING, details=details), 76, UNICODE)]
+    lines = [plain_text(line) for line in detail_lines(replace(RUNNING, details=details), 76, UNICODE)]
     assert "figure     A        B        B to A    95 %                verdict" in lines
     assert "tps        359.8/s  820.3/s  +128.8 %  +66.0 % … +215.4 %  better" in lines
     assert "WAL/tx     1.18K    653      -7.8 %                        too few pairs" in lines
@@ -252,8 +252,8 @@ def test_the_table_of_the_details_keeps_its_verdicts_beside_the_figures_at_80_co
 
 def test_of_a_killed_program_nobody_says_that_its_values_are_put_back() -> None:
     over = replace(BETTER, better=False, where="detached")
-    assert "values are put back" in text_of(experiment_line(over, 120, UNICODE, "x", "Y"))
-    killed = text_of(experiment_line(replace(over, ending=KILLED), 120, UNICODE, "x", "Y"))
+    assert "values restored" in plain_text(experiment_line(over, 120, UNICODE, "x", "Y"))
+    killed = plain_text(experiment_line(replace(over, ending=KILLED), 120, UNICODE, "x", "Y"))
     assert killed.startswith(" A/B killed  detached")
     assert "put back" not in killed
 
@@ -275,8 +275,8 @@ def test_the_line_of_a_plan_and_of_an_older_program_fits_into_80_cells_with_its_
     ):
         line = experiment_line(state, 80, UNICODE, "x", "Y")
         assert width(line) <= 80
-        assert words in text_of(line)
-        assert estimate in text_of(line)
+        assert words in plain_text(line)
+        assert estimate in plain_text(line)
 
 
 def test_each_part_of_the_line_stays_in_its_place_while_it_runs() -> None:
@@ -288,7 +288,7 @@ def test_each_part_of_the_line_stays_in_its_place_while_it_runs() -> None:
     ]
     for glyphs in (UNICODE, ASCII):
         for cells in (80, 120, 200):
-            lines = [text_of(experiment_line(state, cells, glyphs, "x", "Y")) for state in states]
+            lines = [plain_text(experiment_line(state, cells, glyphs, "x", "Y")) for state in states]
             assert len({line.index("left") for line in lines}) == 1
             assert len({line.index("tps") for line in lines}) == 1
             assert len({line.index(" x") for line in lines}) == 1

@@ -9,7 +9,7 @@ from pgtop_tune.diagnosis.diagnosing import Diagnosing
 from pgtop_tune.diagnosis.finding import Diagnosis, FindingKind
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.scene.banners import finding_line
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from tests.diagnosis.test_first_rules import SLOW_WAL, jammed
 from tests.support.frames import parameter
 from tests.support.screens import Rig, ScriptedParameters, running_screen
@@ -25,7 +25,7 @@ def diagnosis(situation: Situation) -> Diagnosis:
 
 def test_the_sentence_stands_with_the_page_that_proves_it_and_the_next_step() -> None:
     found = diagnosis(SLOW_WAL)
-    whole, short = (text_of(finding_line(found, cells, UNICODE, "w")) for cells in (160, 80))
+    whole, short = (plain_text(finding_line(found, cells, UNICODE, "w")) for cells in (160, 80))
     assert whole.startswith(f" ▸ {found.first.sentence} ")
     assert short.startswith(" ▸ commits wait for the WAL device: 95 % of time ")
     assert whole.endswith("  6 io/wal  w try commit_delay")
@@ -40,7 +40,7 @@ def test_clauses_go_before_the_words_that_say_of_what_a_share_is() -> None:
     short = "most likely commits wait for the WAL device: 45 % of time"
     found = diagnosis(SLOW_WAL)
     found = replace(found, findings=(replace(found.first, sentence=sentence, short=short),) * 3)
-    shown = {cells: text_of(finding_line(found, cells, UNICODE, "w")) for cells in (160, 120, 104, 80)}
+    shown = {cells: plain_text(finding_line(found, cells, UNICODE, "w")) for cells in (160, 120, 104, 80)}
     whole = "most likely commits wait for the WAL device: 45 % of each transaction"
     assert [
         shown[cells].startswith(f" ▸ {text} ")
@@ -88,7 +88,7 @@ async def test_the_session_that_others_wait_for_is_one_key_further() -> None:
     async with running_screen(source, size=(140, 40)) as rig:
         await _sees(rig, STALLED, "w session 900")
         await rig.press("w")
-        await rig.sees("Enter look at session 900")
+        await rig.sees("Enter open session 900")
         await rig.press("enter")
         await rig.sees("session 900")
         await rig.sees("idle in transaction")

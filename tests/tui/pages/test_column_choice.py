@@ -13,7 +13,7 @@ from pgtop_tune.tui.pages.screen import ColumnChoice
 
 
 def table(name: str, *hidden: str, columns: tuple[str, ...] = ("key", "a", "b")) -> PageTable:
-    made = tuple(PageColumn(each, each, 5, str, "", "", shown=each not in hidden) for each in columns)
+    made = tuple(PageColumn(each, each, 5, str, "", "", visible=each not in hidden) for each in columns)
     return PageTable(name, name, made, rows=lambda session: (), key_of=lambda row: row)
 
 

@@ -21,7 +21,7 @@ from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWOR
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import PageTable
 from pgtop_tune.tui.pages.screen import PageScreen
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import frame
 from tests.support.host_frames import capped_disks, full_host, full_session
@@ -43,14 +43,14 @@ def summary(session: Session, cells: int, rows: int) -> list[str]:
     lines = PAGE.summary(session, cells, rows, UNICODE)
     assert len(lines) == rows
     assert all(width(line) == cells for line in lines)
-    return [text_of(line) for line in lines]
+    return [plain_text(line) for line in lines]
 
 
 def table_text(session: Session, table: PageTable, cells: int = 160, rows: int = 14) -> list[str]:
-    view = replace(first_view(table), columns=frozenset(column.id for column in table.columns if column.shown))
+    view = replace(first_view(table), columns=frozenset(column.id for column in table.columns if column.visible))
     found = table.rows(session)
     shown = found if isinstance(found, Unavailable) else ordered(table, view, found)
-    return [text_of(line) for line in listing_lines(PAGE.tables, table, view, shown, cells, rows, UNICODE)]
+    return [plain_text(line) for line in listing_lines(PAGE.tables, table, view, shown, cells, rows, UNICODE)]
 
 
 def test_on_a_large_screen_the_half_under_the_figures_has_tables_instead_of_nothing() -> None:
@@ -72,7 +72,7 @@ def test_summary_and_tables_as_pictures(cells: int, rows: int) -> None:
 
 def test_the_table_gets_the_lines_that_the_summary_has_nothing_for() -> None:
     few, many = full_session(3), full_session(3, cores=384)
-    assert text_of(PAGE.summary(few, 158, PAGE.summary_needs(few, 158), UNICODE)[-1]).strip()
+    assert plain_text(PAGE.summary(few, 158, PAGE.summary_needs(few, 158), UNICODE)[-1]).strip()
     assert PAGE.summary_needs(many, 158) == PAGE.summary_needs(few, 158) + 2
 
 
@@ -166,11 +166,11 @@ def capped(seconds: int) -> Session:
 def test_a_disk_at_its_cap_is_marked_on_the_dashboard_and_in_its_row() -> None:
     below, at = capped(25), capped(40)
     said = "at its cap: 6000 IOPS, 90 MB/s"
-    assert said not in "\n".join(text_of(line) for line in host_lines(below, 140, 4, UNICODE))
-    assert f"{UNICODE.pointer_left} {said}" in "\n".join(text_of(line) for line in host_lines(at, 140, 4, UNICODE))
+    assert said not in "\n".join(plain_text(line) for line in host_lines(below, 140, 4, UNICODE))
+    assert f"{UNICODE.pointer_left} {said}" in "\n".join(plain_text(line) for line in host_lines(at, 140, 4, UNICODE))
     assert "6000 IOPS, 90 MB/s" in "\n".join(table_text(at, DISKS))
     # Short of room the fact stays and its figures go.
-    assert "at its cap" in "\n".join(text_of(line) for line in host_lines(at, 80, 3, UNICODE))
+    assert "at its cap" in "\n".join(plain_text(line) for line in host_lines(at, 80, 3, UNICODE))
 
 
 def test_hostile_names_do_not_reach_the_screen_as_they_are() -> None:
@@ -197,7 +197,7 @@ async def test_help_on_the_page_tells_the_numbers_of_its_summary_and_of_its_tabl
         await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
         screen = rig.app.screen
         assert isinstance(screen, PageScreen)
-        told = " ".join(text_of(line).strip() for line in screen.explained(200))
+        told = " ".join(plain_text(line).strip() for line in screen.explained(200))
     for metric in (details.CPU_GUEST, details.FREQUENCY, details.MINUTES_LEFT, details.NODE_MISS):
         assert metric.definition in told
 
@@ -210,7 +210,7 @@ def test_huge_pages_that_are_promised_are_used_as_on_the_dashboard() -> None:
     said = next(line for line in summary(session, 158, 14) if line.startswith(" huge"))
     assert "2M 2944/3000 used reserved 2844 surplus 2" in said
     assert "1G 0/4 used" in said
-    assert "huge 2944/3000 used" in "\n".join(text_of(line) for line in host_lines(session, 160, 4, UNICODE))
+    assert "huge 2944/3000 used" in "\n".join(plain_text(line) for line in host_lines(session, 160, 4, UNICODE))
 
 
 @pytest.mark.parametrize("cells", [80, 120])
@@ -270,17 +270,17 @@ def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_th
 
 
 def test_the_dashboard_leaves_out_what_psutil_does_not_tell_and_says_so(by_psutil: Session) -> None:
-    text = "\n".join(text_of(line) for line in host_lines(by_psutil, 200, 5, UNICODE))
+    text = "\n".join(plain_text(line) for line in host_lines(by_psutil, 200, 5, UNICODE))
     assert "by psutil: ? says what is not known" in text
     assert not [word for word in ("dirty", "huge ", "run queue", "queue  ", "blocked", "committed") if word in text]
     assert all(word in text for word in ("usr", "used", "cache", "load", "available", "psi psutil does not report"))
-    assert "by psutil" in text_of(host_lines(by_psutil, 80, 5, UNICODE)[1])
+    assert "by psutil" in plain_text(host_lines(by_psutil, 80, 5, UNICODE)[1])
 
 
 def test_the_help_gives_the_reason_below_the_definition(by_psutil: Session) -> None:
     metrics = {row.id: row for row in PAGE.numbers}
     why = why_untold(metrics["host.run_queue"], by_psutil.now)
-    said = [text_of(line).strip() for line in explained(metrics["host.run_queue"], 100, why)]
+    said = [plain_text(line).strip() for line in explained(metrics["host.run_queue"], 100, why)]
     assert "unknown here: psutil does not report how many tasks are ready to run" in said
     assert why_untold(metrics["host.load_1m"], by_psutil.now) == ""
     delay = next(column for column in PROCESSES.columns if column.title == "delay%")

@@ -17,7 +17,7 @@ from pgtop_tune.tui.actions import all_pages
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
-from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, plain_text, width
 
 
 class Thing(NamedTuple):
@@ -53,12 +53,12 @@ def keys(table: PageTable, view: ListingView, rows: Sequence[Thing] = THINGS) ->
 
 
 def lines(view: ListingView, cells: int, height: int, rows: Sequence[Thing] | Unavailable = THINGS) -> list[str]:
-    return [text_of(line) for line in listing_lines((TABLE,), TABLE, view, rows, cells, height, UNICODE)]
+    return [plain_text(line) for line in listing_lines((TABLE,), TABLE, view, rows, cells, height, UNICODE)]
 
 
 def test_a_table_begins_as_it_says() -> None:
     assert first_view(TABLE) == ListingView(columns=frozenset(each.id for each in TABLE.columns))
-    by_size = first_view(table_of(KEY, replace(SIZE, shown=False), NAME, sort="size"))
+    by_size = first_view(table_of(KEY, replace(SIZE, visible=False), NAME, sort="size"))
     assert (by_size.sort, by_size.descending, by_size.columns) == ("size", True, {"key", "name"})
 
 
@@ -105,8 +105,8 @@ def test_the_next_sort_goes_through_what_can_be_sorted_and_is_shown() -> None:
 
 
 def test_hiding_the_column_sorted_by_goes_back_to_the_first_order() -> None:
-    view = listing.with_columns(TABLE, ListingView(sort="size", left=3), frozenset({"name"}))
-    assert (view.sort, view.columns, view.left) == ("", {"key", "name"}, 0)
+    view = listing.with_columns(TABLE, ListingView(sort="size", scrolled_past=3), frozenset({"name"}))
+    assert (view.sort, view.columns, view.scrolled_past) == ("", {"key", "name"}, 0)
 
 
 THING = st.builds(Thing, st.integers(0, 30), st.text(max_size=12), st.none() | st.floats(allow_nan=True))
@@ -119,7 +119,7 @@ VIEW = st.builds(
     selected=st.none() | st.integers(0, 30),
     tagged=st.frozensets(st.integers(0, 30), max_size=4),
     top=st.integers(0, 40),
-    left=st.integers(0, 12),
+    scrolled_past=st.integers(0, 12),
     columns=st.frozensets(st.sampled_from([each.id for each in TABLE.columns])),
 )
 
@@ -130,7 +130,7 @@ def test_the_selection_stays_with_its_row_however_rows_come_and_go(
 ) -> None:
     found = listing.ordered(TABLE, view, rows)
     for step in steps:
-        view = listing.moved(TABLE, view, found, step, visible)
+        view = listing.cursor_moved(TABLE, view, found, step, visible)
     chosen = view.selected
     for other in (found, listing.ordered(TABLE, replace(view, sort="size"), rows), listing.ordered(TABLE, view, again)):
         view = listing.scrolled(TABLE, view, other, visible)
@@ -161,14 +161,14 @@ def test_every_line_is_exactly_as_wide_as_asked_whatever_stands_in_it(
     for line in drawn:
         assert width(line) == cells
         assert all(style in ("", *STYLES) for _, style in line)
-        assert all(character >= " " for character in text_of(line))
+        assert all(character >= " " for character in plain_text(line))
 
 
 @given(view=VIEW, cells=st.integers(40, 200), steps=st.lists(st.sampled_from([-1, 1]), max_size=12))
 def test_sideways_the_key_and_the_elastic_last_column_stay_and_every_other_can_be_reached(
     view: ListingView, cells: int, steps: list[int]
 ) -> None:
-    view = replace(view, left=0)
+    view = replace(view, scrolled_past=0)
     wanted = listing.shown_columns(TABLE, view)
     reached = set()
     for step in [1] * len(wanted) + steps:
@@ -178,16 +178,16 @@ def test_sideways_the_key_and_the_elastic_last_column_stay_and_every_other_can_b
         assert (there[-1] is LAST) == (LAST in wanted)
         assert before + behind + len(there) == len(wanted)
         view = listing.sideways(TABLE, view, step, cells)
-        assert 0 <= view.left <= len(wanted)
+        assert 0 <= view.scrolled_past <= len(wanted)
     assert reached == set(wanted)
     for _ in wanted:
         view = listing.sideways(TABLE, view, -1, cells)
-    assert view.left == 0
+    assert view.scrolled_past == 0
 
 
 @given(cells=st.integers(40, 200), left=st.integers(0, 9), sort=st.sampled_from(["key", "name", "size"]))
 def test_the_column_sorted_by_comes_into_sight(cells: int, left: int, sort: str) -> None:
-    view = listing.sideways(TABLE, replace(first_view(TABLE), sort=sort, left=left), 0, cells)
+    view = listing.sideways(TABLE, replace(first_view(TABLE), sort=sort, scrolled_past=left), 0, cells)
     view = listing.sort_in_sight(TABLE, view, cells)
     assert sort in [each.id for each in listing.placed(TABLE, view, cells)[0]]
 
@@ -223,7 +223,7 @@ def test_the_head_says_what_is_seen_of_how_much() -> None:
     assert "size▼" in headings
     assert first.split()[:2] == ["1", "b"]
     assert "size▲" in lines(replace(view, descending=False), 60, 5)[1]
-    assert "◂1 4▸" in lines(replace(view, left=1), 60, 5)[0]
+    assert "◂1 4▸" in lines(replace(view, scrolled_past=1), 60, 5)[0]
 
 
 def test_a_reason_stands_where_the_table_would_and_is_wrapped() -> None:
@@ -243,7 +243,7 @@ def test_no_rows_and_no_match_are_different_sentences() -> None:
 
 def test_a_source_with_more_rows_than_are_listed_says_how_many() -> None:
     drawn = listing_lines((TABLE,), TABLE, first_view(TABLE), THINGS, 100, 5, UNICODE, left_out=312)
-    assert "312 more not listed" in text_of(drawn[0])
+    assert "312 more not listed" in plain_text(drawn[0])
 
 
 @pytest.mark.parametrize("cells", [60, 80, 120])
@@ -255,7 +255,7 @@ def test_wide_characters_do_not_move_the_columns(cells: int) -> None:
 
 def test_a_row_without_a_key_of_its_own_can_be_selected() -> None:
     table = PageTable("t", "t", (KEY,), rows=lambda session: [], key_of=lambda row: row.size)
-    view = listing.moved(table, first_view(table), THINGS[1:2], 1, 5)
+    view = listing.cursor_moved(table, first_view(table), THINGS[1:2], 1, 5)
     assert listing.cursor_of(table, view, THINGS[1:2]) == 0
 
 
@@ -272,7 +272,7 @@ def test_every_heading_is_whole_also_with_the_arrow_of_the_sort(cells: int) -> N
             view = replace(first_view(table), sort=by.id, columns=frozenset(each.id for each in table.columns))
             view = listing.sort_in_sight(table, view, cells)
             shown, _, _ = listing.placed(table, view, cells)
-            heading = text_of(listing_lines((table,), table, view, [], cells, 3, UNICODE)[1])
+            heading = plain_text(listing_lines((table,), table, view, [], cells, 3, UNICODE)[1])
             for each in shown[:-1]:
                 arrow = (UNICODE.up, UNICODE.down)[view.descending] if each is by or each.id == by.id else ""
                 assert f"{each.title}{arrow}" in heading, (table.id, by.id, each.id, heading)
@@ -295,7 +295,7 @@ def test_a_wide_screen_shows_every_column_a_table_begins_with(page: Page) -> Non
 def test_sorting_by_a_column_that_has_no_room_leaves_the_view_where_it_is() -> None:
     wide = column("wide", 50, value=lambda row: row.size)
     table = table_of(KEY, NAME, wide, LAST)
-    view = replace(first_view(table), sort="wide", left=1)
+    view = replace(first_view(table), sort="wide", scrolled_past=1)
     assert listing.sort_in_sight(table, view, 60) == view
 
 
@@ -303,7 +303,7 @@ def test_tables_that_have_no_room_in_the_head_are_counted() -> None:
     tables = [replace(TABLE, id=name, title=name) for name in ("first one", "second one", "third one", "fourth one")]
 
     def head_of(at: int, cells: int) -> str:
-        return text_of(listing_lines(tables, tables[at], first_view(TABLE), [], cells, 3, UNICODE)[0])
+        return plain_text(listing_lines(tables, tables[at], first_view(TABLE), [], cells, 3, UNICODE)[0])
 
     assert "first one · second one · third one · fourth one ─" in head_of(0, 120)
     assert "first one · second one · 2▸ ─" in head_of(0, 60)

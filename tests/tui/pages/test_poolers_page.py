@@ -13,7 +13,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import poolers as page_module
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import PageTable, row_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text, width
 from tests.support.frames import frame
 from tests.support.pictures import assert_picture
 from tests.support.pooler_frames import AWAY, bouncer, database, pool, poolers
@@ -37,7 +37,7 @@ def picture(session: Session, table: PageTable, cells: int, rows: int) -> list[s
     shown = found if isinstance(found, Unavailable) else ordered(table, view, found)
     lines = [*summary, *listing_lines(PAGE.tables, table, view, shown, cells, rows - len(summary), UNICODE)]
     assert all(width(line) <= cells for line in lines)
-    return [text_of(line) for line in lines]
+    return [plain_text(line) for line in lines]
 
 
 @pytest.mark.parametrize(("cells", "rows"), [(80, 24), (160, 48)])
@@ -84,5 +84,5 @@ def test_names_of_strangers_reach_no_terminal_as_they_are() -> None:
         rows = table.rows(session)
         assert not isinstance(rows, Unavailable)
         lines = picture(session, table, 160, 24)
-        details = [text_of(line) for row in rows for line in row_lines(table, session, row, 60, UNICODE)]
+        details = [plain_text(line) for row in rows for line in row_lines(table, session, row, 60, UNICODE)]
         assert "\x1b" not in "".join([*lines, *details])

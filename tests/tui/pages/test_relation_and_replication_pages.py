@@ -18,7 +18,7 @@ from pgtop_tune.tui.pages import relations, replication, sessions
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable, row_lines
 from pgtop_tune.tui.pages.relations import TEMP_FILES
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text, width
 from tests.support.frames import EPOCH_MS, GIB
 from tests.support.pictures import assert_picture
 from tests.support.relation_frames import moment, watched
@@ -55,7 +55,7 @@ def picture(session: Session, page: Page, table: PageTable, cells: int, rows: in
     shown = found if isinstance(found, Unavailable) else ordered(table, view, found)
     lines = [*summary, *listing_lines(page.tables, table, view, shown, cells, rows - len(summary), UNICODE)]
     assert all(width(line) <= cells for line in lines)
-    return [text_of(line) for line in lines]
+    return [plain_text(line) for line in lines]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.id)
@@ -116,7 +116,7 @@ def test_details_name_every_column_and_hold_no_control_characters(page: Page, ta
     assert not isinstance(rows, Unavailable)
     assert rows
     for row in rows:
-        texts = [text_of(line) for line in row_lines(table, session, row, 100, UNICODE)]
+        texts = [plain_text(line) for line in row_lines(table, session, row, 100, UNICODE)]
         assert all(column.title in "\n".join(texts) for column in table.columns)
         cells = [column.text(row) for column in table.columns]
         assert not {"\x1b", "\u202e", "\n"} & set("".join(cells))

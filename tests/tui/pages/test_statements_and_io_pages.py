@@ -17,7 +17,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import io, listing, statements
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable, row_lines, row_text
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, plain_text, width
 from tests.support.frames import EPOCH_MS, MIB, PARAMETERS, backend, parameter, postgres_sample
 from tests.support.pictures import assert_picture
 from tests.support.statement_frames import HOSTILE, database, io_row, sample, session_with, slru, statement, texts
@@ -102,7 +102,7 @@ def shown(
     lines = page.summary(session, width, room, glyphs)
     assert len(lines) <= room
     lines = [*lines, *listing_lines(page.tables, table, view, found, width, height - room - 4, glyphs)]
-    return [text_of(line) for line in lines]
+    return [plain_text(line) for line in lines]
 
 
 def cells(rows: Sequence[str], first: str) -> str:
@@ -142,11 +142,11 @@ def test_plans_that_the_extension_does_not_count_say_from_which_version_on() -> 
     assert not isinstance(rows, Unavailable)
     row = rows[0]
     assert "0 executions with a generic plan" in "\n".join(
-        text_of(line) for line in row_lines(statements.TABLE, session, row, 76, UNICODE)
+        plain_text(line) for line in row_lines(statements.TABLE, session, row, 76, UNICODE)
     )
     older = replace(row.grown, row=replace(row.counters, generic_plan_calls=None, custom_plan_calls=None), by={})
     text = "\n".join(
-        text_of(line) for line in row_lines(statements.TABLE, session, replace(row, grown=older), 76, UNICODE)
+        plain_text(line) for line in row_lines(statements.TABLE, session, replace(row, grown=older), 76, UNICODE)
     )
     assert "plans             - (counted from pg_stat_statements 1.13 on, PostgreSQL 19)" in text
     for column in statements.TABLE.columns:
@@ -161,7 +161,7 @@ def test_details_are_called_by_the_query_and_have_it_above_the_counters() -> Non
     assert statements.TABLE.called is not None
     for row in rows:
         assert row.text is None or "SELECT" in statements.TABLE.called(row) or "UPDATE" in statements.TABLE.called(row)
-        lines = [text_of(line) for line in row_lines(statements.TABLE, session, row, 76, UNICODE)]
+        lines = [plain_text(line) for line in row_lines(statements.TABLE, session, row, 76, UNICODE)]
         query = next(index for index, line in enumerate(lines) if line.startswith("query") and "query id" not in line)
         assert query < next(index for index, line in enumerate(lines) if line.startswith("counted"))
 
@@ -169,7 +169,7 @@ def test_details_are_called_by_the_query_and_have_it_above_the_counters() -> Non
 def test_details_have_the_whole_text_and_every_counter() -> None:
     session = busy()
     rows = {rate.counters.queryid: rate for rate in statements.TABLE.rows(session)}  # type: ignore[union-attr]
-    lines = [text_of(line) for line in row_lines(statements.TABLE, session, rows[3], 80, UNICODE)]
+    lines = [plain_text(line) for line in row_lines(statements.TABLE, session, rows[3], 80, UNICODE)]
     at = next(index for index, line in enumerate(lines) if line.startswith("query") and "query id" not in line)
     assert [line.rstrip() for line in lines[at + 1 : at + 4]] == [
         "SELECT count(*)",
@@ -262,7 +262,7 @@ def test_who_reads_and_writes_is_never_cut_in_a_number(cells: int) -> None:
         ))}
         for second in range(3)
     ]  # fmt: skip
-    line = text_of(io.PAGE.summary(session_with(grown), cells, 2, UNICODE)[1])
+    line = plain_text(io.PAGE.summary(session_with(grown), cells, 2, UNICODE)[1])
     assert "written by" in line
     assert line.rstrip().endswith("/s"), line
 
@@ -288,16 +288,16 @@ def test_definitions_go_on_below_where_there_is_room_and_are_cut_with_a_sign_whe
     row = next(iter(table.rows(session)))  # type: ignore[arg-type]
     whole = row_lines(table, session, row, 66, UNICODE)
     cut = row_lines(table, session, row, 66, UNICODE, len(table.columns))
-    said = " ".join(text_of(line)[34:].strip() for line in whole)
+    said = " ".join(plain_text(line)[34:].strip() for line in whole)
     assert all(column.definition in said for column in table.columns if len(column.text(row)) < 16)
     assert len(cut) == len(table.columns)
-    assert sum(text_of(line).rstrip().endswith("…") for line in cut) > 3
+    assert sum(plain_text(line).rstrip().endswith("…") for line in cut) > 3
 
 
 def test_what_is_not_counted_stands_where_the_counts_do() -> None:
     row = next(iter(statements.TABLE.rows(busy())))  # type: ignore[arg-type]
     row = replace(row, grown=replace(row.grown, row=replace(row.counters, generic_plan_calls=None)))
-    lines = [text_of(line).rstrip() for line in row_lines(statements.TABLE, busy(), row, 80, UNICODE)]
+    lines = [plain_text(line).rstrip() for line in row_lines(statements.TABLE, busy(), row, 80, UNICODE)]
     assert "generic_plan_calls".ljust(statements._LABEL + 3) + "-".rjust(8) in lines
 
 

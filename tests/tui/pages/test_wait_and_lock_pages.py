@@ -16,7 +16,7 @@ from pgtop_tune.tui.dashboard.waits import stacked_waits, waits_needs
 from pgtop_tune.tui.pages import locks, waits
 from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page, PageTable, row_lines, row_text
-from pgtop_tune.tui.widgets.lines import ASCII, ON, UNICODE, Glyphs, Line, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, ON, UNICODE, Glyphs, Line, plain_text, width
 from pgtop_tune.tui.widgets.phrase import wait_style
 from pgtop_tune.tui.widgets.time_axis import CHARTED
 from tests.support.frames import CORES, EPOCH_MS, postgres_sample, session_of
@@ -39,7 +39,7 @@ def shown(
     lines = page.summary(session, cells, room, glyphs)
     assert len(lines) <= room
     return [
-        text_of(line)
+        plain_text(line)
         for line in (*lines, *listing_lines(page.tables, table, view, found, cells, height - room - 4, glyphs))
     ]
 
@@ -127,7 +127,7 @@ def test_texts_come_from_the_statistics_else_from_a_session_that_ran_it() -> Non
 def test_enter_drills_down_by_everything_else() -> None:
     session = waiting_session()
     row = rows_of("waits-queries", session)["12"]
-    lines = [text_of(line).split() for line in row_lines(TABLES["waits-queries"], session, row, 90, UNICODE)]
+    lines = [plain_text(line).split() for line in row_lines(TABLES["waits-queries"], session, row, 90, UNICODE)]
     assert ["2.00", "Lock:transactionid"] in lines
     assert ["1.00", "CPU"] in lines
     assert ["3.00", "bench"] in lines
@@ -136,20 +136,20 @@ def test_enter_drills_down_by_everything_else() -> None:
 
 def test_classes_stand_on_each_other_with_a_line_at_the_number_of_cpus() -> None:
     title, *chart = stacked_waits(waiting_session(), 120, 14, UNICODE)
-    assert "active sessions mean of 10 s" in text_of(title)
-    assert f"CPUs {CORES}" in text_of(title)
-    newest = 6 + text_of(chart[-2]).rindex("█") - 6
+    assert "active sessions mean of 10 s" in plain_text(title)
+    assert f"CPUs {CORES}" in plain_text(title)
+    newest = 6 + plain_text(chart[-2]).rindex("█") - 6
     column = [next(style for at, style in cells(line) if at == newest) for line in chart[:-1]]
     drawn = [style.split(ON)[0] for style in column if style not in ("dim", "strong", "")]
     assert list(dict.fromkeys(reversed(drawn)))[:2] == ["cpu", "wait-io"], "CPU is at the bottom"
     (limit,) = (row for row, line in enumerate(chart) if "strong" in {style for _, style in line})
-    top = float(text_of(chart[0])[:5])
+    top = float(plain_text(chart[0])[:5])
     assert limit == pytest.approx((1 - CORES / top) * 12, abs=1.0)
 
 
 @pytest.mark.parametrize(("watched", "short", "long"), [(90, 10, 60), (30, 10, 30), (9, 9, 9), (1, 1, 1)])
 def test_means_are_said_to_be_of_the_time_that_was_watched(watched: int, short: int, long: int) -> None:
-    title = text_of(stacked_waits(waiting_session(watched), 120, 14, UNICODE)[0])
+    title = plain_text(stacked_waits(waiting_session(watched), 120, 14, UNICODE)[0])
     assert f"active sessions mean of {short} s ─" in title
     assert f" · {long} s " in title
 
@@ -172,7 +172,7 @@ def test_waits_for_pages_have_a_row_of_their_own_from_19_on(major: int) -> None:
         return {"postgres": replace(base, server=replace(base.server, version_num=major * 10_000))}
 
     session = session_of(12, charted=CHARTED, change=change)
-    lines = [text_of(line) for line in stacked_waits(session, 160, waits_needs(session, 160), UNICODE)]
+    lines = [plain_text(line) for line in stacked_waits(session, 160, waits_needs(session, 160), UNICODE)]
     figures = {line[-19:-8].strip(): line.split()[-1] for line in lines[1:] if line[-19:].strip()}
     expected = {18: {"LWLock": "2.00", "other": "1.00"}, 19: {"Buffer": "3.00"}}[major]
     assert {name: figure for name, figure in figures.items() if figure != "0"} == expected
@@ -183,7 +183,7 @@ def test_waits_for_pages_have_a_row_of_their_own_from_19_on(major: int) -> None:
 
 
 def test_little_room_keeps_a_name_for_every_colour_of_the_chart() -> None:
-    names = [text_of(line)[-19:-8].strip() for line in stacked_waits(waiting_session(), 80, 5, UNICODE)[1:]]
+    names = [plain_text(line)[-19:-8].strip() for line in stacked_waits(waiting_session(), 80, 5, UNICODE)[1:]]
     assert names == ["Lock", "IO", "CPU", "client"]
 
 
@@ -207,7 +207,7 @@ def test_lock_rows_know_whom_to_cancel() -> None:
 
 def test_idle_root_stands_out_and_its_story_is_told() -> None:
     session = queueing_session()
-    summary = [text_of(line) for line in locks.PAGE.summary(session, 160, 3, UNICODE)]
+    summary = [plain_text(line) for line in locks.PAGE.summary(session, 160, 3, UNICODE)]
     assert "waiting 5" in summary[0]
     assert "longest wait 1m00s" in summary[0]
     assert "deadlock in the making: 104 105" in summary[0]
@@ -222,7 +222,7 @@ def test_idle_root_stands_out_and_its_story_is_told() -> None:
 
 
 def test_a_query_of_a_root_that_is_cut_says_so() -> None:
-    told = text_of(locks.PAGE.summary(queueing_session(), 66, 3, UNICODE)[1])
+    told = plain_text(locks.PAGE.summary(queueing_session(), 66, 3, UNICODE)[1])
     assert len(told) == 66
     assert told.endswith("…")
 
@@ -232,7 +232,7 @@ def test_details_of_a_wait_say_what_has_no_id_and_mark_what_is_cut() -> None:
     table = TABLES["waits-events"]
     rows = table.rows(session)
     assert not isinstance(rows, Unavailable)
-    lines = [text_of(line) for row in rows for line in row_lines(table, session, row, 40, UNICODE)]
+    lines = [plain_text(line) for row in rows for line in row_lines(table, session, row, 40, UNICODE)]
     assert any("(without an id: commits and o…" in line for line in lines)
     assert any(line.endswith("UPDATE pgbench_branches SET b…") for line in lines)
     assert all(len(line) <= 40 for line in lines)
@@ -243,10 +243,10 @@ def test_details_of_a_prepared_transaction_say_how_to_end_it() -> None:
     rows = locks.TABLE.rows(session)
     assert not isinstance(rows, Unavailable)
     prepared = next(row for row in rows if row.node.pid == 0)
-    text = " ".join(text_of(line) for line in row_lines(locks.TABLE, session, prepared, 120, UNICODE))
+    text = " ".join(plain_text(line) for line in row_lines(locks.TABLE, session, prepared, 120, UNICODE))
     assert "ROLLBACK PREPARED 'pay ''now'''" in text
     waiter = next(row for row in rows if row.node.pid == 101)
-    text = " ".join(text_of(line) for line in row_lines(locks.TABLE, session, waiter, 120, UNICODE))
+    text = " ".join(plain_text(line) for line in row_lines(locks.TABLE, session, waiter, 120, UNICODE))
     assert "ShareLock on cart row (3,7), xid 812 (transactionid)" in text
     assert "100 ExclusiveLock" in text
 

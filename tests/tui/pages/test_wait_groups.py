@@ -9,7 +9,7 @@ from pgtop_tune.metrics.waits import PROPERTIES, grouped
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.waits import GroupsView, entered, found_groups, group_lines, left, turned
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from tests.support.frames import EPOCH_MS, backend, postgres_sample, session_of
 from tests.support.wait_frames import HOSTILE, UPDATE, waiting_session
 
@@ -110,13 +110,13 @@ def test_lines_fit_and_foreign_text_is_not_obeyed(size: tuple[int, int], glyphs:
         lines = group_lines(session, view, *size, drawn)
         assert len(lines) <= size[1]
         assert all(width(line) <= size[0] for line in lines)
-        assert "\x1b" not in "".join(text_of(line) for line in lines)
+        assert "\x1b" not in "".join(plain_text(line) for line in lines)
     path = entered(GroupsView(), found_groups(waiting_session(95), GroupsView()))
     head, *_ = group_lines(waiting_session(95), path, 110, 30, UNICODE)
-    assert text_of(head).startswith("all active sessions ▸ class IO ▸ event IO:WalSync")
+    assert plain_text(head).startswith("all active sessions ▸ class IO ▸ event IO:WalSync")
 
 
 def test_a_statement_is_told_by_its_text() -> None:
     view = GroupsView(PROPERTIES.index(STATEMENT), PROPERTIES.index(CLASS))
-    lines = [text_of(line) for line in group_lines(waiting_session(95), view, 110, 30, UNICODE)]
+    lines = [plain_text(line) for line in group_lines(waiting_session(95), view, 110, 30, UNICODE)]
     assert any(line.startswith(UPDATE[:40]) for line in lines)

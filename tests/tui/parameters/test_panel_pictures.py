@@ -12,9 +12,9 @@ from pgtop_tune.advice.knobs import system
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.model.machine import AfterReboot, Assignment, SystemSetting
-from pgtop_tune.tui.parameters.drawing import details_lines, list_lines, word_lines
+from pgtop_tune.tui.parameters.drawing import list_lines, parameter_lines, word_lines
 from pgtop_tune.tui.parameters.rows import SettingRow, SettingTable, of_machine
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, plain_text, width
 from tests.support.pictures import assert_picture
 from tests.support.screens import parameter
 
@@ -61,14 +61,14 @@ def picture(cells: int, ascii_only: bool = False) -> list[Line]:
     table.step(-1)
     drawn = [*list_lines(table, cells, 20, glyphs), (), *word_lines(table.selected, cells, glyphs, 8)]
     for row in (table.rows[0], table.rows[5]):
-        drawn += [(), *details_lines(row, cells, glyphs)]
+        drawn += [(), *parameter_lines(row, cells, glyphs)]
     return drawn
 
 
 @pytest.mark.parametrize("cells", CELLS)
 def test_the_list_and_the_details_are_as_in_the_picture(cells: int) -> None:
 
-    assert_picture(GOLDENS / f"parameters-{cells}.txt", [text_of(line) for line in picture(cells)])
+    assert_picture(GOLDENS / f"parameters-{cells}.txt", [plain_text(line) for line in picture(cells)])
 
 
 @pytest.mark.parametrize("cells", [56, *CELLS])
@@ -77,10 +77,10 @@ def test_every_line_fits(cells: int) -> None:
 
 
 def test_foreign_text_and_an_ascii_terminal_stay_what_they_are() -> None:
-    drawn = "\n".join(text_of(line) for line in picture(116))
+    drawn = "\n".join(plain_text(line) for line in picture(116))
     assert "\x1b" not in drawn
     assert "ann" in drawn
     table = SettingTable()
     table.load(rows())
-    names = "".join(text_of(line) for line in list_lines(table, 76, 20, ASCII))
+    names = "".join(plain_text(line) for line in list_lines(table, 76, 20, ASCII))
     assert "─" not in names

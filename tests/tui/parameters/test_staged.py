@@ -12,8 +12,8 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.rows import (
+    ChangeConditions,
     Circumstances,
-    Conditions,
     SettingRow,
     SettingTable,
     Staged,
@@ -53,7 +53,7 @@ def row(known: Parameter, value: str | None) -> SettingRow:
 def test_a_parameter_of_sessions_is_changed_for_whom_one_wants(
     reach: Reach | None, around: Circumstances, scope: Scope | None
 ) -> None:
-    found = staged_changes([row(WORK_MEM, "8MB")], Conditions(reach), around)
+    found = staged_changes([row(WORK_MEM, "8MB")], ChangeConditions(reach), around)
     assert [each.scope for each in found.live] == ([] if scope is None else [scope])
     assert found.next_load == ((("work_mem", "8MB"),) if scope is None else ())
     assert len(found.connected) == 1
@@ -64,9 +64,9 @@ def test_a_role_or_a_database_of_others_is_taken_by_its_name() -> None:
         (Reach.ROLE, Scope(ScopeKind.ROLE, role="shop")),
         (Reach.DATABASE, Scope(ScopeKind.DATABASE, database="shop")),
     ):
-        found = staged_changes([row(WORK_MEM, "8MB")], Conditions(reach, "shop"), AROUND)
+        found = staged_changes([row(WORK_MEM, "8MB")], ChangeConditions(reach, "shop"), AROUND)
         assert [each.scope for each in found.live] == [scope]
-        check_reach(Conditions(reach, "shop"), Circumstances())
+        check_reach(ChangeConditions(reach, "shop"), Circumstances())
 
 
 def test_roles_and_databases_of_connected_sessions_are_known_those_of_most_first() -> None:
@@ -83,25 +83,25 @@ def test_roles_and_databases_of_connected_sessions_are_known_those_of_most_first
 
 
 def test_what_is_one_value_for_the_whole_server_stays_that_whatever_is_chosen() -> None:
-    found = staged_changes([row(MAX_WAL, "4GB"), row(WORK_MEM, "8MB")], Conditions(Reach.ROLE), AROUND)
+    found = staged_changes([row(MAX_WAL, "4GB"), row(WORK_MEM, "8MB")], ChangeConditions(Reach.ROLE), AROUND)
     assert {each.name: each.scope.kind for each in found.live} == {
         "max_wal_size": ScopeKind.SYSTEM, "work_mem": ScopeKind.ROLE,
     }  # fmt: skip
 
 
 def test_room_is_made_before_it_is_used_and_a_restart_waits() -> None:
-    found = staged_changes([row(MIN_WAL, "2GB"), row(BUFFERS, "1GB"), row(MAX_WAL, "8GB")], Conditions(), AROUND)
+    found = staged_changes([row(MIN_WAL, "2GB"), row(BUFFERS, "1GB"), row(MAX_WAL, "8GB")], ChangeConditions(), AROUND)
     assert [each.name for each in found.live] == ["max_wal_size", "min_wal_size"]
     assert [each.name for each in found.restart] == ["shared_buffers"]
 
 
 def test_a_reach_without_a_name_is_refused() -> None:
     with pytest.raises(UsageProblem, match="role: choose one"):
-        check_reach(Conditions(Reach.ROLE), Circumstances())
+        check_reach(ChangeConditions(Reach.ROLE), Circumstances())
 
 
 def test_wires_are_separated_by_blanks_or_commas() -> None:
-    wires = Conditions(wires="p99>50ms, tps<10  errors>0").trip_wires()
+    wires = ChangeConditions(wires="p99>50ms, tps<10  errors>0").trip_wires()
     assert [wire.text for wire in wires] == ["p99>50ms", "tps<10", "errors>0"]
 
 
@@ -153,7 +153,7 @@ def test_the_value_it_has_in_other_words_is_no_change() -> None:
 def test_what_the_next_load_begins_with_is_one_sentence(
     next_load: tuple[tuple[str, str | None], ...], begins: str
 ) -> None:
-    lines = set_lines(StagedChanges(next_load=next_load), None, Conditions(), 200, ASCII, roomy=False)
+    lines = set_lines(StagedChanges(next_load=next_load), None, ChangeConditions(), 200, ASCII, roomy=False)
     assert (
         "".join(text for text, _ in lines[0]) == f"apply: the next load begins {begins}; nothing changes on the server"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pgtop_tune.base.units import wall_clock, wall_moment
 from pgtop_tune.runtime.ports import TransportState
 from pgtop_tune.tui.scene.banners import transport_line
-from pgtop_tune.tui.widgets.lines import UNICODE, text_of, width
+from pgtop_tune.tui.widgets.lines import UNICODE, plain_text, width
 
 STATE = TransportState(paused=True, speed=4.0, position_s=149.0, length_s=769.0, at_end=False)
 TAKEN_MS = 1_790_000_000_000
@@ -14,7 +14,7 @@ TAKEN_MS = 1_790_000_000_000
 def line(cells: int, shown_ms: int | None = TAKEN_MS) -> str:
     drawn = transport_line(STATE, cells, UNICODE, shown_ms)
     assert width(drawn) <= cells
-    return text_of(drawn)
+    return plain_text(drawn)
 
 
 def test_it_says_when_that_was_so_that_one_can_jump_to_a_time_of_day() -> None:

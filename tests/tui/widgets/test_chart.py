@@ -55,7 +55,6 @@ def test_a_whole_minute_stands_in_its_own_column_at_every_width(column_s: float)
 
 def test_sparks() -> None:
     assert spark([0, 1, 2, None, 4], 8, UNICODE) == "▁▂▄ █   "
-    assert spark([0, 1, 2, None, 4], 8, UNICODE, maximum=8) == "▁▁▂ ▄   "
     assert spark([0, 0], 3, UNICODE) == "▁▁ "
     assert spark([1, 9, 1, 1], 2, UNICODE) == "█▁"
 

@@ -12,7 +12,7 @@ from pgtop_tune.base import units
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets import chart
 from pgtop_tune.tui.widgets.chart import Area, ArmBand, ChartMark, Level, filled_lines, mean_columns, worst_columns
-from pgtop_tune.tui.widgets.lines import ASCII, ELSE, ON, SHADE, STYLES, UNICODE, Glyphs, Line, on, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, ELSE, ON, SHADE, STYLES, UNICODE, Glyphs, Line, on, plain_text, width
 
 
 def drawn(
@@ -32,7 +32,7 @@ def drawn(
 
 
 def picture(lines: list[Line]) -> list[str]:
-    return [text_of(line)[7:] for line in lines]
+    return [plain_text(line)[7:] for line in lines]
 
 
 def test_heights_are_in_eighths_and_a_known_zero_is_no_gap() -> None:
@@ -101,14 +101,14 @@ def test_the_area_keeps_its_colour_under_the_arms() -> None:
 
 def test_labels_stand_at_round_values() -> None:
     lines = drawn(Area([1.0] * 4, "series-1"), height=8, top=40.0)
-    assert [text_of(line)[:5].strip() for line in lines] == ["40", "", "30", "", "20", "", "10", "0"]
-    assert "13" not in "".join(text_of(line)[:5] for line in drawn(Area([], "cpu"), height=6, top=40.0))
+    assert [plain_text(line)[:5].strip() for line in lines] == ["40", "", "30", "", "20", "", "10", "0"]
+    assert "13" not in "".join(plain_text(line)[:5] for line in drawn(Area([], "cpu"), height=6, top=40.0))
 
 
 @pytest.mark.parametrize("top", [8.0, 40.0, 3.0, 100.0])
 def test_a_curve_at_the_value_of_a_gridline_lies_on_it(top: float) -> None:
     for height in range(2, 60):
-        labels = [text_of(line)[:5].strip() for line in drawn(Area([], "cpu"), height=height, top=top)]
+        labels = [plain_text(line)[:5].strip() for line in drawn(Area([], "cpu"), height=height, top=top)]
         values = {row: float(label) for row, label in enumerate(labels) if label not in ("", "0")}
         assert values[0] == top
         for row, value in values.items():
@@ -136,7 +136,7 @@ def test_every_line_is_exactly_as_wide_as_asked(
     names = [name for line in lines for _, style in line for name in style.partition(ELSE)[0].split(ON)]
     used = {name.partition(SHADE)[0] for name in names}
     assert used <= {*STYLES, ""}
-    assert glyphs is UNICODE or all(text_of(line).isascii() for line in lines)
+    assert glyphs is UNICODE or all(plain_text(line).isascii() for line in lines)
 
 
 def points(*values: float | None, every_s: float = 1.0) -> list[SeriesPoint]:

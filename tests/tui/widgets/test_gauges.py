@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, bar, heat_strip, text_of, width
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, bar, heat_strip, plain_text, width
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_saturated_core_survives_folding() -> None:
     shares[77] = 1.0
     strip = heat_strip(shares, 16, UNICODE)
     assert width(strip) == 16
-    assert text_of(strip).count("█") == 1
+    assert plain_text(strip).count("█") == 1
 
 
 @given(st.lists(st.none() | st.floats(0, 1), max_size=300), st.integers(1, 64))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.tui.widgets.chart import GUTTER, column_of
-from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, Glyphs, text_of, width
-from pgtop_tune.tui.widgets.time_axis import event_glyph, event_style, tape_lines
+from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, Glyphs, plain_text, width
+from pgtop_tune.tui.widgets.time_axis import event_glyph, event_style, tape_line
 
 
 def happened(at_s: float, kind: EventKind, text: str) -> tuple[float, Event]:
@@ -17,9 +17,9 @@ def happened(at_s: float, kind: EventKind, text: str) -> tuple[float, Event]:
 
 
 def picture(*events: tuple[float, Event], glyphs: Glyphs = UNICODE) -> str:
-    (line,) = tape_lines(events, 67, 100, 160, glyphs)
+    line = tape_line(events, 67, 100, 160, glyphs)
     assert width(line) == 67
-    return text_of(line).rstrip()
+    return plain_text(line).rstrip()
 
 
 def test_marks_stand_in_the_charts_columns_with_their_words() -> None:
@@ -90,7 +90,7 @@ EVENTS = st.lists(
 @given(events=EVENTS, cells=st.integers(0, 90))
 @settings(max_examples=150, deadline=None)
 def test_exactly_as_wide_as_asked_and_every_mark_in_its_column(events: list[tuple[float, Event]], cells: int) -> None:
-    (line,) = tape_lines(events, cells, 100, 160, UNICODE)
+    line = tape_line(events, cells, 100, 160, UNICODE)
     assert width(line) == cells
     if cells <= GUTTER:
         return

@@ -214,7 +214,7 @@ class HeldSet(Struct, frozen=True):
 
     @property
     def stands(self) -> bool:
-        """Whether the same file is there, can be read, and is no shorter: then it has the set."""
+        """Return whether the same file is there, can be read, and is no shorter: then it has the set."""
         if self.path is None:
             return False
         now, (device, inode, size) = file_mark(self.path), self.file

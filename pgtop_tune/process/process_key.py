@@ -53,12 +53,12 @@ class ProcessKey(Struct, frozen=True):
 
     @property
     def is_of_here(self) -> bool:
-        """Whether the pid is valid for this process: same boot of the same machine, same pid namespace."""
+        """Return whether the pid is valid for this process: same boot of the same machine, same pid namespace."""
         return (self.boot_id, self.namespace) == (boot_id(), _namespace())
 
     @property
     def lives(self) -> bool:
-        """Whether it runs; one that has ended and was not collected does not."""
+        """Return whether it runs; one that has ended and was not collected does not."""
         return self.is_of_here and key_of(self.pid) == self
 
 

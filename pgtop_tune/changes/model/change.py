@@ -157,7 +157,7 @@ class Scope(Struct, frozen=True):
 
     @property
     def is_system(self) -> bool:
-        """Whether it is the whole server."""
+        """Return whether it is the whole server."""
         return self.kind is ScopeKind.SYSTEM
 
 

@@ -250,7 +250,7 @@ class RestartPlan(Struct, frozen=True):
 
     @property
     def possible(self) -> bool:
-        """Whether no check says that the server would not start."""
+        """Return whether no check says that the server would not start."""
         return all(check.verdict is not RestartVerdict.IMPOSSIBLE for check in self.checks)
 
 

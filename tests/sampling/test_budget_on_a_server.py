@@ -53,7 +53,7 @@ def check_agreement(session: Session) -> bool:
     if ours and line["top wait"] != UNKNOWN:
         assert line["top wait"].rpartition(" ")[0] in {row.name for row in ours}
     points = next(one for one in STATES if one.id == "waits.event").read(interval)
-    exported = sum(point.value for point in points if point.labels[2] == "active")
+    exported = sum(value or 0.0 for labels, value in points if labels[2] == "active")
     assert exported == pytest.approx(ACTIVE_SESSIONS(interval) or 0.0)
     assert exported == pytest.approx(sum(metric(interval) or 0.0 for metric in CLASSES))
     return True

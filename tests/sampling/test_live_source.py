@@ -184,7 +184,7 @@ async def test_a_restart_is_survived_and_named(fresh_server: Throwaway) -> None:
 async def test_a_hung_server_stops_nothing_but_its_own_numbers(fresh_server: Throwaway) -> None:
     async with watching(conninfo(fresh_server)) as watcher:
         first = await watcher.until(answered)
-        pids = [fresh_server.postmaster_pid, *watcher.session._own.pids]
+        pids = [fresh_server.postmaster_pid, *watcher.session._own_sessions.pids]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:

@@ -59,4 +59,4 @@ async def test_after_a_promotion_everything_is_that_of_a_primary(
     assert forecast is None or not forecast.restartpoint
     assert all((WAL_BYTES(Interval(watcher.frames[:end])) or 0.0) >= 0.0 for end in range(2, len(watcher.frames)))
     role = next(one for one in STATES if one.id == "server.in_recovery")
-    assert [point.value for point in role.read(interval)] == [0.0]
+    assert [value for _, value in role.read(interval)] == [0.0]

@@ -66,10 +66,10 @@ class PostgresReader:
         own: What our sessions have cost so far.
     """
 
-    def __init__(self, conninfo: ConnInfo, clock: Callable[[], float], own: OwnSessions | None = None) -> None:
+    def __init__(self, conninfo: ConnInfo, clock: Callable[[], float], own_sessions: OwnSessions | None = None) -> None:
         self.conninfo = conninfo
         self._clock = clock
-        self.own = own if own is not None else OwnSessions()
+        self.own = own_sessions if own_sessions is not None else OwnSessions()
         self._connection: ReadConnection | None = None
         self._capabilities: Capabilities | None = None
         self._facts: ServerFacts | None = None
@@ -86,7 +86,7 @@ class PostgresReader:
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection that is not known to be dead."""
+        """Return True while there is a connection that is not known to be dead."""
         return self._connection is not None and not self._connection.is_closed
 
     @property
@@ -159,11 +159,11 @@ class PostgresReader:
     async def read(self, section: Section[R]) -> R | Unavailable:
         """A section of `metrics.sections.READ`, as its row says. Of `locks` it is about the last `activity`."""
         context, reader = self._context(), self._readers[section]
-        known = reader.unasked(context)
-        if known is not None:
-            return known
-        found = await self._guarded(section.name, reader.read, context)
-        return reader.refused(found, context.facts) if isinstance(found, Unavailable) else found
+        absence = reader.unasked(context)
+        if absence is not None:
+            return absence
+        reading = await self._guarded(section.name, reader.read, context)
+        return reader.refused(reading, context.facts) if isinstance(reading, Unavailable) else reading
 
     async def waits(self, floor_ms: int, one_in: int = 1) -> WaitLook | Unavailable:
         """One look at what every working backend waits for (see WaitSample); sums are the caller's.
@@ -172,23 +172,23 @@ class PostgresReader:
             floor_ms: Clients' transactions older than this stand there one by one as well.
             one_in: Those of one session in so many.
         """
-        if why := self._capabilities and self._capabilities.activity():
-            return why
+        if absence := self._capabilities and self._capabilities.activity():
+            return absence
         return await self._guarded("waits", partial(self._waits.look, floor_ms, one_in))
 
-    def look_at_waits(self, floor_ms: int, one_in: int, seen: Callable[[WaitLook | None], None]) -> bool:
+    def look_at_waits(self, floor_ms: int, one_in: int, take_look: Callable[[WaitLook | None], None]) -> bool:
         """`waits` without waking a task, where that is possible now.
 
         Args:
             floor_ms, one_in: As of `waits`.
-            seen: Called once, in the loop, if this returns True; with None where `waits` has to be asked instead.
+            take_look: Called once, in the loop, if this returns True; with None where `waits` has to be asked instead.
         """
         connection, capabilities = self._connection, self._capabilities
         if connection is None or capabilities is None or "waits" in self._refusals or capabilities.activity():
             return False
 
         def looked(rows: Sequence[bytes] | None, form: RowForm) -> None:
-            seen(None if rows is None else self._waits.look_of_bytes(rows, form))
+            take_look(None if rows is None else self._waits.look_of_bytes(rows, form))
 
         return connection.ask(sql("waits", self._major), (floor_ms, one_in), looked)
 
@@ -201,9 +201,9 @@ class PostgresReader:
         return await self._guarded("tail_blockers", partial(self._waits.blockers, pids))
 
     async def exact_waits(self) -> WaitLook | Unavailable:
-        """What pg_wait_sampling has counted since the last call; nothing is asked where it is not."""
-        if self._capabilities and (why := self._capabilities.exact_waits()):
-            return why
+        """Return the waits that pg_wait_sampling has counted since the last call; without it ask nothing."""
+        if self._capabilities and (absence := self._capabilities.exact_waits()):
+            return absence
         return await self._guarded("exact_waits", self._waits.exact)
 
     async def places(self) -> ServerPlaces | Unavailable:

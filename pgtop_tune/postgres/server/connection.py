@@ -105,7 +105,7 @@ Looked = Callable[[Sequence[bytes] | None, RowForm], None]
 
 
 class Answered(Struct, frozen=True):
-    """When an answer had come.
+    """The moment at which an answer had come.
 
     Attributes:
         at_s: On the clock of `time.perf_counter`.
@@ -131,10 +131,10 @@ class ReadConnection:
     pooled = False
     _calls_of_a_reset = 1
 
-    def __init__(self, raw: Any, endpoint: ServerEndpoint, conninfo: ConnInfo, own: OwnSessions) -> None:
+    def __init__(self, raw: Any, endpoint: ServerEndpoint, conninfo: ConnInfo, own_sessions: OwnSessions) -> None:
         self._raw = raw
         self.conninfo = conninfo
-        self.own = own
+        self.own = own_sessions
         self._prepared: dict[str, Any] = {}
         self._names = 0
         self._busy = asyncio.Lock()
@@ -145,12 +145,12 @@ class ReadConnection:
         self._asked_s = 0.0
         self._decode = encodings.decoder("UTF8")
         self._converted = True
-        self.answered = Answered(time.perf_counter(), own.transactions)
+        self.answered = Answered(time.perf_counter(), own_sessions.transactions)
         self.endpoint = endpoint
         self.backend_pid: int = raw.get_server_pid()
-        own.pooled = self.pooled
+        own_sessions.pooled = self.pooled
         if not self.pooled:
-            own.pids.add(self.backend_pid)
+            own_sessions.pids.add(self.backend_pid)
 
     @property
     def reached(self) -> Reached:
@@ -199,9 +199,9 @@ class ReadConnection:
             asyncpg.PostgresError: The server refused the statement; the connection is fine.
             FilesHang: It was not sent, because a backend of ours waits for the same files.
         """
-        place = place_of(text)
-        if place:
-            async with self.own.looks.setdefault(place, asyncio.Lock()):
+        file_place = place_of(text)
+        if file_place:
+            async with self.own.looks.setdefault(file_place, asyncio.Lock()):
                 return await self._ask_alone(text, arguments)
         return await self._ask_alone(text, arguments)
 
@@ -242,10 +242,10 @@ class ReadConnection:
         """
         if not self._may_ask:
             return False
-        known = self._known(text)
-        if known is None:
+        prepared = self._known(text)
+        if prepared is None:
             return False
-        name, form = known
+        name, form = prepared
         asked_s = time.perf_counter()
 
         def come(rows: list[bytes] | None) -> None:
@@ -297,7 +297,7 @@ class ReadConnection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection is known to be gone."""
+        """Return True once the connection is known to be gone."""
         return bool(self._raw.is_closed())
 
     def terminate(self) -> None:
@@ -326,8 +326,8 @@ class ReadConnection:
         return rows
 
     def _note_stuck(self, text: str, error: BaseException) -> None:
-        if isinstance(error, TimeoutError) and not self.pooled and (place := place_of(text)):
-            self.own.stuck[place] = self.backend_pid
+        if isinstance(error, TimeoutError) and not self.pooled and (file_place := place_of(text)):
+            self.own.stuck[file_place] = self.backend_pid
 
     async def _check_files(self, text: str) -> None:
         """Make sure that no backend of ours waits for the files of a statement. Raises as `fetch` does."""
@@ -340,7 +340,7 @@ class ReadConnection:
             raise hang from None
         if waits:
             raise hang
-        self.own.stuck = {place: pid for place, pid in self.own.stuck.items() if pid != hang.pid}
+        self.own.stuck = {file_place: pid for file_place, pid in self.own.stuck.items() if pid != hang.pid}
 
     async def _inside_reset(self, text: str) -> Rows:
         return await self._raw.fetch(_WITHOUT_OWN.format(text))  # type: ignore[no-any-return]

@@ -91,7 +91,7 @@ class RowsAsBytes(asyncio.Protocol):
 
     @property
     def under_way(self) -> bool:
-        """Whether answers are awaited."""
+        """Return True while answers are awaited."""
         return bool(self._awaited)
 
     def ask(self, name: str, arguments: tuple[int, ...], answered: Answered) -> None:

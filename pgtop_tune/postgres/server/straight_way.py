@@ -1,4 +1,4 @@
-"""Whether a connection leads to a server straight, and which process of this machine serves it."""
+"""The route of a connection: straight to a server or not, and the process of this machine that serves it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pgtop_tune.postgres.server.sql_session import PsycopgSession, open_sql_sess
 
 
 class Way(Struct, frozen=True):
-    """Where the sessions of a load will arrive.
+    """The place where the sessions of a load will arrive.
 
     Attributes:
-        reached: The address of the server or of what stands in front of it; None where nobody lets us in.
-        straight: It ends at the server that is watched, with nothing in between.
-        elsewhere: It surely ends at another server.
+        reached: The address of the server or of the pooler in front of it; None where we are not allowed to log in.
+        straight: The connection ends at the watched server, with nothing in between.
+        elsewhere: The connection surely ends at another server.
     """
 
     reached: Reached | None
@@ -31,21 +31,22 @@ class Way(Struct, frozen=True):
     elsewhere: bool = False
 
 
-async def way_of(way: ConnInfo, sql_session: PsycopgSession) -> Way:
-    """Where a load would arrive, and whether that is the server that is watched with nothing in between.
+async def way_of(load_conninfo: ConnInfo, sql_session: PsycopgSession) -> Way:
+    """Return the place where a load would arrive.
 
-    It is where it has the address of the watched session. Else a session is opened there: it is straight when that
-    is the same server (start of the postmaster) and nothing stands in between (`AnsweringServer.straight`).
+    The way is straight where the load has the address of the watched session. Otherwise a session is opened there: the
+    way is straight when it reaches the same server (start of the postmaster) with nothing in between
+    (`AnsweringServer.straight`).
 
     Args:
-        way: Where a load would be sent.
-        sql_session: A session on the server that is watched.
+        load_conninfo: The connection settings of the load.
+        sql_session: A session on the watched server.
     """
-    watched, knocked = sql_session.reached, way.endpoints[0]
-    if len(way.endpoints) == 1 and await asyncio.to_thread(leads_there, knocked, watched.endpoint):
+    watched, knocked = sql_session.reached, load_conninfo.endpoints[0]
+    if len(load_conninfo.endpoints) == 1 and await asyncio.to_thread(leads_there, knocked, watched.endpoint):
         return Way(replace(watched, endpoint=replace(knocked, hostaddr=watched.endpoint.hostaddr)), straight=True)
     try:
-        there = await open_sql_session(way)
+        there = await open_sql_session(load_conninfo)
     except PgtopError:
         return Way(None, straight=False)
     try:
@@ -62,7 +63,7 @@ async def way_of(way: ConnInfo, sql_session: PsycopgSession) -> Way:
 
 
 class Whereabouts(Struct, frozen=True):
-    """Of one session.
+    """The whereabouts of one session.
 
     Attributes:
         backend_pid: pg_backend_pid().

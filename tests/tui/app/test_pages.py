@@ -55,7 +55,7 @@ def test_every_page_has_a_key_an_id_and_columns_of_its_own() -> None:
     for table in tables:
         assert len({column.id for column in table.columns}) == len(table.columns), table.id
         assert table.sort == "" or any(each.id == table.sort and each.value for each in table.columns), table.id
-        assert table.columns[0].shown, table.id
+        assert table.columns[0].visible, table.id
         for column in table.columns:
             assert column.definition, f"{table.id} {column.id}"
             assert column.source, f"{table.id} {column.id}"

@@ -222,7 +222,7 @@ async def _suspend(rig: Rig) -> None:
     rig.source.feed(frame(5))
     await rig.sees("auto-revert in")
     await rig.press("ctrl+z")
-    await rig.until(lambda: any("cannot revert it" in each.message for each in rig.app._notifications))
+    await rig.until(lambda: any("could not revert it" in each.message for each in rig.app._notifications))
 
 
 async def _help(rig: Rig) -> None:

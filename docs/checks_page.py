@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from docs.markdown import plain, table
 from pgtop_tune.base.units import about
-from pgtop_tune.health.check import Check, Confidence, Severity, Threshold
+from pgtop_tune.health.check import Check, CheckConfidence, Severity, Threshold
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import documentation
 
@@ -23,7 +23,7 @@ def checks() -> str:
         "The checks of `pgtop-tune check`. Ids are stable. A check without its input is *unknown* with a reason, and\n"
         "counted as such; it never passes. `--threshold` changes limits: `MEM-01=95` the first one of a check,\n"
         "`MEM-01.high=120` another. A check that counts judges by cumulative statistics: where they\n"
-        f"are younger than a day its confidence is lower ({', '.join(Confidence)}).\n",
+        f"are younger than a day its confidence is lower ({', '.join(CheckConfidence)}).\n",
         table(("severity", "means"), _SEVERITIES.items()),
     ]
     for group in dict.fromkeys(check.group for check in CHECKS):

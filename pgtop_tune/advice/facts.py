@@ -208,11 +208,11 @@ def machine_of(look: MachineLook) -> Machine:
         swap_bytes=look.facts.swap_bytes,
         huge_page_bytes=look.facts.huge_page_bytes,
         numa_nodes=look.facts.numa_nodes,
-        live=live_values(look.settings),
+        live=live_settings(look.settings),
         disks=look.disks,
     )
 
 
-def live_values(settings: Iterable[SystemSetting]) -> dict[str, str]:
+def live_settings(settings: Iterable[SystemSetting]) -> dict[str, str]:
     """Return values now, by name, of settings that can be read."""
     return {setting.name: setting.live for setting in settings if not isinstance(setting.live, Unavailable)}

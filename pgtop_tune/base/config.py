@@ -66,10 +66,10 @@ def load_config(path: Path | None = None) -> Config:
     except OSError as problem:
         hint = "fix its permissions" if isinstance(problem, PermissionError) else "a file is expected there, or none"
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", hint) from None
-    from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
+    from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
 
     try:
-        parsed = tables_of(text_of(content))
+        parsed = tables_of(toml_source(content))
     except NotToml as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     mistakes = [f"unknown key {name!r}" for name in parsed if name not in _CHECKS]

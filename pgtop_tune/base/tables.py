@@ -42,7 +42,7 @@ def as_markdown(table: Table, escape: Callable[[str], str] = _escaped_cell) -> s
     return "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *rows))
 
 
-def as_text(table: Table) -> str:
+def aligned_text(table: Table) -> str:
     """Return columns aligned by spaces; a reason that is longer than its column's figures does not widen it."""
     last = len(table.heads) - 1
     widths = [

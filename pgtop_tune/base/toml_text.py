@@ -11,7 +11,7 @@ class NotToml(ValueError):
     """The text is not TOML; the words say where."""
 
 
-def text_of(data: bytes) -> str:
+def toml_source(data: bytes) -> str:
     """Return a file's text, without the byte order mark that some editors put before it.
 
     Raises:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.paths import content_of
-from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
+from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary, ScriptChoice
 
 BUILTIN_SCRIPTS: Final = ("tpcb-like", "select-only", "simple-update")
@@ -185,7 +185,7 @@ def read_profile(path: Path) -> Profile:
         LoadProblem: Unreadable, not TOML, or a key that is unknown, missing or out of range; names file and key.
     """
     try:
-        keys = tables_of(text_of(paths.content_of(path)))
+        keys = tables_of(toml_source(paths.content_of(path)))
     except OSError as problem:
         raise LoadProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
     except NotToml as problem:

@@ -22,7 +22,7 @@ from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.model.pending_set import C, PendingSet, SetOwner
 from pgtop_tune.process import handed_on
 from pgtop_tune.process.own_program import own_argv
-from pgtop_tune.process.process_key import key_of, own_key, own_name
+from pgtop_tune.process.process_key import own_key, own_name, process_key_of
 from pgtop_tune.process.revert_watchdog import RevertWatchdog
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class HeldSets:
         if not alone:
             self._watchdogs[owner.set_id] = watchdog, start
         try:
-            key = key_of(watchdog.process.pid)
+            key = process_key_of(watchdog.process.pid)
             journal.write(replace(owner, by=own_name(), program=own_key(), watchdog=key, left_alone=alone))
         except JournalProblem:
             self.dismiss(owner.set_id)
@@ -254,7 +254,7 @@ class HeldSets:
         owner = journal.text().owners.get(set_id)
         if owner is not None:
             watchdog = self._watchdogs.get(set_id)
-            key = None if watchdog is None else key_of(watchdog[0].process.pid)
+            key = None if watchdog is None else process_key_of(watchdog[0].process.pid)
             journal.write(replace(owner, watchdog=key))
 
     def dismiss(self, set_id: str) -> None:

@@ -23,7 +23,7 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.output import say, tell
 from pgtop_tune.process import handed_on
 from pgtop_tune.process.own_program import own_argv
-from pgtop_tune.process.process_key import Interruption, ProcessKey, key_of
+from pgtop_tune.process.process_key import Interruption, ProcessKey, process_key_of
 from pgtop_tune.runtime.running_experiments import DETACHED
 
 _OPTION: Final = "--detach"
@@ -73,7 +73,7 @@ def start_detached(command: Sequence[str]) -> int:
                 env={**handed_on.environment(), DETACHED: name, handed_on.VARIABLE: str(secrets)},
                 pass_fds=(secrets,),
             )  # fmt: skip
-        key = key_of(program.pid)
+        key = process_key_of(program.pid)
         if key is None:
             raise UsageProblem("the run ended at once", f"its lines are in {log}")
         run = DetachedRun(name=name, key=key, command=" ".join(command), log=str(log))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.paths import new_file, replacing
 from pgtop_tune.base.safe_text import printable, printable_lines
-from pgtop_tune.base.tables import Table, as_text
+from pgtop_tune.base.tables import Table, aligned_text
 from pgtop_tune.cli.exit_codes import Terminated
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def say_json(value: object) -> None:
 
 def say_table(table: Table) -> None:
     """Print a table as text. Raises as `say`."""
-    for line in as_text(table).split("\n"):
+    for line in aligned_text(table).split("\n"):
         say_whole(line)
 
 
@@ -209,9 +209,9 @@ def complain(problem: PgtopError) -> None:
 
 def write_chapters(output: Path, title: str, chapters: Sequence[Chapter], *, force: bool) -> None:
     """Write a report in the format of the file's name. Raises UsageProblem as `write_text`, and for other formats."""
-    from pgtop_tune.compare.reports.written import html, report_markdown
+    from pgtop_tune.compare.reports.written import report_html, report_markdown
 
-    writer = {".html": html, ".md": report_markdown}.get(output.suffix.lower())
+    writer = {".html": report_html, ".md": report_markdown}.get(output.suffix.lower())
     if writer is None:
         raise UsageProblem(f"{output}: a report is HTML or Markdown", "-o report.html, or -o report.md")
     write_text(output, writer(title, chapters), force=force)

@@ -17,7 +17,7 @@ from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession
-from pgtop_tune.health.proposals import unsuitable
+from pgtop_tune.health.proposals import replacements_of_unsuitable
 from pgtop_tune.host.block_devices import ROOT, disks
 from pgtop_tune.host.machine_setup import machine_facts
 from pgtop_tune.host.psutil_rows import NO_DETAILS, SOURCE
@@ -124,7 +124,7 @@ def advice_basis(
             disk=disk,
             data_bytes=None if isinstance(size, Unavailable) else size,
             machine=None if isinstance(machine, Unavailable) else machine_of(machine),
-            unsuitable=unsuitable(interval.frames),
+            unsuitable=replacements_of_unsuitable(interval.frames),
         ),
     )
     if facts is None:

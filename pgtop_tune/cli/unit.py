@@ -48,7 +48,7 @@ from pgtop_tune.experiment.plan.bind import plan_hash
 from pgtop_tune.experiment.plan.model import BoundPlan, ExperimentPlan
 from pgtop_tune.experiment.plan.results import RUNS, ExperimentLog, ExperimentOutcome, read_entries
 from pgtop_tune.experiment.plan.run import check_room, parameters_of, server_state
-from pgtop_tune.host.kernel_text import text_of
+from pgtop_tune.host.kernel_text import file_text
 from pgtop_tune.model.run_result import plain
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.process.dispositions import reset_inherited
@@ -73,7 +73,7 @@ def begin(request: Mapping[str, Any]) -> dict[str, Any]:
             "version": __version__,
             "beginning": to_builtins(await beginning(session, search)),
             "server": to_builtins(server_of(session.keeper.frames[-1])),
-            "machine": text_of(_BOOT),
+            "machine": file_text(_BOOT),
         }
 
     return asyncio.run(_in_session(request, search.request, act))

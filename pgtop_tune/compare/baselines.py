@@ -29,7 +29,7 @@ from pgtop_tune.base import paths
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import replacing
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.tables import Table, as_text
+from pgtop_tune.base.tables import Table, aligned_text
 from pgtop_tune.base.units import wall_moment
 from pgtop_tune.compare.comparison import Earlier
 from pgtop_tune.compare.figure_rows import figure_of
@@ -246,7 +246,7 @@ def kept_runs(name: str) -> tuple[tuple[KeptRun, ...], tuple[str, ...]]:
     """
     directory = paths.baselines_dir() / check_name(name)
     if not directory.is_dir():
-        known_names = ", ".join(names())
+        known_names = ", ".join(baseline_names())
         raise UsageProblem(
             f"there is no baseline {name!r}",
             f"known names: {known_names}" if known_names else "pgtop-tune baseline save creates one",
@@ -267,7 +267,7 @@ def earlier_runs(side: Material) -> Earlier:
         side: Runs whose results depend on something else are left out.
     """
     groups: list[list[KeptRun]] = []
-    for name in names():
+    for name in baseline_names():
         for run in kept_runs(name)[0][-_MOST_RUNS:]:
             if not run.facts or fingerprints(side, run.set_up).reasons:
                 continue
@@ -284,7 +284,7 @@ def _same_set_up(a: KeptRun, b: KeptRun) -> bool:
     return all(difference.kind is FactKind.IDENTITY for difference in fingerprints(a.set_up, b.set_up).differences)
 
 
-def names() -> tuple[str, ...]:
+def baseline_names() -> tuple[str, ...]:
     """Return baselines there are."""
     try:
         entries = sorted(paths.baselines_dir().iterdir())
@@ -401,7 +401,7 @@ class LevelChange(Struct, frozen=True):
     verdict: str
 
 
-def changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
+def level_changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
     """Return changes of level in the order of time, of every load and figure that is followed."""
     kept = kept[-MOST_RUNS:]
     level_changes = []
@@ -428,7 +428,7 @@ def changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
 _SHOWN = ("tps", "p50", "p99", "latency")
 
 
-def table(rows: Sequence[tuple[str, KeptRun]]) -> str:
+def baselines_table(rows: Sequence[tuple[str, KeptRun]]) -> str:
     """Return a line for each load of each run."""
     heads = ("baseline", "measured", "load", *(figure_title(BY_ID[name]) for name in _SHOWN), "doubts", "note")
     cells = tuple(
@@ -443,10 +443,10 @@ def table(rows: Sequence[tuple[str, KeptRun]]) -> str:
         for name, run in rows
         for load, figures in run.loads.items()
     )
-    return as_text(Table(heads, cells, frozenset(range(3, 3 + len(_SHOWN)))))
+    return aligned_text(Table(heads, cells, frozenset(range(3, 3 + len(_SHOWN)))))
 
 
-def as_json(rows: Sequence[tuple[str, KeptRun]]) -> list[dict[str, Any]]:
+def baselines_json(rows: Sequence[tuple[str, KeptRun]]) -> list[dict[str, Any]]:
     """Return an object for each run."""
     return [
         {

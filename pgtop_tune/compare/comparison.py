@@ -79,7 +79,7 @@ class ConditionOutcome(StrEnum):
     """Not comparable, not measured, too short for an interval, or the runs differ by more and allow no verdict."""
 
 
-class Condition(Struct, frozen=True):
+class FailCondition(Struct, frozen=True):
     """One condition.
 
     Attributes:
@@ -98,19 +98,19 @@ class Condition(Struct, frozen=True):
         return f"{self.figure} {self.sign} {100 * self.share:g}%"
 
 
-class Judged(Struct, frozen=True):
+class JudgedCondition(Struct, frozen=True):
     """A condition, and what came of it.
 
     Attributes:
         because: One sentence.
     """
 
-    condition: Condition
+    condition: FailCondition
     outcome: ConditionOutcome
     because: str
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str) -> FailCondition:
     """Return a condition as typed.
 
     Raises:
@@ -123,10 +123,10 @@ def parse_condition(text: str) -> Condition:
         near = difflib.get_close_matches(match["figure"], BY_ID, n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageProblem(f"no figure is called {match['figure']!r}", f"{hint}figures: {', '.join(BY_ID)}")
-    return Condition(match["figure"], match["sign"], float(match["share"]) / 100.0)
+    return FailCondition(match["figure"], match["sign"], float(match["share"]) / 100.0)
 
 
-def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
+def judge_condition(condition: FailCondition, comparisons: Sequence[Comparison]) -> JudgedCondition:
     """Judge a condition: it holds when it does for any phase; undecided when it is for one and holds for none."""
     untold = ""
     for comparison in comparisons:
@@ -145,15 +145,15 @@ def judge(condition: Condition, comparisons: Sequence[Comparison]) -> Judged:
                     f"{condition.figure} changed by {_change(row)} in {where}, which is no verdict: {phase.no_verdict}"
                 )
             elif _holds(condition, row):
-                return Judged(
+                return JudgedCondition(
                     condition, ConditionOutcome.HOLDS, f"{condition.figure} changed by {_change(row)} in {where}"
                 )
     if untold:
-        return Judged(condition, ConditionOutcome.CANNOT_TELL, untold)
-    return Judged(condition, ConditionOutcome.DOES_NOT, "")
+        return JudgedCondition(condition, ConditionOutcome.CANNOT_TELL, untold)
+    return JudgedCondition(condition, ConditionOutcome.DOES_NOT, "")
 
 
-def _holds(condition: Condition, row: FigureRow) -> bool:
+def _holds(condition: FailCondition, row: FigureRow) -> bool:
     change, low, high = row.change or (0.0, None, None)
     if low is None or high is None:
         return False

@@ -235,7 +235,7 @@ def known_noise(load: LoadFingerprint | None) -> KnownNoise | None:
         return None
 
 
-def history(load: LoadFingerprint | None, figure: str = "tps", without: Collection[int] = ()) -> RunSpread:
+def known_spread(load: LoadFingerprint | None, figure: str = "tps", without: Collection[int] = ()) -> RunSpread:
     """Return the spread of runs of this machine and load, for `effect.run_noise`; see `KnownNoise.spread`."""
     noise = known_noise(load)
     return RunSpread() if noise is None else noise.spread(figure, without)
@@ -247,7 +247,7 @@ def known_spreads(sides: Sequence[Material]) -> dict[str, dict[str, RunSpread]]:
     by_load: dict[str, dict[str, RunSpread]] = {}
     for key, runs in sides[0].phases.items():
         load = load_fingerprint(sides[0], runs[0])
-        spreads = {name: history(load, name, began) for name in FIGURES}
+        spreads = {name: known_spread(load, name, began) for name in FIGURES}
         by_load[key.title] = {name: spread for name, spread in spreads.items() if spread.degrees}
     return by_load
 
@@ -471,10 +471,10 @@ def measured_run(record: Mapping[str, Any]) -> MeasuredRun:
         RecordingProblem: It has not the shape of one.
     """
     side = material_of_records([record], "")
-    return alone(side, side.runs[0])
+    return measured_alone(side, side.runs[0])
 
 
-def alone(side: Material, run: ComparedRun) -> MeasuredRun:
+def measured_alone(side: Material, run: ComparedRun) -> MeasuredRun:
     """Return one run of a side by itself."""
     values = ((name, figure_of(BY_ID[name], (run,))) for name in FIGURES)
     figures = {name: value for name, value in values if value is not None and value > 0.0}
@@ -604,5 +604,5 @@ def cells_of_side(side: Material, history: Mapping[LoadFingerprint, RunSpread]) 
         if key.name and len(runs) > 1:
             load = load_fingerprint(side, runs[0])
             spread = RunSpread() if load is None else history.get(load, RunSpread())
-            cells.append(cell_of([alone(side, run) for run in runs], load, spread))
+            cells.append(cell_of([measured_alone(side, run) for run in runs], load, spread))
     return tuple(cells)

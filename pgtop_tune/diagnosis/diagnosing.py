@@ -275,7 +275,7 @@ class _Track(Struct):
             moments.popleft()
 
 
-class Diagnosing:
+class Diagnoser:
     """Says what binds, frame by frame.
 
     Args:

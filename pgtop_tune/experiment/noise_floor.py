@@ -22,7 +22,7 @@ from pgtop_tune.base.units import duration
 from pgtop_tune.compare.noise import NoiseFloor, fingerprint_of, known_noise, long_run_variance
 from pgtop_tune.compare.sides.figures import TPS
 from pgtop_tune.compare.sides.fingerprint import FactsSeen
-from pgtop_tune.compare.sides.from_recording import key_of
+from pgtop_tune.compare.sides.from_recording import load_key
 from pgtop_tune.compare.sides.material import ComparedRun
 from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, LOOKS, SPENT
 from pgtop_tune.compare.statistics.effect import RunNoise, autocorrelation_time, half_width, t_quantile
@@ -49,7 +49,7 @@ def known_floor(frame: Frame, run: BenchRun) -> NoiseFloor | None:
     """
     facts = FactsSeen()
     facts.take(frame)
-    noise = known_noise(fingerprint_of(facts.facts(()), key_of(run), tuple(filter(None, run.script_hashes))))
+    noise = known_noise(fingerprint_of(facts.facts(()), load_key(run), tuple(filter(None, run.script_hashes))))
     return None if noise is None else noise.floor
 
 

@@ -22,7 +22,7 @@ from pgtop_tune.compare.noise import (
     LoadFingerprint,
     MeasuredRun,
     cell_of,
-    history,
+    known_spread,
     load_fingerprint,
     measured_run,
     more_runs,
@@ -142,7 +142,7 @@ class Repeats:
         self._runs[cell_number].append(measured)
         if self._loads[cell_number] is None and (load := load_fingerprint(measured.side, measured.run)) is not None:
             load = replace(load, endpoint=result.endpoint if self._several else "")
-            self._loads[cell_number], self._known[cell_number] = load, history(load)
+            self._loads[cell_number], self._known[cell_number] = load, known_spread(load)
 
     def cells(self) -> tuple[CellOfRuns, ...]:
         """Yield what is known of each cell that was run."""
@@ -270,7 +270,7 @@ def check_goal(
         return
     worst: tuple[int, LoadFingerprint] | None = None
     for load in loads:
-        spread = history(load)
+        spread = known_spread(load)
         if load is None or not spread.degrees:
             continue
         needed = more_runs(run_noise((), (), history=spread), 0, wish.until) or _MOST + 1

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pgtop_tune import __version__
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.diagnosis.finding import Diagnosis
 from pgtop_tune.export.exported import (
     DefaultRows,
@@ -447,7 +447,7 @@ def _finding_shares(interval: Interval) -> Points:
 
 def _diagnosed(interval: Interval) -> Diagnosis:
     """Diagnose these frames alone, without earlier findings."""
-    return Diagnosing().look(interval)
+    return Diagnoser().look(interval)
 
 
 def _gauge(

@@ -74,7 +74,7 @@ def is_recording(path: Path) -> bool:
     return RECORDING.encode() in first and FORMAT.encode() not in first
 
 
-def former_check(path: Path) -> Former:
+def read_former_check(path: Path) -> Former:
     """Return the findings of a report that `--format json` has written.
 
     Raises:
@@ -96,7 +96,7 @@ def former_check(path: Path) -> Former:
     return _read(path, read, "neither a report nor a recording", "write one with `check --format json > FILE`")
 
 
-def measured_in(path: Path) -> Measured:
+def read_measured_limits(path: Path) -> Measured:
     """Return the limits that `check --measure --format json` has written.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Finding, Findings, Fix, Limits, Look, Severity, Threshold
+from pgtop_tune.health.check import CheckFinding, Findings, Fix, Limits, Look, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import set_several
 from pgtop_tune.health.needs import Parameters
@@ -118,7 +118,7 @@ def _with_other(facts: CheckFacts, row: Parameter, above: Parameter, fix: Fix) -
     return fix if raised is None else set_several([(above, raised[1]), (row, value)])
 
 
-def _found(bound: BadValue, parameters: Parameters, facts: CheckFacts, limits: Limits) -> Finding | None:
+def _found(bound: BadValue, parameters: Parameters, facts: CheckFacts, limits: Limits) -> CheckFinding | None:
     row = parameters.find(bound.name)
     if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(parameters, row, limits):
         return None
@@ -132,7 +132,7 @@ def _found(bound: BadValue, parameters: Parameters, facts: CheckFacts, limits: L
     elif (above := parameters.find(bound.limited_by)) is not None:
         fix = _with_other(facts, row, above, fix)
     names = (bound.name, bound.limited_by) if bound.limited_by else (bound.name,)
-    return Finding(
+    return CheckFinding(
         severity=bound.severity,
         says=f"{bound.name} is {row.shown or 'empty'}: {bound.says}",
         evidence=(as_shown(facts, *names),),

@@ -30,7 +30,7 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-class Confidence(StrEnum):
+class CheckConfidence(StrEnum):
     """Certainty of a finding."""
 
     HIGH = "high"
@@ -93,10 +93,10 @@ class Objects(Struct, frozen=True):
 
     names: tuple[str, ...]
     unlisted: int
-    about: Callable[[Collection[str], int], Finding]
+    about: Callable[[Collection[str], int], CheckFinding]
 
 
-class Finding(Struct, frozen=True):
+class CheckFinding(Struct, frozen=True):
     """Something that will hurt.
 
     Attributes:
@@ -114,11 +114,11 @@ class Finding(Struct, frozen=True):
     says: str
     evidence: tuple[Evidence, ...]
     fix: Fix | None = None
-    confidence: Confidence = Confidence.HIGH
+    confidence: CheckConfidence = CheckConfidence.HIGH
     subject: str = ""
     objects: Objects | None = None
 
-    def made(self, change: Callable[[Finding], Finding]) -> Finding:
+    def made(self, change: Callable[[CheckFinding], CheckFinding]) -> CheckFinding:
         """Return the finding as a function changes it; it also changes those about some of its objects."""
         changed, objects = change(self), self.objects
         if objects is None:
@@ -132,8 +132,8 @@ _T = TypeVar("_T")
 
 
 def about_several(
-    rows: Sequence[_T], named: Callable[[_T], str], make: Callable[[Sequence[_T], int], Finding], unlisted: int = 0
-) -> Finding:
+    rows: Sequence[_T], named: Callable[[_T], str], make: Callable[[Sequence[_T], int], CheckFinding], unlisted: int = 0
+) -> CheckFinding:
     """Return a finding about objects of one kind, at least one.
 
     Args:
@@ -143,7 +143,7 @@ def about_several(
         unlisted: Number of further objects.
     """
 
-    def about(names: Collection[str], unlisted: int) -> Finding:
+    def about(names: Collection[str], unlisted: int) -> CheckFinding:
         return make([row for row in rows if named(row) in names], unlisted)
 
     return replace(make(rows, unlisted), objects=Objects(tuple(dict.fromkeys(map(named, rows))), unlisted, about))
@@ -179,9 +179,9 @@ class Threshold(Struct, frozen=True):
 
 Limits = Mapping[str, float]
 """Values of a check's thresholds by name."""
-Findings = Iterator[Finding | Unknown]
+Findings = Iterator[CheckFinding | Unknown]
 """Findings of a check, and parts that it cannot judge."""
-Look = Callable[[CheckFacts, Limits], Iterable[Finding | Unknown]]
+Look = Callable[[CheckFacts, Limits], Iterable[CheckFinding | Unknown]]
 """The function of a check: nothing is a pass. Pure. May raise `Missing`, which makes the check unknown."""
 
 

@@ -10,9 +10,9 @@ from msgspec import Struct
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier
 from pgtop_tune.health.check import (
     Check,
-    Confidence,
+    CheckConfidence,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Limits,
@@ -58,7 +58,7 @@ class ConditionKind(Struct, frozen=True, kw_only=True):
     remark: str = ""
     locks: bool = True
     severity: Severity = Severity.WARNING
-    confidence: Confidence = Confidence.HIGH
+    confidence: CheckConfidence = CheckConfidence.HIGH
     named: Callable[[CatalogueCondition], str] = lambda row: ".".join(row.name)
 
     def fix(self, database: str, rows: Iterable[CatalogueCondition]) -> Fix:
@@ -116,7 +116,7 @@ def of_kinds(
     )
 
 
-def found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition]) -> Finding:
+def found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition]) -> CheckFinding:
     """Return the finding about these objects of a database, at least one."""
     return about_several(
         rows,
@@ -126,12 +126,12 @@ def found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition]
     )
 
 
-def _found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition], unlisted: int) -> Finding:
+def _found(kind: ConditionKind, database: str, rows: Sequence[CatalogueCondition], unlisted: int) -> CheckFinding:
     number, names = len(rows) + unlisted, [kind.named(row) for row in rows]
     listed = ", ".join(names[:_SHOWN]) + (" …" if number > _SHOWN else "")
     count = f"{number} {kind.several}" if number > 1 else kind.one
     left_out = f"; {number - len(names[:_LISTED])} more are not listed" if number > _LISTED else ""
-    return Finding(
+    return CheckFinding(
         severity=kind.severity,
         says=f"{database}: {count} ({listed}): {kind.so}",
         evidence=(Evidence(f"{', '.join(names[:_LISTED])}{left_out}", kind.source),),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.secret import MASK
 from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Limits, Unknown
+from pgtop_tune.health.check import Check, CheckConfidence, CheckFinding, Fix, Language, Limits, Unknown
 from pgtop_tune.health.facts import Answers, CheckFacts, Missing, Question
 from pgtop_tune.health.report import SYSTEM_IDENTIFIER, CheckResult, Report
 from pgtop_tune.model.absence import Unavailable
@@ -36,7 +36,7 @@ _SWITCHED_OFF: Final = (
 )
 
 
-def fitted(finding: Finding, facts: CheckFacts) -> Finding:
+def fitted(finding: CheckFinding, facts: CheckFacts) -> CheckFinding:
     """Return the finding with a fix that this server can carry out, or that says where."""
     if finding.fix is None:
         return finding
@@ -81,8 +81,12 @@ _YOUNG_S: Final = 86_400.0
 _SHOWN_REASONS: Final = 3
 _OWN: Final = "check_"
 """Prefix of the names of queries of checks."""
-_LOWER: Final[Mapping[Confidence, Confidence]] = MappingProxyType(
-    {Confidence.HIGH: Confidence.MEDIUM, Confidence.MEDIUM: Confidence.LOW, Confidence.LOW: Confidence.LOW}
+_LOWER: Final[Mapping[CheckConfidence, CheckConfidence]] = MappingProxyType(
+    {
+        CheckConfidence.HIGH: CheckConfidence.MEDIUM,
+        CheckConfidence.MEDIUM: CheckConfidence.LOW,
+        CheckConfidence.LOW: CheckConfidence.LOW,
+    }
 )
 
 
@@ -157,7 +161,7 @@ def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> Ch
     if missing:
         return CheckResult(check, unknowns=(_unknown(*missing[0]),))
     limits = {threshold.name: threshold.default for threshold in check.thresholds} | dict(changed)
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     unknowns: list[Unknown] = []
     try:
         for outcome in check.look(facts, limits):
@@ -175,7 +179,7 @@ def _result(check: Check, facts: CheckFacts, changed: Limits, young: bool) -> Ch
     return CheckResult(check, tuple(findings), tuple(unknowns))
 
 
-def _less_certain(finding: Finding) -> Finding:
+def _less_certain(finding: CheckFinding) -> CheckFinding:
     return replace(finding, confidence=_LOWER[finding.confidence])
 
 

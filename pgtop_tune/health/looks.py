@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.tables import Table, as_text
-from pgtop_tune.health.check import Check, Evidence, Finding, Severity
+from pgtop_tune.base.tables import Table, aligned_text
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Severity
 from pgtop_tune.health.formats.for_people import about
 from pgtop_tune.health.formats.writers import indented, json_document
 from pgtop_tune.health.project_file import AcceptedRisk, with_accepted
@@ -93,7 +93,7 @@ def _cells(result: ServerResult) -> tuple[str, ...]:
 def table_lines(results: Sequence[ServerResult]) -> list[str]:
     """Return a table with a row for each server."""
     numbers = frozenset(range(2, len(_HEADS) - 1))
-    return as_text(Table(_HEADS, tuple(map(_cells, results)), numbers)).splitlines()
+    return aligned_text(Table(_HEADS, tuple(map(_cells, results)), numbers)).splitlines()
 
 
 def servers_lines(results: Sequence[ServerResult]) -> list[str]:
@@ -123,11 +123,11 @@ class _FindingInLooks(Struct):
     """A finding of some looks: the worst of them, the newest of those."""
 
     check: Check
-    finding: Finding
+    finding: CheckFinding
     looks: int = 0
 
 
-class Looks:
+class LookSeries:
     """Findings of the looks so far.
 
     Args:
@@ -158,7 +158,7 @@ class Looks:
         """Note a look that did not see the server."""
         self._missed.append(reason)
 
-    def take(self, report: Report) -> tuple[list[tuple[Check, Finding]], list[tuple[Check, Finding]]]:
+    def take(self, report: Report) -> tuple[list[tuple[Check, CheckFinding]], list[tuple[Check, CheckFinding]]]:
         """Take a look, nothing accepted; return findings that are new, and those that only the look before had."""
         self.count += 1
         self._newest = report
@@ -179,7 +179,7 @@ class Looks:
         self._before = frozenset(now | unseen)
         return [self._pair(key) for key in sorted(new)], [self._pair(key) for key in sorted(ended)]
 
-    def _pair(self, key: tuple[str, str]) -> tuple[Check, Finding]:
+    def _pair(self, key: tuple[str, str]) -> tuple[Check, CheckFinding]:
         return self._seen[key].check, self._seen[key].finding
 
     def together(self) -> Report:
@@ -212,7 +212,7 @@ class Looks:
         unknowns = result.unknowns if self._unknown.get(id_, 0) == self.count else ()
         return replace(result, findings=tuple(findings), unknowns=unknowns)
 
-    def _with_looks(self, entry: _FindingInLooks) -> Finding:
+    def _with_looks(self, entry: _FindingInLooks) -> CheckFinding:
         in_looks = f"seen in {entry.looks} of {self.count} looks"
         says = entry.finding.says if entry.looks == self.count else f"{entry.finding.says} ({in_looks})"
         return replace(entry.finding, says=says, evidence=(*entry.finding.evidence, Evidence(in_looks, _SOURCE)))

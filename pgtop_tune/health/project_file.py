@@ -30,8 +30,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import content_of
-from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
-from pgtop_tune.health.check import Finding
+from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
+from pgtop_tune.health.check import CheckFinding
 from pgtop_tune.health.report import Accepted, CheckResult, Report
 
 FILE_NAME: Final = "pgtop-tune.toml"
@@ -67,7 +67,7 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
     """
     file = path or Path(FILE_NAME)
     try:
-        parsed = tables_of(text_of(content_of(file)))
+        parsed = tables_of(toml_source(content_of(file)))
     except FileNotFoundError:
         if path is None:
             return ProjectWishes()
@@ -183,11 +183,11 @@ class AcceptedRisk(Struct, frozen=True):
     reason: str
     until: date
 
-    def covers(self, check: str, finding: Finding) -> bool:
+    def covers(self, check: str, finding: CheckFinding) -> bool:
         """Return whether the entry covers all of this finding, whatever the day."""
         return self.check == check and fnmatchcase(finding.subject, self.subject)
 
-    def covers_some(self, check: str, finding: Finding) -> tuple[str, ...]:
+    def covers_some(self, check: str, finding: CheckFinding) -> tuple[str, ...]:
         """Return the single objects of this finding that the entry covers, whatever the day."""
         if self.check != check or finding.objects is None:
             return ()
@@ -213,7 +213,7 @@ def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
 
 
 def _divided(result: CheckResult, risks: Sequence[AcceptedRisk]) -> CheckResult:
-    findings: list[Finding] = []
+    findings: list[CheckFinding] = []
     accepted: list[Accepted] = []
     for finding in result.findings:
         risk = next((candidate for candidate in risks if candidate.covers(result.check.id, finding)), None)
@@ -226,7 +226,9 @@ def _divided(result: CheckResult, risks: Sequence[AcceptedRisk]) -> CheckResult:
     return replace(result, findings=tuple(findings), accepted=tuple(accepted))
 
 
-def _by_object(check: str, finding: Finding, risks: Sequence[AcceptedRisk]) -> tuple[list[Accepted], Finding | None]:
+def _by_object(
+    check: str, finding: CheckFinding, risks: Sequence[AcceptedRisk]
+) -> tuple[list[Accepted], CheckFinding | None]:
     """Return the accepted parts of a finding about several objects, and the finding about the others, if any."""
     of_risk = {risk: risk.covers_some(check, finding) for risk in reversed(risks)}
     by_name = {name: risk for risk, names in of_risk.items() for name in names}

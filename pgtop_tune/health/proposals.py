@@ -14,7 +14,7 @@ from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.advice.proposal import Proposal, advice_for, differs, listed_parameters, listed_settings, propose
 from pgtop_tune.base.units import about
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Finding, Severity
+from pgtop_tune.health.check import Check, CheckFinding, Severity
 from pgtop_tune.health.facts import Answers, CheckFacts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import SCOPED
@@ -28,7 +28,7 @@ from pgtop_tune.model.frame import Frame
 _RESTART = "postmaster"
 
 
-def in_place(findings: Iterable[tuple[Check, Finding]]) -> Mapping[str, Advice]:
+def in_place(findings: Iterable[tuple[Check, CheckFinding]]) -> Mapping[str, Advice]:
     """Return advice for parameters that findings above info would set, the worst finding's value where several would.
 
     Counters are left out: they tell of the time before a change until they are reset, so the value would be raised
@@ -45,7 +45,9 @@ def in_place(findings: Iterable[tuple[Check, Finding]]) -> Mapping[str, Advice]:
     return advised
 
 
-def proposed_values(facts: CheckFacts, findings: Iterable[tuple[Check, Finding]] = ()) -> ProposedValues | Unavailable:
+def proposed_values(
+    facts: CheckFacts, findings: Iterable[tuple[Check, CheckFinding]] = ()
+) -> ProposedValues | Unavailable:
     """Return the values proposed for a server and its machine, or why there are none.
 
     Args:
@@ -140,6 +142,6 @@ _WHY = {
 }
 
 
-def unsuitable(frames: Sequence[Frame]) -> Mapping[str, Advice]:
+def replacements_of_unsuitable(frames: Sequence[Frame]) -> Mapping[str, Advice]:
     """Return replacements of values in these frames that suit no server, by parameter."""
     return in_place(judge(CHECKS, CheckFacts(tuple(frames), answers={SCOPED.name: Answers(())})).findings)

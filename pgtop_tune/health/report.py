@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from pgtop_tune.health.check import Check, Finding, Severity, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Severity, Unknown
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import NEWEST_MAJOR
 from pgtop_tune.model.setup import MeasuredLimit
@@ -34,7 +34,7 @@ class Accepted(Struct, frozen=True):
         until: The last day.
     """
 
-    finding: Finding
+    finding: CheckFinding
     reason: str
     until: date
 
@@ -50,7 +50,7 @@ class CheckResult(Struct, frozen=True):
     """
 
     check: Check
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CheckFinding, ...] = ()
     unknowns: tuple[Unknown, ...] = ()
     n_known: int = 0
     accepted: tuple[Accepted, ...] = ()
@@ -174,7 +174,7 @@ class Report(Struct, frozen=True):
     proposal: ProposedValues | Unavailable | None = None
 
     @property
-    def findings(self) -> tuple[tuple[Check, Finding], ...]:
+    def findings(self) -> tuple[tuple[Check, CheckFinding], ...]:
         """Return all findings, worst first, those of one severity in the order of the registry."""
         pairs = [(result.check, finding) for result in self.results for finding in result.findings]
         return tuple(sorted(pairs, key=lambda pair: -pair[1].severity.rank))

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, Advice, AdviceFacts, Machine, live_values
+from pgtop_tune.advice.facts import CLOCK, OUT_OF_REACH, Advice, AdviceFacts, Machine, live_settings
 from pgtop_tune.advice.gather import Beside, facts_of
 from pgtop_tune.advice.proposal import advice_for, propose, same
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, quoted
@@ -16,9 +16,9 @@ from pgtop_tune.base.units import duration
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import (
-    Confidence,
+    CheckConfidence,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Language,
@@ -81,7 +81,7 @@ def value_is(
         row = needs.parameters(facts).row(name)
         if row.setting in bad:
             fix = fixed or advised_or(facts, name, better)
-            yield Finding(
+            yield CheckFinding(
                 severity=severity,
                 says=says.format(value=row.shown),
                 evidence=(as_shown(facts, name),),
@@ -101,7 +101,7 @@ def value_finding(
     severity: Severity = Severity.WARNING,
     beside: Sequence[str] = (),
     subject: str | None = None,
-) -> Finding:
+) -> CheckFinding:
     """Return the finding that a parameter has this value.
 
     Args:
@@ -113,7 +113,7 @@ def value_finding(
         beside: Further parameters of the evidence.
         subject: None for the parameter's name.
     """
-    return Finding(
+    return CheckFinding(
         severity=severity,
         says=f"{row.name} is {row.shown}: {says}",
         evidence=(as_shown(facts, row.name, *beside),),
@@ -186,7 +186,7 @@ def _machine(facts: CheckFacts) -> Machine | None:
     return Machine(
         huge_page_bytes=details.huge_page_bytes,
         numa_nodes=details.numa_nodes,
-        live=live_values(details.settings),
+        live=live_settings(details.settings),
         disks=details.queues,
     )
 
@@ -329,14 +329,14 @@ def scoped(facts: CheckFacts, names: Collection[str]) -> Iterator[Scoped]:
                 yield Scoped(database=row.database, role=row.role, name=name, value=value)
 
 
-def scoped_finding(assignment: Scoped, severity: Severity, says: str) -> Finding:
+def scoped_finding(assignment: Scoped, severity: Severity, says: str) -> CheckFinding:
     """Return the finding that a role or a database has such a value; `says` is the consequence."""
-    return Finding(
+    return CheckFinding(
         severity=severity,
         says=f"{assignment.name} is {assignment.value} for {assignment.where}: {says}",
         evidence=(Evidence(f"{assignment.name}={assignment.value}", "pg_db_role_setting.setconfig"),),
         fix=assignment.fix,
-        confidence=Confidence.HIGH,
+        confidence=CheckConfidence.HIGH,
         subject=f"{assignment.where} {assignment.name}",
     )
 
@@ -365,7 +365,7 @@ def also_scoped(look: Look, *names: str) -> Look:
                 continue
             for outcome in look(_with(facts, replace(changed_row, source="configuration file")), limits):
                 if (
-                    isinstance(outcome, Finding)
+                    isinstance(outcome, CheckFinding)
                     and outcome.fix is not None
                     and assignment.name in ((outcome.fix.parameter or ("",))[0], outcome.subject)
                 ):

@@ -13,7 +13,7 @@ from pgtop_tune.host.source_names import HostSource
 if TYPE_CHECKING:
     from pgtop_tune.health.facts import CheckFacts
     from pgtop_tune.health.report import Report
-    from pgtop_tune.health.setup import Wanted
+    from pgtop_tune.health.setup import CheckSetup
     from pgtop_tune.model.pooler import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
 
@@ -56,15 +56,15 @@ class CheckService:
         await asyncio.to_thread(keep, facts, measured)
         return await asyncio.to_thread(setup.judged, replace(facts, measured=measured))
 
-    async def _gathered(self) -> tuple[Wanted, CheckFacts]:
+    async def _gathered(self) -> tuple[CheckSetup, CheckFacts]:
         # The caller's loop samples frames: files are read, modules imported and facts judged in threads beside it.
         setup, gather = await asyncio.to_thread(_loaded)
         facts = await gather(self.conninfo, setup.checks, poolers=self._poolers, host_source=self._host_source)
         return setup, facts
 
 
-def _loaded() -> tuple[Wanted, Callable[..., Awaitable[CheckFacts]]]:
+def _loaded() -> tuple[CheckSetup, Callable[..., Awaitable[CheckFacts]]]:
     from pgtop_tune.health.gather import gather
-    from pgtop_tune.health.setup import Wanted
+    from pgtop_tune.health.setup import CheckSetup
 
-    return Wanted.by_project(), gather
+    return CheckSetup.by_project(), gather

@@ -25,7 +25,7 @@ from pgtop_tune.model.machine import DiskKind, Workload
 _SOURCE = "as the operator says"
 
 
-class Told(Struct, frozen=True):
+class OperatorClaims(Struct, frozen=True):
     """Claims of the operator; None where there is none.
 
     Attributes:
@@ -63,7 +63,7 @@ class Told(Struct, frozen=True):
         return replace(changed, frames=tuple(_with(frame, host_facts) for frame in facts.frames))
 
 
-NOTHING_TOLD = Told()
+NOTHING_TOLD = OperatorClaims()
 
 
 def _with(frame: Frame, host_facts: HostFacts) -> Frame:
@@ -78,7 +78,7 @@ _NEAR_SHARE: Final = 0.1
 """Share of a limit by which a value still stands beside it."""
 
 
-class Wanted(Struct, frozen=True):
+class CheckSetup(Struct, frozen=True):
     """Choices of a check.
 
     Attributes:
@@ -92,10 +92,10 @@ class Wanted(Struct, frozen=True):
     limits: Mapping[str, Limits]
     accept: tuple[AcceptedRisk, ...] = ()
     proposes: bool = False
-    told: Told = NOTHING_TOLD
+    told: OperatorClaims = NOTHING_TOLD
 
     @classmethod
-    def of(cls, wishes: ProjectWishes, *, proposes: bool = False, told: Told = NOTHING_TOLD) -> Self:
+    def of(cls, wishes: ProjectWishes, *, proposes: bool = False, told: OperatorClaims = NOTHING_TOLD) -> Self:
         """Return the choices of a project, with those of the command line.
 
         Raises:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.host.kernel_text import entries_of, text_of
+from pgtop_tune.host.kernel_text import entries_of, file_text
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskCounters
 from pgtop_tune.model.machine import NOWHERE_ELSE, Disk, ServerPlaces
@@ -176,7 +176,7 @@ def _node(source: str, sys_root: Path) -> str:
     """Return the kernel's name of a device file: /dev/sda1 → sda1, /dev/mapper/vg-data → dm-0."""
     name = source.rpartition("/")[2]
     for volume in entries_of(sys_root / "sys/class/block"):
-        if volume.name.startswith("dm-") and text_of(volume / "dm/name") == name:
+        if volume.name.startswith("dm-") and file_text(volume / "dm/name") == name:
             return volume.name
     return name
 
@@ -284,7 +284,7 @@ def queue(name: str, root: Path) -> Path:
 
 
 def _disk(name: str, root: Path) -> Disk:
-    rotational = text_of(queue(name, root) / "rotational")
+    rotational = file_text(queue(name, root) / "rotational")
     return Disk(
         name=name,
         rotational={"0": False, "1": True}.get(rotational),

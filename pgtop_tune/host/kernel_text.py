@@ -215,7 +215,7 @@ def bytes_of(path: Path) -> bytes:
         return b""
 
 
-def text_of(path: Path) -> str:
+def file_text(path: Path) -> str:
     """Return the text of a file without white space around it, nor the NUL that ends texts of a device tree; "" where
     it cannot be read."""
     return bytes_of(path).decode("utf-8", "replace").strip("\0\t\n\v\f\r ")

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from pgtop_tune.host import block_devices
 from pgtop_tune.host.block_devices import by_place, queue
 from pgtop_tune.host.kernel_sections import parse_meminfo
-from pgtop_tune.host.kernel_text import link_of, or_why, read_once, text_of
+from pgtop_tune.host.kernel_text import file_text, link_of, or_why, read_once
 from pgtop_tune.host.open_files import parse_limit
 from pgtop_tune.host.system_settings import bracketed, default_page_bytes, live_value, names, path_of, settings
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -83,7 +83,7 @@ def read_setup(
         directories: The server's, by role.
         namespace: The server's mounts; None for ours.
     """
-    cpuinfo = text_of(root / "proc/cpuinfo")
+    cpuinfo = file_text(root / "proc/cpuinfo")
     fields = _WORD.findall(cpuinfo)
     models = [value for name, value in fields if name in ("model name", "cpu model", "Model")]
     sockets = {value for name, value in fields if name == "physical id"}
@@ -92,7 +92,7 @@ def read_setup(
         cpu_model=" ".join(models[0].split()) if models else "",
         sockets=len(sockets) or None,
         virtualisation=_virtualisation(root, cpuinfo),
-        clock_source=text_of(root / _CLOCK / "current_clocksource"),
+        clock_source=file_text(root / _CLOCK / "current_clocksource"),
         settings=tuple(_settings(root)),
         disks=tuple(_disk(name, roles, root) for name, roles in devices.items() if queue(name, root).is_dir()),
         mounts=tuple(_mounts(directories, namespace or namespace_of(None, root))),
@@ -101,9 +101,9 @@ def read_setup(
 
 def _virtualisation(root: Path, cpuinfo: str) -> str:
     kinds = []
-    hypervisor = text_of(root / "sys/hypervisor/type")
+    hypervisor = file_text(root / "sys/hypervisor/type")
     if _virtual(cpuinfo) or hypervisor:
-        model = " ".join(filter(None, (text_of(root / "sys/class/dmi/id" / name) for name in _DMI)))
+        model = " ".join(filter(None, (file_text(root / "sys/class/dmi/id" / name) for name in _DMI)))
         kinds.append(model or hypervisor or "hypervisor")
     if any((root / path).exists() for path in _CONTAINERS):
         kinds.append("container")
@@ -121,16 +121,16 @@ def _settings(root: Path) -> Iterator[SetValue]:
 def _disk(name: str, roles: tuple[str, ...], root: Path) -> DiskSetup:
     files = queue(name, root)
     device = files.parent
-    model = " ".join(filter(None, (text_of(device / "device" / word) for word in ("vendor", "model"))))
+    model = " ".join(filter(None, (file_text(device / "device" / word) for word in ("vendor", "model"))))
     sectors = _number(device / "size")
     return DiskSetup(
         name=name,
         roles=roles,
         model=model,
         size_bytes=None if sectors is None else sectors * 512,
-        rotational={"0": False, "1": True}.get(text_of(files / "rotational")),
-        write_cache=text_of(files / "write_cache"),
-        scheduler=bracketed(text_of(files / "scheduler")),
+        rotational={"0": False, "1": True}.get(file_text(files / "rotational")),
+        write_cache=file_text(files / "write_cache"),
+        scheduler=bracketed(file_text(files / "scheduler")),
         read_ahead_kb=_number(files / "read_ahead_kb"),
         nr_requests=_number(files / "nr_requests"),
     )
@@ -147,7 +147,7 @@ def _mounts(directories: Mapping[str, str], namespace: MountNamespace) -> Iterat
 
 
 def _number(path: Path) -> int | None:
-    text = text_of(path)
+    text = file_text(path)
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
@@ -201,11 +201,11 @@ def machine_details(
             if postmaster_pid is None
             else or_why(lambda: _postmaster(postmaster_pid, root), f"no process {postmaster_pid} here")
         ),
-        clock_source=text_of(root / _CLOCK / "current_clocksource"),
-        clock_sources=tuple(text_of(root / _CLOCK / "available_clocksource").split()),
+        clock_source=file_text(root / _CLOCK / "current_clocksource"),
+        clock_sources=tuple(file_text(root / _CLOCK / "available_clocksource").split()),
         numa_nodes=facts.numa_nodes,
         huge_page_bytes=facts.huge_page_bytes,
-        virtual=_virtual(text_of(root / "proc/cpuinfo")),
+        virtual=_virtual(file_text(root / "proc/cpuinfo")),
         clock_in_step=clock_in_step() if root == block_devices.ROOT else None,
     )
 
@@ -223,7 +223,7 @@ def _with_kind_below(mount: MountPoint, root: Path) -> MountPoint:
     device = Path(mount.source).name if mount.source.startswith("/dev/") else ""
     if device.startswith(("ram", "zram")):
         return replace(mount, kind_below="ramfs")
-    file = text_of(root / "sys/block" / device / "loop/backing_file") if device.startswith("loop") else ""
+    file = file_text(root / "sys/block" / device / "loop/backing_file") if device.startswith("loop") else ""
     below = namespace_of(None, root).mount(file) if file else None
     return mount if below is None else replace(mount, kind_below=below.kind)
 
@@ -231,8 +231,8 @@ def _with_kind_below(mount: MountPoint, root: Path) -> MountPoint:
 def _postmaster(pid: int, root: Path) -> PostmasterFacts:
     home = root / f"proc/{pid}"
     soft, hard = parse_limit(read_once(home / "limits").decode(errors="replace"))
-    children = text_of(home / f"task/{pid}/children").split()
-    adjusted = [text_of(root / f"proc/{child}/oom_score_adj") for child in children]
+    children = file_text(home / f"task/{pid}/children").split()
+    adjusted = [file_text(root / f"proc/{child}/oom_score_adj") for child in children]
     adjustments = [int(value) for value in adjusted if value]
     return PostmasterFacts(
         oom_score_adj=int(read_once(home / "oom_score_adj")),
@@ -246,7 +246,7 @@ def _postmaster(pid: int, root: Path) -> PostmasterFacts:
 
 def _no_flushes(home: Path) -> str:
     """Return the library that a process has in place of fsync, and which does nothing."""
-    library = _FLUSHES_NOTHING.search(text_of(home / "maps"))
+    library = _FLUSHES_NOTHING.search(file_text(home / "maps"))
     return library[0] if library else ""
 
 

@@ -229,7 +229,7 @@ def content(path: Path) -> str | None:
         raise HostProblem(f"{path} cannot be read: {problem.strerror}", "it must be a file of its own") from None
 
 
-def with_value(before: str | None, name: str, value: str) -> str:
+def with_sysctl(before: str | None, name: str, value: str) -> str:
     """Return the content with a value for a name: in the place of the line that sets it, else as a new last line."""
     lines = (before or "").split("\n")
     line = f"{name} = {value}"

@@ -14,7 +14,7 @@ from typing import Final
 
 from pgtop_tune.host import sysctl_files
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS, queue
-from pgtop_tune.host.kernel_text import entries_of, or_why, read_once, text_of
+from pgtop_tune.host.kernel_text import entries_of, file_text, or_why, read_once
 from pgtop_tune.host.sysctl_files import SysctlFiles
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import AfterReboot, Assignment, SystemSetting
@@ -158,9 +158,9 @@ class BootSettings:
     def __init__(self, root: Path) -> None:
         self._files = SysctlFiles(root)
         self._command_line = sysctl_files.command_line_settings(
-            text_of(root / "proc/cmdline"), default_page_bytes(root)
+            file_text(root / "proc/cmdline"), default_page_bytes(root)
         )
-        self._tuned = text_of(root / _TUNED)
+        self._tuned = file_text(root / _TUNED)
 
     def of(self, name: str) -> AfterReboot:
         """Return the values that a setting starts with."""

@@ -59,10 +59,10 @@ class ProcessKey(Struct, frozen=True):
     @property
     def lives(self) -> bool:
         """Return whether it runs; one that has ended and was not collected does not."""
-        return self.is_of_here and key_of(self.pid) == self
+        return self.is_of_here and process_key_of(self.pid) == self
 
 
-def key_of(pid: int) -> ProcessKey | None:
+def process_key_of(pid: int) -> ProcessKey | None:
     """Return the process that has this pid now; None where none runs."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
@@ -75,7 +75,7 @@ def key_of(pid: int) -> ProcessKey | None:
 
 def own_key() -> ProcessKey:
     """Return the key of this process."""
-    own_process = key_of(os.getpid()) if has_proc() else _own_key_without_proc(os.getpid())
+    own_process = process_key_of(os.getpid()) if has_proc() else _own_key_without_proc(os.getpid())
     assert own_process is not None
     return own_process
 

@@ -128,7 +128,7 @@ def seconds(text: str) -> float:
     return sum(float(number) * _UNIT_S[unit] for number, unit in _LENGTH_PART.findall(text))
 
 
-def moment(text: str, line: Timeline) -> float:
+def parse_moment(text: str, line: Timeline) -> float:
     """Return the moment of a text, as elapsed seconds between 0 and the length.
 
     Lengths that lead beyond an end stop there; a time of day outside the session is refused.

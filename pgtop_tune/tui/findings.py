@@ -17,7 +17,7 @@ from pgtop_tune.tui.scene.scene import SceneScreen
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, hanging, labelled, wrapped
 
 if TYPE_CHECKING:
-    from pgtop_tune.diagnosis.diagnosing import Diagnosing
+    from pgtop_tune.diagnosis.diagnosing import Diagnoser
     from pgtop_tune.model.backend_action import BackendKey
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.parameters.actions import ParameterActions
@@ -39,15 +39,15 @@ class Findings:
         self._context = context
         self._time_travel = time_travel
         self._parameters = parameters
-        self._live: Diagnosing | None = None
-        self._past: Diagnosing | None = None
+        self._live: Diagnoser | None = None
+        self._past: Diagnoser | None = None
 
     def begin(self) -> None:
         """Load the rules: the first picture does not wait for them."""
-        from pgtop_tune.diagnosis.diagnosing import Diagnosing
+        from pgtop_tune.diagnosis.diagnosing import Diagnoser
 
         live = self._context.live
-        self._live, self._past = Diagnosing(), Diagnosing()
+        self._live, self._past = Diagnoser(), Diagnoser()
         live.watch = self._live.look
         if live.interval is not None:
             self._live.look_through(live.interval)

@@ -29,7 +29,7 @@ from textual.theme import Theme
 
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
+from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
 from pgtop_tune.tui.widgets.lines import PLAIN, STYLES
 
 DEFAULT: Final = "dark"
@@ -120,7 +120,7 @@ def choose(themes: Themes, requested: str, usual: str) -> str:
 def _read(path: Path) -> dict[str, Any] | str:
     """Return the file's tables, or why there are none."""
     try:
-        return tables_of(text_of(paths.content_of(path)))
+        return tables_of(toml_source(paths.content_of(path)))
     except OSError as problem:
         return problem.strerror or str(problem)
     except NotToml as problem:

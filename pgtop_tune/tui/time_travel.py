@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.ports import Landmark
-from pgtop_tune.runtime.window import HINT, Timeline, moment
+from pgtop_tune.runtime.window import HINT, Timeline, parse_moment
 from pgtop_tune.tui.app_context import AppContext
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class TimeTravel:
             raise UsageProblem("there is no frame yet")
         started_ms = frame.taken_at_ms - frame.elapsed_s * 1000.0
         length_s = newest.elapsed_s if self._transport is None else self._transport.state().length_s
-        return moment(typed, Timeline(frame.elapsed_s, length_s, started_ms))
+        return parse_moment(typed, Timeline(frame.elapsed_s, length_s, started_ms))
 
     def jump(self, elapsed_s: float | None) -> None:
         """Show a moment on the session's clock; None is no answer to a question for one."""

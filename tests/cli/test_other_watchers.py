@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.active_sessions import sessions
 from pgtop_tune.model.postgres import Activity
@@ -43,7 +43,7 @@ def test_three_viewers_of_an_idle_server_leave_it_idle(database: str, tmp_path: 
         for other in others:
             other.kill()
             other.wait()
-    watched, diagnosing = Session(), Diagnosing()
+    watched, diagnosing = Session(), Diagnoser()
     frames, _ = read(tmp_path / "own.jsonl")
     for frame in frames:
         watched.apply(Step((frame,)))

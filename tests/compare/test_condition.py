@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge, parse_condition
+from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge_condition, parse_condition
 from tests.support.sides import frames, on_machine, repeated, side
 
 
@@ -47,39 +47,39 @@ def test_no_text_does_more_than_be_refused(text: str) -> None:
 
 def test_it_holds_when_the_change_is_beyond_it_for_certain() -> None:
     found = [compare(*repeated(1000.0, 900.0))]
-    judged = judge(parse_condition("tps < -5%"), found)
+    judged = judge_condition(parse_condition("tps < -5%"), found)
     assert judged.outcome is ConditionOutcome.HOLDS
     assert "tps changed by -" in judged.because
-    assert judge(parse_condition("tps < -20%"), found).outcome is ConditionOutcome.DOES_NOT
-    assert judge(parse_condition("latency > 5%"), found).outcome is ConditionOutcome.HOLDS
+    assert judge_condition(parse_condition("tps < -20%"), found).outcome is ConditionOutcome.DOES_NOT
+    assert judge_condition(parse_condition("latency > 5%"), found).outcome is ConditionOutcome.HOLDS
 
 
 def test_runs_that_differ_by_more_and_allow_no_verdict_cannot_be_told() -> None:
     a, b = repeated(1000.0, 700.0, together=True)
     a.runs[0].steady = False
-    judged = judge(parse_condition("tps < -5%"), [compare(a, b)])
+    judged = judge_condition(parse_condition("tps < -5%"), [compare(a, b)])
     assert judged.outcome is ConditionOutcome.CANNOT_TELL
     assert "tps changed by -" in judged.because
     assert "no verdict: 1 of the 4 runs of A is not steady" in judged.because
-    assert judge(parse_condition("tps < -50%"), [compare(a, b)]).outcome is ConditionOutcome.DOES_NOT
+    assert judge_condition(parse_condition("tps < -50%"), [compare(a, b)]).outcome is ConditionOutcome.DOES_NOT
 
 
 def test_one_run_a_side_holds_only_beyond_what_runs_are_assumed_to_differ_by() -> None:
     less, far_less = ([compare(side(frames(1000.0, "a")), side(frames(level, "b")))] for level in (940.0, 700.0))
-    assert judge(parse_condition("tps < -5%"), less).outcome is ConditionOutcome.DOES_NOT
-    assert judge(parse_condition("tps < -5%"), far_less).outcome is ConditionOutcome.HOLDS
+    assert judge_condition(parse_condition("tps < -5%"), less).outcome is ConditionOutcome.DOES_NOT
+    assert judge_condition(parse_condition("tps < -5%"), far_less).outcome is ConditionOutcome.HOLDS
 
 
 def test_noise_does_not_fulfil_one() -> None:
     found = [compare(side(frames(1000.0, "one")), side(frames(1000.0, "two")))]
     for text in ("tps < -0.001%", "tps > 0.001%"):
-        assert judge(parse_condition(text), found).outcome is ConditionOutcome.DOES_NOT
+        assert judge_condition(parse_condition(text), found).outcome is ConditionOutcome.DOES_NOT
 
 
 def test_what_is_not_comparable_or_too_short_or_not_measured_cannot_be_told() -> None:
     base = frames(seconds=60)
     other = [compare(side(base), side(on_machine(base, cpu_count=8)))]
-    assert judge(parse_condition("tps < -5%"), other).outcome is ConditionOutcome.CANNOT_TELL
+    assert judge_condition(parse_condition("tps < -5%"), other).outcome is ConditionOutcome.CANNOT_TELL
     short = [compare(side(frames(seconds=12)), side(frames(500.0, seconds=12)))]
-    assert judge(parse_condition("tps < -5%"), short).outcome is ConditionOutcome.CANNOT_TELL
-    assert judge(parse_condition("server_tps < -5%"), short).outcome is ConditionOutcome.CANNOT_TELL
+    assert judge_condition(parse_condition("tps < -5%"), short).outcome is ConditionOutcome.CANNOT_TELL
+    assert judge_condition(parse_condition("server_tps < -5%"), short).outcome is ConditionOutcome.CANNOT_TELL

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from pgtop_tune.compare.comparison import Comparison, compare
 from pgtop_tune.compare.figure_rows import NOT_COMPARABLE
 from pgtop_tune.compare.reports.sheets import sheets
-from pgtop_tune.compare.reports.written import comparison_json, text
+from pgtop_tune.compare.reports.written import comparison_json, sheets_text
 from pgtop_tune.compare.sides.contract_names import Contract
 from pgtop_tune.compare.sides.fingerprint import DATA, LOAD, MACHINE, PARAMETERS, SERVER, SYSTEM
 from pgtop_tune.compare.sides.material import Fact, FactKind, Material
@@ -78,7 +78,7 @@ def test_a_refusal_names_the_dimension_both_values_and_the_contract_that_fits() 
     found = bare("parameter", Contract.REPEAT)
     assert found.reasons == ("--as repeat: max_wal_size differs: A 1GB, B 3GB; use --as config",)
     assert {row.verdict for row in found.phases[0].rows} == {NOT_COMPARABLE}
-    assert "NOT COMPARABLE" in text(sheets(found))
+    assert "NOT COMPARABLE" in sheets_text(sheets(found))
 
 
 def test_without_a_contract_that_fits_all_the_refusal_names_the_option() -> None:
@@ -97,15 +97,15 @@ def test_a_repeat_of_equal_sides_has_its_verdicts_and_says_the_contract() -> Non
     row = found.phases[0].row("tps")
     assert row is not None
     assert row.verdict == "better"
-    assert "--as repeat lets vary: nothing" in text(sheets(found))
+    assert "--as repeat lets vary: nothing" in sheets_text(sheets(found))
 
 
 def test_a_contract_says_what_it_could_not_check() -> None:
     a, b = sides()
     one = replace(a, facts=(*a.facts, PAIRS["sysctl"][0]))
-    assert "known for one side only: vm.swappiness" in text(sheets(compare(one, b, contract=Contract.REPEAT)))
+    assert "known for one side only: vm.swappiness" in sheets_text(sheets(compare(one, b, contract=Contract.REPEAT)))
     bare_sides = (replace(side, facts=(PAIRS["CPUs"][0],)) for side in (a, b))
-    told = text(sheets(compare(*bare_sides, contract=Contract.REPEAT)))
+    told = sheets_text(sheets(compare(*bare_sides, contract=Contract.REPEAT)))
     assert "not checked, because neither side tells it: system, server, parameters, data, load" in told
 
 

@@ -10,7 +10,7 @@ import pytest
 from pgtop_tune.compare.comparison import compare
 from pgtop_tune.compare.figure_rows import TOO_SHORT
 from pgtop_tune.compare.reports.sheets import sheets, statement_sheet
-from pgtop_tune.compare.reports.written import comparison_json, text
+from pgtop_tune.compare.reports.written import comparison_json, sheets_text
 from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.material import (
     MOST_LOOKS,
@@ -101,7 +101,7 @@ def test_too_few_calls_or_looks_have_no_verdict() -> None:
 
 def test_the_table_says_what_the_fixed_set_covers_and_no_text_reaches_the_terminal_raw() -> None:
     a, b = (seen({1: (100, 1.0)}, seed, words={1: HOSTILE}) for seed in "ab")
-    told = text([statement_sheet(compared(a, b))])
+    told = sheets_text([statement_sheet(compared(a, b))])
     assert "statements, same mix" in told
     assert "an unknown share of the execution time" in told or "% of the execution time" in told
     assert "\x1b" not in told
@@ -186,7 +186,7 @@ def test_recordings_have_statement_rows_as_windows_have(tmp_path: Path) -> None:
         told = with_statements(frames(seed=name), lambda second, ms=ms: {1: (100, 1.0), 2: (40, ms)}, WORDS, name)  # type: ignore[misc]
         sides.append(read_recording(recorded(told, tmp_path / f"{name}.jsonl")))
     found = compare(*sides)
-    told = text(sheets(found))
+    told = sheets_text(sheets(found))
     assert "statements, same mix" in told
     (slower,) = (line for line in told.splitlines() if "SELECT filler" in line)
     assert slower.split()[-1] == "differ"

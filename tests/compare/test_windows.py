@@ -21,7 +21,7 @@ from pgtop_tune.compare.sides.from_window import (
     WindowSide,
     read_window,
 )
-from pgtop_tune.compare.sides.opening import Named, named, read_windows
+from pgtop_tune.compare.sides.opening import WindowName, read_windows, window_name
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.window_comparison import Differing, WindowComparison, window_comparison
 from pgtop_tune.metrics.load import P99
@@ -288,32 +288,32 @@ def test_every_number_of_the_catalogue_is_looked_at() -> None:
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        ("run.jsonl@3m..5m", Named(Path("run.jsonl"), "3m", "5m")),
-        ("a@b/run.jsonl@..90s", Named(Path("a@b/run.jsonl"), "", "90s")),
-        ("run.jsonl", Named(Path("run.jsonl"))),
-        ("bench@db1..2/run.jsonl@10s", Named(Path("bench@db1..2/run.jsonl@10s"))),
+        ("run.jsonl@3m..5m", WindowName(Path("run.jsonl"), "3m", "5m")),
+        ("a@b/run.jsonl@..90s", WindowName(Path("a@b/run.jsonl"), "", "90s")),
+        ("run.jsonl", WindowName(Path("run.jsonl"))),
+        ("bench@db1..2/run.jsonl@10s", WindowName(Path("bench@db1..2/run.jsonl@10s"))),
     ],
 )
-def test_a_window_stands_behind_the_name(words: str, meant: Named) -> None:
-    assert named(Path(words)) == meant
+def test_a_window_stands_behind_the_name(words: str, meant: WindowName) -> None:
+    assert window_name(Path(words)) == meant
 
 
 def test_windows_of_one_recording_that_overlap_are_refused(tmp_path: Path) -> None:
     path = recorded(frames(seconds=100), tmp_path / "run.jsonl")
     with pytest.raises(UsageProblem, match="overlap"):
-        read_windows([Named(path, "10s", "40s"), Named(path, "30s", "60s")])
+        read_windows([WindowName(path, "10s", "40s"), WindowName(path, "30s", "60s")])
     with pytest.raises(UsageProblem, match="ends before it begins"):
-        read_windows([Named(path, "40s", "10s"), Named(path, "50s", "60s")])
+        read_windows([WindowName(path, "40s", "10s"), WindowName(path, "50s", "60s")])
     with pytest.raises(UsageProblem, match="is not a point in time"):
-        read_windows([Named(path, "soon", "later"), Named(path, "50s", "60s")])
+        read_windows([WindowName(path, "soon", "later"), WindowName(path, "50s", "60s")])
     with pytest.raises(RecordingProblem, match="no two frames"):
-        read_windows([Named(path, "10.2s", "10.7s"), Named(path, "50s", "60s")])
+        read_windows([WindowName(path, "10.2s", "10.7s"), WindowName(path, "50s", "60s")])
 
 
 def test_a_window_ends_so_long_after_its_begin_and_is_the_same_read_from_a_file(tmp_path: Path) -> None:
     made = frames(1000.0, "a")
     path = recorded(made, tmp_path / "run.jsonl")
-    a, b = read_windows([Named(path, "20s", "+40s"), Named(path, "1m40s", "end")])
+    a, b = read_windows([WindowName(path, "20s", "+40s"), WindowName(path, "1m40s", "end")])
     assert a.material.seconds == 40.0
     assert b.material.seconds == 60.0
     direct = side(made, 20.0, 60.0)
@@ -325,7 +325,7 @@ def test_a_window_ends_so_long_after_its_begin_and_is_the_same_read_from_a_file(
 def test_of_a_long_window_key_frames_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = [frame(second, backends=2) for second in range(900)]
     path = recorded(made, tmp_path / "run.jsonl")
-    names = [Named(path, "30s", "7m10s"), Named(path, "8m", "14m50s")]
+    names = [WindowName(path, "30s", "7m10s"), WindowName(path, "8m", "14m50s")]
     whole = read_windows(names)
     monkeypatch.setattr(opening, "_WHOLE_UP_TO", 120)
     for exact, folded in zip(whole, read_windows(names), strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.diagnosis.facts import Facts, root_look
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, FindingKind
 from pgtop_tune.diagnosis.rules.locks import RULES
@@ -40,7 +40,7 @@ FULL_CPUS = Situation(
 
 def said(situation: Situation, seconds: int = 40) -> Diagnosis:
     """The first look at frames that are there already."""
-    return Diagnosing().look(situation.interval(seconds))
+    return Diagnoser().look(situation.interval(seconds))
 
 
 def test_a_slow_wal_device_is_said_with_its_flushes() -> None:
@@ -161,7 +161,7 @@ def test_a_stall_of_a_server_that_does_not_answer_names_nobody_of_the_look_befor
     frames = list(Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed).interval(30).frames)
     stalled = Situation(tps=0.0, bench={"silences": (silence,)})
     frames += [replace(stalled.frame(n), postgres=Unavailable(Reason.NO_ANSWER, "no answer")) for n in (30, 31)]
-    first = Diagnosing().look(Interval(frames)).first
+    first = Diagnoser().look(Interval(frames)).first
     assert first.sentence == "STALLED 4.0 s: no answer from the server"
 
 
@@ -192,7 +192,7 @@ def test_sessions_wait_for_a_root_no_longer_than_for_its_lock() -> None:
     newest = jam.newest
     assert not isinstance(newest.postgres, Unavailable)
     read = replace(newest, postgres=replace(newest.postgres, locks=LockSample(activity.at_s, tuple(waits))))
-    first = Diagnosing().look(Interval((*jam.frames[:-1], read))).first
+    first = Diagnoser().look(Interval((*jam.frames[:-1], read))).first
     assert first.sentence == "16 sessions wait 1.9 s for 900, idle in transaction 38 s (psql)"
 
 
@@ -244,7 +244,7 @@ def test_a_server_whose_sessions_cannot_be_read_is_not_said_to_be_idle() -> None
 
     def sentence(*, monitor_role: bool) -> str:
         frames = [seen_by(frame, monitor_role=monitor_role) for frame in interval.frames]
-        return Diagnosing().look(Interval(frames)).first.sentence
+        return Diagnoser().look(Interval(frames)).first.sentence
 
     assert sentence(monitor_role=False).endswith("permission denied for table pg_database")
     assert sentence(monitor_role=True) == "idle: no active session"
@@ -321,7 +321,7 @@ def test_the_wait_at_a_pooler_of_a_load_of_others_is_not_cut_to_the_time_behind_
         seen = bouncer(second, servers=2, pools=pools, counters=counted)
         return replace(server.frame(second), pooler=PoolerSample(float(second), (Pooler("b", "x", seen),)))
 
-    first = Diagnosing().look(Interval([with_pooler(second) for second in range(40)])).first
+    first = Diagnoser().look(Interval([with_pooler(second) for second in range(40)])).first
     assert first.rule == "pool.queue"
     assert first.sentence == "14 clients wait 60.6 ms at the pooler: its 2 connections are in use"
     assert ("the server's part", "8.66 ms") in first.evidence
@@ -354,7 +354,7 @@ def test_clients_that_wait_at_a_pool_are_first_however_few_sessions_are_active()
     stuck = replace(thinks, waits={}, tps=0.0)
     moving = replace(thinks, counters={"database.xact_commit": 35.0})
     for server, tps, wait in ((moving, 35, "0.8 s"), (stuck, 0, "1.0 s")):
-        first = Diagnosing().look(Interval([at_pool(second, server, tps) for second in range(40)])).first
+        first = Diagnoser().look(Interval([at_pool(second, server, tps) for second in range(40)])).first
         assert first.rule == "pool.queue"
         assert (
             first.sentence == f"28 clients wait {wait} at the pooler: its 2 connections are held in client think time"
@@ -366,7 +366,7 @@ def test_a_queue_at_a_pool_stays_first_while_the_server_counts_hardly_a_transact
     rare = Situation(
         waits={"CPU:": 0.5, "Client:turn": 1.5}, load=False, tps=0.1, cpu=0.3, busy=20.0, backends=thinking
     )
-    first = Diagnosing().look(Interval([at_pool(second, rare, 35) for second in range(40)])).first
+    first = Diagnoser().look(Interval([at_pool(second, rare, 35) for second in range(40)])).first
     assert first.rule == "pool.queue"
     assert first.sentence.startswith("28 clients wait 0.8 s at the pooler")
 
@@ -463,15 +463,15 @@ def test_the_oom_killer_is_first_with_the_limit_of_the_control_group() -> None:
     frames = [quiet.frame(second) for second in range(100)]
     away = Unavailable(Reason.NO_ANSWER, "the database system is in recovery mode")
     frames[12:28] = [replace(frame, postgres=away) for frame in frames[12:28]]
-    assert Diagnosing().look(Interval(frames[:25])).first.sentence == (
+    assert Diagnoser().look(Interval(frames[:25])).first.sentence == (
         "the OOM killer ended a backend 13 s ago; the server has not answered since; the cgroup's limit is 2.00G"
     )
-    first = Diagnosing().look(Interval(frames[:40])).first
+    first = Diagnoser().look(Interval(frames[:40])).first
     assert first.kind is FindingKind.OUTAGE
     assert first.sentence.startswith(
         "the OOM killer ended a backend 28 s ago; recovery took 16 s; the cgroup's limit is 2"
     )
-    assert Diagnosing().look(Interval(frames)).first.rule == "none"
+    assert Diagnoser().look(Interval(frames)).first.rule == "none"
 
 
 def test_a_prepared_transaction_that_holds_locks_is_named_with_its_gid() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import RULES, Diagnosing
+from pgtop_tune.diagnosis.diagnosing import RULES, Diagnoser
 from pgtop_tune.diagnosis.finding import SHORT_CELLS, Diagnosis, FindingKind
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -32,13 +32,13 @@ def frames_of(name: str) -> tuple[Frame, ...]:
 
 def said(situation: Situation, seconds: int = SECONDS) -> Diagnosis:
     """The first look at frames that are there already."""
-    return Diagnosing().look(situation.interval(seconds))
+    return Diagnoser().look(situation.interval(seconds))
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_the_rule_of_a_situation_is_first(name: str) -> None:
     rule = MADE[name][0]
-    found = Diagnosing().look(Interval(frames_of(name)))
+    found = Diagnoser().look(Interval(frames_of(name)))
     assert found.first.rule == rule, [finding.sentence for finding in found.findings]
     assert all(len(finding.short) <= SHORT_CELLS for finding in found.findings)
 
@@ -81,7 +81,7 @@ def test_a_note_never_stands_before_what_is_said_of_everything() -> None:
 
 def test_no_finding_takes_more_than_the_whole() -> None:
     for name, (_, situation) in MADE.items():
-        for finding in Diagnosing().look(Interval(frames_of(name))).findings:
+        for finding in Diagnoser().look(Interval(frames_of(name))).findings:
             assert finding.share is None or 0.0 <= finding.share <= 1.0, finding
             assert finding.impact_ms is None or finding.impact_ms <= situation.latency_ms * 1.001, finding
 
@@ -141,15 +141,15 @@ def without(frame: Frame, section: Any) -> Frame:
 def test_a_section_that_is_missing_removes_findings_and_adds_none(section: Any) -> None:
     for name in MADE:
         frames = frames_of(name)[-14:]
-        whole = {finding.rule for finding in Diagnosing().look(Interval(frames)).findings}
-        less = Diagnosing().look(Interval([without(frame, section) for frame in frames])).findings
+        whole = {finding.rule for finding in Diagnoser().look(Interval(frames)).findings}
+        less = Diagnoser().look(Interval([without(frame, section) for frame in frames])).findings
         added = {finding.rule for finding in less} - whole - {"none"}
         assert not added - set(CLIENT), (name, added)
 
 
 def test_what_could_not_be_looked_at_is_told_with_its_reason() -> None:
     frames = [without(MADE["full CPUs"][1].frame(second), sections.cpu) for second in range(SECONDS)]
-    found = Diagnosing().look(Interval(frames))
+    found = Diagnoser().look(Interval(frames))
     told = next(each for each in found.not_looked_at if "cpu.server" in each.rules)
     assert told.reason == "cpu: not here"
 
@@ -177,7 +177,7 @@ def test_spills_of_long_statements_count_when_their_files_are_closed() -> None:
         assert isinstance(frame.postgres, PostgresSample)
         database = replace(frame.postgres.database, temp_bytes=closed(second))  # type: ignore[type-var]
         rare.append(replace(frame, postgres=replace(frame.postgres, database=database)))
-    assert Diagnosing().look(Interval(rare)).first.rule == "io.temp"
+    assert Diagnoser().look(Interval(rare)).first.rule == "io.temp"
 
 
 def test_spills_that_cost_little_are_a_note() -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.diagnosis.finding import Diagnosis, FindingKind
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -26,7 +26,7 @@ LOCKED = Situation(waits={"LWLock:BufferContent": 3.0}, latency_ms=16.0, tps=1_0
 
 def seen(situation_of: Callable[[int], Situation], seconds: int, begins: int = 0) -> list[Diagnosis]:
     """The diagnosis of each second, from frame to frame."""
-    diagnosing, frames, found = Diagnosing(), [], []
+    diagnosing, frames, found = Diagnoser(), [], []
     for second in range(begins, begins + seconds):
         frames.append(situation_of(second).frame(second))
         found.append(diagnosing.look(Interval(list(frames))))
@@ -99,7 +99,7 @@ def test_without_an_answer_the_age_is_that_of_the_last_one() -> None:
 
     frames = [of(second).frame(second) for second in range(30)]
     frames += [replace(of(s).frame(s), postgres=Unavailable(Reason.NO_ANSWER, "")) for s in range(30, 40)]
-    found = Diagnosing().look(Interval(frames))
+    found = Diagnoser().look(Interval(frames))
     assert found.first.sentence == "the server has not answered for 10 s"
     assert [row.reason for row in found.not_looked_at if "no answer" in row.reason] == ["no answer"]
 
@@ -119,7 +119,7 @@ def test_a_server_that_refuses_is_said_with_its_words(detail: str, why: str) -> 
     """At its limit of connections the first line spoke of a server that does not answer, and of no limit."""
     frames = [CALM.frame(second) for second in range(30)]
     frames += [replace(CALM.frame(s), postgres=Unavailable(Reason.NO_ANSWER, detail)) for s in range(30, 40)]
-    assert Diagnosing().look(Interval(frames)).first.sentence == f"the server has not answered for 10 s{why}"
+    assert Diagnoser().look(Interval(frames)).first.sentence == f"the server has not answered for 10 s{why}"
 
 
 def test_a_load_that_failed_is_first_for_a_minute() -> None:
@@ -133,7 +133,7 @@ def test_a_load_that_failed_is_first_for_a_minute() -> None:
             made, bench=replace(made.bench, progress=(), latencies=(), run=replace(made.bench.run, **failed))
         )
 
-    diagnosing, frames, said = Diagnosing(), [], []
+    diagnosing, frames, said = Diagnoser(), [], []
     for second in range(110):
         frames.append(of(second))
         said.append(diagnosing.look(Interval(list(frames))).first)
@@ -142,7 +142,7 @@ def test_a_load_that_failed_is_first_for_a_minute() -> None:
     assert said[100].rule != "out.load"
     gone = [of(second) for second in range(30)]
     gone += [replace(of(second), postgres=Unavailable(Reason.NO_ANSWER, "")) for second in range(30, 40)]
-    found = Diagnosing().look(Interval(gone)).findings
+    found = Diagnoser().look(Interval(gone)).findings
     assert [each.rule for each in found[:2]] == ["out.server", "out.load"], "why it failed comes first"
 
 
@@ -180,7 +180,7 @@ def test_a_finding_keeps_the_moment_it_began() -> None:
 
 def test_after_a_change_of_a_parameter_the_sentence_stays_and_says_so() -> None:
     frames: list[Frame] = []
-    diagnosing = Diagnosing()
+    diagnosing = Diagnoser()
     found = []
     for second in range(60):
         frame = (SLOW_WAL if second < 40 else CALM).frame(second)
@@ -196,7 +196,7 @@ def test_after_a_change_of_a_parameter_the_sentence_stays_and_says_so() -> None:
 
 def test_a_replay_says_what_was_said_live_also_after_a_second_look() -> None:
     frames = [(SLOW_WAL if second < 30 else CALM).frame(second) for second in range(60)]
-    live, again = Diagnosing(), Diagnosing()
+    live, again = Diagnoser(), Diagnoser()
     for end in range(1, len(frames) + 1):
         interval = Interval(frames[:end])
         said = live.look(interval)
@@ -206,7 +206,7 @@ def test_a_replay_says_what_was_said_live_also_after_a_second_look() -> None:
 
 def test_after_a_jump_the_moment_is_judged_by_itself() -> None:
     frames = [(SLOW_WAL if second < 30 else CALM).frame(second) for second in range(60)]
-    diagnosing = Diagnosing()
+    diagnosing = Diagnoser()
     assert diagnosing.look(Interval(frames)).first.rule == "none"
     assert diagnosing.look(Interval(frames[:25])).first.rule == "wal.flush"
 
@@ -215,14 +215,14 @@ def test_a_server_that_does_not_answer_is_said_after_three_frames() -> None:
     frames = [CALM.frame(second) for second in range(30)]
     away = Unavailable(Reason.NO_ANSWER, "connection refused")
     frames += [replace(CALM.frame(second), postgres=away) for second in range(30, 36)]
-    diagnosing = Diagnosing()
+    diagnosing = Diagnoser()
     said = [diagnosing.look(Interval(frames[:end])).first for end in range(20, 37)]
     assert said[-1].sentence == "the server has not answered for 6.0 s: connection refused"
     assert [first.rule for first in said[:11]] == ["none"] * 11
 
 
 def test_frames_that_are_far_apart_make_findings_too() -> None:
-    diagnosing, frames, found = Diagnosing(), [], []
+    diagnosing, frames, found = Diagnoser(), [], []
     for second in range(0, 200, 20):
         frames.append((SLOW_WAL if second >= 100 else CALM).frame(second))
         found.append(diagnosing.look(Interval(list(frames))).first)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.experiment.screen_experiments import OtherExperiments
 from pgtop_tune.model.events import Event
-from pgtop_tune.process.process_key import key_of
+from pgtop_tune.process.process_key import process_key_of
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.running_experiments import RunningExperiment, ServerKey, server_of
@@ -44,7 +44,7 @@ class _Seen:
         self.here = here
 
     def announce(self, state: ExperimentState, server: ServerKey | None = None, **more: str) -> None:
-        key = key_of(self._program.pid)
+        key = process_key_of(self._program.pid)
         assert key is not None
         found = RunningExperiment(
             program=more.get("program", "ab"), detached=more.get("detached", ""), key=key, server=server or self.here,

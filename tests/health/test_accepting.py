@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.health.against import Former, only_new
-from pgtop_tune.health.check import Check, Evidence, Finding, Severity, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Severity, Unknown
 from pgtop_tune.health.checks.schema import UNLOGGED
 from pgtop_tune.health.conditions import found
 from pgtop_tune.health.facts import Answers
@@ -19,7 +19,7 @@ from pgtop_tune.health.project_file import AcceptedRisk, project_wishes, with_ac
 from pgtop_tune.health.questions import CatalogueCondition
 from pgtop_tune.health.registry import by_id
 from pgtop_tune.health.report import CheckOutcome, CheckResult, Report
-from pgtop_tune.health.setup import Wanted
+from pgtop_tune.health.setup import CheckSetup
 from tests.support.health_facts import spoilt
 
 NOW = datetime(2026, 11, 26, 12, tzinfo=UTC)
@@ -32,8 +32,8 @@ def report() -> Report:
     def check(id_: str) -> Check:
         return Check(id_, "g", "t", "Why.", Severity.HIGH, "p.html", (), lambda facts, limits: ())
 
-    def finding(subject: str) -> Finding:
-        return Finding(Severity.HIGH, f"{subject} is bad", (Evidence("1", "v"),), subject=subject)
+    def finding(subject: str) -> CheckFinding:
+        return CheckFinding(Severity.HIGH, f"{subject} is bad", (Evidence("1", "v"),), subject=subject)
 
     results = (
         CheckResult(check("AAA-01"), (finding("bench public.a"), finding("bench private.b"))),
@@ -174,7 +174,7 @@ def test_what_accepts_nothing_is_refused(tmp_path: Path, old: str, new: str, sai
 def test_a_check_that_there_is_not_is_refused(tmp_path: Path) -> None:
     wishes = project_wishes(written(tmp_path, ENTRY.replace("key-03", "KEY-99")))
     with pytest.raises(UsageProblem, match="there is no check 'KEY-99'"):
-        Wanted.of(wishes)
+        CheckSetup.of(wishes)
 
 
 def test_a_check_that_did_not_see_everything_may_have_missed_what_is_accepted() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
-from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
+from pgtop_tune.health.against import is_recording, only_new, read_former_check, recorded_facts
 from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import CHECKS, chosen
-from pgtop_tune.health.setup import Wanted
+from pgtop_tune.health.setup import CheckSetup
 from pgtop_tune.model.absence import Reason, Unavailable
 from tests.recording.test_recording_roundtrip import write
 from tests.support.frames import frame
@@ -26,7 +26,7 @@ def _written(path: Path, **parameters: str) -> Path:
 
 
 def test_only_what_is_new_or_worse_is_left(tmp_path: Path) -> None:
-    former = former_check(_written(tmp_path / "a.json", work_mem="128MB", shared_buffers="7GB"))
+    former = read_former_check(_written(tmp_path / "a.json", work_mem="128MB", shared_buffers="7GB"))
     report = only_new(judge(MEMORY, spoilt({"shared_buffers": "10GB", "effective_cache_size": "1GB"})), former)
     # shared_buffers was a warning and is worse now, work_mem is mended, effective_cache_size is new.
     assert [check.id for check, _ in report.findings] == ["MEM-02", "MEM-05"]
@@ -35,7 +35,7 @@ def test_only_what_is_new_or_worse_is_left(tmp_path: Path) -> None:
 
 
 def test_what_is_the_same_is_known_and_has_not_passed(tmp_path: Path) -> None:
-    former = former_check(_written(tmp_path / "a.json", work_mem="128MB"))
+    former = read_former_check(_written(tmp_path / "a.json", work_mem="128MB"))
     report = only_new(judge(MEMORY, spoilt({"work_mem": "256MB"})), former)
     assert report.findings == ()
     assert report.n_known == 1
@@ -44,8 +44,8 @@ def test_what_is_the_same_is_known_and_has_not_passed(tmp_path: Path) -> None:
 
 def test_what_goes_to_and_fro_beside_a_limit_is_not_gone(tmp_path: Path) -> None:
     """shared_buffers above 40 % of 16 GB is a finding."""
-    former = former_check(_written(tmp_path / "a.json", shared_buffers="6656MB"))
-    wanted = Wanted(MEMORY, {})
+    former = read_former_check(_written(tmp_path / "a.json", shared_buffers="6656MB"))
+    wanted = CheckSetup(MEMORY, {})
     for value, known, gone in (("6400MB", 1, []), ("5GB", 0, ["MEM-02"])):
         facts = spoilt({"shared_buffers": value})
         report = only_new(wanted.judged(facts), former, wanted.near(facts))
@@ -53,7 +53,7 @@ def test_what_goes_to_and_fro_beside_a_limit_is_not_gone(tmp_path: Path) -> None
 
 
 def test_what_is_unknown_now_is_not_gone(tmp_path: Path) -> None:
-    former = former_check(_written(tmp_path / "a.json", shared_buffers="7GB"))
+    former = read_former_check(_written(tmp_path / "a.json", shared_buffers="7GB"))
     blind = judge(MEMORY, spoilt(host=Unavailable(Reason.NOT_LOCAL, "elsewhere")))
     assert only_new(blind, former).gone_findings == ()
 
@@ -66,7 +66,7 @@ def test_a_file_that_is_no_report_is_refused(text: str, tmp_path: Path) -> None:
     file.write_text(text, encoding="latin-1")
     assert not is_recording(file)
     with pytest.raises(UsageProblem):
-        former_check(file)
+        read_former_check(file)
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.gz", "a.jsonl.zst"])
@@ -88,7 +88,7 @@ def test_what_is_no_report_is_refused_in_words_of_ours(content: bytes, why: str,
     file = tmp_path / "a.json"
     file.write_bytes(content)
     with pytest.raises(UsageProblem, match=f"neither a report nor a recording: {why}"):
-        former_check(file)
+        read_former_check(file)
 
 
 def test_a_recording_without_the_server_is_refused(tmp_path: Path) -> None:

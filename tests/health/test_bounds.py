@@ -11,7 +11,7 @@ import pytest
 
 from pgtop_tune.base.safe_text import is_plain
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health.check import Finding
+from pgtop_tune.health.check import CheckFinding
 from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.questions import ScopedSettings
 from pgtop_tune.health.registry import CHECKS
@@ -37,7 +37,7 @@ def batches() -> Iterator[Sequence[Row]]:
         rest = [row for row in rest if row not in batch.values()]
 
 
-def findings(server: Throwaway) -> dict[tuple[str, str], Finding]:
+def findings(server: Throwaway) -> dict[tuple[str, str], CheckFinding]:
     report = checked(server, "postgres", select=SELECT)
     return {(check.id, finding.subject): finding for check, finding in report.findings}
 
@@ -53,7 +53,7 @@ def stored(server: Throwaway) -> list[str]:
     return sorted((Path(str(server.data_dir)) / "postgresql.auto.conf").read_text().splitlines())
 
 
-def settled(server: Throwaway, wanted: Callable[[set[tuple[str, str]]], bool]) -> dict[tuple[str, str], Finding]:
+def settled(server: Throwaway, wanted: Callable[[set[tuple[str, str]]], bool]) -> dict[tuple[str, str], CheckFinding]:
     """Looks until a reload has reached the server."""
     until = time.monotonic() + DEADLINE_S
     now = findings(server)
@@ -206,7 +206,7 @@ def test_a_log_that_is_never_emptied(
 def test_the_tablespaces_of_a_role_that_were_dropped(server: Throwaway) -> None:
     """Those that are there stay in the list."""
 
-    def said() -> list[Finding]:
+    def said() -> list[CheckFinding]:
         report = checked(server, "postgres", select=("CFG-10",))
         return [finding for _, finding in report.findings]
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Finding, Fix, Language, Severity
+from pgtop_tune.health.check import Check, CheckFinding, Fix, Language, Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.questions import (
     BareForeignKey,
@@ -39,7 +39,7 @@ def check(id_: str) -> Check:
     return BY_ID[id_]
 
 
-def only(id_: str, facts: CheckFacts, **limits_: float) -> Finding:
+def only(id_: str, facts: CheckFacts, **limits_: float) -> CheckFinding:
     (finding,) = found(check(id_), facts, **limits_)
     return finding
 

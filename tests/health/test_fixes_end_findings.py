@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.health.check import Check, Finding, Fix
+from pgtop_tune.health.check import Check, CheckFinding, Fix
 from pgtop_tune.health.configured import row_with_value
 from pgtop_tune.health.facts import Answers, CheckFacts
 from pgtop_tune.health.questions import ConfiguredLine, StartFile
@@ -76,7 +76,7 @@ def applied(facts: CheckFacts, fix: Fix) -> CheckFacts:
     return replace(facts, frames=(*facts.frames[:-1], newest), answers=answers)
 
 
-def again(check: Check, facts: CheckFacts) -> list[tuple[Finding, Finding]]:
+def again(check: Check, facts: CheckFacts) -> list[tuple[CheckFinding, CheckFinding]]:
     """Findings that their own fix leaves as they are, or makes worse, with what is found then."""
     left = []
     for finding in result(check, facts).findings:

@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.cli.output import whole
-from pgtop_tune.health.against import former_check, only_new
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Severity, Unknown
+from pgtop_tune.health.against import only_new, read_former_check
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Fix, Severity, Unknown
 from pgtop_tune.health.formats.for_people import markdown_lines, summary, text_lines
 from pgtop_tune.health.formats.script import script_lines
 from pgtop_tune.health.formats.writers import (
     WRITERS,
-    Wish,
+    ReportOptions,
     json_document,
     json_lines,
 )
@@ -36,8 +36,8 @@ def _check(id_: str, group: str = "memory") -> Check:
     return Check(id_, group, "a title", "A sentence.", Severity.HIGH, "page.html", (), lambda facts, limits: ())
 
 
-def _finding(severity: Severity, says: str = "found", subject: str = "") -> Finding:
-    return Finding(
+def _finding(severity: Severity, says: str = "found", subject: str = "") -> CheckFinding:
+    return CheckFinding(
         severity, says, (Evidence("1 of 2", "view.column"),), Fix("DO 1;\nDO 2;", "UNDO;", remark="later"),
         subject=subject,
     )  # fmt: skip
@@ -125,10 +125,10 @@ def test_a_name_is_the_same_in_json_and_in_the_server(tmp_path: Path) -> None:
     shown = report(CheckResult(_check("AAA-01"), (_finding(Severity.HIGH, "found", "ж\u2028\x9b\u202e"),)))
     file = tmp_path / "a.json"
     file.write_text("\n".join(map(whole, json_lines(shown))))
-    assert only_new(shown, former_check(file)).n_known == 1
+    assert only_new(shown, read_former_check(file)).n_known == 1
     other = replace(shown, identity=(("system identifier", "2"),))
     file.write_text("\n".join(json_lines(replace(shown, identity=(("system identifier", "1"),)))))
-    assert only_new(other, former_check(file)).compared_with == f"{file}, a check of another server (u@h:5432/d)"
+    assert only_new(other, read_former_check(file)).compared_with == f"{file}, a check of another server (u@h:5432/d)"
 
 
 def test_markdown_keeps_foreign_text_from_being_markup() -> None:
@@ -143,13 +143,13 @@ def test_markdown_keeps_foreign_text_from_being_markup() -> None:
 
 @pytest.mark.parametrize("format_", WRITERS)
 def test_no_format_lets_foreign_text_reach_a_terminal_as_it_is(format_: str) -> None:
-    said = "\n".join(WRITERS[format_](NASTY, Wish(True, Severity.INFO)))
+    said = "\n".join(WRITERS[format_](NASTY, ReportOptions(True, Severity.INFO)))
     assert not set(said) & set("\x1b\x00")
     if format_ == "json":
         assert json.loads(said)
 
 
-def _sets(parameter: tuple[str, str], severity: Severity, of_machine: bool = False) -> Finding:
+def _sets(parameter: tuple[str, str], severity: Severity, of_machine: bool = False) -> CheckFinding:
     fix = Fix("DO;", "UNDO;", parameter=parameter, of_machine=of_machine)
     return replace(_finding(severity, f"{parameter[0]} is wrong"), fix=fix)
 
@@ -173,7 +173,7 @@ def test_lines_are_broken_for_a_terminal_and_commands_are_not() -> None:
 @pytest.mark.parametrize("format_", ["text", "markdown", "script"])
 def test_blanks_of_a_quoted_name_stay_in_a_command(format_: str) -> None:
     named = replace(_finding(Severity.HIGH), fix=Fix('DROP INDEX "two  blanks";', ""))
-    said = WRITERS[format_](report(CheckResult(_check("AAA-01"), (named,))), Wish(True, Severity.WARNING))
+    said = WRITERS[format_](report(CheckResult(_check("AAA-01"), (named,))), ReportOptions(True, Severity.WARNING))
     assert any('DROP INDEX "two  blanks";' in line for line in said)
 
 
@@ -252,6 +252,6 @@ def test_what_is_accepted_and_what_is_no_longer_so_stands_in_every_format(name: 
     lapsed = (("AAA-01", "accepted until 2026-01-31, which is over: a reason"),)
     accepted = Accepted(_finding(Severity.HIGH, "one disk"), "until the new server", date(2027, 1, 31))
     shown = report(CheckResult(_check("AAA-01"), accepted=(accepted,)), lapsed=lapsed)
-    said = "\n".join(WRITERS[name](shown, Wish(details=False, fail_on=Severity.WARNING))).replace("\\", "")
+    said = "\n".join(WRITERS[name](shown, ReportOptions(details=False, fail_on=Severity.WARNING))).replace("\\", "")
     for words in ("until the new server", "2027-01-31", "accepted until 2026-01-31, which is over"):
         assert words in said, words

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckConfidence, CheckFinding, Evidence, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import Answers, CheckFacts, Question, Refused
 from pgtop_tune.health.judge import judge, statistics_age_s
 from pgtop_tune.health.registry import CHECKS
@@ -27,10 +27,10 @@ class Row:
 QUESTION = Question("check_made_up", Row, "a view", everywhere=True)
 
 
-def _look(facts: CheckFacts, limits: Limits) -> Iterator[Finding | Unknown]:
+def _look(facts: CheckFacts, limits: Limits) -> Iterator[CheckFinding | Unknown]:
     for database, row in facts.have(QUESTION):
         if limits["most"] < 1:
-            yield Finding(Severity.WARNING, row.name, (Evidence("1", "x"),), subject=database)
+            yield CheckFinding(Severity.WARNING, row.name, (Evidence("1", "x"),), subject=database)
 
 
 CHECK = Check(
@@ -102,9 +102,9 @@ def test_statistics_younger_than_a_day_lower_the_confidence() -> None:
     young = _facts(answer, postgres={"wal": replace(seen, stats_reset_ms=EPOCH_MS - 3_600_000)})
     restarted = _facts(answer, server={"started_ms": EPOCH_MS - 3_600_000})
     assert statistics_age_s(restarted) == age_s
-    assert result(CHECK, old).findings[0].confidence is Confidence.HIGH
-    assert result(CHECK, young).findings[0].confidence is Confidence.MEDIUM
-    assert result(replace(CHECK, counts=False), young).findings[0].confidence is Confidence.HIGH
+    assert result(CHECK, old).findings[0].confidence is CheckConfidence.HIGH
+    assert result(CHECK, young).findings[0].confidence is CheckConfidence.MEDIUM
+    assert result(replace(CHECK, counts=False), young).findings[0].confidence is CheckConfidence.HIGH
 
 
 def test_the_age_is_not_known_without_the_server() -> None:

@@ -19,10 +19,10 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity, Unknown
 from pgtop_tune.health.facts import CheckFacts
-from pgtop_tune.health.formats.writers import WRITERS, Wish
+from pgtop_tune.health.formats.writers import WRITERS, ReportOptions
 from pgtop_tune.health.looks import (
     AT_ONCE,
-    Looks,
+    LookSeries,
     ServerResult,
     check_servers,
     servers_document,
@@ -31,7 +31,7 @@ from pgtop_tune.health.looks import (
 )
 from pgtop_tune.health.project_file import AcceptedRisk, ProjectWishes
 from pgtop_tune.health.report import CheckResult, Report
-from pgtop_tune.health.setup import Wanted
+from pgtop_tune.health.setup import CheckSetup
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from tests.cli.runs import run
 from tests.export.pages import values
@@ -125,7 +125,7 @@ def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None
             CheckResult(_check("AAA-03"), unknowns=(Unknown("never"),)),
         )
 
-    looks = Looks()
+    looks = LookSeries()
     looks.take(look(Severity.INFO, unknown=True))
     new, gone = looks.take(look(Severity.HIGH, Severity.WARNING))
     assert ([finding.subject for _, finding in new], gone) == (["s1"], [])
@@ -144,7 +144,7 @@ def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None
 def test_what_a_look_cannot_see_is_not_gone() -> None:
     seen = report(CheckResult(_check("AAA-01"), (_finding(Severity.HIGH, "found", "s"),)))
     blind = report(CheckResult(_check("AAA-01"), unknowns=(Unknown("the role may not see it any more"),)))
-    looks = Looks()
+    looks = LookSeries()
     looks.take(seen)
     assert looks.take(blind) == ([], [])
     assert looks.take(seen) == ([], [])
@@ -153,7 +153,7 @@ def test_what_a_look_cannot_see_is_not_gone() -> None:
 
 @pytest.mark.parametrize("shown", [MIXED, NASTY, ACCEPTED, report()])
 def test_a_page_of_openmetrics_has_a_sample_for_each_finding(shown: Report) -> None:
-    text = "\n".join((*WRITERS["openmetrics"](shown, Wish(details=False, fail_on=None)), ""))
+    text = "\n".join((*WRITERS["openmetrics"](shown, ReportOptions(details=False, fail_on=None)), ""))
     names = [name for name, _ in values(text)]
     assert names.count("pgtop_check_finding") == len(shown.findings)
     assert names.count("pgtop_check_accepted") == len(shown.accepted)
@@ -164,7 +164,7 @@ def test_what_is_accepted_is_counted_for_all_looks_together() -> None:
     def look(*subjects: str) -> Report:
         return report(CheckResult(_check("AAA-01"), tuple(_finding(Severity.HIGH, "found", each) for each in subjects)))
 
-    looks = Looks([AcceptedRisk("AAA-01", "public.*", "a reason", date(2099, 1, 1))])
+    looks = LookSeries([AcceptedRisk("AAA-01", "public.*", "a reason", date(2099, 1, 1))])
     looks.take(look("public.a"))
     assert (looks.standing, looks.take(look("private.b", "public.a"))[0][0][1].subject) == (1 - 1, "private.b")
     looks.take(look())
@@ -175,7 +175,7 @@ def test_what_is_accepted_is_counted_for_all_looks_together() -> None:
 
 
 def test_the_report_says_how_many_looks_did_not_see_the_server() -> None:
-    looks = Looks()
+    looks = LookSeries()
     looks.take(MIXED)
     assert dict(looks.together().identity)["looks"] == "1 look"
     for why in ("refused", "the socket is gone"):
@@ -184,7 +184,7 @@ def test_the_report_says_how_many_looks_did_not_see_the_server() -> None:
     said = "2 looks; 2 more did not see the server: the socket is gone"
     assert dict(looks.together().identity)["looks"] == said
     for name in ("text", "markdown", "html", "json"):
-        lines = WRITERS[name](looks.together(), Wish(details=False, fail_on=None))
+        lines = WRITERS[name](looks.together(), ReportOptions(details=False, fail_on=None))
         assert any(said in line for line in lines), name
 
 
@@ -192,7 +192,7 @@ def test_looks_at_another_server_are_not_looks_at_this_one() -> None:
     def of(identifier: str) -> Report:
         return replace(MIXED, identity=(("system identifier", identifier),))
 
-    looks = Looks()
+    looks = LookSeries()
     assert not looks.of_another_server(of("1"))
     looks.take(of("1"))
     assert (looks.of_another_server(of("1")), looks.of_another_server(of("2"))) == (False, True)
@@ -270,7 +270,7 @@ def test_an_interrupt_shows_the_results_so_far(
     request = CheckRequest(servers=file, format=ReportFormat.JSON)
     monkeypatch.setattr("pgtop_tune.health.looks.AT_ONCE", 1)
     with pytest.raises(KeyboardInterrupt):
-        check_all(request, Wanted.of(ProjectWishes()), Severity.WARNING)
+        check_all(request, CheckSetup.of(ProjectWishes()), Severity.WARNING)
     found = json.loads(capsys.readouterr().out)["servers"]
     assert [each["problem"] for each in found] == [None, "interrupted", "interrupted"]
     assert found[0]["report"]["findings"]

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health.check import Finding
+from pgtop_tune.health.check import CheckFinding
 from tests.health.test_access_checks import BY_ID
 from tests.support.health_facts import found
 from tests.support.real_check import checked
@@ -23,7 +23,7 @@ def run(server: Throwaway, *statements: str) -> None:
             connection.execute(statement)
 
 
-def said(server: Throwaway, *select: str) -> Sequence[Finding]:
+def said(server: Throwaway, *select: str) -> Sequence[CheckFinding]:
     limits = [f"{name}=0" for name in select if name == "IDX-04"]
     return [finding for _, finding in checked(server, "postgres", *limits, select=select).findings]
 

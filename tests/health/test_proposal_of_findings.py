@@ -8,10 +8,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
-from pgtop_tune.health.check import Check, Finding, Severity
+from pgtop_tune.health.check import Check, CheckFinding, Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.judge import judge
-from pgtop_tune.health.proposals import ProposedValues, in_place, proposed_values, unsuitable
+from pgtop_tune.health.proposals import ProposedValues, in_place, proposed_values, replacements_of_unsuitable
 from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.rules import COUNTED_SINCE
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -84,7 +84,7 @@ def offering(facts: CheckFacts) -> CheckFacts:
     return replace(facts, frames=(*facts.frames[:-1], replace(newest, postgres=postgres)))
 
 
-def to_be_proposed(findings: Sequence[tuple[Check, Finding]]) -> Iterator[tuple[Check, str, str]]:
+def to_be_proposed(findings: Sequence[tuple[Check, CheckFinding]]) -> Iterator[tuple[Check, str, str]]:
     """Findings above info that set one thing to a value; not those that counters keep."""
     for check, finding in findings:
         fix, stays = finding.fix, any(each.source == COUNTED_SINCE for each in finding.evidence)
@@ -114,9 +114,9 @@ def test_a_value_that_a_check_warns_of_is_proposed_to_be_another_one() -> None:
 
 def test_advice_has_what_the_check_of_the_same_frames_would_set() -> None:
     facts = spoiled({"bgwriter_lru_maxpages": "0", "fsync": "off", "log_duration": "on"})
-    assert set(unsuitable(facts.frames)) >= {"bgwriter_lru_maxpages", "fsync", "log_duration"}
-    assert unsuitable(facts.frames)["bgwriter_lru_maxpages"].value == "100"
-    assert set(unsuitable(spoiled().frames)) == set()
+    assert set(replacements_of_unsuitable(facts.frames)) >= {"bgwriter_lru_maxpages", "fsync", "log_duration"}
+    assert replacements_of_unsuitable(facts.frames)["bgwriter_lru_maxpages"].value == "100"
+    assert set(replacements_of_unsuitable(spoiled().frames)) == set()
 
 
 def test_the_worst_finding_has_the_say_and_what_is_only_worth_knowing_has_none() -> None:

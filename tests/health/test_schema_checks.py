@@ -11,7 +11,7 @@ import pytest
 
 from pgtop_tune.base.safe_text import is_plain
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.health.check import Finding, Language, Severity
+from pgtop_tune.health.check import CheckFinding, Language, Severity
 from tests.support.made_objects import IN_A_DATABASE, OF_ROLES
 from tests.support.real_check import checked
 from tests.support.servers import MAJORS, conninfo
@@ -70,7 +70,7 @@ def run(connection: psycopg.Connection[tuple[object, ...]], statements: Sequence
         connection.execute(statement.encode())
 
 
-def findings(server: Throwaway, database: str, wanted: Sequence[str]) -> dict[tuple[str, str], Finding]:
+def findings(server: Throwaway, database: str, wanted: Sequence[str]) -> dict[tuple[str, str], CheckFinding]:
     report = checked(server, database, select=wanted)
     assert not [each for each in report.unknowns if each[0].id not in ("KEY-01", "COL-01")], report.unknowns
     return {

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.access_rules import is_loopback
-from pgtop_tune.health.check import Confidence, Severity
+from pgtop_tune.health.check import CheckConfidence, Severity
 from pgtop_tune.health.checks.configuration import releases
 from pgtop_tune.health.facts import CheckFacts, Refused
 from pgtop_tune.health.questions import (
@@ -221,7 +221,7 @@ def test_counters_of_a_few_hours_lower_the_confidence() -> None:
     (old,) = found(check("BGW-03"), spoiled(**sections(checkpoints=checkpoints(backend_fsyncs=500))))
     young = sections(checkpoints=checkpoints(backend_fsyncs=500, stats_reset_ms=NOW_MS - 3_600_000))
     (fresh,) = found(check("BGW-03"), spoiled(**young))
-    assert (old.confidence, fresh.confidence) == (Confidence.HIGH, Confidence.MEDIUM)
+    assert (old.confidence, fresh.confidence) == (CheckConfidence.HIGH, CheckConfidence.MEDIUM)
     small = spoiled(**sections(checkpoints=busy), **setting(max_wal_size="256"))
     assert worst(found(check("WAL-01"), small, high=95)) is WARNING
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.formats.for_people import text_lines
-from pgtop_tune.health.formats.writers import WRITERS, Wish, html_lines, verdict
+from pgtop_tune.health.formats.writers import WRITERS, ReportOptions, html_lines, verdict
 from pgtop_tune.health.project_file import ProjectWishes
 from pgtop_tune.health.report import Accepted, CheckResult, ProposedRow, ProposedValues
-from pgtop_tune.health.setup import Told, Wanted
+from pgtop_tune.health.setup import CheckSetup, OperatorClaims
 from pgtop_tune.model.machine import DiskKind
 from tests.cli.runs import run
 from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _finding, report
@@ -77,14 +77,14 @@ def test_the_page_has_all_that_is_signed_for() -> None:
 
 def test_a_signed_page_says_what_was_not_looked_at_and_by_which_limits() -> None:
     wishes = ProjectWishes(ignore=("OS", "SEC-15"), thresholds=("MEM-01=300", "SLOT-01=2GB"))
-    told = Told(memory_bytes=64 * GIB, cpus=16, disk=DiskKind.SSD)
-    shown = Wanted.of(wishes, told=told).judged(managed())
+    told = OperatorClaims(memory_bytes=64 * GIB, cpus=16, disk=DiskKind.SSD)
+    shown = CheckSetup.of(wishes, told=told).judged(managed())
     for name in ("html", "markdown", "json"):
-        page = "\n".join(WRITERS[name](shown, Wish(details=False, fail_on=None))).replace("\\", "")
+        page = "\n".join(WRITERS[name](shown, ReportOptions(details=False, fail_on=None))).replace("\\", "")
         for words in ("OS-07", "SEC-15", "MEM-01.warning is 300% (90%)", "64 GB of memory, 16 CPUs"):
             assert words in page, (name, words)
     assert "left out: 12" in text_lines(shown)[-1]
-    usual = Wanted.of(ProjectWishes()).judged(spoilt())
+    usual = CheckSetup.of(ProjectWishes()).judged(spoilt())
     assert (usual.left_out, usual.changed) == ((), ())
 
 
@@ -94,7 +94,7 @@ def test_a_document_is_whole_however_long_its_lines_are(server: Throwaway, tmp_p
     ran = run("check", "--format", "html", "-o", str(page), "-d", conninfo(server), home=tmp_path)
     assert max(map(len, page.read_text().splitlines())) > 10_000, "or this test says nothing"
     assert page.read_text().endswith("</body></html>\n"), ran
-    json.loads("\n".join(WRITERS["json"](LONG, Wish(details=False, fail_on=None))))
+    json.loads("\n".join(WRITERS["json"](LONG, ReportOptions(details=False, fail_on=None))))
 
 
 def test_nothing_foreign_is_markup_on_the_page() -> None:

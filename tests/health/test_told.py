@@ -13,7 +13,7 @@ from pgtop_tune.health.judge import judge
 from pgtop_tune.health.proposals import proposed_values
 from pgtop_tune.health.registry import by_id
 from pgtop_tune.health.report import ProposedValues
-from pgtop_tune.health.setup import Told, Wanted
+from pgtop_tune.health.setup import CheckSetup, OperatorClaims
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import DiskKind, Workload
 from tests.support.health_facts import found, parameter, spoilt, unknown
@@ -37,25 +37,25 @@ def proposed(facts: CheckFacts) -> dict[str, str]:
 
 def test_the_memory_rule_is_judged_by_what_is_said() -> None:
     assert unknown(MEMORY, managed())
-    small, large = (Told(memory_bytes=size * GIB, cpus=4).of(managed()) for size in (4, 64))
+    small, large = (OperatorClaims(memory_bytes=size * GIB, cpus=4).of(managed()) for size in (4, 64))
     assert found(MEMORY, small)
     assert (found(MEMORY, large), unknown(MEMORY, large)) == ((), ())
 
 
 def test_values_are_proposed_for_what_is_said() -> None:
     assert "shared_buffers" not in proposed(managed())
-    told = Told(memory_bytes=64 * GIB, cpus=16, disk=DiskKind.NETWORK, workload=Workload.OLAP)
+    told = OperatorClaims(memory_bytes=64 * GIB, cpus=16, disk=DiskKind.NETWORK, workload=Workload.OLAP)
     values = proposed(told.of(managed()))
     assert values["shared_buffers"] == "16GB"
     assert not any(name.startswith("vm.") for name in values), "its machine is not ours to set"
 
 
 def test_what_is_seen_is_not_talked_over() -> None:
-    assert judge([MEMORY], Told(memory_bytes=GIB, cpus=1).of(spoilt())) == judge([MEMORY], spoilt())
+    assert judge([MEMORY], OperatorClaims(memory_bytes=GIB, cpus=1).of(spoilt())) == judge([MEMORY], spoilt())
 
 
 def test_a_report_tells_words_that_counted() -> None:
-    wanted = Wanted((MEMORY,), {}, told=Told(memory_bytes=64 * GIB, cpus=4))
+    wanted = CheckSetup((MEMORY,), {}, told=OperatorClaims(memory_bytes=64 * GIB, cpus=4))
     assert wanted.judged(spoilt()).changed == ()
     shown = wanted.judged(managed())
     assert shown.changed == (("the operator's words on the machine", "64 GB of memory, 4 CPUs"),)
@@ -65,7 +65,7 @@ def test_a_report_tells_words_that_counted() -> None:
 def test_disk_and_purpose_are_what_is_said() -> None:
     def costs(value: str, disk: DiskKind) -> str | None:
         made = spoilt(parameters={"random_page_cost": parameter("random_page_cost", value)})
-        return proposed(Told(disk=disk).of(made)).get("random_page_cost")
+        return proposed(OperatorClaims(disk=disk).of(made)).get("random_page_cost")
 
     assert costs("4", DiskKind.NVME) == "1.1"
     assert costs("1.1", DiskKind.HDD) == "4"

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.metrics.budget import latency_budget, standstill
 from pgtop_tune.metrics.catalogue import Interval
@@ -29,7 +29,7 @@ def test_commits_of_monitoring_are_no_work() -> None:
 def test_a_standstill_of_others_is_an_outage_within_five_seconds() -> None:
     calm = Situation(waits={"CPU:": 1.0}, tps=1000.0, cpu=1.0, busy=30.0, load=False)
     jam = replace(JAM, backends=jammed_since(20))
-    diagnosing, frames, said = Diagnosing(), [], []
+    diagnosing, frames, said = Diagnoser(), [], []
     for second in range(30):
         made = jam.frame(second) if second > 20 else calm.frame(second)
         if second > 20:

@@ -12,18 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.process import process_key
-from pgtop_tune.process.process_key import key_of, own_key
+from pgtop_tune.process.process_key import own_key, process_key_of
 from tests.support.processes import eventually
 
 
 def test_a_process_lives_until_it_is_killed_also_where_nobody_has_collected_it() -> None:
     program = subprocess.Popen(["sleep", "600"])
-    key = key_of(program.pid)
+    key = process_key_of(program.pid)
     assert key is not None
     assert key.lives
     os.kill(program.pid, signal.SIGKILL)
     assert eventually(lambda: not key.lives)
-    assert key_of(program.pid) is None
+    assert process_key_of(program.pid) is None
     program.wait()
     assert not key.lives
 
@@ -50,11 +50,11 @@ def test_without_proc_ps_tells_a_process_from_a_later_one(no_proc: None) -> None
     assert own.start_ticks == pytest.approx(psutil.Process().create_time(), abs=15)
     assert not replace(own, start_ticks=own.start_ticks - 60).lives
     program = subprocess.Popen(["sleep", "600"])
-    key = key_of(program.pid)
+    key = process_key_of(program.pid)
     assert key is not None
     assert key.lives
     program.kill()
-    assert eventually(lambda: key_of(program.pid) is None)  # not collected yet
+    assert eventually(lambda: process_key_of(program.pid) is None)  # not collected yet
     program.wait()
     assert not key.lives
 
@@ -63,4 +63,4 @@ def test_where_not_even_ps_knows_the_pid_alone_counts(no_proc: None, monkeypatch
     monkeypatch.setenv("PATH", "")
     own = own_key()
     assert (own.start_ticks, own.lives) == (0, True)
-    assert key_of(4_000_000) is None
+    assert process_key_of(4_000_000) is None

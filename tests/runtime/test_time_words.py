@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.runtime.window import Timeline, moment, seconds
+from pgtop_tune.runtime.window import Timeline, parse_moment, seconds
 
 EAST = timezone(timedelta(hours=2))
 STARTED = datetime(2026, 3, 1, 12, 30, 20, tzinfo=EAST)
@@ -47,7 +47,7 @@ TWENTY_MINUTES = Timeline(shown_s=300.0, length_s=1200.0, started_ms=STARTED.tim
     ],
 )
 def test_understood(words: str, elapsed_s: float) -> None:
-    assert moment(words, TWENTY_MINUTES) == pytest.approx(elapsed_s)
+    assert parse_moment(words, TWENTY_MINUTES) == pytest.approx(elapsed_s)
 
 
 @pytest.mark.parametrize(
@@ -55,41 +55,41 @@ def test_understood(words: str, elapsed_s: float) -> None:
 )
 def test_refused_with_examples(words: str) -> None:
     if words == "12":
-        assert moment(words, TWENTY_MINUTES) == 12.0
+        assert parse_moment(words, TWENTY_MINUTES) == 12.0
         return
     with pytest.raises(UsageProblem) as refused:
-        moment(words, TWENTY_MINUTES)
+        parse_moment(words, TWENTY_MINUTES)
     assert refused.value.hint
 
 
 def test_a_time_without_a_session_names_the_times_of_the_session() -> None:
     with pytest.raises(UsageProblem, match="12:30:20 to 12:50:20"):
-        moment("13:15", TWENTY_MINUTES)
+        parse_moment("13:15", TWENTY_MINUTES)
 
 
 def test_a_long_position_is_a_time_of_day_where_the_session_is_too_short_for_it() -> None:
     long = Timeline(0.0, 14 * 3600.0, STARTED.timestamp() * 1000, EAST)
-    assert moment("12:40:07", TWENTY_MINUTES) == pytest.approx(587.0)
-    assert moment("12:40:07", long) == pytest.approx(12 * 3600 + 40 * 60 + 7)
-    assert moment("at 12:40:07", long) == pytest.approx(587.0)
+    assert parse_moment("12:40:07", TWENTY_MINUTES) == pytest.approx(587.0)
+    assert parse_moment("12:40:07", long) == pytest.approx(12 * 3600 + 40 * 60 + 7)
+    assert parse_moment("at 12:40:07", long) == pytest.approx(587.0)
 
 
 def test_over_several_days_the_time_nearest_to_the_moment_shown_is_meant() -> None:
     day = 86_400.0
     line = Timeline(2 * day, 3 * day, STARTED.timestamp() * 1000, EAST)
-    assert moment("12:40", line) == pytest.approx(2 * day + 580.0)
+    assert parse_moment("12:40", line) == pytest.approx(2 * day + 580.0)
 
 
 def test_the_local_zone_is_used_without_another() -> None:
     local = datetime.fromtimestamp(STARTED.timestamp(), tz=UTC).astimezone() + timedelta(minutes=5)
     line = Timeline(0.0, 1200.0, STARTED.timestamp() * 1000)
-    assert moment(f"at {local:%H:%M:%S}", line) == pytest.approx(300.0)
+    assert parse_moment(f"at {local:%H:%M:%S}", line) == pytest.approx(300.0)
 
 
 @given(st.text(max_size=20))
 def test_anything_typed_is_a_moment_of_the_session_or_a_usage_problem(words: str) -> None:
     try:
-        found = moment(words, TWENTY_MINUTES)
+        found = parse_moment(words, TWENTY_MINUTES)
     except UsageProblem:
         return
     assert 0.0 <= found <= TWENTY_MINUTES.length_s

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.health.check import Check, Finding, Limits, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Limits, Unknown
 from pgtop_tune.health.facts import NOT_MEASURED, Answers, CheckFacts
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.questions import SCOPED
@@ -190,7 +190,7 @@ def result(check: Check, facts: CheckFacts, **limits: float) -> CheckResult:
     return judge((check,), facts, given).results[0]
 
 
-def found(check: Check, facts: CheckFacts, **limits: float) -> tuple[Finding, ...]:
+def found(check: Check, facts: CheckFacts, **limits: float) -> tuple[CheckFinding, ...]:
     """The findings of one check that has nothing unknown."""
     said = result(check, facts, **limits)
     assert not said.unknowns, said.unknowns

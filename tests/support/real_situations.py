@@ -15,7 +15,7 @@ import psycopg
 from msgspec import Struct
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.diagnosis.finding import Finding
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.runtime.ports import Step
@@ -48,7 +48,7 @@ def said_of(recording: Path, judged_s: float = JUDGED_S) -> Said:
     frames, _ = read(recording)
     loaded = [number for number, frame in enumerate(frames) if under_way(frame)]
     frames = frames[: loaded[-1] + 1] if loaded else frames
-    session, diagnosing = Session(), Diagnosing()
+    session, diagnosing = Session(), Diagnoser()
     seen: list[tuple[float, tuple[Finding, ...]]] = []
     for frame in frames:
         session.apply(Step((frame,)))

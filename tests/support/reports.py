@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError
-from pgtop_tune.health.check import Check, Evidence, Finding, Fix, Language, Severity, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Fix, Language, Severity, Unknown
 from pgtop_tune.health.report import CheckResult, Report
 from pgtop_tune.model.setup import MeasuredLimit
 
@@ -21,11 +21,11 @@ def check_row(id_: str, group: str = "memory") -> Check:
     )
 
 
-def sets(name: str, value: str, severity: Severity, says: str, remark: str = "") -> Finding:
+def sets(name: str, value: str, severity: Severity, says: str, remark: str = "") -> CheckFinding:
     """A finding that one parameter mends."""
     fix = Fix(f"ALTER SYSTEM SET {name} = '{value}';", f"ALTER SYSTEM RESET {name};", remark=remark,
                  parameter=(name, value))  # fmt: skip
-    return Finding(severity, says, (Evidence(f"{name} is small", "pg_settings.setting"),), fix)
+    return CheckFinding(severity, says, (Evidence(f"{name} is small", "pg_settings.setting"),), fix)
 
 
 def report(*results: CheckResult) -> Report:
@@ -45,8 +45,8 @@ def typical() -> Report:
             ),
         ),
         CheckResult(check_row("WAL-01"), (sets("max_wal_size", "4GB", Severity.CRITICAL, "WAL is short"),)),
-        CheckResult(check_row("IDX-01"), (Finding(Severity.INFO, f"{HOSTILE} was never used", (), drop),)),
-        CheckResult(check_row("KEY-01"), (Finding(Severity.INFO, "people have to decide", ()),)),
+        CheckResult(check_row("IDX-01"), (CheckFinding(Severity.INFO, f"{HOSTILE} was never used", (), drop),)),
+        CheckResult(check_row("KEY-01"), (CheckFinding(Severity.INFO, "people have to decide", ()),)),
         CheckResult(check_row("OS-01"), unknowns=(Unknown("the machine was not seen"),)),
         CheckResult(check_row("OS-02")),
     )  # fmt: skip

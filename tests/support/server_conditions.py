@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pgtop_tune.health.check import Check, Finding, Severity
+from pgtop_tune.health.check import Check, CheckFinding, Severity
 from pgtop_tune.health.questions import (
     BareForeignKey,
     BloatEstimate,
@@ -53,7 +53,7 @@ def check(id_: str) -> Check:
     return BY_ID[id_]
 
 
-def worst(findings: Sequence[Finding]) -> Severity | None:
+def worst(findings: Sequence[CheckFinding]) -> Severity | None:
     return max((each.severity for each in findings), key=lambda each: each.rank, default=None)
 
 

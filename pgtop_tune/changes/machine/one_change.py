@@ -311,7 +311,7 @@ def make(
     try:
         shown_value = _tried(change, root)
         if survive:
-            sysctl_files.replace(file, sysctl_files.with_value(change.drop_in_before, name, requested_value))
+            sysctl_files.replace(file, sysctl_files.with_sysctl(change.drop_in_before, name, requested_value))
     except HostProblem as problem:
         _live_back(change, root)
         journal.owe()
@@ -486,12 +486,12 @@ def _file_taken_back(journal: Journal, root: Path, change: HostChange, later: li
     file = root / change.drop_in.lstrip("/")
     sysctl_files.without_remains(file)
     now = sysctl_files.content(file)
-    expected: str | None = sysctl_files.with_value(change.drop_in_before, change.name, change.value)
+    expected: str | None = sysctl_files.with_sysctl(change.drop_in_before, change.name, change.value)
     restored_text = change.drop_in_before
     for later_change in later:
         journal.write(replace(later_change, drop_in_before=restored_text))
-        expected = sysctl_files.with_value(expected, later_change.name, later_change.value)
-        restored_text = sysctl_files.with_value(restored_text, later_change.name, later_change.value)
+        expected = sysctl_files.with_sysctl(expected, later_change.name, later_change.value)
+        restored_text = sysctl_files.with_sysctl(restored_text, later_change.name, later_change.value)
     if now == expected:
         sysctl_files.replace(file, restored_text)
     elif now not in (None, restored_text):

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
-from pgtop_tune.process.process_key import ProcessKey, boot_clock_mark, boot_clock_s, boot_id, key_of
+from pgtop_tune.process.process_key import ProcessKey, boot_clock_mark, boot_clock_s, boot_id, process_key_of
 
 # Deadlines: on the boot clock within one boot, on the wall clock for people and after a reboot.
 #
@@ -199,4 +199,4 @@ def _holder_by_words(by: str) -> Holder:
     match = _BY.fullmatch(by)
     if match is None or match["host"] != socket.gethostname():
         return Holder.ELSEWHERE
-    return Holder.NOBODY if key_of(int(match["pid"])) is None else Holder.PROGRAM
+    return Holder.NOBODY if process_key_of(int(match["pid"])) is None else Holder.PROGRAM

@@ -276,7 +276,7 @@ class Chapter(Struct, frozen=True):
     folded: bool = False
 
 
-def report(
+def report_chapters(
     sides: Sequence[Material],
     under_test: Collection[str] = (),
     earlier: Earlier | None = None,

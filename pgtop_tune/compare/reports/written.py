@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from pgtop_tune.base.tables import Table, as_markdown, as_text, escaped
-from pgtop_tune.compare.comparison import ComparedPhase, Comparison, Judged
+from pgtop_tune.base.tables import Table, aligned_text, as_markdown, escaped
+from pgtop_tune.compare.comparison import ComparedPhase, Comparison, JudgedCondition
 from pgtop_tune.compare.figure_rows import FigureRow
 from pgtop_tune.compare.reports.charts import markup
 from pgtop_tune.compare.reports.report import Chapter, Picture
@@ -21,18 +21,18 @@ from pgtop_tune.model.run_result import plain
 FORMAT: Final = "pgtop-tune-comparison/1"
 
 
-def text(sheets: Sequence[Sheet]) -> str:
+def sheets_text(sheets: Sequence[Sheet]) -> str:
     """Return sheets as plain text."""
     parts = []
     for sheet in sheets:
         lines = [sheet.heading, *(f"  {line}" for line in sheet.lines)]
         if sheet.table is not None:
-            lines += [f"  {line}" for line in as_text(sheet.table).splitlines()]
+            lines += [f"  {line}" for line in aligned_text(sheet.table).splitlines()]
         parts.append("\n".join([*lines, *(f"  {note}" for note in sheet.notes)]))
     return "\n\n".join(parts)
 
 
-def markdown(sheets: Sequence[Sheet], level: int = 2) -> str:
+def sheets_markdown(sheets: Sequence[Sheet], level: int = 2) -> str:
     """Return sheets as Markdown; foreign text is escaped."""
     return "\n".join(line for sheet in sheets for line in _markdown(sheet, level)).rstrip()
 
@@ -56,7 +56,7 @@ def report_markdown(title: str, chapters: Sequence[Chapter]) -> str:
     for chapter in chapters:
         sheets = [part for part in chapter.parts if isinstance(part, Sheet)]
         if sheets:
-            parts += ["", f"## {escaped(chapter.heading)}", "", markdown(sheets, level=3)]
+            parts += ["", f"## {escaped(chapter.heading)}", "", sheets_markdown(sheets, level=3)]
     return "\n".join(parts) + "\n"
 
 
@@ -65,7 +65,7 @@ def _list(lines: Iterable[str]) -> Iterator[str]:
     yield ""
 
 
-def comparison_json(comparisons: Sequence[Comparison], judged: Sequence[Judged] = ()) -> dict[str, Any]:
+def comparison_json(comparisons: Sequence[Comparison], judged: Sequence[JudgedCondition] = ()) -> dict[str, Any]:
     """Return comparisons and conditions as one JSON object."""
     return {
         "format": FORMAT,
@@ -232,7 +232,7 @@ details>summary{cursor:pointer;font-weight:600;margin-top:1rem;overflow-wrap:any
 """
 
 
-def html(title: str, chapters: Sequence[Chapter]) -> str:
+def report_html(title: str, chapters: Sequence[Chapter]) -> str:
     """Return a report as an HTML file.
 
     Args:

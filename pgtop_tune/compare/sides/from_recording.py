@@ -24,7 +24,7 @@ from pgtop_tune.compare.sides.material import (
     identity_fact,
     quotient,
 )
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
@@ -223,7 +223,7 @@ class _RunReading:
             self._take_budget(interval, seconds, folded)
             self._take_caps(interval)
             if not folded:
-                first = Diagnosing().look(interval).first
+                first = Diagnoser().look(interval).first
                 self._first.setdefault(first.rule, []).append(first.sentence)
 
     def _take_load(self, bench: BenchSample) -> None:
@@ -275,7 +275,7 @@ class _RunReading:
         seconds = self._elapsed_s or self._ended_s - (self._began_s or 0.0)
         return ComparedRun(
             began_ms=self._began_ms,
-            key=LoadKey() if last is None else key_of(last),
+            key=LoadKey() if last is None else load_key(last),
             gathered=gathered,
             seconds=seconds,
             warm_up_s=warm_up_s,
@@ -338,7 +338,7 @@ def budget_of(
     )
 
 
-def key_of(run: BenchRun) -> LoadKey:
+def load_key(run: BenchRun) -> LoadKey:
     """Return the key by which a run is paired with another."""
     name = run.profile or " ".join(run.scripts) or "scripts"
     return LoadKey(

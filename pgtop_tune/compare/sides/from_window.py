@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from pgtop_tune.compare.sides.figures import disks_by_role, frame_sums, line_sums
 from pgtop_tune.compare.sides.fingerprint import FactsSeen
-from pgtop_tune.compare.sides.from_recording import CheckpointsSeen, budget_of, key_of, spec_of
+from pgtop_tune.compare.sides.from_recording import CheckpointsSeen, budget_of, load_key, spec_of
 from pgtop_tune.compare.sides.material import BUDGET_S, Budget, ComparedRun, Gathered, LoadKey, Material, StatementsSeen
 from pgtop_tune.metrics import (
     ceilings,
@@ -271,7 +271,7 @@ class _WindowReading:
         loads = tuple(self._loads.values())
         run = ComparedRun(
             began_ms=first.taken_at_ms,
-            key=key_of(loads[0]) if loads else LoadKey(),
+            key=load_key(loads[0]) if loads else LoadKey(),
             gathered=self._gathered,
             seconds=last.elapsed_s - first.elapsed_s,
             checkpoints_s=self._checkpoints.began_s,

@@ -26,7 +26,7 @@ from pgtop_tune.model.postgres import PostgresSample
 from pgtop_tune.process.dispositions import reset_in_fork
 from pgtop_tune.recording.minutes import WantedSections, looks
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.runtime.window import Timeline, Window, moment
+from pgtop_tune.runtime.window import Timeline, Window, parse_moment
 
 _LOOK: Final = 4096
 _LARGE: Final = 4 << 20
@@ -149,7 +149,7 @@ HINT: Final = (
 )
 
 
-class Named(Struct, frozen=True):
+class WindowName(Struct, frozen=True):
     """A name on the command line.
 
     Attributes:
@@ -165,16 +165,16 @@ class Named(Struct, frozen=True):
         return self.since is not None
 
 
-def named(argument: Path) -> Named:
+def window_name(argument: Path) -> WindowName:
     """Take a name apart; a file that is really called so is that file."""
     path, at, window = str(argument).rpartition(_AT)
     since, to, until = window.partition(_TO)
     if not at or not to or argument.exists():
-        return Named(argument)
-    return Named(Path(path), since.strip(), until.strip())
+        return WindowName(argument)
+    return WindowName(Path(path), since.strip(), until.strip())
 
 
-def read_windows(names: Sequence[Named]) -> list[WindowSide]:
+def read_windows(names: Sequence[WindowName]) -> list[WindowSide]:
     """Read a window or all of each recording, in the order of the names.
 
     Raises:
@@ -201,20 +201,20 @@ def read_windows(names: Sequence[Named]) -> list[WindowSide]:
             reader.close()
 
 
-def _window(side: Named, reader: RecordingReader) -> Window:
+def _window(side: WindowName, reader: RecordingReader) -> Window:
     first_s = reader.elapsed_s(0) if reader.frame_count else 0.0
     if side.since is None or side.until is None:
         return Window(first_s, reader.length_s)
     began_ms = next((frame.taken_at_ms - frame.elapsed_s * 1000.0 for _, frame in reader.frames()), 0.0)
     line = Timeline(first_s, reader.length_s, began_ms)
-    since_s = max(moment(side.since or "start", line), first_s)
-    until_s = moment(side.until or "end", replace(line, shown_s=since_s))
+    since_s = max(parse_moment(side.since or "start", line), first_s)
+    until_s = parse_moment(side.until or "end", replace(line, shown_s=since_s))
     if until_s <= since_s:
         raise UsageProblem(f"{side.since}{_TO}{side.until} of {side.path} ends before it begins", HINT)
     return Window(since_s, until_s)
 
 
-def _read(side: Named, window: Window, reader: RecordingReader) -> WindowSide:
+def _read(side: WindowName, window: Window, reader: RecordingReader) -> WindowSide:
     name = f"{side.path}{_AT}{side.since}{_TO}{side.until}" if side.windowed else str(side.path)
     blocks = reader.blocks_of(window.since_s, window.until_s + LATE_S)
     side_read = read_looks(looks(reader, _EVERYTHING, _WHOLE_UP_TO, blocks), window, name)

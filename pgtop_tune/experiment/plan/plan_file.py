@@ -13,7 +13,7 @@ from msgspec import Meta, Struct, ValidationError, convert, defstruct
 
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import PgtopError, UsageProblem
-from pgtop_tune.base.toml_text import NotToml, tables_of, text_of
+from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
 from pgtop_tune.bench.datasets.pgbench_tables import STEPS
 from pgtop_tune.bench.housekeeping import USUAL, parse_housekeeping
 from pgtop_tune.bench.profiles import PROTOCOLS
@@ -131,7 +131,7 @@ def read_plan(path: Path) -> ExperimentPlan:
     except OSError as problem:
         raise UsageProblem(f"{path}: {problem.strerror or problem}", "name a plan, a TOML file") from None
     try:
-        text = text_of(data)
+        text = toml_source(data)
     except NotToml:
         raise UsageProblem(f"{path} is not UTF-8", "name a plan, a TOML file") from None
     return parse_plan(text, str(path))

@@ -32,7 +32,7 @@ from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.changes.change_sets import ChangeSets
 from pgtop_tune.changes.model.change import HostChange, ParameterChange, Terms, WantedParameter, WantedSetting
 from pgtop_tune.changes.model.change_set import ChangeSet, PendingParameter
-from pgtop_tune.compare.noise import FIGURES, history, load_fingerprint, measured_run
+from pgtop_tune.compare.noise import FIGURES, known_spread, load_fingerprint, measured_run
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import SurroundingsMeter
 from pgtop_tune.experiment.load_run import ANSWER_S, BeforeEachRun, LoadRun, RunCell, until_frames_show_it
@@ -403,7 +403,7 @@ def earlier_noise(result: RunResult, *, several: bool) -> dict[str, RunSpread]:
     if load is None:
         return {}
     load = replace(load, endpoint=result.endpoint if several else "")
-    return {name: spread for name in FIGURES if (spread := history(load, name)).degrees}
+    return {name: spread for name in FIGURES if (spread := known_spread(load, name)).degrees}
 
 
 # Whether a disk of the server was the limit of a run. Pure.

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.base import tables, units
 from pgtop_tune.compare.reports.sheets import OF_PAIRS, statement_sheet
-from pgtop_tune.compare.reports.written import markdown as sheets_markdown
-from pgtop_tune.compare.reports.written import text as sheets_text
+from pgtop_tune.compare.reports.written import sheets_markdown as sheets_markdown
+from pgtop_tune.compare.reports.written import sheets_text as sheets_text
 from pgtop_tune.compare.sides.figures import BY_ID
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import Paired, PairedVerdict
@@ -302,7 +302,7 @@ def evaluation_text(headline: str, evaluation: PairsEvaluation | None, remarks: 
     if evaluation is not None and evaluation.paired.pairs:
         lines += [
             "",
-            tables.as_text(_table(evaluation)),
+            tables.aligned_text(_table(evaluation)),
             f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several",
             *_of_budget(evaluation),
         ]

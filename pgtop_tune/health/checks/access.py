@@ -16,8 +16,8 @@ from pgtop_tune.health.access_rules import is_loopback, mapped_logins, may_be_fi
 from pgtop_tune.health.bounds import BadValue, bounded
 from pgtop_tune.health.check import (
     Check,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Limits,
@@ -180,7 +180,7 @@ def _certificate(facts: CheckFacts, limits: Limits) -> Findings:
         if left_s >= limits["days"] * _DAY_S:
             continue
         ends = f"ends in {duration(left_s)}" if left_s > 0 else f"ended {duration(-left_s)} ago"
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH if left_s <= limits["high"] * _DAY_S else Severity.WARNING,
             says=f"the server's certificate {ends}: then clients that verify it refuse to connect",
             evidence=(
@@ -265,12 +265,12 @@ def _powers(facts: CheckFacts, limits: Limits) -> Findings:
         yield about_several(rows, lambda row: row.role, _power)
 
 
-def _power(rows: Sequence[RolePower], unlisted: int) -> Finding:
+def _power(rows: Sequence[RolePower], unlisted: int) -> CheckFinding:
     kind = rows[0].kind
     severity, says = _POWERS[kind]
     behind = (name for row in rows for name in (row.role or "all roles", *row.logins))
     names = list(dict.fromkeys(behind))
-    return Finding(
+    return CheckFinding(
         severity=severity,
         says=f"{says} {first_few(names, _SHOWN)}",
         evidence=tuple(
@@ -329,7 +329,7 @@ def _open_rules(rules: Sequence[HbaRule], role: str) -> list[HbaRule]:
     ]
 
 
-def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> Finding:
+def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> CheckFinding:
     rule = lets_in.get(names[0])
     so = (
         f"{rule.place} lets in anybody under {'these names' if len(names) > 1 else 'this name'}"
@@ -342,7 +342,7 @@ def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> F
         for word in ("NOLOGIN", "LOGIN")
     )
     plural = "roles may log in and have" if len(names) > 1 else "role may log in and has"
-    return Finding(
+    return CheckFinding(
         severity=Severity.WARNING if rule is not None else Severity.INFO,
         says=f"{len(names)} {plural} no password ({first_few(names, 3)}): {so}",
         evidence=(Evidence(", ".join(names[:_SHOWN]), PASSWORDLESS.source),),
@@ -354,7 +354,7 @@ def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> F
 def _md5_lines(facts: CheckFacts, limits: Limits) -> Findings:
     rules = [rule for rule in reachable_rules(facts) if rule.method == "md5"]
     if rules:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"{_lines(rules)} {'asks' if len(rules) == 1 else 'ask'} for md5: passwords kept as MD5 get in too",
             evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method"),),
@@ -377,7 +377,7 @@ def _trust_on_machine(facts: CheckFacts, limits: Limits) -> Findings:
     users = list(dict.fromkeys(user for rule in rules for user in rule.users))
     whom = "any role, superusers included" if "all" in users else f"{', '.join(users[:_SHOWN])}"
     if rules:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"{_lines(rules)} {'trusts' if len(rules) == 1 else 'trust'} this machine: each of its accounts and "
             f"programs may log in as {whom}",

@@ -10,9 +10,9 @@ from pgtop_tune.base.units import MB, about, duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import (
     Check,
-    Confidence,
+    CheckConfidence,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Limits,
@@ -106,7 +106,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
         row, says = parameters.row("archive_mode"), "the data can only be restored to the time of a backup"
         yield value_finding(facts, row, says, _archive_mode(parameters), beside=("wal_level",))
     elif len(_archivers(parameters)) > 1 and needs.major(facts) >= _ONE_ARCHIVER_SINCE:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says="archive_command and archive_library are both set: the archiver ends with an error, and WAL "
             "accumulates until the disk is full",
@@ -115,7 +115,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
             subject="archive_library",
         )
     elif _is_library_without_place(facts, parameters):
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says=f"archive_library is basic_archive, and {_PLACE} is empty: WAL accumulates until the disk is full",
             evidence=(as_shown(facts, "archive_library"), Evidence(f"no {_PLACE}", CONFIGURED.source)),
@@ -123,7 +123,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
             subject="archive_library",
         )
     elif not _archivers(parameters):
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says="archive_mode is on without an archiver: WAL accumulates until the disk is full",
             evidence=(as_shown(facts, "archive_mode", "archive_command"),),
@@ -163,7 +163,7 @@ def _failing(facts: CheckFacts, limits: Limits) -> Findings:
     if archiver.last_failed_ms is None or (archiver.last_archived_ms or 0) >= archiver.last_failed_ms:
         return
     ago = duration((now_ms(facts) - archiver.last_failed_ms) / 1000)
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.HIGH,
         says=f"archiving fails: the last attempt ({ago} ago, {archiver.last_failed_wal}) failed, and none has "
         "succeeded since",
@@ -183,7 +183,7 @@ def _queue(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         waits_s = (queue.now_ms - queue.oldest_ms) / 1000
         if waits_s > limits["seconds"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH if waits_s >= limits["high"] else Severity.WARNING,
                 says=f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
                 evidence=(Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
@@ -205,12 +205,12 @@ def _archive_command(facts: CheckFacts, limits: Limits) -> Findings:
     if faulty is None:
         return
     severity, fault, do = faulty
-    yield Finding(
+    yield CheckFinding(
         severity=severity,
         says=f"archive_command {row.setting!r} {fault}",
         evidence=(as_shown(facts, "archive_mode", "archive_command"),),
         fix=by_hand(do, "Set the former archive_command, and SELECT pg_reload_conf();"),
-        confidence=Confidence.HIGH if severity is Severity.HIGH else Confidence.LOW,
+        confidence=CheckConfidence.HIGH if severity is Severity.HIGH else CheckConfidence.LOW,
         subject="archive_command",
     )
 
@@ -294,7 +294,7 @@ def _commands(facts: CheckFacts, limits: Limits) -> Findings:
         command = "" if row is None else row.setting.replace("%%", "")
         lacking = [word for word in needed if word not in command]
         if row is not None and row.setting and lacking:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{name} {row.setting!r} lacks {' and '.join(lacking)}: {so}",
                 evidence=(as_shown(facts, name),),
@@ -321,7 +321,7 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
     since = 0 if end is None or wal.lsn_bytes is None else wal.lsn_bytes - end
     never = archiver.last_archived_ms is None
     if age_s > limits["seconds"] and (never or since > limits["bytes"]):
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"no WAL was archived for {duration(age_s)}: {'all of it' if never else about(since)} is lost with "
             "the machine",
@@ -371,7 +371,7 @@ def _backups(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         age_s = (history.now_ms - history.newest_ms) / 1000
         if age_s > limits["days"] * _DAY_S:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
                 says=f"the last base backup ended {duration(age_s)} ago: a restore replays all WAL since",
                 evidence=(Evidence(f"{age_s:.0f} s", "pg_ls_waldir().modification of *.backup"),),
@@ -386,7 +386,7 @@ _TOOLS: Final = "pgBackRest, Barman, WAL-G"
 def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
     tools = facts.have(needs.BACKUP_TOOLS)
     if not tools.installed:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says="no backup tool is found on this machine: nothing here tells when the last base backup was taken",
             evidence=(Evidence(f"looked for {_TOOLS}", "PATH"),),
@@ -417,9 +417,9 @@ def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
         yield from _judged(facts, catalogue, limits)
 
 
-def _none(facts: CheckFacts, installed: tuple[str, ...]) -> Finding:
+def _none(facts: CheckFacts, installed: tuple[str, ...]) -> CheckFinding:
     identifier = facts.have(needs.SERVER).system_identifier
-    return Finding(
+    return CheckFinding(
         severity=Severity.HIGH,
         says=f"{' and '.join(installed)} {'has' if len(installed) == 1 else 'have'} no backup of this server",
         evidence=(Evidence(f"no system identifier {identifier}", "the tool's catalogue"),),
@@ -434,7 +434,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
     good = [backup for backup in ended if backup.full and not backup.failed]
     newest = max(catalogue.backups, key=_end_ms, default=None)
     if newest is not None and newest.failed:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says=f"{called}: the newest backup, {newest.label}, is no good: {newest.failed}",
             evidence=(Evidence(f"{newest.label}: {newest.failed}", f"catalogue of {catalogue.tool}"),),
@@ -442,7 +442,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
             subject=f"{called} failed",
         )
     if not good:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says=f"{called}: there is no full backup that ended well",
             evidence=(Evidence(f"{len(catalogue.backups)} backups", f"catalogue of {catalogue.tool}"),),
@@ -453,7 +453,7 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
     last = max(good, key=_end_ms)
     age_s = (now_ms(facts) - (last.ended_ms or 0)) / 1000
     if age_s > limits["days"] * _DAY_S:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
             says=f"{called}: the last full backup, {last.label}, ended {duration(age_s)} ago",
             evidence=(Evidence(f"{last.label}, {age_s:.0f} s ago", f"catalogue of {catalogue.tool}"),),

@@ -9,7 +9,17 @@ from msgspec import Struct
 
 from pgtop_tune.base.units import count
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import (
+    Check,
+    CheckConfidence,
+    CheckFinding,
+    Evidence,
+    Findings,
+    Limits,
+    Severity,
+    Threshold,
+    Unknown,
+)
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.rules import as_shown, counted, counted_s, too_young, value_finding
@@ -84,7 +94,7 @@ def _by_backends(facts: CheckFacts, limits: Limits) -> Findings:
         return
     parameters = needs.parameters(facts)
     pages, mixed = parameters.whole("bgwriter_lru_maxpages"), needs.major(facts) < _CONTEXTS_SINCE
-    yield Finding(
+    yield CheckFinding(
         # Before 16 the counter includes each page by which a table grows, and so all of a bulk load.
         severity=Severity.INFO if mixed else Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         says=f"backends wrote {share:.0f} % of {count(per_s * seconds)} dirty buffers themselves, the background "
@@ -97,7 +107,7 @@ def _by_backends(facts: CheckFacts, limits: Limits) -> Findings:
             counted(seconds, _RESET),
         ),
         fix=set_parameter(parameters.row("bgwriter_lru_maxpages"), str(max(4 * pages, 400))),
-        confidence=Confidence.LOW if mixed else Confidence.HIGH,
+        confidence=CheckConfidence.LOW if mixed else CheckConfidence.HIGH,
     )
 
 
@@ -120,7 +130,7 @@ def _halted(facts: CheckFacts, limits: Limits) -> Findings:
     share = 100 * checkpoints.maxwritten_clean / rounds
     if share > limits["percent"]:
         better = math.ceil(pages * (1 + share / 100) / _ROUNDED_TO) * _ROUNDED_TO
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"the background writer stopped at bgwriter_lru_maxpages in {share:.0f} % of its rounds",
             evidence=(
@@ -144,7 +154,7 @@ def _fsyncs(facts: CheckFacts, limits: Limits) -> Findings:
         yield Unknown("fsyncs by backends are not counted here")
     elif checkpoints.backend_fsyncs > limits["fsyncs"]:
         source = "pg_stat_io.fsyncs" if of_io else f"{_VIEW}.buffers_backend_fsync"
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"backends had to sync files themselves {checkpoints.backend_fsyncs} times: the checkpointer's queue "
             "was full",

@@ -10,9 +10,9 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import BadValue, bounded, thresholds
 from pgtop_tune.health.check import (
     Check,
-    Confidence,
+    CheckConfidence,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Limits,
@@ -90,7 +90,7 @@ def _requested(facts: CheckFacts, limits: Limits) -> Findings:
     share = 100 * by_volume / all_of_them if all_of_them else 0.0
     if all_of_them < limits["checkpoints"] or share <= limits["percent"]:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
         says=f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
         evidence=(
@@ -103,7 +103,7 @@ def _requested(facts: CheckFacts, limits: Limits) -> Findings:
             counted(seconds, _reset(facts)),
         ),
         fix=_more_volume(facts),
-        confidence=Confidence.MEDIUM,
+        confidence=CheckConfidence.MEDIUM,
     )
 
 
@@ -124,7 +124,7 @@ def _interval(facts: CheckFacts, limits: Limits) -> Findings:
         return
     every_s = seconds / count
     if every_s < limits["seconds"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH if every_s < limits["high"] else Severity.WARNING,
             says=f"a checkpoint every {every_s:.0f} s, checkpoint_timeout is {timeout_s:.0f} s",
             evidence=(
@@ -159,7 +159,7 @@ def _target(facts: CheckFacts, limits: Limits) -> Findings:
         if target < limits["low"]
         else ("a checkpoint has no spare time and may still write when the next is due")
     )
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.WARNING,
         says=f"checkpoint_completion_target is {target:g}: {consequence}",
         evidence=(as_shown(facts, "checkpoint_completion_target"),),
@@ -175,7 +175,7 @@ def _volume(facts: CheckFacts, limits: Limits) -> Findings:
         return
     parameters = needs.parameters(facts)
     if parameters.number("max_wal_size") * limits["factor"] < needed:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"max_wal_size {parameters.shown('max_wal_size')} is reached before checkpoint_timeout: "
             f"{about(measured.wal_bytes_per_s)}/s of WAL need {about(needed)}",
@@ -187,7 +187,7 @@ def _volume(facts: CheckFacts, limits: Limits) -> Findings:
                 ),
             ),
             fix=advised(facts, "max_wal_size"),
-            confidence=Confidence.MEDIUM,
+            confidence=CheckConfidence.MEDIUM,
         )
 
 
@@ -201,7 +201,7 @@ def _disk(facts: CheckFacts, limits: Limits) -> Findings:
     kept = sum(sizes.values())
     share = 100 * kept / machine.wal_disk_bytes
     if share > limits["percent"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says=f"max_wal_size and wal_keep_size may take {share:.0f} % of the {about(machine.wal_disk_bytes)} WAL "
             "disk",
@@ -223,7 +223,7 @@ def _buffers(facts: CheckFacts, limits: Limits) -> Findings:
     per_s = wal.wal_buffers_full / seconds
     size = parameters.number("wal_buffers")
     if per_s > limits["per_second"] and size < _MOST_BUFFERS:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"wal_buffers {parameters.shown('wal_buffers')} were full {count(per_s)} times a second: backends had "
             "to write "

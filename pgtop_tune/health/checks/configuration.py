@@ -20,7 +20,7 @@ from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.changes.start.rules import PARAMETERS
 from pgtop_tune.changes.statements import QUOTED_LISTS, elements
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.configured import other_values, restart_facts, row_with_value, start_files
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter, set_several
@@ -90,7 +90,7 @@ def _pending(facts: CheckFacts, limits: Limits) -> Findings:
     waiting = [row for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart]
     if waiting:
         names = first_few((row.name for row in waiting), _SHOWN)
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"{len(waiting)} {'parameters wait' if len(waiting) > 1 else 'parameter waits'} for a restart: "
             f"{names}",
@@ -123,7 +123,7 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
     for error, is_fatal in refused_lines(facts):
         where = f"{error.sourcefile or 'a configuration file'}:{error.sourceline or '?'}"
         so = ", and the server does not start again" if is_fatal else ""
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.CRITICAL if is_fatal else Severity.HIGH,
             says=f"{where}: {error.name or 'a line'} is not in force{so}: {error.error}",
             evidence=(Evidence(f"{where}: {error.error}", "pg_file_settings.error"),),
@@ -148,7 +148,7 @@ def _hba(facts: CheckFacts, limits: Limits) -> Findings:
     path = "" if row is None else row.setting
     if isinstance(answer, Unavailable) and path and path in str(answer):
         # An error about the view's rights names the view, not the file.
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.CRITICAL,
             says=f"the server cannot read {path}: it does not start again",
             evidence=(Evidence(str(answer).partition("; ")[0], HBA.source),),
@@ -158,7 +158,7 @@ def _hba(facts: CheckFacts, limits: Limits) -> Findings:
         return
     for _, rule in facts.have(HBA):
         if rule.error is not None:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.CRITICAL,
                 says=f"{rule.place} is wrong: {rule.error}; until it is mended the server does not start again",
                 evidence=(Evidence(f"{rule.place}: {rule.error}", "pg_hba_file_rules.error"),),
@@ -179,14 +179,14 @@ def _end_of_life(facts: CheckFacts, limits: Limits) -> Findings:
     )
     upgrade = by_hand(f"Plan the upgrade to PostgreSQL {max(shipped.majors)} with pg_upgrade or logical replication.")
     if left_days < 0:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"PostgreSQL {major} has had no fixes since {release.last_release.isoformat()}",
             evidence=evidence,
             fix=upgrade,
         )
     elif left_days <= limits["days"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"PostgreSQL {major} gets its last fixes in {left_days} days",
             evidence=evidence,
@@ -204,7 +204,7 @@ def _minor(facts: CheckFacts, limits: Limits) -> Findings:
     behind = release.newest_minor - running
     if behind > 0:
         plural = "releases" if behind > 1 else "release"
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING if behind >= limits["releases"] else Severity.INFO,
             says=f"PostgreSQL {major}.{running} is {behind} {plural} of fixes behind {major}.{release.newest_minor}",
             evidence=(Evidence(f"{major}.{release.newest_minor} is the newest", _source(shipped.as_of)),),
@@ -216,7 +216,7 @@ def _newer(facts: CheckFacts, limits: Limits) -> Findings:
     version_num = facts.have(needs.SERVER).version_num
     sentence = newer_than_known(version_num)
     if sentence:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=sentence,
             evidence=(Evidence(f"server_version_num {version_num}", "pg_settings.setting"),),
@@ -239,7 +239,7 @@ def _statistics(facts: CheckFacts, limits: Limits) -> Findings:
     if counted_s is None:
         yield Unknown("the start of the server's counters is unknown")
     elif counted_s < limits["days"] * _DAY_S:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"the server's counters are {duration(counted_s)} old: findings based on them are hints",
             evidence=(
@@ -261,7 +261,7 @@ def _tablespaces(facts: CheckFacts, limits: Limits) -> Findings:
             remaining = ", ".join(
                 '"' + tablespace.replace('"', '""') + '"' for tablespace in named if tablespace in there
             )
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{name} is {row.shown}: there is no tablespace {', '.join(missing)}, and without a word files "
                 "go to the one of the database",
@@ -302,7 +302,7 @@ def _starts(facts: CheckFacts, limits: Limits) -> Findings:
         if check.verdict is not RestartVerdict.IMPOSSIBLE or not (next_texts or check.subject == FILES):
             continue
         names = [name for name in _BLAMED.get(check.subject, ()) if name in next_texts] or list(next_texts)
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.CRITICAL,
             says=f"the server does not start again: {check.words.removeprefix('the server would not start: ')}",
             evidence=tuple(
@@ -325,7 +325,7 @@ def _signals(facts: CheckFacts) -> Findings:
         if file.part not in _SIGNALS or not file.is_there or (is_standby and file.part != _OLD_RECOVERY):
             continue
         severity, so = _SIGNALS[file.part]
-        yield Finding(
+        yield CheckFinding(
             severity=severity,
             says=f"the data directory has {file.part}: {so}",
             evidence=(Evidence(f"{file.part} is there", START_FILES.source),),
@@ -354,7 +354,7 @@ def _libraries(facts: CheckFacts) -> Findings:
             yield _without_library(facts, file)
 
 
-def _without_library(facts: CheckFacts, file: StartFile) -> Finding:
+def _without_library(facts: CheckFacts, file: StartFile) -> CheckFinding:
     where = "" if file.role is None and file.database is None else _scoped(file).where
     severity, so = Severity.CRITICAL, "no session can start"
     if file.name == _PRELOADED:
@@ -370,7 +370,7 @@ def _without_library(facts: CheckFacts, file: StartFile) -> Finding:
         if file.is_there
         else Evidence(f"{file.part} is in none of the directories of dynamic_library_path", START_FILES.source)
     )
-    return Finding(
+    return CheckFinding(
         severity=severity,
         says=is_foreign if file.is_there else is_gone,
         evidence=(evidence,),

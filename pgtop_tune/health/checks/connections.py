@@ -11,8 +11,8 @@ from pgtop_tune.base.units import count, duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import (
     Check,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Language,
@@ -68,7 +68,7 @@ def _used(facts: CheckFacts, limits: Limits) -> Findings:
     sessions, most = len(client_backends(activity)) + activity.own_backends, _open_to_all(parameters)
     share = 100 * sessions / max(most, 1)
     if share >= limits["percent"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
             says=f"{sessions} of {most} connections are in use ({share:.0f} %)",
             evidence=(
@@ -89,7 +89,7 @@ def _many(facts: CheckFacts, limits: Limits) -> Findings:
         return
     most, sensible = parameters.whole("max_connections"), max(_FEW, int(limits["per_core"] * advised.cores))
     if most > sensible:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"max_connections {most} on {advised.cores} processors: that many active sessions slow each other "
             "down",
@@ -129,7 +129,7 @@ def _pools(facts: CheckFacts, limits: Limits) -> Findings:
         names.append(pooler.name)
     most = _open_to_all(parameters)
     if total > most:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.CRITICAL,
             says=f"the pools of {', '.join(names)} may open {total} connections, the server has {most}",
             evidence=(
@@ -151,7 +151,7 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Findings:
             and settings.pool_mode != "session"
             and not settings.max_prepared_statements
         ):
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{pooler.name} pools by {settings.pool_mode} and does not support prepared statements: "
                 "drivers that "
@@ -181,7 +181,7 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
         if row.most == 0:
             closed.setdefault(row.kind, []).append(row)
         elif 100 * number >= limits["percent"] * row.most:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{row.kind} {row.name} has {number} of at most {row.most} connections"
                 + (": the next one is refused" if number >= row.most else ""),
@@ -195,9 +195,9 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
         yield about_several(shut, lambda row: f"{row.kind} {row.name}", lambda some, _: _closed(some))
 
 
-def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> Finding:
+def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> CheckFinding:
     names = first_few((row.name for row in rows), _SHOWN)
-    return Finding(
+    return CheckFinding(
         severity=Severity.WARNING,
         says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({names}): no "
         "session gets in, and the files stay",
@@ -207,12 +207,12 @@ def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> Finding:
     )
 
 
-def _closed(rows: Sequence[ConnectionLimitRow]) -> Finding:
+def _closed(rows: Sequence[ConnectionLimitRow]) -> CheckFinding:
     kind = rows[0].kind
     names = first_few((row.name for row in rows), _SHOWN)
     verb = "has" if len(rows) == 1 else "have"
     plural = "" if len(rows) == 1 else "s"
-    return Finding(
+    return CheckFinding(
         severity=Severity.WARNING,
         says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({names}): each login is refused but superusers'",
         evidence=(Evidence(f"CONNECTION LIMIT 0: {names}", CONNECTION_LIMITS.source),),
@@ -269,7 +269,7 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
     ]
     idle = sorted((pair for pair in waiting if pair[1] >= limits["seconds"]), key=lambda pair: -pair[1])
     for backend, idle_s in idle[:_SHOWN_SESSIONS]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH if idle_s >= limits["high"] else Severity.WARNING,
             says=f"{_session(backend)} has been idle in a transaction for {duration(idle_s)}",
             evidence=(
@@ -279,7 +279,7 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
             subject=f"{backend.usename}@{backend.datname}",
         )
     if len(idle) > _SHOWN_SESSIONS:
-        yield Finding(
+        yield CheckFinding(
             Severity.WARNING,
             f"{len(idle) - _SHOWN_SESSIONS} more sessions have been idle in a transaction that long",
             (Evidence(f"{len(idle)} sessions", "pg_stat_activity.state"),),
@@ -301,7 +301,7 @@ def _long(facts: CheckFacts, limits: Limits) -> Findings:
     ]
     for backend, since_s in sorted(open_s, key=lambda pair: -pair[1])[:_SHOWN_SESSIONS]:
         if since_s >= limits["seconds"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{_session(backend)} has been in one transaction for {duration(since_s)}",
                 evidence=(Evidence(f"pid {backend.pid}: {since_s:.0f} s", "pg_stat_activity.xact_start"),),
@@ -315,7 +315,7 @@ def _horizon(facts: CheckFacts, limits: Limits) -> Findings:
     oldest = next(iter(holders(facts.interval)), None)
     if oldest is None or oldest.age < limits["transactions"]:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.HIGH if oldest.age >= limits["high"] else Severity.WARNING,
         says=f"{oldest.kind} {oldest.name} {oldest.owner}".rstrip()
         + f" keeps dead rows of the last {count(oldest.age)} transactions from being removed",
@@ -359,7 +359,7 @@ def _prepared_transactions(facts: CheckFacts, limits: Limits) -> Findings:
     for prepared in sample.prepared:
         since_s = (sample.now_ms - prepared.prepared_ms) / 1000
         if since_s >= limits["seconds"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH if since_s >= limits["high"] else Severity.WARNING,
                 says=f"transaction {prepared.gid} of {prepared.owner}@{prepared.database} has been prepared for "
                 f"{duration(since_s)}: it keeps its locks across restarts",

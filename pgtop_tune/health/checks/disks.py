@@ -10,7 +10,7 @@ from typing import Final
 
 from pgtop_tune.base.units import about, share
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import by_hand, kernel_file, mount_again
 from pgtop_tune.health.machine_figures import kernel_setting
@@ -53,7 +53,7 @@ def _space(facts: CheckFacts, limits: Limits) -> Findings:
         percent = 100 * used / usable
         if percent < limits["warning"]:
             continue
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
             says=f"{file_system.mount} is {share(percent)} full, {about(file_system.available_bytes)} are left",
             evidence=(
@@ -79,7 +79,7 @@ def _inodes(facts: CheckFacts, limits: Limits) -> Findings:
         percent = 100 * (file_system.inodes - file_system.inodes_free) / file_system.inodes
         if percent < limits["warning"]:
             continue
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
             says=f"{share(percent)} of the inodes of {file_system.mount} are used: no file can be created "
             "despite free space",
@@ -100,7 +100,7 @@ def _kind(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         severity, meaning, do = _judged(kind)
         on = mount.kind if kind == mount.kind else f"{mount.kind} of a device that is made of {kind}"
-        yield Finding(
+        yield CheckFinding(
             severity=severity,
             says=f"{_roles(mount)} on {on}: {meaning}",
             evidence=(Evidence(f"{mount.point} is {mount.kind} on {mount.source}", "/proc/PID/mountinfo"),),
@@ -137,7 +137,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
         options = frozenset(mount.options)
         evidence = (Evidence(f"{mount.point}: {','.join(mount.options)}", "/proc/PID/mountinfo"),)
         if unsafe := sorted(options & _NO_BARRIERS):
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.CRITICAL,
                 says=(
                     f"{mount.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure "
@@ -148,7 +148,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
                 subject=f"{mount.point} {unsafe[0]}",
             )  # fmt: skip
         if "ro" in options:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.CRITICAL,
                 says=f"{mount.point} is read-only: no WAL and no page can be written there",
                 evidence=evidence,
@@ -156,7 +156,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
                 subject=f"{mount.point} ro",
             )  # fmt: skip
         if mount.kind in NETWORK_KINDS and options & _GIVES_UP:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH,
                 says=f"{mount.point} is mounted soft: a write that the network delays fails, and can damage data",
                 evidence=evidence,
@@ -164,13 +164,13 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
                 subject=f"{mount.point} soft",
             )  # fmt: skip
         if "sync" in options:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{mount.point} is mounted sync: every write waits for the disk, not only commits",
                 evidence=evidence, fix=mount_again(mount.point, "async", "sync"), subject=f"{mount.point} sync",
             )  # fmt: skip
         if "strictatime" in options or not options & {"relatime", "noatime", "lazytime"}:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.INFO,
                 says=f"{mount.point} records the time of every read",
                 evidence=evidence,
@@ -187,7 +187,7 @@ def _scheduler(facts: CheckFacts, limits: Limits) -> Findings:
         if not shared and not (better == "none" and now != "none"):
             continue
         path = f"/sys/block/{queue.name}/queue/scheduler"
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING if shared else Severity.INFO,
             says=f"{now} orders requests to {queue.name}"
             + (": fair among programs, slow for one" if shared else ", although the device orders them itself"),
@@ -208,7 +208,7 @@ def _read_ahead(facts: CheckFacts, limits: Limits) -> Findings:
         consequence = (
             "sequential scans wait for each request" if now < limits["low"] else "single reads fetch unneeded data"
         )
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"{queue.name} reads {now} kB ahead: {consequence}",
             evidence=(Evidence(f"read_ahead_kb {now}", path),),
@@ -260,7 +260,7 @@ def _together(facts: CheckFacts, limits: Limits) -> Findings:
     for disk in facts.have(needs.DISKS).disks:
         if disk.stacked or not {"data", "wal"} <= set(disk.roles):
             continue
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
             evidence=(Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/PID/mountinfo, /sys/block"),),
@@ -279,7 +279,7 @@ def _flushes(facts: CheckFacts, limits: Limits) -> Findings:
         return
     if flush.value <= limits["warning"]:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.HIGH if flush.value > limits["high"] else Severity.WARNING,
         says=f"one flush of WAL in a hundred takes {flush.value:.1f} ms or more, and so do the commits that wait for "
         "it",

@@ -7,7 +7,7 @@ from typing import Final
 from pgtop_tune.base.units import duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import BadValue, bounded
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Language, Limits, Severity
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Language, Limits, Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.questions import SCOPED
@@ -29,7 +29,7 @@ def _fsync(facts: CheckFacts, limits: Limits) -> Findings:
     machine = needs.MACHINE.of(facts)
     process = machine if isinstance(machine, Unavailable) else machine.postmaster
     if not isinstance(process, Unavailable) and process.no_flushes:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.CRITICAL,
             says=f"{process.no_flushes} replaces fsync in the server and does nothing: a crash of the machine can "
             "destroy the cluster",
@@ -45,7 +45,7 @@ def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
     consequence = f"a crash of the server loses commits of the last {duration(window_s)} that clients regard as safe"
     row = parameters.row("synchronous_commit")
     if row.setting == "off":
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"synchronous_commit is off: {consequence}",
             evidence=(
@@ -61,7 +61,7 @@ def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _checksums(facts: CheckFacts, limits: Limits) -> Findings:
     if not needs.parameters(facts).on("data_checksums"):
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says="data checksums are off: the server does not notice a page that the disk returns wrong",
             evidence=(as_shown(facts, "data_checksums"),),
@@ -78,7 +78,7 @@ def _failures(facts: CheckFacts, limits: Limits) -> Findings:
     for row in facts.have(needs.DATABASES).databases:
         if row.checksum_failures:
             name = row.datname or "shared objects"
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.CRITICAL,
                 says=f"{row.checksum_failures} pages of {name} failed their checksum",
                 evidence=(

@@ -9,7 +9,7 @@ from typing import Final
 
 from pgtop_tune.base.units import GB, about, share_of
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts, Missing
 from pgtop_tune.health.fixes import by_hand, kernel_file
 from pgtop_tune.health.machine_figures import huge_pages_needed, huge_pages_used, kernel_page_bytes, memory, told
@@ -73,7 +73,7 @@ def _in_small_pages(facts: CheckFacts, limits: Limits) -> Findings:
     few, is_large = percent is not None and percent <= limits["tables"], buffers >= limits["high"]
     severities = (Severity.INFO, Severity.WARNING) if few else (Severity.WARNING, Severity.HIGH)
     of_all = "" if percent is None else f"; of {connections} at most {share_of(percent, 'the memory')}"
-    yield Finding(
+    yield CheckFinding(
         severity=severities[is_large],
         says=f"shared_buffers of {about(buffers)} are in {about(kernel_page_bytes(facts))} pages",
         evidence=(
@@ -116,7 +116,7 @@ def _after_reboot(facts: CheckFacts, limits: Limits) -> Findings:
         return
     consequence = "the server will not start" if mode == "on" else "the server will silently continue without"
     where = f"{after.assignments[-1].file} sets {pages}" if after.assignments else "no file sets it"
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.CRITICAL if mode == "on" else Severity.WARNING,
         says=f"after a reboot there are {pages} huge pages of the {needed} the server needs: {consequence}",
         evidence=(
@@ -134,7 +134,7 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
         size = idle * pool.page_bytes
         if pool.total == 0 or size <= limits["bytes"] or 100 * idle <= limits["percent"] * pool.total:
             continue
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"{about(size)} are reserved as unused huge pages",
             evidence=(
@@ -165,7 +165,7 @@ def _transparent(facts: CheckFacts, limits: Limits) -> Findings:
     if memory_sample.thp_mode != "always":
         return
     waits = memory_sample.thp_defrag == "always"
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.HIGH if waits else Severity.WARNING,
         says="the kernel backs any memory with huge pages"
         + (", and processes wait while it compacts memory" if waits else ""),

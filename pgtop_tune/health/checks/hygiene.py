@@ -6,7 +6,16 @@ from collections import Counter
 from typing import Final
 
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold
+from pgtop_tune.health.check import (
+    Check,
+    CheckConfidence,
+    CheckFinding,
+    Evidence,
+    Findings,
+    Limits,
+    Severity,
+    Threshold,
+)
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.questions import DATABASE_STATE
@@ -34,7 +43,7 @@ def _scale(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         clients = max(running[database], int(limits["clients"]))
         if state.pgbench_scale < clients:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{database}: pgbench's scale is {state.pgbench_scale} for {clients} clients: they wait for each "
                 "other's row of pgbench_branches",
@@ -43,7 +52,7 @@ def _scale(facts: CheckFacts, limits: Limits) -> Findings:
                     Evidence(f"{running[database]} sessions of pgbench", "pg_stat_activity.application_name"),
                 ),
                 fix=by_hand(f"Initialise with --scale of {clients} or more, or use fewer clients."),
-                confidence=Confidence.HIGH,
+                confidence=CheckConfidence.HIGH,
                 subject=database,
             )
 
@@ -51,7 +60,7 @@ def _scale(facts: CheckFacts, limits: Limits) -> Findings:
 def _unlogged(facts: CheckFacts, limits: Limits) -> Findings:
     for database, state in facts.have(DATABASE_STATE):
         if state.pgbench_unlogged:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{database}: pgbench's tables are unlogged: the benchmark writes no WAL",
                 evidence=(Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
@@ -73,7 +82,7 @@ def _competing(facts: CheckFacts, limits: Limits) -> Findings:
         if backend.state in WORKING and not (backend.application_name or "").startswith(_PGBENCH)
     ]
     if measured and len(working) > limits["sessions"]:
-        yield Finding(
+        yield CheckFinding(
             severity=severity,
             says=f"{len(working)} sessions besides pgbench's are working: the result includes their load",
             evidence=(Evidence(f"{len(working)} active sessions", "pg_stat_activity.state, application_name"),),
@@ -82,7 +91,7 @@ def _competing(facts: CheckFacts, limits: Limits) -> Findings:
         )
     for command in facts.have(needs.PROGRESS).commands:
         where = f" of {command.relation}" if command.relation else ""
-        yield Finding(
+        yield CheckFinding(
             severity=severity,
             says=f"{command.command}{where} is running: a measurement now includes it",
             evidence=(Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),

@@ -10,9 +10,9 @@ from pgtop_tune.base.sql_quoting import Sql, composed, identifier, joined, liter
 from pgtop_tune.base.units import MB, about, count, duration
 from pgtop_tune.health.check import (
     Check,
-    Confidence,
+    CheckConfidence,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Limits,
@@ -46,7 +46,7 @@ _LEFT_OVER: Final = re.compile(r"_cc(new|old)\d*$")
 def _invalid(facts: CheckFacts, limits: Limits) -> Findings:
     for database, index in facts.have(INDEXES):
         if not index.valid:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH,
                 says=f"index {_named(database, index)} of {index.table_name} is invalid: no query uses it, every "
                 "change "
@@ -99,7 +99,7 @@ def _mended_index(database: str, index: IndexState) -> Fix:
 def _duplicate(facts: CheckFacts, limits: Limits) -> Findings:
     for database, index in facts.have(INDEXES):
         if index.same_as is not None and index.bytes >= limits["bytes"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"index {_named(database, index)} ({about(index.bytes)}) duplicates {index.same_as}",
                 evidence=(
@@ -122,7 +122,7 @@ def _unused(facts: CheckFacts, limits: Limits) -> Findings:
     enough = counted_s is not None and counted_s >= limits["days"] * _DAY_S
     for database, index in facts.have(INDEXES):
         if index.unused and index.same_as is None and index.bytes >= limits["bytes"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING if enough else Severity.INFO,
                 says=f"index {_named(database, index)} ({about(index.bytes)}) of {index.table_name} was never used",
                 evidence=(
@@ -132,7 +132,7 @@ def _unused(facts: CheckFacts, limits: Limits) -> Findings:
                     ),
                 ),
                 fix=_drop(database, index, "check the standbys as well: each has its own counters"),
-                confidence=Confidence.MEDIUM if enough else Confidence.LOW,
+                confidence=CheckConfidence.MEDIUM if enough else CheckConfidence.LOW,
                 subject=_named(database, index),
             )
 
@@ -144,7 +144,7 @@ def _foreign_keys(facts: CheckFacts, limits: Limits) -> Findings:
             columns = ", ".join(key.columns)
             name = next((name for name in key.free_names if (database, key.schema, name) not in used_names), "")
             used_names.add((database, key.schema, name))
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{database}: {key.schema}.{key.table_name} {key.name}: no index on {columns}, so a delete in "
                 f"{key.referenced_schema}.{key.referenced_table} reads {count(key.tuples)} rows to find none",
@@ -228,7 +228,7 @@ def _sequences(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         share = 100 * sequence.used / sequence.highest
         if share >= limits["percent"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=_severity(sequence, share >= limits["critical"]),
                 says=f"sequence {database}: {sequence.schema}.{sequence.name} is at {share:.0f} % of "
                 f"{_range(sequence)}{_AGAIN if sequence.cycles else ''}",
@@ -307,12 +307,12 @@ def _keys(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         share = 100 * key.used / key.highest
         if share >= limits["percent"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
                 says=f"key {database}: {key.schema}.{key.table_name}.{key.column_name} is at {share:.0f} % of its type",
                 evidence=(Evidence(f"{key.used} of {key.highest}", "pg_stats.histogram_bounds, most_common_vals"),),
                 fix=_widen_key(database, key),
-                confidence=Confidence.MEDIUM,
+                confidence=CheckConfidence.MEDIUM,
                 subject=f"{database}: {key.schema}.{key.table_name}.{key.column_name}",
             )
 

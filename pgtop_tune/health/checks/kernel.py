@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.units import GB, about, share
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.machine_figures import figure, kernel_number, kernel_setting, told
@@ -41,7 +41,7 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Findings:
     promise = "promises any amount of memory" if mode == 1 else "promises more memory than it has"
     share_promised, evidence = promised(facts)
     little = share_promised is not None and share_promised < limits["percent"]
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.INFO if mode == 0 and little else Severity.WARNING,
         says=f"the kernel {promise}: its OOM killer may end the server"
         + ("" if share_promised is None else f"; {share(share_promised)} of memory and swap is promised now"),
@@ -87,13 +87,13 @@ def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
     raise_it = _with_limit_before(advised_setting(facts, _RATIO), facts)
     left_percent = 100 * (limit - committed) / limit if limit > 0 else 0.0
     if left_percent < limits["headroom"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says=f"{share(left_percent)} of CommitLimit is left: statements fail with out of memory",
             evidence=evidence, fix=raise_it,
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"{about(usable - limit)} of memory are beyond CommitLimit for every process",
             evidence=evidence, fix=raise_it,
@@ -119,7 +119,7 @@ def _swappiness(facts: CheckFacts, limits: Limits) -> Findings:
     if not swap or 0 < value <= limits["warning"]:
         return
     early = value > 0
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.WARNING if early else Severity.INFO,
         says=f"vm.swappiness is {value}: "
         + ("memory of sessions is swapped out to make room for files" if early else "the OOM killer comes before swap"),
@@ -149,7 +149,7 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
     fix = advised_setting(facts, "vm.dirty_background_bytes")
     is_large, early = size > limits["high"], _flushed_early(facts, limits["warning"])
     severities = (Severity.INFO, Severity.WARNING) if early else (Severity.WARNING, Severity.HIGH)
-    yield Finding(
+    yield CheckFinding(
         severity=severities[is_large],
         says=f"the kernel collects {about(size)} of dirty pages before it starts writeback"
         + ("; the server has its own written earlier" if early else ""),
@@ -191,7 +191,7 @@ def _swapping(facts: CheckFacts, limits: Limits) -> Findings:
     read, written = newest.swap_in_pages - oldest.swap_in_pages, newest.swap_out_pages - oldest.swap_out_pages
     if (read + written) / seconds <= limits["pages"]:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.HIGH,
         says=f"the machine swaps: {read} pages in, {written} out within {units.duration(seconds)}",
         evidence=(
@@ -212,7 +212,7 @@ def _numa(facts: CheckFacts, limits: Limits) -> Findings:
     nodes = Evidence(f"{machine.numa_nodes} nodes", "/sys/devices/system/node")
     reclaim = kernel_number(facts, "vm.zone_reclaim_mode")
     if reclaim:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says="the kernel drops file cache rather than use another node's memory",
             evidence=(_sysctl("vm.zone_reclaim_mode", reclaim), nodes),
@@ -221,7 +221,7 @@ def _numa(facts: CheckFacts, limits: Limits) -> Findings:
         )
     balancing = kernel_number(facts, "kernel.numa_balancing")
     if balancing:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says="the kernel moves pages of shared_buffers between nodes, although no node is the right one",
             evidence=(_sysctl("kernel.numa_balancing", balancing), nodes),
@@ -233,7 +233,7 @@ def _numa(facts: CheckFacts, limits: Limits) -> Findings:
 def _autogroup(facts: CheckFacts, limits: Limits) -> Findings:
     if kernel_number(facts, "kernel.sched_autogroup_enabled") == 0:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.INFO,
         says="backends are scheduled as a group for each session of the kernel, not as single processes",
         evidence=(_sysctl("kernel.sched_autogroup_enabled", 1),),

@@ -11,7 +11,7 @@ from typing import Final
 from pgtop_tune.base.units import GB, MB, about, count, duration, share_of
 from pgtop_tune.changes.start.next_start import AT_START
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.configured import row_with_value
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter, set_several
@@ -74,7 +74,7 @@ def _rule(facts: CheckFacts, limits: Limits) -> Findings:
     if severity is None:
         return
     arithmetic = " + ".join(f"{about(term.size_bytes)} ({term.says})" for term in terms)
-    yield Finding(
+    yield CheckFinding(
         severity=severity,
         says=f"{about(total)} may be requested, {share_of(percent, 'the memory')}; most of it for {terms[0].name}",
         evidence=(
@@ -195,7 +195,7 @@ def _shared_buffers(facts: CheckFacts, limits: Limits) -> Findings:
     severity = Severity.HIGH if percent > limits["high"] else Severity.WARNING
     if percent < limits["low"]:
         severity = Severity.INFO if row.source == "default" and there.limit_bytes < GB else Severity.WARNING
-    yield Finding(
+    yield CheckFinding(
         severity=severity,
         says=f"shared_buffers is {share_of(percent, 'the memory')}",
         evidence=(Evidence(f"shared_buffers {about(size)}", "pg_settings.setting"), there.evidence),
@@ -220,7 +220,7 @@ def _work_mem(facts: CheckFacts, limits: Limits) -> Findings:
     if limits["low"] <= size <= limits["warning"]:
         return
     small = size < limits["low"]
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.WARNING,
         says=f"work_mem is {about(size)} for every session: "
         + ("sorts of any size go to disk" if small else "each sort and hash of every session may use it"),
@@ -237,7 +237,7 @@ def _cache_size(facts: CheckFacts, limits: Limits) -> Findings:
     than = f"more than the {about(there.limit_bytes)} of memory"
     if size < buffers:
         than = f"less than shared_buffers, {about(buffers)}"
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.WARNING,
         says=f"effective_cache_size is {about(size)}, {than}",
         evidence=(Evidence(f"effective_cache_size {about(size)}", "pg_settings.setting"), there.evidence),
@@ -272,7 +272,7 @@ def _autovacuum(facts: CheckFacts, limits: Limits) -> Findings:
         size = changed.whole("autovacuum_max_workers") * autovacuum_bytes(changed)
         return _by(100 * size / there.limit_bytes, limits) is None
 
-    yield Finding(
+    yield CheckFinding(
         severity=severity,
         says=f"autovacuum may use {share_of(percent, 'the memory')}",
         evidence=(
@@ -301,7 +301,7 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Findings:
     severity = _by(percent, limits)
     if severity is None:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=severity,
         says=f"page tables may use {about(connections * table_bytes)}, {share_of(percent, 'the memory')}",
         evidence=(
@@ -346,7 +346,7 @@ def _temp_files(facts: CheckFacts, limits: Limits) -> Findings:
     )
     if severity is None:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=severity,
         says=f"{count(files)} temporary files an hour, {about(size)}",
         evidence=(

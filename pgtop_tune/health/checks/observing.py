@@ -11,7 +11,7 @@ from pgtop_tune.base.sql_quoting import composed, identifier
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import BadValue, bounded
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, preloading, set_parameter
 from pgtop_tune.health.needs import Parameters
@@ -100,7 +100,7 @@ def _auto_explain(facts: CheckFacts, limits: Limits) -> Findings:
         return
     analyze, timing = parameters.on("auto_explain.log_analyze"), parameters.on("auto_explain.log_timing")
     if analyze and timing:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says="auto_explain measures every node of every statement (log_analyze with log_timing), logged or not",
             evidence=(
@@ -121,14 +121,14 @@ def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
     dear = clock_ns is not None and clock_ns > limits["nanoseconds"]
     cost = () if clock_ns is None else (Evidence(f"{clock_ns:.0f} ns to read the clock", "--measure"),)
     if row.setting == "off" and not dear:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says="track_io_timing is off: the duration of reads and writes is unknown",
             evidence=(as_shown(facts, "track_io_timing"), *cost),
             fix=advised_or(facts, "track_io_timing", "on"),
         )
     elif row.setting == "on" and dear:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays that twice",
             evidence=(as_shown(facts, "track_io_timing"), *cost),
@@ -141,7 +141,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
     track, queries = parameters.find("pg_stat_statements.track"), parameters.row("compute_query_id")
     if track is None:
         library = parameters.visible("shared_preload_libraries")
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says="pg_stat_statements is not loaded: the cost of single statements is unknown",
             evidence=(Evidence("no parameter pg_stat_statements.track", "pg_settings.name"),),
@@ -149,7 +149,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
         )
     for row, wrong, better in ((track, "none", "top"), (queries, "off", "auto")) if track is not None else ():
         if row.setting == wrong:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
                 evidence=(as_shown(facts, row.name),),
@@ -185,7 +185,7 @@ def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
             yield Unknown(f"whether extension {name} is in one of the databases that were not seen whole")
             continue
         do, undo = (composed(f"{verb} EXTENSION {{name}};", name=identifier(name)) for verb in ("CREATE", "DROP"))
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"{name} is loaded, and its extension is in no database: it counts, and nobody can read it",
             evidence=(

@@ -6,7 +6,7 @@ from typing import Final
 
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import BadValue, bounded, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import set_parameter
 from pgtop_tune.health.questions import SCOPED
@@ -39,7 +39,7 @@ def _random(facts: CheckFacts, limits: Limits) -> Findings:
     cost = parameters.number("random_page_cost")
     turning = [queue.name for queue in queues if not queue.nvme and queue.rotational]
     if not turning and cost > limits["cost"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"random_page_cost is {cost:g} on flash ({', '.join(queue.name for queue in queues)}): indexes "
             "look more expensive than they are",

@@ -12,9 +12,9 @@ from pgtop_tune.base.units import about, share
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import (
     Check,
-    Confidence,
+    CheckConfidence,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Language,
@@ -66,7 +66,7 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Findings:
     if process.children_adj is not None:
         evidence.append(Evidence(f"of its children at most {process.children_adj}", "/proc/PID/oom_score_adj"))
     if process.oom_score_adj > limits["protected"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING if process.oom_score_adj >= 0 and _is_near(facts, limits) else Severity.INFO,
             says="when memory runs out, the OOM killer may choose the postmaster, which ends all sessions; only its "
             "service can protect it",
@@ -74,7 +74,7 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Findings:
             fix=_drop_in("oom", "OOMScoreAdjust=-1000", *_CHILDREN),
         )  # fmt: skip
     elif process.children_adj is not None and process.children_adj <= _PROTECTED:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says="the OOM killer cannot choose a backend: a runaway query ends all other programs first",
             evidence=tuple(evidence),
@@ -99,7 +99,7 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
     if soft is None or soft >= max(intended, limits["least"]):
         return
     meant = f"of the intended {intended}: it closes some to open others" if soft < intended else " only"
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.WARNING,
         says=f"a process of the server may open {soft} files{meant}",
         evidence=(
@@ -118,7 +118,7 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Findings:
     if machine.clock_source not in _SLOW_CLOCKS:
         return
     better = next((clock for clock in machine.clock_sources if clock not in _SLOW_CLOCKS), "")
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.WARNING,
         says=f"the clock is {machine.clock_source}: reading it costs a system call or a slow device",
         evidence=(
@@ -139,10 +139,10 @@ def _time(facts: CheckFacts, limits: Limits) -> Findings:
     if in_step is None:
         yield Unknown("the state of the kernel's clock is not visible from here")
     elif not in_step:
-        yield Finding(
+        yield CheckFinding(
             # A hypervisor may set the clock without telling this kernel.
             severity=Severity.INFO if virtual else Severity.WARNING,
-            confidence=Confidence.MEDIUM if virtual else Confidence.HIGH,
+            confidence=CheckConfidence.MEDIUM if virtual else CheckConfidence.HIGH,
             says="nothing keeps the machine's clock right: times of logs, backups and other machines drift apart",
             evidence=(Evidence("STA_UNSYNC is set", "adjtimex(2)"),),
             fix=by_hand(
@@ -160,7 +160,7 @@ def _log(facts: CheckFacts, limits: Limits) -> Findings:
         yield Unknown("the place where the postmaster's stderr leads to is not visible from here")
     elif process.stderr == _NOWHERE:
         row = parameters.row("logging_collector")
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says="the log goes to /dev/null: no error of the server is kept anywhere",
             evidence=(
@@ -181,7 +181,7 @@ def _group_memory(facts: CheckFacts, limits: Limits) -> Findings:
         severity, event, number = Severity.WARNING, "max", group.memory_max_events
     else:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=severity,
         says=says,
         evidence=(
@@ -213,7 +213,7 @@ def _steal(facts: CheckFacts, limits: Limits) -> Findings:
     if percent <= limits["warning"]:
         return
     since_boot = 100 * now / max(all_ticks(newest.total), 1)
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         says=f"the hypervisor takes {share(percent)} of the CPU time away",
         evidence=(
@@ -231,7 +231,7 @@ def _throttled(facts: CheckFacts, limits: Limits) -> Findings:
     percent = 100 * group.cpu_throttled_periods / group.cpu_periods
     if percent <= limits["warning"]:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         says=(
             f"the server's CPU quota was used up in {share(percent)} of the periods: all backends were throttled until "
@@ -252,7 +252,7 @@ def _governor(facts: CheckFacts, limits: Limits) -> Findings:
         return
     names = sorted({policy.governor for policy in slower})
     slow = not _SLOW.isdisjoint(names)
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.WARNING if slow else Severity.INFO,
         says=(
             f"{len(slower)} of {len(policies)} CPU policies are {', '.join(names)}: clocks rise only after work has "

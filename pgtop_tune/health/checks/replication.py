@@ -11,7 +11,7 @@ from pgtop_tune.base.units import GB, about, duration
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import BadValue, bounded, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, Threshold, Unknown
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Limits, Severity, Threshold, Unknown
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, set_parameter
 from pgtop_tune.health.needs import Parameters
@@ -121,7 +121,7 @@ def _lag(facts: CheckFacts, limits: Limits) -> Findings:
         behind_s = (lag.sender.replay_lag_ms or 0.0) / 1000 if total else 0.0
         if behind_s >= limits["seconds"] or total >= limits["bytes"]:
             worse = behind_s >= limits["high"] or total >= limits["high_bytes"]
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH if worse else Severity.WARNING,
                 says=f"standby {_name(lag)} is {about(total)} and {duration(behind_s)} behind",
                 evidence=(
@@ -169,7 +169,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
     if standbys.ready > standbys.needed:
         return
     if standbys.ready == standbys.needed:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"if one synchronous standby is lost, {commits} waits: {standbys.needed} needed, {standbys.ready} "
             "connected",
@@ -183,7 +183,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
         return
     fewer = with_fewer(row.setting, standbys.ready) if standbys.ready else ""
     alone = "commits are then on this server alone; it is better to restore a standby of that name"
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.CRITICAL,
         says=f"no synchronous standby is connected: {commits} waits for one"
         if not standbys.ready
@@ -197,7 +197,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
     )
 
 
-def _held_commits(facts: CheckFacts, longest_s: float) -> Finding | None:
+def _held_commits(facts: CheckFacts, longest_s: float) -> CheckFinding | None:
     """Return the finding of commits that wait although enough standbys are connected; None without one.
 
     A statement that ran for long and waits for a moment is in one look only.
@@ -215,7 +215,7 @@ def _held_commits(facts: CheckFacts, longest_s: float) -> Finding | None:
     oldest_s = (now_ms(facts) - min(since_ms)) / 1000 if since_ms else 0.0
     if oldest_s <= longest_s:
         return None
-    return Finding(
+    return CheckFinding(
         severity=Severity.CRITICAL,
         says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} for synchronous standbys "
         f"that are connected, the oldest for {duration(oldest_s)}",
@@ -247,7 +247,7 @@ def _not_replaying(facts: CheckFacts) -> Findings:
         and _stands_still(before[sender.pid], sender)
     ]
     if names:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"the replay of synchronous standby {', '.join(names[:_SHOWN])} stands still: a commit with "
             "remote_apply waits for it",
@@ -299,7 +299,7 @@ def _failover(facts: CheckFacts, limits: Limits) -> Findings:
     used = {slot.slot_name for slot in slots if slot.active_pid is not None}
     idle = [name for name in names if name not in used]
     if idle:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says=f"no standby uses slot {', '.join(idle[:_SHOWN])}: subscribers whose slots fail over wait for it",
             evidence=(
@@ -332,7 +332,7 @@ def _receiving(facts: CheckFacts, limits: Limits) -> Findings:
     if receiver is None or not on_standby(facts):
         return
     if receiver.replay_state != "not paused":
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"replay of this standby is {receiver.replay_state}",
             evidence=(Evidence(receiver.replay_state, "pg_get_wal_replay_pause_state()"),),
@@ -340,7 +340,7 @@ def _receiving(facts: CheckFacts, limits: Limits) -> Findings:
             subject="paused",
         )
     if is_cut_off(receiver, _upstream(facts)):
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says=f"this standby does not stream: its receiver is {receiver.status or 'missing'}",
             evidence=(Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
@@ -362,7 +362,7 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
         return
     for worker in workers:
         if worker.kind == "disabled":
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.INFO,
                 says=f"subscription {worker.name} is disabled: its tables become stale; a slot of it on the "
                 "publisher keeps WAL",
@@ -371,7 +371,7 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
                 subject=worker.name,
             )
         if worker.kind == "none":
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH,
                 says=(
                     f"subscription {worker.name} is enabled and has no worker: the worker cannot start, or has "
@@ -385,7 +385,7 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
             )
         errors = sum(number or 0 for number in (worker.apply_errors, worker.sync_errors, worker.sequence_errors))
         if errors > limits["errors"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"subscription {worker.name} failed {errors} times; while it fails its publisher keeps WAL",
                 evidence=(
@@ -420,7 +420,7 @@ def _parity(facts: CheckFacts, limits: Limits) -> Findings:
         row = parameters.find(name)
         if row is None or int(row.setting) >= int(value):
             continue
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.HIGH,
             says=f"{name} is {row.setting} here and {value} on the primary: replay stops there, and this standby does "
             "not start again",

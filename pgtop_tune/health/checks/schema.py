@@ -10,7 +10,16 @@ from msgspec.structs import replace
 from pgtop_tune.base.sql_quoting import Sql, composed, identifier, literal, quoted, unmistakable
 from pgtop_tune.changes.statements import typed
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Confidence, Evidence, Finding, Findings, Limits, Severity, Threshold
+from pgtop_tune.health.check import (
+    Check,
+    CheckConfidence,
+    CheckFinding,
+    Evidence,
+    Findings,
+    Limits,
+    Severity,
+    Threshold,
+)
 from pgtop_tune.health.conditions import ConditionKind, of_kinds
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand, preloading
@@ -279,14 +288,14 @@ def _outdated(facts: CheckFacts, limits: Limits) -> Findings:
     for database, row in _extensions(facts):
         (name,), now, available = row.name, row.part, row.detail
         if not available:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{database}: the files of extension {name} are gone: dumps of it do not restore",
                 evidence=(Evidence(f"{name} {now}, no control file", "pg_extension, pg_available_extensions()"),),
                 subject=f"{database}: {name}",
             )
         elif now != available:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.INFO,
                 says=f"{database}: extension {name} is {now}, {available} is installed",
                 evidence=(Evidence(f"{name} {now}", "pg_extension.extversion, pg_available_extensions()"),),
@@ -309,7 +318,7 @@ def _not_loaded(facts: CheckFacts, limits: Limits) -> Findings:
         if row.name[0] in _PRELOADED - loaded:
             databases.setdefault(row.name[0], []).append(database)
     for name, where in databases.items():
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"extension {name} is in {first_few(where, 3)}, but the server has "
             "not loaded its library: its functions fail",
@@ -400,7 +409,7 @@ _NO_STATISTICS: Final = ConditionKind(
 def _large_objects(facts: CheckFacts, limits: Limits) -> Findings:
     for database, row in facts.have(RELATIONS):
         if row.kind == _LARGE_OBJECTS and row.n_all >= limits["objects"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.INFO,
                 says=f"{database}: about {row.n_all} large objects: none is deleted with the row that names it, and "
                 "pg_dump and pg_upgrade handle each by itself",
@@ -409,7 +418,7 @@ def _large_objects(facts: CheckFacts, limits: Limits) -> Findings:
                     f"vacuumlo --dry-run {quoted(database)} counts those that no row names, without it they are "
                     "deleted; keep new ones in columns of type bytea."
                 ),
-                confidence=Confidence.MEDIUM,
+                confidence=CheckConfidence.MEDIUM,
                 subject=database,
             )
 

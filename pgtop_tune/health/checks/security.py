@@ -13,8 +13,8 @@ from pgtop_tune.health import needs
 from pgtop_tune.health.access_rules import MappedLogin, is_loopback, mapped_logins, needs_no_proof, reachable_rules
 from pgtop_tune.health.check import (
     Check,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Language,
@@ -67,7 +67,7 @@ def _rules(facts: CheckFacts, limits: Limits) -> Findings:
         severity, says = judged
         if far and not reachable:
             severity = min(severity, Severity.WARNING, key=lambda grade: grade.rank)
-        yield Finding(
+        yield CheckFinding(
             severity=severity,
             says=f"{rule.place} ({_shown(rule)}): {says}",
             evidence=(
@@ -84,11 +84,11 @@ def _rules(facts: CheckFacts, limits: Limits) -> Findings:
             yield mapped_finding(login, severity if login.superusers or reachable else Severity.WARNING)
 
 
-def mapped_finding(login: MappedLogin, severity: Severity) -> Finding:
+def mapped_finding(login: MappedLogin, severity: Severity) -> CheckFinding:
     """Return the finding that a map lets in too many."""
     rule, line = login.rule, login.line
     do = "Name the accounts" if login.anybody else f"Write {login.whole_pattern}"
-    return Finding(
+    return CheckFinding(
         severity=severity if login.anybody else Severity.WARNING,
         says=f"{line.place}: {login.says}",
         evidence=(
@@ -154,7 +154,7 @@ def _md5(facts: CheckFacts, limits: Limits) -> Findings:
     names = [role.name for _, role in facts.have(PASSWORDS)]
     end = _future_of_md5(facts)
     for name in names[:_SHOWN]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"the password of role {name} is stored as MD5{end}" + _one_of_many(names),
             evidence=(Evidence(f"{name}: md5", "pg_authid.rolpassword"),),
@@ -204,7 +204,7 @@ def _expiring(facts: CheckFacts, limits: Limits) -> Findings:
             says = "has expired"
         else:
             says = f"expires in {duration(left_s)}" if left_s >= 0 else f"expired {duration(-left_s)} ago"
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO if left_s is None or left_s < -within_s else Severity.WARNING,
             says=f"the password of role {role.name} {says}{_one_of_many(ends)}",
             evidence=(Evidence(f"{role.name}: valid until {role.valid_until}", EXPIRING.source),),
@@ -225,7 +225,7 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
     yield from hidden(facts)
     names = {role.name for _, role in facts.have(SUPERUSERS)}
     if len(names) > limits["roles"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
             evidence=(Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
@@ -243,7 +243,7 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
         and not is_loopback(None if backend.client == _LOCAL else backend.client, None)
     }
     for name in sorted(user for user in far if user is not None)[:_SHOWN]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"superuser {name} is connected from another machine",
             evidence=(Evidence(f"{name}: client_addr is not this machine's", "pg_stat_activity.client_addr"),),
@@ -257,7 +257,7 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
     parameters = needs.parameters(facts)
     for _, counts in facts.have(ENCRYPTION):
         if counts.plain:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{counts.plain} of {counts.remote} sessions from other machines are not encrypted",
                 evidence=(
@@ -268,7 +268,7 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
                 subject="sessions",
             )
     if not parameters.on("ssl") and _reachable(facts):
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"ssl is off, and the server listens on {parameters.text('listen_addresses')}",
             evidence=(as_shown(facts, "ssl", "listen_addresses"),),
@@ -300,7 +300,7 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
                 composed(f"{change} PUBLIC;", schema=identifier(schema))
                 for change in ("GRANT CREATE ON SCHEMA {schema} TO", "REVOKE CREATE ON SCHEMA {schema} FROM")
             )
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{database}: {schema} is open: all roles may create objects there, which other roles then "
                 "call by "
@@ -311,7 +311,7 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
             )
     if as_made:
         databases = first_few(as_made, _SHOWN)
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"all roles may create objects in schema public of {databases}, as versions before {_CLOSED_SINCE} "
             "make it",
@@ -328,7 +328,7 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
 def _listening(facts: CheckFacts, limits: Limits) -> Findings:
     row = needs.parameters(facts).row("listen_addresses")
     if _EVERY_ADDRESS & {part.strip() for part in row.setting.split(",")}:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"listen_addresses is {row.setting}: the server listens on every network of the machine",
             evidence=(as_shown(facts, "listen_addresses", "port"),),

@@ -9,7 +9,7 @@ from pgtop_tune.base.units import GB, MB
 from pgtop_tune.changes.statements import elements
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import BadValue, bounded, thresholds
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Limits, Severity, about_several
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Limits, Severity, about_several
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.needs import Parameters
@@ -329,7 +329,7 @@ def _switches_of_sessions(facts: CheckFacts, limits: Limits) -> Findings:
     lines = CONFIGURED.of(facts)
     for _, line in () if isinstance(lines, Unavailable) else lines:
         if line.name == _PATH and _hides_the_catalogue(line.setting or ""):
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{_PATH} is {line.setting}: {_HIDDEN}",
                 evidence=(Evidence(f"{_PATH}={line.setting}", CONFIGURED.source),),
@@ -352,7 +352,7 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
         if name not in elsewhere and (row := parameters.find(name)) is not None and row.setting == off
     ]
     if free and not on_standby(facts):
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"no session has a limit by {', '.join(free)}",
             evidence=(as_shown(facts, *free), Evidence("no role or database has one", "pg_db_role_setting")),
@@ -377,11 +377,11 @@ def _overriding_settings(facts: CheckFacts, limits: Limits) -> Findings:
         )
 
 
-def _overriding_finding(assignments: Sequence[Scoped]) -> Finding:
+def _overriding_finding(assignments: Sequence[Scoped]) -> CheckFinding:
     names = first_few((f"{assignment.name} for {assignment.where}" for assignment in assignments), _SHOWN, "; ")
     fixes = [assignment.fix for assignment in assignments[:_MENDED]]
     verb = "override" if len(assignments) > 1 else "overrides"
-    return Finding(
+    return CheckFinding(
         severity=Severity.INFO,
         says=f"{len(assignments)} {'settings' if len(assignments) > 1 else 'setting'} of roles and databases {verb} "
         f"the server's: {names}",

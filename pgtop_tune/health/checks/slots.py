@@ -7,7 +7,7 @@ from typing import Final
 from pgtop_tune.base.sql_quoting import Sql, composed, literal, quoted
 from pgtop_tune.base.units import GB, about
 from pgtop_tune.health import needs
-from pgtop_tune.health.check import Check, Evidence, Finding, Findings, Fix, Language, Limits, Severity, Threshold
+from pgtop_tune.health.check import Check, CheckFinding, Evidence, Findings, Fix, Language, Limits, Severity, Threshold
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.fixes import by_hand
 from pgtop_tune.health.rules import advised, as_shown, on_standby
@@ -68,7 +68,7 @@ def _retained(facts: CheckFacts, limits: Limits) -> Findings:
         kept = _kept_bytes(sample, slot)
         if kept is not None and kept >= limits["bytes"]:
             idle = "it is not in use" if slot.active_pid is None else f"process {slot.active_pid} uses it"
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH if kept >= limits["high"] else Severity.WARNING,
                 says=f"slot {slot.slot_name} keeps {about(kept)} of WAL; {idle}",
                 evidence=(Evidence(f"{slot.slot_name}: {kept} bytes behind the end of WAL", f"{_VIEW}.restart_lsn"),),
@@ -87,7 +87,7 @@ def _state(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         if slot.wal_status in ("lost", "unreserved") or slot.invalid:
             condition = slot.invalid or slot.wal_status or ""
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH,
                 says=f"slot {slot.slot_name} is {condition}: its consumer cannot continue, or soon cannot",
                 evidence=(Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
@@ -95,7 +95,7 @@ def _state(facts: CheckFacts, limits: Limits) -> Findings:
                 subject=slot.slot_name,
             )
         elif slot.active_pid is None and not slot.temporary:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"slot {slot.slot_name} is not in use{_keeping(slot)}",
                 evidence=(Evidence(f"{slot.slot_name}: inactive", f"{_VIEW}.active_pid"),),
@@ -120,7 +120,7 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
     slots = [slot for slot in facts.have(needs.SLOTS).slots if not slot.temporary]
     if not slots or parameters.number("max_slot_wal_keep_size") >= 0:
         return
-    yield Finding(
+    yield CheckFinding(
         severity=Severity.WARNING,
         says=f"max_slot_wal_keep_size is -1: {_any(len(slots))} may fill the WAL disk and stop the server",
         evidence=(

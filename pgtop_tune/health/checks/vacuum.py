@@ -12,9 +12,9 @@ from pgtop_tune.base.units import MB, about, count, percent, share_of
 from pgtop_tune.health import needs
 from pgtop_tune.health.check import (
     Check,
-    Confidence,
+    CheckConfidence,
+    CheckFinding,
     Evidence,
-    Finding,
     Findings,
     Fix,
     Limits,
@@ -95,7 +95,7 @@ def _wraparound(clock: _IdKind) -> Callable[[CheckFacts, Limits], Findings]:
             if old < limits["age"]:
                 break
             table = _oldest(facts, clock, name, old)
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
                 says=f"database {name} is {count(old)} {clock.noun} old, {100 * old / _END:.0f} % of the maximum",
                 evidence=(
@@ -173,7 +173,7 @@ def _by_table(facts: CheckFacts, limits: Limits) -> Findings:
         rows = max(table.live, table.tuples)
         if not table.autovacuum and rows >= limits["rows"]:
             name = identifier(table.schema, table.name)
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"autovacuum is off for {database}: {table.schema}.{table.name} ({count(rows)} rows)",
                 evidence=(Evidence(f"{table.schema}.{table.name}: autovacuum_enabled=false", "pg_class.reloptions"),),
@@ -193,7 +193,7 @@ def _workers(facts: CheckFacts, limits: Limits) -> Findings:
         return
     workers = parameters.whole("autovacuum_max_workers")
     if workers <= _DEFAULT_WORKERS and machine.cores >= limits["cores"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.INFO,
             says=f"{workers} autovacuum workers on {machine.cores} processors: large tables can keep all of them busy",
             evidence=(
@@ -204,7 +204,7 @@ def _workers(facts: CheckFacts, limits: Limits) -> Findings:
             subject="workers",
         )
     if workers > limits["workers"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=f"{workers} autovacuum workers share one cost limit: each of them becomes slower",
             evidence=(as_shown(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
@@ -224,7 +224,7 @@ def _speed(facts: CheckFacts, limits: Limits) -> Findings:
     page = parameters.number("block_size")
     per_s = limit / max(parameters.number("vacuum_cost_page_dirty"), 1) / delay_s * page
     if per_s < limits["bytes_per_second"]:
-        yield Finding(
+        yield CheckFinding(
             severity=Severity.WARNING,
             says=(
                 f"autovacuum may dirty {per_s / 2**20:.1f} MB/s at most, all workers together: it falls behind any load"
@@ -252,7 +252,7 @@ def _dead(facts: CheckFacts, limits: Limits) -> Findings:
     for database, table in facts.have(TABLES):
         share = 100 * table.dead / max(table.dead + table.live, 1)
         if table.dead >= limits["rows"] and share >= limits["percent"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH if share >= limits["high"] else Severity.WARNING,
                 says=f"{_named(database, table)}: {count(table.dead)} dead rows, {percent(share)} % of all",
                 evidence=(
@@ -266,7 +266,7 @@ def _dead(facts: CheckFacts, limits: Limits) -> Findings:
 def _never(facts: CheckFacts, limits: Limits) -> Findings:
     for database, table in facts.have(TABLES):
         if table.never_analyzed and table.live >= limits["rows"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{_named(database, table)}: {count(table.live)} rows and no statistics; its plans are guesses",
                 evidence=(
@@ -286,7 +286,7 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
         share = 100 * table.modified / max(rows, 1)
         young = table.last_analyze_ms is not None and now_ms(facts) - table.last_analyze_ms < limits["age"] * 1000
         if not table.never_analyzed and not young and table.modified >= limits["rows"] and share >= limits["percent"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{_named(database, table)}: {count(table.modified)} changes since the last ANALYZE, "
                 f"{share_of(share, f'its {count(rows)} rows')}",
@@ -304,7 +304,7 @@ def _bloat(facts: CheckFacts, limits: Limits) -> Findings:
         unused = row.bytes - row.needed_bytes
         share = 100 * unused / max(row.bytes, 1)
         if unused >= limits["bytes"] and share >= limits["percent"]:
-            yield Finding(
+            yield CheckFinding(
                 severity=Severity.HIGH if unused >= limits["high"] else Severity.WARNING,
                 says=f"{row.kind} {database}: {row.schema}.{row.name}: about {about(unused)} of {about(row.bytes)} are "
                 "unused",
@@ -315,7 +315,7 @@ def _bloat(facts: CheckFacts, limits: Limits) -> Findings:
                     ),
                 ),
                 fix=_smaller(database, row),
-                confidence=Confidence.MEDIUM if row.kind == "table" else Confidence.LOW,
+                confidence=CheckConfidence.MEDIUM if row.kind == "table" else CheckConfidence.LOW,
                 subject=f"{database}: {row.schema}.{row.name}",
             )
     for database, number in hidden.items():

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from pgtop_tune.base.safe_text import one_line, printable
-from pgtop_tune.base.tables import Table, as_text
-from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Language, Severity
+from pgtop_tune.base.tables import Table, aligned_text
+from pgtop_tune.health.check import Check, CheckConfidence, CheckFinding, Fix, Language, Severity
 from pgtop_tune.health.report import Accepted, CheckOutcome, ProposedValues, Report, UnknownCause, documentation
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.setup import MeasuredLimit
@@ -103,7 +103,7 @@ def _proposal_lines(report: Report, everything: bool, width: int | None) -> Iter
         return
     columns = [column for column in range(len(PROPOSAL_HEADS)) if everything or column != _OTHERS]
     heads, *cells = (tuple(row[column] for column in columns) for row in (PROPOSAL_HEADS, *proposal_cells(proposed)))
-    lines = as_text(Table(heads, tuple(cells))).splitlines()
+    lines = aligned_text(Table(heads, tuple(cells))).splitlines()
     yield ""
     yield from _broken(f"proposal, values that fit together: {_ADVISE}", 2, width)
     for line in lines:
@@ -138,7 +138,7 @@ def _counted(severity: Severity, number: int) -> str:
     return f"{number} {severity}{'s' if severity is Severity.WARNING and number != 1 else ''}"
 
 
-def about(finding: Finding) -> str:
+def about(finding: CheckFinding) -> str:
     """Return a finding in one line, with its subject."""
     subject = f"{one_line(finding.subject)}: " if finding.subject and finding.subject not in finding.says else ""
     return f"{subject}{one_line(finding.says)}"
@@ -162,7 +162,7 @@ def ceiling(measured: MeasuredLimit) -> str:
     return f"{one_line(measured.says)} ({one_line(measured.source)})"
 
 
-def details(check: Check, finding: Finding, major: int | None, width: int | None = None) -> Iterator[str]:
+def details(check: Check, finding: CheckFinding, major: int | None, width: int | None = None) -> Iterator[str]:
     """Yield the reason, evidence and fix of a finding.
 
     Args:
@@ -182,7 +182,7 @@ def details(check: Check, finding: Finding, major: int | None, width: int | None
                 yield from _broken(f"{'' if number else label:<{_LABEL}} {printable(line)}", _LABEL + 1, broken)
         if finding.fix.remark:
             yield from _told("remark", finding.fix.remark, width)
-    if finding.confidence is not Confidence.HIGH:
+    if finding.confidence is not CheckConfidence.HIGH:
         yield from _told("sure", finding.confidence, width)
     yield from _told("read", documentation(check, major), None)
 
@@ -257,7 +257,7 @@ def _proposed(report: Report) -> list[str]:
     return ["", "## Proposal", "", *heads, *rows, *memory]
 
 
-def _section(check: Check, finding: Finding, major: int | None) -> Iterator[str]:
+def _section(check: Check, finding: CheckFinding, major: int | None) -> Iterator[str]:
     yield f"## {check.id}: {_plain(about(finding))}"
     yield ""
     yield f"{_plain(check.why)} Severity {finding.severity}, confidence {finding.confidence}."

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import new_file, private, state_dir
 from pgtop_tune.base.safe_text import one_line, printable
-from pgtop_tune.health.check import Check, Finding, Fix, Severity
+from pgtop_tune.health.check import Check, CheckFinding, Fix, Severity
 from pgtop_tune.health.formats.for_people import about, accepted_words
 from pgtop_tune.health.report import CheckResult, Report
 
@@ -86,7 +86,7 @@ def _set(heading: str, notes: list[str], values: list[tuple[str, str]], more: st
     yield f'pgtop-tune set {assignments}{more} --reason {shlex.quote(_REASON)} "$@"'
 
 
-def _note(check: Check, finding: Finding, action: Fix) -> Iterator[str]:
+def _note(check: Check, finding: CheckFinding, action: Fix) -> Iterator[str]:
     yield f"# {check.id} {finding.severity}: {about(finding)}"
     if action.remark:
         yield f"#   {one_line(action.remark)}"
@@ -95,7 +95,7 @@ def _note(check: Check, finding: Finding, action: Fix) -> Iterator[str]:
         yield from _undo(action)
 
 
-def _by_hand(check: Check, finding: Finding) -> Iterator[str]:
+def _by_hand(check: Check, finding: CheckFinding) -> Iterator[str]:
     yield f"# {check.id} {finding.severity}: {about(finding)}"
     if finding.fix is None:
         return
@@ -115,7 +115,7 @@ _DIRECTORY: Final = "checks"
 _TRIES: Final = 100
 
 
-def write_script(report: Report, findings: Sequence[tuple[Check, Finding]]) -> Path:
+def write_script(report: Report, findings: Sequence[tuple[Check, CheckFinding]]) -> Path:
     """Write the fixes of these findings as `check --format script` would, into a new file that only the user can read.
 
     Args:

@@ -16,10 +16,10 @@ from pgtop_tune.base.tables import Table
 from pgtop_tune.base.units import wall_moment
 from pgtop_tune.compare.reports.report import Chapter
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.written import html
+from pgtop_tune.compare.reports.written import report_html
 from pgtop_tune.export.exported import Exported, ExportedPoint, MetricKind
 from pgtop_tune.export.openmetrics import END, Syntax, distinct, head, line
-from pgtop_tune.health.check import Check, Finding, Fix, Language, Severity
+from pgtop_tune.health.check import Check, CheckFinding, Fix, Language, Severity
 from pgtop_tune.health.formats.for_people import (
     PROPOSAL_HEADS,
     about,
@@ -106,7 +106,7 @@ def _proposal(proposed: ProposedValues | Unavailable | None) -> dict[str, Any] |
     }
 
 
-def _finding(check: Check, finding: Finding, major: int | None) -> dict[str, Any]:
+def _finding(check: Check, finding: CheckFinding, major: int | None) -> dict[str, Any]:
     return {
         "check": check.id,
         "group": check.group,
@@ -134,7 +134,7 @@ def _action(action: Fix) -> dict[str, Any]:
     }
 
 
-class Wish(Struct, frozen=True):
+class ReportOptions(Struct, frozen=True):
     """Options of a report's writer.
 
     Attributes:
@@ -163,7 +163,7 @@ def html_lines(report: Report, fail_on: Severity | None, *, strict: bool) -> lis
         fail_on: From which severity on it is no-go; None for never.
         strict: Unknown checks make it no-go as well.
     """
-    return html(f"Check of {one_line(report.target)}", tuple(_chapters(report, fail_on, strict))).splitlines()
+    return report_html(f"Check of {one_line(report.target)}", tuple(_chapters(report, fail_on, strict))).splitlines()
 
 
 def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
@@ -236,7 +236,7 @@ def _chapters(report: Report, fail_on: Severity | None, strict: bool) -> Iterato
     yield Chapter("Signed", (Sheet("", table=table),))
 
 
-def _fix(finding: Finding) -> str:
+def _fix(finding: CheckFinding) -> str:
     if finding.fix is None:
         return ""
     do = one_line(finding.fix.do, _LONGEST)
@@ -315,7 +315,7 @@ def _written(row: Exported, points: list[ExportedPoint]) -> Iterator[str]:
             yield line(row, point)
 
 
-WRITERS: Final[Mapping[str, Callable[[Report, Wish], list[str]]]] = MappingProxyType(
+WRITERS: Final[Mapping[str, Callable[[Report, ReportOptions], list[str]]]] = MappingProxyType(
     {
         "text": lambda report, wish: text_lines(report, wish.details, wish.width),
         "json": lambda report, wish: json_lines(report),

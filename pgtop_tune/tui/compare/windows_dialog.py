@@ -141,10 +141,10 @@ class WindowsDialog(Dialog[None]):
     def _copy(self) -> None:
         if self._found is None:
             return
-        from pgtop_tune.compare.reports.written import text
+        from pgtop_tune.compare.reports.written import sheets_text
         from pgtop_tune.compare.window_comparison import window_sheets
 
-        self.copy(text(window_sheets(self._found)), "the table is in your terminal's clipboard")
+        self.copy(sheets_text(window_sheets(self._found)), "the table is in your terminal's clipboard")
 
 
 # The table of what differs between two windows, as lines of a dialog.

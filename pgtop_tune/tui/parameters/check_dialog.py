@@ -16,7 +16,7 @@ from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import Reach
-from pgtop_tune.health.check import Check, Confidence, Finding, Fix, Unknown
+from pgtop_tune.health.check import Check, CheckConfidence, CheckFinding, Fix, Unknown
 from pgtop_tune.health.formats.for_people import about, accepted_words, summary
 from pgtop_tune.health.formats.script import write_script
 from pgtop_tune.health.report import Accepted, CheckControl, Report, documentation
@@ -64,7 +64,7 @@ class CheckRow(Struct, frozen=True):
     """
 
     check: Check
-    result: Finding | Unknown
+    result: CheckFinding | Unknown
     accepted: Accepted | None = None
 
     @property
@@ -72,17 +72,19 @@ class CheckRow(Struct, frozen=True):
         """The severity, "accepted", or "unknown"."""
         if self.accepted is not None:
             return _ACCEPTED
-        return self.result.severity.value if isinstance(self.result, Finding) else _UNKNOWN
+        return self.result.severity.value if isinstance(self.result, CheckFinding) else _UNKNOWN
 
     @property
     def fix(self) -> Fix | None:
         """The remedy; None where there is nothing to run."""
-        return self.result.fix if isinstance(self.result, Finding) else None
+        return self.result.fix if isinstance(self.result, CheckFinding) else None
 
     @property
     def key(self) -> tuple[str, str]:
         """Say whether a row of a newer look is the same."""
-        subject = self.result.subject or self.result.says if isinstance(self.result, Finding) else self.result.reason
+        subject = (
+            self.result.subject or self.result.says if isinstance(self.result, CheckFinding) else self.result.reason
+        )
         return self.check.id, subject
 
 
@@ -195,7 +197,7 @@ def _row_line(row: CheckRow, at_cursor: bool, tagged: bool, cells: int, glyphs: 
 def _says(row: CheckRow) -> str:
     if row.accepted is not None:
         return accepted_words(row.accepted)
-    if isinstance(row.result, Finding):
+    if isinstance(row.result, CheckFinding):
         return about(row.result)
     return one_line(f"{row.check.title}: {row.result.reason}")
 
@@ -239,14 +241,14 @@ def _parts(row: CheckRow, report: Report) -> Iterator[tuple[str, str, str]]:
     yield "kind", f"{row.kind}, {row.check.title} ({row.check.group})", PLAIN
     yield "why", row.check.why, PLAIN
     result = row.result
-    for number, evidence in enumerate(result.evidence if isinstance(result, Finding) else ()):
+    for number, evidence in enumerate(result.evidence if isinstance(result, CheckFinding) else ()):
         yield "" if number else "evidence", f"{one_line(evidence.says)}  [{evidence.source}]", PLAIN
     if row.fix is not None:
         yield "fix", row.fix.do, "strong"
         yield "undo", row.fix.undo, PLAIN
         if row.fix.remark:
             yield "remark", row.fix.remark, "warning"
-    if isinstance(result, Finding) and result.confidence is not Confidence.HIGH:
+    if isinstance(result, CheckFinding) and result.confidence is not CheckConfidence.HIGH:
         yield "sure", result.confidence, PLAIN
     yield "read", documentation(row.check, report.major), "label"
 
@@ -567,7 +569,7 @@ class CheckDialog(ChangingDialog):
 
     async def _script(self) -> Came:
         report = self._table.report
-        tagged = [(row.check, row.result) for row in self._table.tagged if isinstance(row.result, Finding)]
+        tagged = [(row.check, row.result) for row in self._table.tagged if isinstance(row.result, CheckFinding)]
         if report is None or not tagged:
             return Came("no tags: Space tags findings for the script", "warning")
         try:

@@ -16,7 +16,7 @@ from pgtop_tune.advice.rules.wal import steady
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.model.change import choices
 from pgtop_tune.changes.model.change_set import Change, value_before
-from pgtop_tune.health.proposals import unsuitable
+from pgtop_tune.health.proposals import replacements_of_unsuitable
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.model.absence import Unavailable
@@ -42,7 +42,7 @@ def server_facts(
     facts = (
         None
         if interval is None
-        else facts_of(interval, Beside(machine=machine, unsuitable=unsuitable(interval.frames)))
+        else facts_of(interval, Beside(machine=machine, unsuitable=replacements_of_unsuitable(interval.frames)))
     )
     return None if facts is None else steady(before, facts)
 

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.compare import baselines
-from pgtop_tune.compare.baselines import KeptRun, changes
-from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge, parse_condition
+from pgtop_tune.compare.baselines import KeptRun, level_changes
+from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge_condition, parse_condition
 from pgtop_tune.compare.sides.opening import open_material
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, RunState
@@ -133,8 +133,8 @@ def test_doubts_of_a_run_are_listed_with_the_baseline(tmp_path: Path) -> None:
     doubtful = result(facts=replace(FACTS, housekeeping=(HousekeepingStep("vacuum", 1.0, "it failed"),)))
     baselines.save("go-live", record_in(tmp_path / "run.json", doubtful))
     rows = [("go-live", kept) for kept in baselines.kept_runs("go-live")[0]]
-    assert "HOUSEKEEPING-MISSED" in baselines.table(rows)
-    assert "HOUSEKEEPING-MISSED" in baselines.as_json(rows)[0]["doubts"]
+    assert "HOUSEKEEPING-MISSED" in baselines.baselines_table(rows)
+    assert "HOUSEKEEPING-MISSED" in baselines.baselines_json(rows)[0]["doubts"]
 
 
 def test_no_verdict_and_no_condition_rests_on_a_run_that_is_not_valid(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_no_verdict_and_no_condition_rests_on_a_run_that_is_not_valid(tmp_path: 
     comparison = compare(good, bad)
     assert comparison.phases[0].no_verdict == "a run of B is not valid (SKIPPED)"
     for condition in ("tps < -5%", "tps > 500%"):
-        judged = judge(parse_condition(condition), [comparison])
+        judged = judge_condition(parse_condition(condition), [comparison])
         assert judged.outcome is ConditionOutcome.CANNOT_TELL
         assert "does not count: a run of B is not valid (SKIPPED)" in judged.because
 
@@ -206,7 +206,7 @@ def test_the_day_on_which_the_level_fell_is_named() -> None:
     runs = [kept(day, 1000.0 + day % 3 * 5) for day in range(8)] + [
         kept(day, 900.0 + day % 3 * 5) for day in range(8, 16)
     ]
-    found = changes(runs)
+    found = level_changes(runs)
     assert [(change.figure.id, change.since.began_ms // 86_400_000, change.verdict) for change in found] == [
         ("tps", 8, "worse"),
         ("p99", 8, "worse"),

@@ -18,8 +18,8 @@ from pgtop_tune.compare.noise import (
     NoiseFloor,
     NoiseGroup,
     group_of,
-    history,
     known_noise,
+    known_spread,
     noise_file,
     problem,
     remember,
@@ -44,7 +44,7 @@ def group(at_ms: int, squares: float, degrees: int) -> NoiseGroup:
 
 def test_nothing_is_known_at_first() -> None:
     assert known_noise(LOAD) is None
-    assert history(LOAD) == RunSpread()
+    assert known_spread(LOAD) == RunSpread()
     assert problem() == ""
 
 
@@ -52,12 +52,12 @@ def test_groups_of_runs_and_the_floor_of_one_load_come_back_and_no_others() -> N
     assert remember(LOAD, group(1000, 0.0004, 2)) == ""
     assert remember(LOAD, floor=FLOOR) == ""
     assert remember(LOAD, group(2000, 0.0006, 3)) == ""
-    assert history(LOAD) == RunSpread(0.001, 5)
+    assert known_spread(LOAD) == RunSpread(0.001, 5)
     known = known_noise(LOAD)
     assert known is not None
     assert known.floor == FLOOR
-    assert history(LoadFingerprint(**{**as_dict(LOAD), "clients": 8})) == RunSpread()
-    assert history(None) == RunSpread()
+    assert known_spread(LoadFingerprint(**{**as_dict(LOAD), "clients": 8})) == RunSpread()
+    assert known_spread(None) == RunSpread()
 
 
 def as_dict(load: LoadFingerprint) -> dict[str, object]:
@@ -67,7 +67,7 @@ def as_dict(load: LoadFingerprint) -> dict[str, object]:
 def test_only_the_newest_sixteen_degrees_of_freedom_count() -> None:
     remember(LOAD, group(1000, 8.0, 8))
     remember(LOAD, group(2000, 0.0012, 12))
-    found = history(LOAD)
+    found = known_spread(LOAD)
     assert found.degrees == 16
     assert found.squares == pytest.approx(0.0012 + 4.0)
 
@@ -75,7 +75,7 @@ def test_only_the_newest_sixteen_degrees_of_freedom_count() -> None:
 def test_runs_that_are_judged_now_are_no_history_of_themselves() -> None:
     remember(LOAD, group(1000, 0.0004, 2))
     remember(LOAD, group(2000, 0.0006, 3))
-    assert history(LOAD, without=(2001,)) == RunSpread(0.0004, 2)
+    assert known_spread(LOAD, without=(2001,)) == RunSpread(0.0004, 2)
 
 
 def test_a_group_has_squares_of_logarithms_of_the_figures_that_all_of_its_runs_have() -> None:
@@ -111,19 +111,19 @@ def test_the_file_is_for_its_user_only(state: Path) -> None:
 def test_a_damaged_file_is_not_obeyed_and_moved_aside_by_the_next_writing(state: Path, content: bytes) -> None:
     state.mkdir(mode=0o700)
     noise_file().write_bytes(content)
-    assert history(LOAD) == RunSpread()
+    assert known_spread(LOAD) == RunSpread()
     assert str(noise_file()) in problem()
     said = remember(LOAD, group(1000, 0.0004, 2))
     assert "noise.damaged" in said
     assert "\n" not in said
-    assert history(LOAD) == RunSpread(0.0004, 2)
+    assert known_spread(LOAD) == RunSpread(0.0004, 2)
     assert noise_file().with_suffix(".damaged").read_bytes() == content
 
 
 def test_figures_that_cannot_be_are_damage() -> None:
     remember(LOAD, group(1000, -1.0, 2))
     assert "no noise store" in problem()
-    assert history(LOAD) == RunSpread()
+    assert known_spread(LOAD) == RunSpread()
 
 
 def test_a_newer_format_stays_as_it_is(state: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_newer_format_stays_as_it_is(state: Path) -> None:
 def test_another_users_file_is_neither_obeyed_nor_replaced(state: Path) -> None:
     remember(LOAD, group(1000, 0.0004, 2))
     os.chown(noise_file(), 12345, 12345)
-    assert history(LOAD) == RunSpread()
+    assert known_spread(LOAD) == RunSpread()
     assert "belongs to" in problem()
     assert "not kept" in remember(LOAD, group(2000, 0.0004, 2))
     assert noise_file().stat().st_uid == 12345
@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_what_was_known_and_is_said_in_one_line(tmp_path: Pat
         said = remember(LOAD, group(2000, 0.0004, 2))
         assert said.endswith("No space left on device")
         assert "not kept" in said
-        assert history(LOAD) == RunSpread(0.0004, 2)
+        assert known_spread(LOAD) == RunSpread(0.0004, 2)
         assert [each.name for each in noise_file().parent.iterdir()] == ["noise.json"]
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from pgtop_tune.base.tables import Table
 from pgtop_tune.cli.commands.bench import data_sets
 from pgtop_tune.cli.options import TableFormat
-from pgtop_tune.compare.reports.report import report, run_sheets, search_sheet
+from pgtop_tune.compare.reports.report import report_chapters, run_sheets, search_sheet
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.written import html, report_markdown
+from pgtop_tune.compare.reports.written import report_html, report_markdown
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import Fact, FactKind, LoadKey, Material
 from pgtop_tune.compare.sides.opening import open_material
@@ -63,7 +63,7 @@ def test_a_comparison_says_of_which_side_quick_transactions_were_only_counted() 
     counted = Doubt("LOG-COUNTED", RunVerdict.NOTE, "percentiles below 4.0 ms rest on 5 of 9 transactions", "")
     loop = Doubt("CLOSED-LOOP", RunVerdict.NOTE, "no rate", "")
     sides = [records(name, replace(result(), doubts=doubts)) for name, doubts in (("A", (loop,)), ("B", (counted,)))]
-    text = report_markdown("counted", report(sides))
+    text = report_markdown("counted", report_chapters(sides))
     assert "B: note LOG-COUNTED: percentiles below 4.0 ms rest on 5 of 9 transactions" in text
     assert "A: note" not in text
 
@@ -109,7 +109,7 @@ def test_a_study_over_clients_is_a_matrix_and_a_chart() -> None:
     found = table(run_sheets(sides), "tps over clients")
     assert found.heads == ("load", "clients", "4 kB", "2 MB")
     assert found.rows[2] == ("tpcb-like", "32", "320.00", "384.00")
-    page = html("study", report(sides))
+    page = report_html("study", report_chapters(sides))
     assert page.count('<circle class="dot') == 6
 
 
@@ -147,7 +147,7 @@ def test_a_search_has_its_path_each_step_against_the_best_before_it() -> None:
     assert rows["again"][-2:] == ("worse", "back to doubled")
     assert rows["other"][-1] == "back to doubled"
     assert "best: doubled" in found.notes[0]
-    assert "search path" in report_markdown("search", report(sides))
+    assert "search path" in report_markdown("search", report_chapters(sides))
 
 
 def test_configurations_that_differ_in_much_are_no_search() -> None:
@@ -232,7 +232,7 @@ class Seen(HTMLParser):
 
 def test_words_of_strangers_are_text_in_a_page_that_loads_nothing() -> None:
     material = hostile()
-    page = html(HOSTILE, report([material, material]))
+    page = report_html(HOSTILE, report_chapters([material, material]))
     seen = Seen()
     seen.feed(page)
     assert not seen.tags & {"script", "img", "a", "link", "iframe", "object", "use", "image", "foreignobject"}
@@ -262,7 +262,7 @@ def test_no_element_and_no_attribute_comes_of_words_of_strangers(words: str) -> 
     for each in (words, prefix + "x" * (len(words) - len(prefix))):
         seen = Seen()
         material = hostile(each)
-        seen.feed(html(each, report([material, material])))
+        seen.feed(report_html(each, report_chapters([material, material])))
         pages.append(seen)
     found, harmless = pages
     assert found.shape == harmless.shape
@@ -271,7 +271,7 @@ def test_no_element_and_no_attribute_comes_of_words_of_strangers(words: str) -> 
 
 def test_words_of_strangers_are_text_in_markdown() -> None:
     material = hostile()
-    text = report_markdown("report", report([material, material]))
+    text = report_markdown("report", report_chapters([material, material]))
     assert "<script>" not in text
     assert "<img" not in text
     assert "\x1b" not in text
@@ -280,19 +280,19 @@ def test_words_of_strangers_are_text_in_markdown() -> None:
 
 def test_a_comparison_says_first_what_was_tested_and_what_came_out() -> None:
     before, after = frames(1000.0, "a"), with_parameter(frames(1100.0, "b"), "max_wal_size", "3GB")
-    page = html("change", report([side(before, "before"), side(after, "after")]))
+    page = report_html("change", report_chapters([side(before, "before"), side(after, "after")]))
     seen = Seen()
     seen.feed(page)
     assert "after against before, under test: max_wal_size" in seen.text
     assert '<td class="open">undecided</td>' in page
     assert 'class="good"' not in page.partition("<body>")[2]
     assert "pgtop-tune compare settle/A settle/B" in seen.text
-    assert '<td class="good">better</td>' in html("change", report(repeated(1000.0, 1100.0)))
+    assert '<td class="good">better</td>' in report_html("change", report_chapters(repeated(1000.0, 1100.0)))
     assert page.count("<svg") >= 5
     assert seen.open in ([], ["html"], ["html", "body"])
 
 
 def test_a_side_alone_is_a_report_as_well() -> None:
-    page = html("one", report([side(frames(seconds=60), "one")]))
+    page = report_html("one", report_chapters([side(frames(seconds=60), "one")]))
     assert "tps" in page
     assert "<details>" in page

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.base.tables import as_markdown, as_text
+from pgtop_tune.base.tables import aligned_text, as_markdown
 from pgtop_tune.cli.commands.bench.runs import BAR, chart_lines
 from pgtop_tune.compare.reports.sheets import table_of
 from pgtop_tune.compare.sides.from_records import connected_clients
@@ -64,18 +64,18 @@ def test_the_clients_before_the_one_that_was_refused_are_known_of_one_thread_onl
 
 
 def test_the_text_table_is_aligned_and_a_long_reason_does_not_widen_it() -> None:
-    lines = as_text(table_of([result(asked(clients=2)), failed(asked(clients=600), FULL)])).splitlines()
+    lines = aligned_text(table_of([result(asked(clients=2)), failed(asked(clients=600), FULL)])).splitlines()
     assert lines[0].endswith("tps")
     assert lines[1].index("1000.00") + len("1000.00") == len(lines[0])
     assert lines[2].endswith("failed: remaining connection slots are reserved")
 
 
 def test_a_run_that_never_began_has_its_reason_in_the_table() -> None:
-    assert "failed: there are no tables" in as_text(table_of([never_began()]))
+    assert "failed: there are no tables" in aligned_text(table_of([never_began()]))
 
 
 def test_a_partial_run_is_marked() -> None:
-    assert "(partial)" in as_text(table_of([result(state=RunState.STOPPED)]))
+    assert "(partial)" in aligned_text(table_of([result(state=RunState.STOPPED)]))
 
 
 def test_what_would_break_a_table_is_escaped() -> None:

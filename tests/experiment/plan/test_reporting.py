@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.written import html, report_markdown, text
+from pgtop_tune.compare.reports.written import report_html, report_markdown, sheets_text
 from pgtop_tune.compare.statistics.effect import RunSpread
 from pgtop_tune.experiment.attribution import Surroundings
 from pgtop_tune.experiment.plan.judging import judgements
@@ -36,8 +36,8 @@ def markdown(found: ExperimentOutcome) -> str:
 
 def test_a_loss_is_told_as_loudly_as_a_gain() -> None:
     found = chapters(measured(bound_text(P1), TPS))
-    summary = text([part for part in found[0].parts if isinstance(part, Sheet)])
-    for told in (summary, report_markdown("t", found), html("t", found)):
+    summary = sheets_text([part for part in found[0].parts if isinstance(part, Sheet)])
+    for told in (summary, report_markdown("t", found), report_html("t", found)):
         assert "tuned: tpcb-like, 1 clients, scale 1, the server got faster by 50 % (better)" in told
         assert "tuned: select-only, 1 clients, scale 1, the server got slower by 30 % (worse)" in told
 
@@ -172,7 +172,7 @@ def test_sizes_and_clients_make_a_matrix_with_charts() -> None:
     plan = bound_text('time = "60s"\nclients = [1, 2]\nscales = [1, 2]\npage_sizes = ["4kB", "2MB"]\n')
     found = outcome(plan, {cell.number: 100.0 * cell.clients for cell in plan.cells})
     assert "| scale | profile | clients | 4kB pages | 2MB pages |" in markdown(found)
-    page = html("t", chapters(found))
+    page = report_html("t", chapters(found))
     assert page.count("<svg") == 2
     assert "tps over clients: tpcb-like, scale 2" in page
 
@@ -226,7 +226,7 @@ def test_cells_without_figures_are_counted() -> None:
 def test_what_is_foreign_is_no_markup() -> None:
     plan = bound_text(P1.replace("tuned", "<b>|x"))
     found = measured(plan, {(arm.replace("tuned", "<b>|x"), profile): tps for (arm, profile), tps in TPS.items()})
-    assert "<b>" not in html("t", chapters(found))
+    assert "<b>" not in report_html("t", chapters(found))
     assert "<b>" not in markdown(found)
 
 

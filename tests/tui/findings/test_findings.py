@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
-from pgtop_tune.diagnosis.diagnosing import Diagnosing
+from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.diagnosis.finding import Diagnosis, FindingKind
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.scene.banners import finding_line
@@ -20,7 +20,7 @@ STALLED = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed
 
 
 def diagnosis(situation: Situation) -> Diagnosis:
-    return Diagnosing().look(situation.interval(40))
+    return Diagnoser().look(situation.interval(40))
 
 
 def test_the_sentence_stands_with_the_page_that_proves_it_and_the_next_step() -> None:

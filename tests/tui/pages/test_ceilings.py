@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.health.against import measured_in
+from pgtop_tune.health.against import read_measured_limits
 from pgtop_tune.health.formats.writers import json_lines
 from pgtop_tune.health.judge import judge
 from pgtop_tune.health.registry import chosen
@@ -108,11 +108,11 @@ def test_the_ceilings_are_those_of_the_report(tmp_path: Path) -> None:
     measured = Measured((ceiling,), at_ms=report.at_ms)
     file = tmp_path / "report.json"
     file.write_text("\n".join(json_lines(report)))
-    assert measured_in(file) == measured
+    assert read_measured_limits(file) == measured
     file.write_text("\n".join(json_lines(judge(chosen(["MEM"], []), spoilt()))))
     with pytest.raises(UsageProblem, match="nothing was measured"):
-        measured_in(file)
+        read_measured_limits(file)
     for text in ("", "[]", '{"format": "other"}', '{"format": "pgtop-tune-check/1", "ceilings": [1]}'):
         file.write_text(text)
         with pytest.raises(UsageProblem):
-            measured_in(file)
+            read_measured_limits(file)

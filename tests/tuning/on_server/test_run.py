@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, JournalProblem, ServerProblem, UsageProblem
-from pgtop_tune.compare.reports.written import html, report_markdown
+from pgtop_tune.compare.reports.written import report_html, report_markdown
 from pgtop_tune.experiment.plan.results import FILE, ExperimentLog
 from pgtop_tune.experiment.plan.run import Stopped
 from pgtop_tune.experiment.switchback.arms import Arm
@@ -354,7 +354,7 @@ def test_the_result_names_the_confirmed_gain_its_interval_and_every_knob(tmp_pat
 def test_the_report_has_the_path_the_knobs_and_the_script_also_of_a_search_that_was_refused(tmp_path: Path) -> None:
     begun(tmp_path / "whole")
     found = run(tmp_path / "whole", Made())
-    page = html("x", tuning_chapters(kept_tuning(tmp_path / "whole"), found, ["ALTER SYSTEM …;"]))
+    page = report_html("x", tuning_chapters(kept_tuning(tmp_path / "whole"), found, ["ALTER SYSTEM …;"]))
     for part in (
         "<svg",
         "fresh evaluations",

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.safe_text import printable
-from pgtop_tune.base.tables import Table, as_text
+from pgtop_tune.base.tables import Table, aligned_text
 from pgtop_tune.base.units import age, count
 from pgtop_tune.bench.argv import shell_quoted
 from pgtop_tune.bench.datasets.bus import VERSION, BusPlan, parse_size
@@ -171,7 +171,7 @@ def step_lines(created: CreatedDataSet, format: TableFormat) -> list[str]:
         table = [(_HEAD, created.title), *rows]
         head, *body = (f"| {name} | {cell} |" for name, cell in table)
         return [head, "|---|---:|", *body, *(f"\nNote: {note}." for note in created.notes)]
-    table_text = as_text(Table((_HEAD, f"{created.title:>8}"), tuple(rows), frozenset({1})))
+    table_text = aligned_text(Table((_HEAD, f"{created.title:>8}"), tuple(rows), frozenset({1})))
     return [table_text, *(f"note: {note}" for note in created.notes)]
 
 

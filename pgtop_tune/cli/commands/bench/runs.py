@@ -21,7 +21,7 @@ from pgtop_tune.base import units
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import private, replacing
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.tables import as_markdown, as_text, escaped
+from pgtop_tune.base.tables import aligned_text, as_markdown, escaped
 from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import LONGEST_BYTES, Profiles, load_profiles, parse_choice, profile_directories
@@ -137,11 +137,11 @@ def results_text(
     """
     if len(results) == 1 and steps is None:
         return "\n".join(_in_full(results[0]))
-    lines = [as_text(table_of(results))]
+    lines = [aligned_text(table_of(results))]
     if cells:
-        lines += ["", as_text(cell_table(cells)), *(f"note: {note}" for note in cell_notes(cells))]
+        lines += ["", aligned_text(cell_table(cells)), *(f"note: {note}" for note in cell_notes(cells))]
     if loads:
-        lines += ["", as_text(configuration_table(loads))]
+        lines += ["", aligned_text(configuration_table(loads))]
     for curve in curves(results, steps):
         lines += ["", one_line(curve.name), *chart_lines(curve, block)]
     return "\n".join([*lines, "", *_doubts_of_all(results)])
@@ -170,7 +170,7 @@ def _in_full(result: RunResult) -> list[str]:
     spec = result.spec
     length = f"{spec.transactions} transactions each" if spec.transactions else f"{spec.duration_s} s"
     lines = [one_line(f"{load_name(result)}, {spec.clients} clients, {length}, {spec.protocol}, {result.endpoint}")]
-    lines += [as_text(table_of([result]))]
+    lines += [aligned_text(table_of([result]))]
     steady = result.steady
     if steady.tps is not None:
         error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"

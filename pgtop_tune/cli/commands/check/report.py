@@ -28,18 +28,18 @@ from pgtop_tune.cli.connections import can_ask, let_in, may_have_password
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
 from pgtop_tune.cli.options import for_seconds, pooler_addresses
 from pgtop_tune.cli.output import complain, say, say_whole, tell, whole, write_for_programs, write_text
-from pgtop_tune.health.against import former_check, is_recording, only_new, recorded_facts
+from pgtop_tune.health.against import is_recording, only_new, read_former_check, recorded_facts
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import CheckFacts
 from pgtop_tune.health.formats.for_people import about, text_lines
-from pgtop_tune.health.formats.writers import WRITERS, Wish
+from pgtop_tune.health.formats.writers import WRITERS, ReportOptions
 from pgtop_tune.health.gather import gather
-from pgtop_tune.health.looks import Looks, ServerResult, check_servers, servers_lines, table_lines
+from pgtop_tune.health.looks import LookSeries, ServerResult, check_servers, servers_lines, table_lines
 from pgtop_tune.health.measure import LIMIT_S, busy, keep, measure
 from pgtop_tune.health.project_file import ProjectWishes, project_wishes
 from pgtop_tune.health.registry import catalogue, chosen
 from pgtop_tune.health.report import Report
-from pgtop_tune.health.setup import Told, Wanted
+from pgtop_tune.health.setup import CheckSetup, OperatorClaims
 from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.process.handed_on import inherited_password
@@ -85,7 +85,7 @@ def run_check(request: CheckRequest) -> int:
             )
         ):
             raise UsageProblem("--services and --servers name the servers", "leave the connection out")
-        return check_all(request, Wanted.of(wishes, told=machine), limit)
+        return check_all(request, CheckSetup.of(wishes, told=machine), limit)
     if request.service_file is not None:
         raise UsageProblem("--service-file goes with --services", "--services 'prod-*' chooses some, '*' all of them")
     if request.watch:
@@ -98,7 +98,7 @@ def run_check(request: CheckRequest) -> int:
         write_for_programs()
     to_terminal = sys.stdout.isatty() and not request.output
     width = shutil.get_terminal_size().columns if to_terminal else None
-    wish = Wish(request.verbose, limit, width, request.strict)
+    wish = ReportOptions(request.verbose, limit, width, request.strict)
     lines = WRITERS[request.format.value](report, wish)
     if request.output is not None:
         write_text(request.output, "".join(f"{whole(line)}\n" for line in lines), force=request.force)
@@ -107,7 +107,7 @@ def run_check(request: CheckRequest) -> int:
     return ExitCode.FAILED if report.fails(limit, strict=request.strict) else ExitCode.OK
 
 
-def _given_machine(request: CheckRequest) -> Told:
+def _given_machine(request: CheckRequest) -> OperatorClaims:
     """Return the operator's description of the machine.
 
     Raises:
@@ -119,7 +119,7 @@ def _given_machine(request: CheckRequest) -> Told:
     size = int(parse(memory, "B", integer=True)) if memory else None
     if size is not None and not _LEAST_MEMORY <= size <= _MOST_MEMORY:
         raise UsageProblem(f"--host-memory {memory} is no memory of a machine", "pass a size with its unit: 64GB")
-    return Told(memory_bytes=size, cpus=cpus, disk=request.disk, workload=request.profile)
+    return OperatorClaims(memory_bytes=size, cpus=cpus, disk=request.disk, workload=request.profile)
 
 
 # Several servers: services of a service file, or connections of a file.
@@ -228,7 +228,7 @@ def _read(path: Path, hint: str) -> str:
         raise UsageProblem(f"{path} is not text", hint) from None
 
 
-def check_all(request: CheckRequest, checks: Wanted, fail_on: Severity | None) -> int:
+def check_all(request: CheckRequest, checks: CheckSetup, fail_on: Severity | None) -> int:
     """Check several servers, print their table or JSON object, and return the exit status of the worst.
 
     Raises:
@@ -289,7 +289,7 @@ def worst_status(results: Sequence[ServerResult], fail_on: Severity | None, *, s
 _EVERY_S: Final = 30.0
 
 
-def check_once(request: CheckRequest, wishes: ProjectWishes, machine: Told) -> Report:
+def check_once(request: CheckRequest, wishes: ProjectWishes, machine: OperatorClaims) -> Report:
     """Return the report of one look, or of a recording.
 
     Raises:
@@ -298,11 +298,11 @@ def check_once(request: CheckRequest, wishes: ProjectWishes, machine: Told) -> R
         ConnectionProblem: The server is not there, or refuses the login.
     """
     poolers = pooler_addresses(request.pooler)
-    checks = Wanted.of(wishes, proposes=not wishes.select, told=machine)
+    checks = CheckSetup.of(wishes, proposes=not wishes.select, told=machine)
     against = request.against
     if against is not None and is_recording(against):
         return checks.judged(recorded_facts(against))
-    former = None if against is None else former_check(against)
+    former = None if against is None else read_former_check(against)
 
     async def gather_facts(conninfo: ConnInfo) -> CheckFacts:
         facts = await gather(conninfo, checks.checks, poolers=poolers, host_source=request.host_source)
@@ -319,16 +319,16 @@ def check_once(request: CheckRequest, wishes: ProjectWishes, machine: Told) -> R
     return report if former is None else only_new(report, former, checks.near(facts))
 
 
-def watch(request: CheckRequest, wishes: ProjectWishes, machine: Told) -> Report:
+def watch(request: CheckRequest, wishes: ProjectWishes, machine: OperatorClaims) -> Report:
     """Return the findings of several looks.
 
     Raises:
         UsageProblem: As `check_once`.
         ConnectionProblem: The server is not there at the first look.
     """
-    checks, poolers = Wanted.of(wishes, proposes=not wishes.select, told=machine), pooler_addresses(request.pooler)
+    checks, poolers = CheckSetup.of(wishes, proposes=not wishes.select, told=machine), pooler_addresses(request.pooler)
     for_s = for_seconds(request.watch, "--watch") or 0.0
-    looks, started_s = Looks(checks.accept), time.monotonic()
+    looks, started_s = LookSeries(checks.accept), time.monotonic()
 
     async def look(conninfo: ConnInfo) -> None:
         facts = await gather(conninfo, checks.checks, poolers=poolers, host_source=request.host_source)

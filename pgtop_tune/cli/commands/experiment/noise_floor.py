@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pgtop_tune.base import units
 from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.tables import Table, as_markdown, as_text, escaped
+from pgtop_tune.base.tables import Table, aligned_text, as_markdown, escaped
 from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.cli.commands.bench import RunRequest
@@ -30,10 +30,10 @@ from pgtop_tune.compare.noise import (
     SHORTEST_S,
     CellOfRuns,
     LoadFingerprint,
-    alone,
     cell_of,
-    history,
+    known_spread,
     load_fingerprint,
+    measured_alone,
     remember,
     to_keep,
 )
@@ -157,7 +157,7 @@ def _heading(noise: MeasuredNoise) -> str:
 
 def noise_text(noise: MeasuredNoise) -> list[str]:
     """Return two tables and notes."""
-    tables = (as_text(_measured(noise)), "", as_text(_visible(noise)))
+    tables = (aligned_text(_measured(noise)), "", aligned_text(_visible(noise)))
     return [_heading(noise), "", *tables, "", *(f"note: {note}" for note in _notes(noise))]
 
 
@@ -318,14 +318,14 @@ def _noise_in(path: Path) -> MeasuredNoise:
     cell = _cell(side, side.runs[1:], load)
     why_not = _why_not_kept(side, floor, load)
     if load is not None and not why_not:
-        problem = remember(load, to_keep([alone(side, run) for run in side.runs[1:]]), floor.kept)
+        problem = remember(load, to_keep([measured_alone(side, run) for run in side.runs[1:]]), floor.kept)
         if problem:
             tell(problem)
     return MeasuredNoise(load=load, floor=floor, cell=cell, run_s=_run_s(side.runs[1:]), not_kept=why_not)
 
 
 def _cell(side: Material, runs: Sequence[ComparedRun], load: LoadFingerprint | None) -> CellOfRuns | None:
-    return cell_of([alone(side, run) for run in runs], load, history(load)) if runs else None
+    return cell_of([measured_alone(side, run) for run in runs], load, known_spread(load)) if runs else None
 
 
 def _run_s(runs: Sequence[ComparedRun]) -> int:

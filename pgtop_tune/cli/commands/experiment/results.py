@@ -12,7 +12,7 @@ from pgtop_tune.cli import detached
 from pgtop_tune.cli.commands.experiment import AttachRequest, ExperimentReportRequest, StatusRequest, StopRequest
 from pgtop_tune.cli.output import say, say_as_it_is, tell, write_chapters
 from pgtop_tune.compare.reports.sheets import Sheet
-from pgtop_tune.compare.reports.written import report_markdown, text
+from pgtop_tune.compare.reports.written import report_markdown, sheets_text
 from pgtop_tune.experiment.plan.plan_file import read_plan
 from pgtop_tune.experiment.plan.report import RESULTS, chapters, status_lines
 from pgtop_tune.experiment.plan.results import (
@@ -81,7 +81,7 @@ def say_results(outcome: ExperimentOutcome | None, *, abandon: bool = False) -> 
         tell("everything is put back; the experiment has ended")
         return
     results = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
-    say(text([part for chapter in results for part in chapter.parts if isinstance(part, Sheet)]))
+    say(sheets_text([part for chapter in results for part in chapter.parts if isinstance(part, Sheet)]))
     tell(f"report: pgtop-tune experiment report {outcome.id} -o {shlex.quote(f'{outcome.plan.name}.html')}")
 
 

@@ -24,23 +24,23 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.options import Format, LoadSessionWords, TableFormat
 from pgtop_tune.cli.output import say, say_as_it_is, tell, write_text
 from pgtop_tune.compare import baselines
-from pgtop_tune.compare.baselines import LevelChange, change_words, changes, earlier_runs
+from pgtop_tune.compare.baselines import LevelChange, change_words, earlier_runs, level_changes
 from pgtop_tune.compare.comparison import (
     Comparison,
-    Condition,
     ConditionOutcome,
-    Judged,
+    FailCondition,
+    JudgedCondition,
     compare,
-    judge,
+    judge_condition,
     parse_condition,
 )
 from pgtop_tune.compare.noise import known_spreads
 from pgtop_tune.compare.reports import written
-from pgtop_tune.compare.reports.report import report
+from pgtop_tune.compare.reports.report import report_chapters
 from pgtop_tune.compare.reports.sheets import Sheet, sheets
-from pgtop_tune.compare.reports.written import html, report_markdown
+from pgtop_tune.compare.reports.written import report_html, report_markdown
 from pgtop_tune.compare.sides.fingerprint import check_names
-from pgtop_tune.compare.sides.opening import Named, named, open_all, open_material, read_windows
+from pgtop_tune.compare.sides.opening import WindowName, open_all, open_material, read_windows, window_name
 from pgtop_tune.compare.window_comparison import differences_json, window_comparison, window_sheets
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.recording.outlet import is_stdout
@@ -59,17 +59,17 @@ def save_baseline(request: SaveRequest) -> None:
 def say_baselines(request: BaselinesRequest) -> None:
     """Print the baselines, or the runs of one."""
     rows = []
-    for name in [request.name] if request.name else baselines.names():
+    for name in [request.name] if request.name else baselines.baseline_names():
         runs, problems = baselines.kept_runs(name)
         rows += [(name, run) for run in runs]
         for problem in problems:
             tell(problem)
     if request.format is Format.JSON:
-        say(json.dumps(baselines.as_json(rows), ensure_ascii=True, indent=2))
+        say(json.dumps(baselines.baselines_json(rows), ensure_ascii=True, indent=2))
         return
-    say(baselines.table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE creates one")
+    say(baselines.baselines_table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE creates one")
     if request.name:
-        _tell_changes(changes([run for _, run in rows]))
+        _tell_changes(level_changes([run for _, run in rows]))
 
 
 def check_baseline(request: BaselineRequest) -> int:
@@ -112,9 +112,9 @@ def check_baseline(request: BaselineRequest) -> int:
             else:
                 tell(f"saved in {kept.path}")
                 runs = (*runs, kept)
-    judged = [judge(condition, [comparison]) for condition in conditions]
+    judged = [judge_condition(condition, [comparison]) for condition in conditions]
     _print_comparisons(options.format, [comparison], judged)
-    _tell_changes(changes(sorted(runs, key=lambda run: run.began_ms)))
+    _tell_changes(level_changes(sorted(runs, key=lambda run: run.began_ms)))
     if unkept is not None:
         raise unkept
     return _tell_outcome(judged, [comparison])
@@ -153,8 +153,8 @@ def write_report(request: ReportRequest) -> None:
     under_test, sides = request.under_test or [], open_all(request.files)
     check_names(under_test, sides)
     heading = request.title or " · ".join(side.name for side in sides)
-    writer = report_markdown if request.output.suffix.lower() == ".md" else html
-    text = writer(heading, report(sides, under_test, earlier_runs(sides[0]), known_spreads(sides)))
+    writer = report_markdown if request.output.suffix.lower() == ".md" else report_html
+    text = writer(heading, report_chapters(sides, under_test, earlier_runs(sides[0]), known_spreads(sides)))
     if to_stdout:
         with text_to(None, request.force) as file:
             file.write(text)
@@ -166,7 +166,7 @@ def compare_files(request: CompareRequest) -> int:
     """Compare files with the first of them, print that, and return the exit status."""
     conditions = [parse_condition(condition) for condition in request.fail_if or ()]
     under_test, files = request.under_test or [], (request.a, *request.b)
-    names = [named(path) for path in files]
+    names = [window_name(path) for path in files]
     if any(name.windowed for name in names):
         return _compare_windows(names, conditions, under_test, request)
     first, *later_sides = open_all(files)
@@ -175,13 +175,13 @@ def compare_files(request: CompareRequest) -> int:
     comparisons = [
         compare(first, later, under_test, earlier, spreads=spreads, contract=request.contract) for later in later_sides
     ]
-    judged = [judge(condition, comparisons) for condition in conditions]
+    judged = [judge_condition(condition, comparisons) for condition in conditions]
     _print_comparisons(request.format, comparisons, judged)
     return _tell_outcome(judged, comparisons)
 
 
 def _compare_windows(
-    names: Sequence[Named], conditions: Sequence[Condition], under_test: Sequence[str], request: CompareRequest
+    names: Sequence[WindowName], conditions: Sequence[FailCondition], under_test: Sequence[str], request: CompareRequest
 ) -> int:
     """Compare windows: everything that differs, the largest effect first."""
     first, *later_sides = read_windows(names)
@@ -192,7 +192,7 @@ def _compare_windows(
         for later, path in zip(later_sides, paths[1:], strict=True)
     ]
     comparisons = [window.comparison for window in compared]
-    judged = [judge(condition, comparisons) for condition in conditions]
+    judged = [judge_condition(condition, comparisons) for condition in conditions]
     if request.format is TableFormat.JSON:
         answer = written.comparison_json(comparisons, judged)
         for row, window in zip(answer["comparisons"], compared, strict=True):
@@ -203,7 +203,7 @@ def _compare_windows(
     return _tell_outcome(judged, comparisons)
 
 
-def _tell_outcome(judged: Sequence[Judged], comparisons: Sequence[Comparison]) -> int:
+def _tell_outcome(judged: Sequence[JudgedCondition], comparisons: Sequence[Comparison]) -> int:
     """Tell which conditions hold or cannot be decided, and which contracts are broken; return the exit status."""
     for condition in judged:
         if condition.outcome is not ConditionOutcome.DOES_NOT:
@@ -220,7 +220,9 @@ def _tell_outcome(judged: Sequence[Judged], comparisons: Sequence[Comparison]) -
     return ExitCode.CANNOT_TELL if broken or ConditionOutcome.CANNOT_TELL in outcomes else ExitCode.OK
 
 
-def _print_comparisons(format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[Judged]) -> None:
+def _print_comparisons(
+    format: TableFormat, comparisons: Sequence[Comparison], judged: Sequence[JudgedCondition]
+) -> None:
     if format is TableFormat.JSON:
         _print_json(written.comparison_json(comparisons, judged))
     else:
@@ -233,5 +235,5 @@ def _print_json(answer: Mapping[str, object]) -> None:
 
 
 def _print_sheets(format: TableFormat, comparisons: Sequence[Sequence[Sheet]]) -> None:
-    writer = written.markdown if format is TableFormat.MARKDOWN else written.text
+    writer = written.sheets_markdown if format is TableFormat.MARKDOWN else written.sheets_text
     say("\n\n".join(map(writer, comparisons)))

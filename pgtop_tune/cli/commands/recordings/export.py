@@ -27,7 +27,7 @@ from pgtop_tune.recording.minutes import PastReader
 from pgtop_tune.recording.outlet import is_stdout, is_stream
 from pgtop_tune.recording.reader import RecordingReader, without_frames
 from pgtop_tune.runtime.frame_window import KEEP_FRAMES
-from pgtop_tune.runtime.window import Timeline, moment, seconds
+from pgtop_tune.runtime.window import Timeline, parse_moment, seconds
 
 _BY_SUFFIX: Final = {
     ".csv": ExportFormat.CSV,
@@ -78,8 +78,8 @@ def _span(reader: RecordingReader, request: ExportRequest) -> TimeSpan:
         raise without_frames(reader.name)
     began_ms = first.taken_at_ms - first.elapsed_s * 1000.0
     line = Timeline(reader.length_s, reader.length_s, began_ms)
-    from_s = moment(request.since, line)
-    until_s = moment(request.until, replace(line, shown_s=from_s))
+    from_s = parse_moment(request.since, line)
+    until_s = parse_moment(request.until, replace(line, shown_s=from_s))
     if from_s >= reader.length_s > 0:
         raise UsageProblem(
             f"nothing is recorded after {request.since}", f"the recording is {duration(reader.length_s)} long"

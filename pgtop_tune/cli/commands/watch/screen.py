@@ -406,6 +406,6 @@ def measured(report: Path | None) -> Measured | None:
     """Return the measured limits of a report of `check --measure`; None without a report."""
     if report is None:
         return None
-    from pgtop_tune.health.against import measured_in
+    from pgtop_tune.health.against import read_measured_limits
 
-    return measured_in(report)
+    return read_measured_limits(report)

@@ -29,11 +29,13 @@ log_class = "lookups"
 
 
 def test_a_crash_is_no_finding(tmp_path: Path) -> None:
-    broken = "import sys, pgtop_tune.cli.app as app; sys.argv = ['pgtop-tune', 'check']; app._part = 1; app.main()"
+    broken = (
+        "import sys, pgtop_tune.cli.app as app; sys.argv = ['pgtop-tune', 'check']; app._run_command = 1; app.main()"
+    )
     done = subprocess.run(
         [sys.executable, "-c", broken], capture_output=True, text=True, timeout=60, cwd=ROOT, env=environment(tmp_path)
     )
-    assert "TypeError: 'int' object is not callable" in done.stderr
+    assert "TypeError: the first argument must be callable" in done.stderr
     assert done.returncode == 70
 
 
@@ -96,10 +98,8 @@ def test_a_stderr_without_room_is_no_crash(tmp_path: Path) -> None:
 def test_a_question_that_nobody_answers_is_no_finding(tmp_path: Path) -> None:
     asking = (
         "import sys, typer, pgtop_tune.cli.app as app\n"
-        "def _part(module, name):\n"
-        "    def check(): typer.confirm('Measure it anyway?', err=True)\n"
-        "    return check\n"
-        "app._part = _part; sys.argv = ['pgtop-tune', 'check']; app.main()\n"
+        "def ask(function, request): typer.confirm('Measure it anyway?', err=True)\n"
+        "app._run_command = ask; sys.argv = ['pgtop-tune', 'check']; app.main()\n"
     )
     with Terminal((sys.executable, "-c", asking), environment(tmp_path)) as terminal:
         terminal.until("Measure it anyway?")

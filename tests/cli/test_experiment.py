@@ -508,7 +508,9 @@ def test_an_experiment_is_found_by_the_file_of_its_plan(tmp_path: Path, monkeypa
     """As in `experiment run wal.toml`, so in `experiment status wal.toml`."""
     (tmp_path / "wal.toml").write_text('name = "other"\n')
     monkeypatch.setattr(experiment_results, "experiments_dir", lambda: tmp_path)
-    monkeypatch.setattr(experiment_results, "newest", lambda name: tmp_path / "1" if name == "other" else None)
+    monkeypatch.setattr(
+        experiment_results, "newest_experiment", lambda name: tmp_path / "1" if name == "other" else None
+    )
     assert directory_of(str(tmp_path / "wal.toml")) == directory_of("other") == tmp_path / "1"
     with pytest.raises(UsageProblem, match="there is no experiment wal"):
         directory_of("wal")

@@ -143,9 +143,9 @@ _HOLDER_COLUMNS: Final = (
            "greatest(age(backend_xid), age(backend_xmin)), age(transaction), age(xmin)", critical=_OLD_XACTS),
     figure("since", "open", 7, attrgetter("since_s"), age, "Age of its transaction.",
            "now − xact_start, now − prepared"),
-    word("who", "user@db", 22, foreign(attrgetter("who")), "Role and database.",
+    word("who", "user@db", 22, foreign(attrgetter("owner")), "Role and database.",
          "usename, datname; owner, database"),
-    word("what", "what", 24, foreign(attrgetter("what")), "Its last statement, or the slot's plugin.",
+    word("what", "what", 24, foreign(attrgetter("activity")), "Its last statement, or the slot's plugin.",
          "pg_stat_activity.query", elastic=True),
 )  # fmt: skip
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import re
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -15,9 +17,11 @@ from pgtop_tune.base.errors import LoadProblem, PasswordNeeded, ServerProblem, U
 from pgtop_tune.base.safe_text import printable
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.cli import options
+from pgtop_tune.cli.output import can_ask
 from pgtop_tune.process.handed_on import inherited_password
 
 if TYPE_CHECKING:
+    from pgtop_tune.model.pooler import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.postgres.server.resolving import Resolving
     from pgtop_tune.postgres.server.sql_session import PsycopgSession
@@ -85,11 +89,6 @@ def _keywords(connection: ConnectionWords) -> dict[str, Any]:
     }
 
 
-def can_ask() -> bool:
-    """Return True where an operator at a terminal can answer questions."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
-
-
 def with_inherited_password(conninfo: ConnInfo) -> ConnInfo:
     """Return the connection, with PGPASSWORD where its address has no other password and the operator agrees."""
     password = inherited_password()
@@ -154,3 +153,55 @@ def let_in(connection: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_ano
             if connection.no_password or not can_ask():
                 raise
             conninfo = conninfo.with_password(ask_password(conninfo.user))
+
+
+# Admin consoles of poolers, from the command line.
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]{0,22}[A-Za-z0-9_.+-])?")
+
+
+def pooler_addresses(typed: Sequence[str] | None) -> tuple[PoolerAddress, ...]:
+    """Return the consoles of --pooler NAME=URI.
+
+    Raises:
+        UsageProblem: A name is wrong or used twice, or libpq refuses a URI.
+    """
+    addresses = tuple(map(_pooler_address, typed or ()))
+    names = [address.name for address in addresses]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageProblem(f"two poolers are called {name}", "give each --pooler a name of its own")
+    return addresses
+
+
+def _pooler_address(typed: str) -> PoolerAddress:
+    from pgtop_tune.model.pooler import CONSOLE_DATABASE, PoolerAddress
+    from pgtop_tune.postgres.server.conninfo import resolve
+
+    name, equals, uri = typed.partition("=")
+    if not equals or not _NAME.fullmatch(name) or not uri:
+        # The text may hold a password: it is not repeated.
+        raise UsageProblem(
+            "--pooler takes a name and the URI of its console",
+            "--pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer",
+        )
+    conninfo = with_inherited_password(resolve(uri, inherits=False))
+    database = conninfo.dbname if _names_database(uri) else CONSOLE_DATABASE
+    keywords = {key: value for key, value in conninfo.as_psycopg().items() if key not in conninfo.secrets}
+    endpoints = ",".join(map(str, conninfo.endpoints))
+    return PoolerAddress(
+        name=name,
+        described=f"{conninfo.user}@{endpoints}/{database}",
+        host=conninfo.host,
+        port=conninfo.port,
+        keywords={**keywords, "dbname": database},
+        secrets=conninfo.secrets,
+    )
+
+
+def _names_database(uri: str) -> bool:
+    """Return True for a URI with a database; without one, libpq would take PGDATABASE, which is the server's."""
+    if not uri.startswith(("postgresql://", "postgres://")):
+        return "=" not in uri or "dbname" in uri
+    parts = urlsplit(uri)
+    return bool(parts.path.strip("/")) or "dbname=" in parts.query

@@ -11,7 +11,6 @@ from functools import partial
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
-from urllib.parse import urlsplit
 
 import typer
 from msgspec import NODEFAULT, Struct
@@ -387,56 +386,3 @@ def disk_caps(typed: Sequence[str] | None) -> tuple[DiskCap, ...]:
 
     caps = map(parse_disk_cap, (*load_config().disk_caps, *(typed or ())))
     return tuple({cap.device: cap for cap in caps}.values())
-
-
-# Admin consoles of poolers, from the command line.
-
-_NAME: Final = re.compile(r"[A-Za-z0-9_.+-]([A-Za-z0-9_.+ -]{0,22}[A-Za-z0-9_.+-])?")
-
-
-def pooler_addresses(typed: Sequence[str] | None) -> tuple[PoolerAddress, ...]:
-    """Return the consoles of --pooler NAME=URI.
-
-    Raises:
-        UsageProblem: A name is wrong or used twice, or libpq refuses a URI.
-    """
-    addresses = tuple(map(_pooler_address, typed or ()))
-    names = [address.name for address in addresses]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageProblem(f"two poolers are called {name}", "give each --pooler a name of its own")
-    return addresses
-
-
-def _pooler_address(typed: str) -> PoolerAddress:
-    from pgtop_tune.cli.connections import with_inherited_password
-    from pgtop_tune.model.pooler import CONSOLE_DATABASE, PoolerAddress
-    from pgtop_tune.postgres.server.conninfo import resolve
-
-    name, equals, uri = typed.partition("=")
-    if not equals or not _NAME.fullmatch(name) or not uri:
-        # The text may hold a password: it is not repeated.
-        raise UsageProblem(
-            "--pooler takes a name and the URI of its console",
-            "--pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer",
-        )
-    conninfo = with_inherited_password(resolve(uri, inherits=False))
-    database = conninfo.dbname if _names_database(uri) else CONSOLE_DATABASE
-    keywords = {key: value for key, value in conninfo.as_psycopg().items() if key not in conninfo.secrets}
-    endpoints = ",".join(map(str, conninfo.endpoints))
-    return PoolerAddress(
-        name=name,
-        described=f"{conninfo.user}@{endpoints}/{database}",
-        host=conninfo.host,
-        port=conninfo.port,
-        keywords={**keywords, "dbname": database},
-        secrets=conninfo.secrets,
-    )
-
-
-def _names_database(uri: str) -> bool:
-    """Return True for a URI with a database; without one, libpq would take PGDATABASE, which is the server's."""
-    if not uri.startswith(("postgresql://", "postgres://")):
-        return "=" not in uri or "dbname" in uri
-    parts = urlsplit(uri)
-    return bool(parts.path.strip("/")) or "dbname=" in parts.query

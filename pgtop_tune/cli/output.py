@@ -227,3 +227,8 @@ def write_text(output: Path, text: str, *, force: bool) -> None:
     except OSError as problem:
         raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
     say(f"report: {output}")
+
+
+def can_ask() -> bool:
+    """Return True where an operator at a terminal can answer questions."""
+    return sys.stdin.isatty() and sys.stderr.isatty()

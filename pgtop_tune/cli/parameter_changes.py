@@ -42,8 +42,8 @@ from pgtop_tune.changes.start.checks import AS_ON_PRIMARY
 from pgtop_tune.changes.statements import check_lists
 from pgtop_tune.changes.watchdogs import guard_machine_set, guard_set
 from pgtop_tune.cli.assignments import SESSION_CONTEXTS, instead, nearest_settings
-from pgtop_tune.cli.connections import ConnectionWords, can_ask, let_in
-from pgtop_tune.cli.output import complain, say, tell
+from pgtop_tune.cli.connections import ConnectionWords, let_in
+from pgtop_tune.cli.output import can_ask, complain, say, tell
 from pgtop_tune.cli.signals import answer_to, require_yes, run_until_signalled, to_the_end
 from pgtop_tune.host.block_devices import QUEUE_SETTINGS, server_directories
 from pgtop_tune.host.process_files import local_postmaster, working_directory

@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any, TypeVar
 
 from pgtop_tune.base.errors import ServerProblem, UsageProblem
-from pgtop_tune.cli.connections import can_ask
 from pgtop_tune.cli.exit_codes import Terminated, raise_terminated
-from pgtop_tune.cli.output import unread_lines_stop
+from pgtop_tune.cli.output import can_ask, unread_lines_stop
 from pgtop_tune.process.dispositions import ending_signals, handled
 
 T = TypeVar("T")

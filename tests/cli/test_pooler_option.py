@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli.options import pooler_addresses
+from pgtop_tune.cli.connections import pooler_addresses
 
 
 def test_a_console_without_a_database_is_pgbouncers_whatever_the_server_is_called(

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from pgtop_tune.cli.options import pooler_addresses
+from pgtop_tune.cli.connections import pooler_addresses
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.health.gather import BESIDE_PARAMETERS, gather
 from pgtop_tune.health.judge import judge

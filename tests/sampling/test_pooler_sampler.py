@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from pgtop_tune.cli.options import LiveOptions, pooler_addresses
+from pgtop_tune.cli.connections import pooler_addresses
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable

@@ -13,7 +13,8 @@ from typing import Final, TypeVar
 from textual.pilot import Pilot
 
 from pgtop_tune.advice.knobs.knob import Knob
-from pgtop_tune.cli.options import LiveOptions, pooler_addresses
+from pgtop_tune.cli.connections import pooler_addresses
+from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.postgres.server.conninfo import resolve

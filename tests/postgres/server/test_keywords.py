@@ -19,7 +19,7 @@ from pgtop_tune.bench.argv import endpoint_words
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import environment as pgbench_environment
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cli.options import pooler_addresses
+from pgtop_tune.cli.connections import pooler_addresses
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.backend_action import BackendAct

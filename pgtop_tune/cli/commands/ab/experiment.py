@@ -25,12 +25,12 @@ from pgtop_tune.changes.model.change import WantedParameter, WantedSetting
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.cli.assignments import assigned, checked_name, is_machine_name
 from pgtop_tune.cli.commands.ab import AbRequest, Keep
-from pgtop_tune.cli.connections import can_ask, opened
+from pgtop_tune.cli.connections import opened
 from pgtop_tune.cli.detached import start_detached
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import TableFormat, for_seconds
-from pgtop_tune.cli.output import say, say_as_it_is, tell
+from pgtop_tune.cli.output import can_ask, say, say_as_it_is, tell
 from pgtop_tune.cli.parameter_changes import check_known, check_nothing_waits, confirm, machine_of, restart
 from pgtop_tune.cli.signals import answer_to
 from pgtop_tune.cli.wiring import LiveSession, first_answer, targets

@@ -38,10 +38,10 @@ from pgtop_tune.bench.datasets.pgbench_tables import (
 from pgtop_tune.bench.datasets.recognise import BusFacts, PgbenchFacts, recognise_bus, recognise_pgbench
 from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.cli.commands.bench import Dataset, InitRequest
-from pgtop_tune.cli.connections import ConnectionWords, can_ask, opened
+from pgtop_tune.cli.connections import ConnectionWords, opened
 from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.options import TableFormat
-from pgtop_tune.cli.output import say, tell, write_for_programs
+from pgtop_tune.cli.output import can_ask, say, tell, write_for_programs
 from pgtop_tune.cli.signals import run_until_signalled
 from pgtop_tune.cli.wiring import endpoint_of, free_bytes_for
 from pgtop_tune.model.run_result import INIT_FORMAT

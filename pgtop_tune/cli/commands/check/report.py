@@ -24,10 +24,10 @@ from pgtop_tune.changes.confirm.orphans import leave_watchdogs
 from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.commands.check import CheckRequest, FailOn, ReportFormat
-from pgtop_tune.cli.connections import can_ask, let_in, may_have_password
+from pgtop_tune.cli.connections import let_in, may_have_password, pooler_addresses
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code
-from pgtop_tune.cli.options import for_seconds, pooler_addresses
-from pgtop_tune.cli.output import complain, say, say_whole, tell, whole, write_for_programs, write_text
+from pgtop_tune.cli.options import for_seconds
+from pgtop_tune.cli.output import can_ask, complain, say, say_whole, tell, whole, write_for_programs, write_text
 from pgtop_tune.health.against import is_recording, only_new, read_former_check, recorded_facts
 from pgtop_tune.health.check import Severity
 from pgtop_tune.health.facts import CheckFacts

@@ -36,11 +36,11 @@ from pgtop_tune.cli.commands.experiment.workers import (
     resume_on_workers,
     run_on_workers,
 )
-from pgtop_tune.cli.connections import let_in
+from pgtop_tune.cli.connections import let_in, pooler_addresses
 from pgtop_tune.cli.detached import start_detached
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.options import LiveOptions, disk_caps, pooler_addresses
+from pgtop_tune.cli.options import LiveOptions, disk_caps
 from pgtop_tune.cli.output import tell
 from pgtop_tune.cli.parameter_changes import machine_of
 from pgtop_tune.cli.snapshot import look

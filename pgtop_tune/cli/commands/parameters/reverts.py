@@ -49,9 +49,9 @@ from pgtop_tune.changes.selection import Selection
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.reverting import missed_set, try_to_revert
 from pgtop_tune.cli.commands.parameters import RevertRequest
-from pgtop_tune.cli.connections import can_ask, let_in
+from pgtop_tune.cli.connections import let_in
 from pgtop_tune.cli.exit_codes import ExitCode
-from pgtop_tune.cli.output import complain, say, tell
+from pgtop_tune.cli.output import can_ask, complain, say, tell
 from pgtop_tune.cli.parameter_changes import say_setting, settled_words, value_after
 from pgtop_tune.cli.signals import run_until_signalled, says_yes, to_the_end
 from pgtop_tune.postgres.server.conninfo import ConnInfo

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, RecordingProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.commands.recordings import RecordRequest
-from pgtop_tune.cli.connections import ask_password, can_ask
+from pgtop_tune.cli.connections import ask_password
 from pgtop_tune.cli.headless import LinePrinter, run_engine
 from pgtop_tune.cli.memory import give_back, one_heap
 from pgtop_tune.cli.options import LiveOptions
-from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.output import can_ask, say, tell
 from pgtop_tune.cli.wiring import LiveSession
 from pgtop_tune.recording.files import parse_rotation
 from pgtop_tune.recording.outlet import STDOUT, is_stdout
@@ -24,6 +23,7 @@ from pgtop_tune.recording.recorder import Recorder
 from pgtop_tune.runtime.ports import FrameSink, Step
 
 if TYPE_CHECKING:
+    from pgtop_tune.cli.commands.recordings import RecordRequest
     from pgtop_tune.export.endpoint import Exposition
     from pgtop_tune.postgres.server.resolving import Resolving
 

@@ -346,29 +346,6 @@ class SessionWords(Struct, frozen=True):
     host_source: HostSourceChoice = HostSource.AUTO
     pooler: Poolers = None
 
-    def live(self, **more: Any) -> LiveOptions:
-        """Return the options of the session.
-
-        Args:
-            more: Further fields of LiveOptions.
-
-        Raises:
-            UsageProblem: An option or the configuration file cannot be read.
-        """
-        load_from = None
-        if self.load_from:
-            from pgtop_tune.bench.places import parse_address
-
-            load_from = parse_address(self.load_from)
-        return LiveOptions(
-            pgbench=self.pgbench,
-            load_from=load_from,
-            disk_caps=() if "disk_cap" in self.LEFT_OUT else disk_caps(self.disk_cap),
-            host_source=self.host_source,
-            poolers=pooler_addresses(self.pooler),
-            **more,
-        )
-
 
 class LoadSessionWords(SessionWords, frozen=True):
     """A session that measures a load."""

@@ -25,7 +25,7 @@ from pgtop_tune.changes.model.change import WantedParameter, WantedSetting
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.cli.assignments import assigned, checked_name, is_machine_name
 from pgtop_tune.cli.commands.ab import AbRequest, Keep
-from pgtop_tune.cli.connections import opened
+from pgtop_tune.cli.connections import live_options, opened
 from pgtop_tune.cli.detached import start_detached
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
@@ -250,7 +250,7 @@ class AbExperiment:
     def __init__(self, request: AbRequest, for_s: float) -> None:
         self._request: Final = request
         self._for_s: Final = for_s
-        self._live: Final = request.session.live(allow_unsafe=request.allow_unsafe)
+        self._live: Final = live_options(request.session, allow_unsafe=request.allow_unsafe)
         self._rivals: Final = rivals_of(request.assignments or ())
         self._compared, self._endpoints, self._profiles = compared_loads(request, self._rivals)
         self._keeper: Final = FrameKeeper()

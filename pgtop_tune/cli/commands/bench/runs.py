@@ -27,7 +27,7 @@ from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.profiles import LONGEST_BYTES, Profiles, load_profiles, parse_choice, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.commands.bench import RunRequest
-from pgtop_tune.cli.connections import opened
+from pgtop_tune.cli.connections import live_options, opened
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import TableFormat
@@ -411,7 +411,7 @@ def run_loads(request: RunRequest) -> int:
 async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> int:
     """Run loads as `run_loads`, with scripts in place of those of a profile."""
     spec = _spec(request, scripts)
-    live = request.session.live(query_text=not request.no_query_text, interval_s=request.interval)
+    live = live_options(request.session, query_text=not request.no_query_text, interval_s=request.interval)
     wish = repetition(request.repeat, request.until, request.at_most)
     configurations = parse_configurations(request.configuration or ())
     steps = parse_steps(request.steps) if request.steps else None

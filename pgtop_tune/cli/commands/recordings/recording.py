@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, RecordingProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.connections import ask_password
+from pgtop_tune.cli.connections import ask_password, live_options
 from pgtop_tune.cli.headless import LinePrinter, run_engine
 from pgtop_tune.cli.memory import give_back, one_heap
 from pgtop_tune.cli.options import LiveOptions
@@ -69,7 +69,8 @@ def record_into(output: Path | None, resolving: Resolving, request: RecordReques
     Raises:
         PgtopError: The server never answered, or the recording cannot be written.
     """
-    live = request.session.live(
+    live = live_options(
+        request.session,
         interval_s=request.interval,
         query_text=not request.no_query_text,
         rotation=parse_rotation(request.rotate or (), request.keep or ()),

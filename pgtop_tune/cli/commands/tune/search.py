@@ -35,6 +35,7 @@ from pgtop_tune.cli.commands.tune.session import (
     opened_session,
     until_nothing_pends,
 )
+from pgtop_tune.cli.connections import live_options
 from pgtop_tune.cli.detached import start_detached
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
@@ -229,7 +230,7 @@ def run_tune(request: TuneRequest) -> int:
     if request.detach:
         return start_detached(["tune"])
     session, against_load = request.session, request.against_load or request.watch
-    live = session.live()
+    live = live_options(session)
     if request.workers:
         is_elsewhere = session.load_from or session.host_source is not HostSource.AUTO
         if against_load or request.apply or is_elsewhere:

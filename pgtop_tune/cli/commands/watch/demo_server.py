@@ -25,7 +25,7 @@ from pgtop_tune.changes.model.change import SYSTEM
 from pgtop_tune.cli.assignments import instead, wanted_parameters
 from pgtop_tune.cli.commands.watch import DemoRequest
 from pgtop_tune.cli.commands.watch.screen import LiveWords, show_live
-from pgtop_tune.cli.connections import ConnectionWords, resolve_words
+from pgtop_tune.cli.connections import ConnectionWords, live_options, resolve_words
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import LinePrinter, run_engine
 from pgtop_tune.cli.output import not_stdout, say, tell
@@ -136,7 +136,7 @@ def run_demo(request: DemoRequest) -> int:
     dataset = load_profiles().get(request.profile).dataset
     # The journal of a throwaway server lies beside it, that of a kept one in the usual place.
     is_kept = request.keep is not None
-    live = request.session.live()
+    live = live_options(request.session)
     with ExitStack() as stack:
         server, conninfo = _prepared(stack, request)
         if dataset == "bus":

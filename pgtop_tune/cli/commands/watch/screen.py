@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.config import Config, load_config
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.commands.watch import ReplayRequest, ScreenWords, TopRequest
-from pgtop_tune.cli.connections import begin_resolving
+from pgtop_tune.cli.connections import begin_resolving, live_options
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.memory import hold_back, one_heap
 from pgtop_tune.cli.output import PROGRAM, not_stdout, say, tell
@@ -72,7 +72,8 @@ def show_server(request: TopRequest) -> int:
         )
     hold_back()
     resolving = begin_resolving(request.connection)
-    live = request.session.live(
+    live = live_options(
+        request.session,
         waits_for_password=not request.connection.no_password,
         allow_unsafe=request.allow_unsafe,
         ceilings=measured(request.ceilings),

@@ -155,27 +155,27 @@ def let_in(connection: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_ano
             conninfo = conninfo.with_password(ask_password(conninfo.user))
 
 
-def live_options(words: options.SessionWords, **more: Any) -> options.LiveOptions:
+def live_options(session: options.SessionWords, **more: Any) -> options.LiveOptions:
     """Return the options of the session.
 
     Args:
-        words: As typed.
+        session: As typed.
         more: Further fields of LiveOptions.
 
     Raises:
         UsageProblem: An option or the configuration file cannot be read.
     """
     load_from = None
-    if words.load_from:
+    if session.load_from:
         from pgtop_tune.bench.places import parse_address
 
-        load_from = parse_address(words.load_from)
+        load_from = parse_address(session.load_from)
     return options.LiveOptions(
-        pgbench=words.pgbench,
+        pgbench=session.pgbench,
         load_from=load_from,
-        disk_caps=() if "disk_cap" in words.LEFT_OUT else options.disk_caps(words.disk_cap),
-        host_source=words.host_source,
-        poolers=pooler_addresses(words.pooler),
+        disk_caps=() if "disk_cap" in session.LEFT_OUT else options.disk_caps(session.disk_cap),
+        host_source=session.host_source,
+        poolers=pooler_addresses(session.pooler),
         **more,
     )
 

@@ -62,12 +62,12 @@ class Evidence(Struct, frozen=True):
 
 
 class Fix(Struct, frozen=True):
-    """Something to run, and how it is taken back.
+    """Commands that mend a finding, and those that undo them.
 
     Attributes:
         do: Exact commands, one per line. Names of the server's objects are quoted.
-        undo: The same for the way back.
-        language: Of both.
+        undo: Commands that undo `do`.
+        language: Language of `do` and `undo`.
         remark: When it takes effect, where it has to be run; "" when that is clear.
         parameter: (name, value) where it is one parameter of the server or one setting of its machine, as
             `pgtop-tune set` takes it, so that it can become part of a change set.

@@ -42,7 +42,7 @@ class ConditionKind(Struct, frozen=True, kw_only=True):
         advice: In place of `do`, where only people can decide.
         remark: When it takes effect, what it costs.
         locks: Whether the statements wait for a lock that blocks others.
-        severity: Of the finding.
+        severity: Severity of the finding.
         named: Function that returns the name of an object.
     """
 

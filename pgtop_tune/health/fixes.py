@@ -77,7 +77,7 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Fix:
     """Return the fix that sets a sysctl, now and after a reboot.
 
     Args:
-        name: As "vm.swappiness".
+        name: Name of the setting: "vm.swappiness".
         value: New value.
         before: Value now.
         remark: Further remark.
@@ -107,7 +107,7 @@ def kept_line(file: str, name: str, value: str) -> tuple[str, str]:
 
     Args:
         file: Its path; needs no quotes.
-        name: As "vm.swappiness".
+        name: Name of the setting: "vm.swappiness".
         value: Without quotes and bars.
     """
     line, pattern = f"{file}.{name}.before", f"^ *{name.replace('.', '[.]')} *="
@@ -169,7 +169,7 @@ def preloading(library: Parameter | None, name: str, where: str) -> Fix:
 
     Args:
         library: shared_preload_libraries; None where it is not shown.
-        name: Of the library and its extension.
+        name: Name of the library and its extension.
         where: "" or " on the primary": where the extension is to be made.
     """
     if library is None:

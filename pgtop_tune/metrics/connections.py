@@ -47,7 +47,7 @@ class ConnectionGroup(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The properties that all sessions of the group have."""
+        """Return the properties that all sessions of the group have."""
         return self.usename, self.datname, self.application_name, self.client
 
 

@@ -56,7 +56,7 @@ _KINDS: Final = ("TABLES", "SCHEMAS", "LARGE OBJECTS")
 
 
 def _rights_in(rights: str) -> Sql:
-    """Return the words of a list that are rights."""
+    """Return the rights in a list of words."""
     return joined(", ", (Sql(right) for right in _RIGHTS if right in rights.split(", ")))
 
 

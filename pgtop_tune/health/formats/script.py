@@ -126,7 +126,7 @@ def write_script(report: Report, findings: Sequence[tuple[Check, CheckFinding]])
         The file.
 
     Raises:
-        UsageProblem: It cannot be written.
+        UsageProblem: The script cannot be written.
     """
     of_them = replace(report, results=tuple(CheckResult(check, (finding,)) for check, finding in findings))
     text = "\n".join((*script_lines(of_them, Severity.INFO), ""))

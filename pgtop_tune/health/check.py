@@ -86,7 +86,7 @@ class Objects(Struct, frozen=True):
     """Objects of one kind that a finding is about: each of them can be accepted by itself.
 
     Attributes:
-        names: As patterns of accepted risks have them: "bench public.orders". Foreign text.
+        names: Names, as patterns of accepted risks have them: "bench public.orders". Foreign text.
         unlisted: Number of further objects, whose names are not known.
         about: Makes the finding about some of the names, and a number of objects that have no name here.
     """

@@ -95,7 +95,7 @@ class Question(Struct, Generic[R], frozen=True):
         name: Name of the file.
         row: Dataclass whose fields are named as the columns.
         source: Views and columns it reads, for the reference.
-        everywhere: Asked in every database; else once, in the one that is connected to.
+        everywhere: Whether it is asked in every database; else only in the connected one.
         opens: Right that opens it to a role without permission; "" where every role may ask.
     """
 

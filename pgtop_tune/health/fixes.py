@@ -146,7 +146,7 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
         value: New content.
         before: Content now.
         boot: Remedy that lasts over a reboot.
-        name: As `pgtop-tune set` calls it: "vda/scheduler"; "" where it does not know it.
+        name: Name in `pgtop-tune set`: "vda/scheduler"; "" where it does not know it.
     """
     remark = f"to keep it after a reboot: {boot}"
     return _as_root(f"echo {value} > {path}", f"echo {before} > {path}", remark, (name, value) if name else None)

@@ -49,7 +49,7 @@ KEPT: Final = "kept"
 _MOST_APART: Final = 3.0
 _MOST_FOREIGN_PERCENT: Final = 50.0
 _SHORTEST_PASS_S: Final = 0.1
-"""A shorter one is a few flushes."""
+"""Shortest pass that counts: a shorter one has only a few flushes."""
 _AGAIN: Final = "measure again on a quiet machine"
 _OF_FLUSHES: Final = ("wal-flush", "commits")
 _ELSEWHERE: Final = Unavailable(Reason.NOT_LOCAL, "only on the server's own machine")

@@ -222,7 +222,7 @@ class HbaRule(Struct, frozen=True):
 
     Attributes:
         type: local, host, hostssl, hostnossl, hostgssenc, hostnogssenc; None for a line with an error.
-        address: As written: address, name, "all", "samehost", "samenet"; None for local.
+        address: Address as written: address, name, "all", "samehost", "samenet"; None for local.
         error: Message in the server's words and language; None for a good line.
         file_name: None before 16.
         map: Name of the map in pg_ident.conf; None without one.
@@ -260,12 +260,12 @@ class IdentLine(Struct, frozen=True):
     Attributes:
         map_name: Lines of pg_hba.conf name it.
         sys_name: Name that the client proves; a regular expression after a slash.
-        role_name: As whom it may log in; from 16 on also "all", "+group" and a regular expression after a slash.
+        role_name: Role to log in as; from 16 on also "all", "+group" and a regular expression after a slash.
         error: Message in the server's words and language; None for a good line.
         file_name: None before 16.
         any_account, any_principal, any_subject: Whether a regular expression matches accounts, principals of Kerberos
             (perhaps of one realm), and subjects of certificates, of any name.
-        superusers: Those that the role stands for, and that may log in; at most twenty.
+        superusers: Superusers for which the role stands, and that may log in; at most twenty.
     """
 
     line_number: int
@@ -302,7 +302,7 @@ class ConfiguredLine(Struct, frozen=True):
     """A parameter in the configuration files.
 
     Attributes:
-        setting: As written in the line that counts; None where every line of it has an error.
+        setting: Value as written in the line that counts; None where every line of it has an error.
         place: File and line of that line.
         stored: The value in postgresql.auto.conf; None where that file does not set it.
         next: The value that the next start reads.
@@ -386,7 +386,7 @@ class CatalogueCondition(Struct, frozen=True):
 
     Attributes:
         kind: Word for the condition, as the files have it.
-        n_all: Of that kind in the database; the answer holds the first thousand.
+        n_all: Number of objects of that kind in the database; the answer holds the first thousand.
         name: Name of the object, with its schema where it has one.
         part: Within it: a constraint, a storage parameter; or the version that is there.
         detail: A value, another object, the version that there could be.
@@ -558,4 +558,4 @@ QUESTIONS: Final[tuple[Question[object], ...]] = (
     ENCRYPTION, ARCHIVE_QUEUE,
     RELATIONS, OBJECTS, PUBLIC, CONNECTION_LIMITS, TABLESPACES, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS, CONTROL,
 )  # type: ignore[assignment]  # fmt: skip
-"""All of them."""
+"""All questions."""

@@ -123,7 +123,7 @@ class ProposedRow(Struct, frozen=True):
 
 
 class ProposedValues(Struct, frozen=True):
-    """All of them, the machine's first.
+    """All proposed values, the machine's first.
 
     Attributes:
         rows: Empty where everything is as it is proposed.

@@ -211,30 +211,30 @@ def _with_cpu(sampled: list[Sessions], used: float, queued: float) -> list[Sessi
     kept: list[Sessions] = []
     ready: list[Sessions] = []
     idle: list[Sessions] = []
-    load_sessions = [one for one in sampled if one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND]
+    load_sessions = [entry for entry in sampled if entry.kind.of_load and entry.kind.backend_type == CLIENT_BACKEND]
     if not load_sessions:
         return sampled
-    for one in sampled:
-        is_of_load = one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND
+    for entry in sampled:
+        is_of_load = entry.kind.of_load and entry.kind.backend_type == CLIENT_BACKEND
         (
             idle
-            if is_of_load and one.kind.is_idle
+            if is_of_load and entry.kind.is_idle
             else ready
-            if is_of_load and one.kind.wait_event_type == CPU
+            if is_of_load and entry.kind.wait_event_type == CPU
             else kept
-        ).append(one)
-    sampled_ready, available = sum(one.mean for one in ready), sum(one.mean for one in idle)
+        ).append(entry)
+    sampled_ready, available = sum(entry.mean for entry in ready), sum(entry.mean for entry in idle)
     on_cpu = max(used, sampled_ready - queued)
     share = min((on_cpu + queued - sampled_ready) / available, 1.0) if available else 0.0
-    kept += [Sessions(one.kind, one.mean * (1.0 - share)) for one in idle if share < 1.0]
-    ready += [Sessions(one.kind, one.mean * share) for one in idle if share > 0.0]
+    kept += [Sessions(entry.kind, entry.mean * (1.0 - share)) for entry in idle if share < 1.0]
+    ready += [Sessions(entry.kind, entry.mean * share) for entry in idle if share > 0.0]
     ready = ready or [Sessions(replace(load_sessions[0].kind, query_id=None), 1.0)]
-    total = sum(one.mean for one in ready)
+    total = sum(entry.mean for entry in ready)
     for wait, mean in ((CPU, on_cpu), (QUEUE, queued)):
         kinds: dict[WaitCount, float] = {}
-        for one in ready:
-            kind = replace(one.kind, wait_event_type=wait, wait_event="", observations=0)
-            kinds[kind] = kinds.get(kind, 0.0) + one.mean / total * mean
+        for entry in ready:
+            kind = replace(entry.kind, wait_event_type=wait, wait_event="", observations=0)
+            kinds[kind] = kinds.get(kind, 0.0) + entry.mean / total * mean
         kept += [Sessions(kind, part) for kind, part in kinds.items() if part > 0.0]
     return kept
 

@@ -89,7 +89,7 @@ class ConnectionLimit(Struct, frozen=True):
 
     Attributes:
         scope: "server", "database" or "role".
-        name: Of the database or role; the parameter for the server.
+        name: Name of the database or role; for the server, name of the parameter.
         used: Sessions that count against it; for the server including those of this tool.
         limit: Most sessions; None where it is not known.
     """

@@ -121,7 +121,10 @@ def max_wal_size(facts: AdviceFacts) -> Advice:
 
 
 def _most(facts: AdviceFacts) -> float | None:
-    """Return the largest max_wal_size: 60 % of the WAL disk without wal_keep_size, at least 30 %, rounded to type."""
+    """Return the largest max_wal_size, in a size that one types; None where the WAL disk is not known.
+
+    It is 60 % of the WAL disk without wal_keep_size, at least 30 % of the disk and two segments.
+    """
     if not facts.wal_disk_bytes:
         return None
     room = facts.wal_disk_bytes * _MOST_OF_DISK

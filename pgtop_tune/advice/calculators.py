@@ -16,7 +16,7 @@ from pgtop_tune.base.units import GB, KB, MB, memory
 from pgtop_tune.model.machine import DiskKind, Workload
 
 Says = Callable[[AdviceFacts], str | None]
-"""A value as one types it; None where the facts it asks for are missing or it has no opinion on them."""
+"""Formula of a calculator: returns a value as one types it; None where facts are missing or it gives none."""
 
 _WEB, _OLTP, _OLAP, _MIXED = Workload.WEB, Workload.OLTP, Workload.OLAP, Workload.MIXED
 
@@ -99,8 +99,8 @@ def _timescale_max_wal(facts: AdviceFacts) -> str | None:
 def _gather_max_wal(facts: AdviceFacts) -> str | None:
     if facts.wal_bytes_per_s is None:
         return None
-    hour = facts.wal_bytes_per_s * 3600
-    return memory(max(math.ceil(hour / (10 * GB)) * 10 * GB, 8 * GB))
+    hour_bytes = facts.wal_bytes_per_s * 3600
+    return memory(max(math.ceil(hour_bytes / (10 * GB)) * 10 * GB, 8 * GB))
 
 
 def _pgtune_parallel(of_cores: Callable[[int], float]) -> Says:

@@ -41,7 +41,7 @@ class Machine(Struct, frozen=True, kw_only=True):
         committed_bytes: Committed_AS.
         commit_limit_bytes: CommitLimit.
         huge_page_bytes: The kernel's default size of huge pages.
-        pools: Of huge pages, one of each size.
+        pools: Pools of huge pages, one of each size.
         numa_nodes: Number of nodes.
         live: Values now, by name of the setting.
         disks: The disks of the server's directories.
@@ -73,11 +73,11 @@ class AdviceFacts(Struct, frozen=True, kw_only=True):
         disk: Kind of disk of the data directory.
         workload: Purpose of the server.
         data_bytes: Size of all databases.
-        in_recovery: It is a standby: some values must be no lower than its primary's.
-        sessions: Of clients, now.
-        max_connections, max_worker_processes, autovacuum_max_workers: As set.
+        in_recovery: Whether it is a standby: some values must be no lower than its primary's.
+        sessions: Present number of client sessions.
+        max_connections, max_worker_processes, autovacuum_max_workers: Set values.
         reserved_connections: superuser_reserved_connections and reserved_connections.
-        autovacuum_worker_slots: As set (18+).
+        autovacuum_worker_slots: Set value (18+).
         shared_buffers_bytes: As set.
         running_buffers_bytes: shared_buffers of the running server; None is as set.
         shared_memory_bytes: Of the running server, all of it (15+).

@@ -50,10 +50,10 @@ class MemoryPlan(Struct, frozen=True, kw_only=True):
     Attributes:
         use: The memory rule with the values to be.
         maintenance_bytes: maintenance_work_mem.
-        autovacuum_work_mem: As one types it; "-1" where maintenance_work_mem counts.
+        autovacuum_work_mem: Value as one types it; "-1" where maintenance_work_mem counts.
         shared_bytes: Shared memory of a server with these values.
         pages: vm.nr_hugepages; None where the pool is left as it is.
-        pages_held: Those of the pool that the server has, or wants to have after a restart, with what is set now.
+        pages_held: Huge pages of the pool that the server has, or will need after a restart with the present settings.
         page_bytes: Size of one.
         reserved: Whether the pool is there already.
         pages_refused: The arithmetic, where the machine cannot carry the pool.

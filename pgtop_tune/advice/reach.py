@@ -1,8 +1,8 @@
-"""Waits of a transaction that a parameter can shorten at best, by prefixes of their labels.
+"""Waits of a transaction that a parameter can shorten at best, as prefixes of the labels of waits.
 
-A table of rows, no measurement: what a row does not name, the parameter does not reach. Locks that are held for a
-shorter time make others wait less, so they are within reach of every parameter that shortens a transaction. Source:
-PostgreSQL documentation, "Server Configuration" and "Wait Events"; wait events are those of 14 to 19.
+The rows are assumptions and no measurement: a parameter shortens no wait that is missing from its row. Locks that are
+held for a shorter time make others wait less, so every parameter that shortens a transaction shortens waits for locks.
+Source: PostgreSQL documentation, "Server Configuration" and "Wait Events"; wait events are those of 14 to 19.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from pgtop_tune.model.waits import CPU, QUEUE
 
 HELD: Final = ("Lock", "LWLock", QUEUE)
-"""Beginnings of waits for other transactions, which get shorter where these do."""
+"""Prefixes of waits for other transactions: these waits get shorter when the other transactions do."""
 _COMMIT: Final = ("IO:WalSync", "IO:WALSync", "LWLock:WALWrite", "IPC:SyncRep", "Timeout:CommitDelay")
 _WAL: Final = (
     *_COMMIT,
@@ -88,7 +88,7 @@ def reach_of(names: Iterable[str]) -> tuple[str, ...] | None:
 
 
 def own_reach_of(names: Iterable[str]) -> tuple[str, ...] | None:
-    """Return the same without waits for other transactions."""
+    """Return the prefixes of `reach_of` without waits for other transactions."""
     reachable: list[str] = []
     for name in names:
         waits = _REACH.get(name.lower())

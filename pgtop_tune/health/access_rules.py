@@ -21,7 +21,7 @@ _HOST: Final = "host"
 _ALL: Final = "all"
 _REPLICATION: Final = "replication"
 _LISTS: Final = ("+", "/")
-"""Beginnings of users that are a group, or a pattern."""
+"""First characters of a user that is a group, or a pattern."""
 _WITH_CERTIFICATE: Final = "verify-full"
 """clientcert of a rule whose client needs a certificate of the role that it logs in as."""
 

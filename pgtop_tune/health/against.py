@@ -36,8 +36,8 @@ class Former(Struct, frozen=True):
     """Findings of a former check.
 
     Attributes:
-        name: Of the file. Foreign text.
-        target, system_identifier: Of the server; "" where the report does not say. Foreign text.
+        name: Name of the file. Foreign text.
+        target, system_identifier: Address and identifier of the server; "" where the report does not say. Foreign text.
         findings: (check id, subject) → severity and what it said. Foreign text.
         unknown: Ids of checks that could not see something then.
     """
@@ -59,7 +59,7 @@ def is_recording(path: Path) -> bool:
     """Return whether a file is a recording, or packed as recordings are; every other file is taken for a report.
 
     Raises:
-        UsageProblem: It cannot be read.
+        UsageProblem: The report cannot be read.
     """
     try:
         with opened(path) as file:
@@ -78,7 +78,7 @@ def read_former_check(path: Path) -> Former:
     """Return the findings of a report that `--format json` has written.
 
     Raises:
-        UsageProblem: It is no such report.
+        UsageProblem: The file is no such report.
     """
 
     def read(document: Mapping[str, Any]) -> Former:
@@ -100,7 +100,7 @@ def read_measured_limits(path: Path) -> Measured:
     """Return the limits that `check --measure --format json` has written.
 
     Raises:
-        UsageProblem: It is no such report, or nothing was measured in it.
+        UsageProblem: The file is no such report, or nothing was measured in it.
     """
     hint = "write one with `check --measure --format json > FILE`"
 
@@ -145,10 +145,10 @@ def _why(problem: Exception) -> str:
 def only_new(report: Report, former: Former, near: Set[tuple[str, str]] = frozenset()) -> Report:
     """Return the report without findings that the former check had at the same severity or a worse one.
 
-    What it had found and is no more is `gone_findings`, unless the check is unknown now.
+    Its findings that have disappeared are `gone_findings`, unless their check is unknown now.
 
     Args:
-        near: (check id, subject) of what stands just beside a limit: what goes to and fro there is not gone.
+        near: (check id, subject) of values just beside a limit: a finding that comes and goes there is not gone.
     """
     results: list[CheckResult] = []
     n_known = 0

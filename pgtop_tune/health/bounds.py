@@ -1,7 +1,7 @@
-"""Parameters whose value alone is a finding, as rows, and the one judge of them.
+"""Values of parameters that are findings by themselves: rows of bad values, and the check of a server by these rows.
 
-Counters tell nothing of a server that has not worked yet; a value that suits no server is found there all the same.
-What is set instead comes from `advice`, where it has a value; a value that is advised for this server is no finding.
+A server that has not worked yet has no counters to judge, but its bad values are visible. The value of the fix comes
+from `advice`, where that has one; a value that `advice` gives for this server is no finding.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ _OFF: Final = (-1.0, 0.0)
 
 
 class BadValue(Struct, frozen=True):
-    """A value that suits no server, or needs a reason; `texts`, `below`, `above`, `limited_by` or `judged` says which.
+    """Values of a parameter that suit no server, or need a reason.
+
+    One of `texts`, `below`, `above`, `limited_by` and `judged` defines these bad values.
 
     Attributes:
-        name: Of the parameter; a server without it passes.
-        better: Value of the fix where advice has none; as typed.
-        says: The consequence; stands behind "NAME is VALUE: ".
-        severity: Of the finding.
-        texts: pg_settings.setting, of a parameter that is no number.
-        below, above: In bytes, seconds, else as the number is; a threshold of the check, named `limit`.
-        unit: Of the threshold: "bytes", "s", "".
-        special: Numbers that are no quantity: off, derived, unlimited.
-        limited_by: A parameter whose number this one must not exceed.
-        judged: Whether the row of pg_settings has such a value, beside other parameters.
-        when: Whether the row is for this server; None is for every one.
-        limit: Name of the threshold; "" is the parameter's. For a second row of the same parameter.
+        name: Name of the parameter; a server without this parameter has no finding.
+        better: Value of the fix where `advice` has none, as one types it.
+        says: Consequence, which follows "NAME is VALUE: " in the finding.
+        severity: Severity of the finding.
+        texts: Bad values of pg_settings.setting, for a parameter that is no number.
+        below, above: Bound, in bytes, seconds or the parameter's own number; a threshold of the check, named `limit`.
+        unit: Unit of the threshold: "bytes", "s" or "".
+        special: Numbers that mean off, derived or unlimited, and are never bad.
+        limited_by: Name of a parameter whose number this one must not exceed; "" without one.
+        judged: Returns whether the row of pg_settings has a bad value, given all parameters.
+        when: Returns whether the values are bad on this server; None where they are bad on every server.
+        limit: Name of the threshold, for a second row of the same parameter; "" for the name of the parameter.
     """
 
     name: str
@@ -56,7 +58,7 @@ class BadValue(Struct, frozen=True):
 
     @property
     def threshold(self) -> Threshold | None:
-        """Return the threshold of the row's check; None for texts and other parameters."""
+        """Return the check's threshold for these values; None without `below` and `above`."""
         if self.below is not None:
             return Threshold(self.limit or self.name, self.below, self.unit, "a finding below it")
         if self.above is not None:
@@ -64,7 +66,7 @@ class BadValue(Struct, frozen=True):
         return None
 
     def holds(self, parameters: Parameters, row: Parameter, limits: Limits) -> bool:
-        """Return whether the value is such a one. Raises as `Parameters.find`."""
+        """Return whether the server's value is bad. Raises as `Parameters.find` does."""
         threshold = self.threshold
         if self.judged is not None:
             return self.judged(parameters, row)
@@ -80,14 +82,14 @@ class BadValue(Struct, frozen=True):
 
 
 def bounded(rows: Iterable[BadValue]) -> Look:
-    """Return a look that finds each parameter with such a value, of the server, of roles and of databases."""
+    """Return the function of a check that finds each bad value of the server, of its roles and of its databases."""
     rows = tuple(rows)
 
     def look(facts: CheckFacts, limits: Limits) -> Findings:
         parameters, missing = needs.parameters(facts), None
         for bound in rows:
             try:
-                if (finding := _found(bound, parameters, facts, limits)) is not None:
+                if (finding := _finding(bound, parameters, facts, limits)) is not None:
                     yield finding
             except Missing as problem:
                 missing = missing or problem
@@ -103,34 +105,34 @@ def thresholds(rows: Iterable[BadValue]) -> tuple[Threshold, ...]:
 
 
 def _better(bound: BadValue, parameters: Parameters) -> str:
-    """Return the value to set; not more than the other parameter allows."""
+    """Return the value to set, at most that of the parameter that limits it."""
     if not bound.limited_by or float(bound.better) <= parameters.number(bound.limited_by):
         return bound.better
     return parameters.shown(bound.limited_by)
 
 
-def _with_other(facts: CheckFacts, row: Parameter, above: Parameter, fix: Fix) -> Fix:
-    """Return the fix of a row, together with the parameter above it where that is lower than what is advised."""
+def _with_other(facts: CheckFacts, row: Parameter, limiting: Parameter, fix: Fix) -> Fix:
+    """Return the fix; it also raises the limiting parameter where that is lower than the value to set."""
     name, value = fix.parameter or ("", "0")
-    if name != row.name or float(value) <= float(above.setting):
+    if name != row.name or float(value) <= float(limiting.setting):
         return fix
-    raised = advised_or(facts, above.name, value).parameter
-    return fix if raised is None else set_several([(above, raised[1]), (row, value)])
+    raised = advised_or(facts, limiting.name, value).parameter
+    return fix if raised is None else set_several([(limiting, raised[1]), (row, value)])
 
 
-def _found(bound: BadValue, parameters: Parameters, facts: CheckFacts, limits: Limits) -> CheckFinding | None:
+def _finding(bound: BadValue, parameters: Parameters, facts: CheckFacts, limits: Limits) -> CheckFinding | None:
     row = parameters.find(bound.name)
     if row is None or (bound.when is not None and not bound.when(facts)) or not bound.holds(parameters, row, limits):
         return None
     fix = advised_or(facts, bound.name, _better(bound, parameters))
     if is_advised(facts, row):
-        above = parameters.find(bound.limited_by)
-        if above is None or is_advised(facts, above):
+        limiting = parameters.find(bound.limited_by)
+        if limiting is None or is_advised(facts, limiting):
             return None
-        # The other parameter has to change.
+        # The parameter that limits an advised value has to change.
         fix = advised_or(facts, bound.limited_by, row.shown)
-    elif (above := parameters.find(bound.limited_by)) is not None:
-        fix = _with_other(facts, row, above, fix)
+    elif (limiting := parameters.find(bound.limited_by)) is not None:
+        fix = _with_other(facts, row, limiting, fix)
     names = (bound.name, bound.limited_by) if bound.limited_by else (bound.name,)
     return CheckFinding(
         severity=bound.severity,

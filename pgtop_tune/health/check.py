@@ -62,12 +62,12 @@ class Evidence(Struct, frozen=True):
 
 
 class Fix(Struct, frozen=True):
-    """Something to run, and how it is taken back.
+    """Commands that mend a finding, and those that undo them.
 
     Attributes:
         do: Exact commands, one per line. Names of the server's objects are quoted.
-        undo: The same for the way back.
-        language: Of both.
+        undo: Commands that undo `do`.
+        language: Language of `do` and `undo`.
         remark: When it takes effect, where it has to be run; "" when that is clear.
         parameter: (name, value) where it is one parameter of the server or one setting of its machine, as
             `pgtop-tune set` takes it, so that it can become part of a change set.
@@ -86,7 +86,7 @@ class Objects(Struct, frozen=True):
     """Objects of one kind that a finding is about: each of them can be accepted by itself.
 
     Attributes:
-        names: As patterns of accepted risks have them: "bench public.orders". Foreign text.
+        names: Names, as patterns of accepted risks have them: "bench public.orders". Foreign text.
         unlisted: Number of further objects, whose names are not known.
         about: Makes the finding about some of the names, and a number of objects that have no name here.
     """

@@ -39,10 +39,10 @@ class ConditionKind(Struct, frozen=True, kw_only=True):
         source: View and column.
         do, undo: Statements with {name}, {part} and {detail}, for each object; `parts` says what these stand for.
         parts: Function that returns {part} and {detail}.
-        advice: In place of `do`, where only people can decide.
+        advice: Advice in place of `do`, where only people can decide.
         remark: When it takes effect, what it costs.
         locks: Whether the statements wait for a lock that blocks others.
-        severity: Of the finding.
+        severity: Severity of the finding.
         named: Function that returns the name of an object.
     """
 

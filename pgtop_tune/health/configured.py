@@ -39,7 +39,7 @@ def as_configured(
     """Return the parameters as sessions have them without settings of a role or database, with those of ALTER SYSTEM.
 
     Args:
-        sample: As our session has them.
+        sample: Parameters as our session has them.
         lines: `CONFIGURED`; without it a row that is the session's own stays so.
         options: `START_OPTIONS`; where they cannot be read the server is taken to have none.
     """

@@ -64,7 +64,7 @@ class Refused(Struct, frozen=True):
 
     Attributes:
         database: Its name. Foreign text.
-        reason: In the server's words. Foreign text.
+        reason: Reason in the server's words. Foreign text.
     """
 
     database: str
@@ -76,8 +76,8 @@ class Answers(Struct, Generic[R], frozen=True):
 
     Attributes:
         rows: (database, row); of a question that is asked once the database is "".
-        databases: Those that answered.
-        refused: Those that did not.
+        databases: Databases that answered.
+        refused: Databases that could not be asked.
     """
 
     rows: tuple[tuple[str, R], ...]
@@ -92,10 +92,10 @@ class Question(Struct, Generic[R], frozen=True):
     """A query of the check's own: file `postgres/sql/NAME.FIRSTMAJOR.sql`.
 
     Attributes:
-        name: Of the file.
+        name: Name of the file.
         row: Dataclass whose fields are named as the columns.
         source: Views and columns it reads, for the reference.
-        everywhere: Asked in every database; else once, in the one that is connected to.
+        everywhere: Whether it is asked in every database; else only in the connected one.
         opens: Right that opens it to a role without permission; "" where every role may ask.
     """
 

@@ -77,7 +77,7 @@ def sysctl(name: str, value: str, before: str, remark: str = "") -> Fix:
     """Return the fix that sets a sysctl, now and after a reboot.
 
     Args:
-        name: As "vm.swappiness".
+        name: Name of the setting: "vm.swappiness".
         value: New value.
         before: Value now.
         remark: Further remark.
@@ -107,7 +107,7 @@ def kept_line(file: str, name: str, value: str) -> tuple[str, str]:
 
     Args:
         file: Its path; needs no quotes.
-        name: As "vm.swappiness".
+        name: Name of the setting: "vm.swappiness".
         value: Without quotes and bars.
     """
     line, pattern = f"{file}.{name}.before", f"^ *{name.replace('.', '[.]')} *="
@@ -146,7 +146,7 @@ def kernel_file(path: str, value: str, before: str, boot: str, name: str = "") -
         value: New content.
         before: Content now.
         boot: Remedy that lasts over a reboot.
-        name: As `pgtop-tune set` calls it: "vda/scheduler"; "" where it does not know it.
+        name: Name in `pgtop-tune set`: "vda/scheduler"; "" where it does not know it.
     """
     remark = f"to keep it after a reboot: {boot}"
     return _as_root(f"echo {value} > {path}", f"echo {before} > {path}", remark, (name, value) if name else None)
@@ -169,7 +169,7 @@ def preloading(library: Parameter | None, name: str, where: str) -> Fix:
 
     Args:
         library: shared_preload_libraries; None where it is not shown.
-        name: Of the library and its extension.
+        name: Name of the library and its extension.
         where: "" or " on the primary": where the extension is to be made.
     """
     if library is None:

@@ -44,7 +44,7 @@ from pgtop_tune.sampling.host_sampler import HostSampler
 from pgtop_tune.sampling.pooler_sampler import PoolerSampler
 
 BETWEEN_LOOKS_S: Final = 0.5
-"""Between the two frames that rates are made of."""
+"""Time between the two frames from which rates are computed."""
 DATABASES_S: Final = 30.0
 """For all databases together."""
 _PATIENCE_S: Final = 3.0

@@ -35,7 +35,7 @@ class ServerResult(Struct, frozen=True):
     """One server.
 
     Attributes:
-        name: As it was asked for: the service, or the connection without its password.
+        name: Name as it was asked for: the service, or the connection without its password.
         report: None where it could not be checked.
         problem: Why it could not be checked.
     """

@@ -165,7 +165,7 @@ def kernel_setting(facts: CheckFacts, name: str) -> str:
     """Return a setting of the kernel now.
 
     Raises:
-        Missing: It cannot be read.
+        Missing: The setting was not read.
     """
     value = facts.have(needs.MACHINE).live(name)
     if value is None:

@@ -41,15 +41,15 @@ from pgtop_tune.process.mount_namespace import namespace_of
 from pgtop_tune.sampling.measured_limits import remember
 
 LIMIT_S: Final = 20.0
-"""All of it together; what is not done by then is told as missing."""
+"""Time limit of all measurements together; later ones are reported as missing."""
 TOGETHER: Final = 8
 """Sessions that commit at the same time."""
 KEPT: Final = "kept"
-"""Among what is missing: why a measurement is not kept."""
+"""Id in `missing` of the reason why a measurement is not kept."""
 _MOST_APART: Final = 3.0
 _MOST_FOREIGN_PERCENT: Final = 50.0
 _SHORTEST_PASS_S: Final = 0.1
-"""A shorter one is a few flushes."""
+"""Shortest pass that counts: a shorter one has only a few flushes."""
 _AGAIN: Final = "measure again on a quiet machine"
 _OF_FLUSHES: Final = ("wal-flush", "commits")
 _ELSEWHERE: Final = Unavailable(Reason.NOT_LOCAL, "only on the server's own machine")

@@ -43,8 +43,8 @@ class ProjectWishes(Struct, frozen=True):
     """Contents of the file; options on the command line win.
 
     Attributes:
-        select, ignore: As --select and --ignore.
-        fail_on: As --fail-on; "" where it does not say.
+        select, ignore: Values of --select and --ignore.
+        fail_on: Value of --fail-on; "" where the file has none.
         thresholds: As --threshold: "MEM-01=95".
         accept: Findings that the project has signed for.
     """

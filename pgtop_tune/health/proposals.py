@@ -1,6 +1,7 @@
 """The proposal that a check ends with: values of the server and its machine that fit together. Pure.
 
-The values are those of `advice`; here they are put beside what is in force, with the memory rule they were solved by.
+The values are those of `advice`; this module compares them with the values in force, and adds the memory rule from
+which they come.
 """
 
 from __future__ import annotations

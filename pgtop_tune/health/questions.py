@@ -40,8 +40,8 @@ class TableState(Struct, frozen=True):
     """A table that is among the first of its database by dead rows, changes, age, or missing statistics.
 
     Attributes:
-        n_tables, n_never_analyzed: Of the whole database.
-        bytes: Of its main part, as of its last VACUUM or ANALYZE.
+        n_tables, n_never_analyzed: Numbers of all tables, and of such without statistics, in the whole database.
+        bytes: Size of its main fork at its last VACUUM or ANALYZE.
         tuples: reltuples; 0 where it is not known.
         live, dead, modified: n_live_tup, n_dead_tup, n_mod_since_analyze.
         never_analyzed: Holds rows and was neither vacuumed nor analyzed since it was made or rewritten.
@@ -91,8 +91,8 @@ class IndexState(Struct, frozen=True):
     """An index that is invalid, the same as another, or unused.
 
     Attributes:
-        n_indexes: Of the whole database.
-        bytes: As of the last VACUUM or ANALYZE.
+        n_indexes: Number of indexes in the whole database.
+        bytes: Size at the last VACUUM or ANALYZE.
         scans: idx_scan.
         same_as: Name of an index of the same table that does all it does; None without one.
         unused: Never scanned, and no constraint needs it.
@@ -121,8 +121,8 @@ class BareForeignKey(Struct, frozen=True):
     """A foreign key whose columns no index of its table begins with.
 
     Attributes:
-        columns: In the order of the key.
-        bytes, tuples: Of the referencing table.
+        columns: Columns in the order of the key.
+        bytes, tuples: Size and rows of the referencing table.
         n_all: Such foreign keys in the database.
         partitioned: Whether the referencing table is.
         free_names: For an index on its columns, like those that the server chooses, the plainest first.
@@ -150,7 +150,7 @@ class SequenceState(Struct, frozen=True):
         table_schema, table_name, column_name: The column it feeds; None for one of its own.
         highest: Its MAXVALUE, or what the column can hold.
         used: last_value; None where the role may not see it.
-        type_is_kept_by: "parent", "partition key" or "domain", for which ALTER COLUMN TYPE is no fix; None without.
+        type_is_kept_by: "parent", "partition key" or "domain", for which ALTER COLUMN TYPE is no fix; None without one.
         used_by: Other objects that keep it, as pg_describe_object() has them: views, triggers, policies. Foreign text.
         least: MINVALUE of a descending one, whose `highest` and `used` are counted downwards; None of others.
         cycles: Whether it begins again at its end, with numbers that its column has had.
@@ -208,7 +208,7 @@ class ExpiringPassword(Struct, frozen=True):
     """A role that may log in and whose password ends.
 
     Attributes:
-        valid_until: As the server writes it.
+        valid_until: Time as the server writes it.
         remaining_s: Negative where it has ended; None where it has since ever.
     """
 
@@ -222,8 +222,8 @@ class HbaRule(Struct, frozen=True):
 
     Attributes:
         type: local, host, hostssl, hostnossl, hostgssenc, hostnogssenc; None for a line with an error.
-        address: As written: address, name, "all", "samehost", "samenet"; None for local.
-        error: In the server's words and language; None for a good line.
+        address: Address as written: address, name, "all", "samehost", "samenet"; None for local.
+        error: Message in the server's words and language; None for a good line.
         file_name: None before 16.
         map: Name of the map in pg_ident.conf; None without one.
         client_certificate: Option clientcert; None without one.
@@ -260,12 +260,12 @@ class IdentLine(Struct, frozen=True):
     Attributes:
         map_name: Lines of pg_hba.conf name it.
         sys_name: Name that the client proves; a regular expression after a slash.
-        role_name: As whom it may log in; from 16 on also "all", "+group" and a regular expression after a slash.
-        error: In the server's words and language; None for a good line.
+        role_name: Role to log in as; from 16 on also "all", "+group" and a regular expression after a slash.
+        error: Message in the server's words and language; None for a good line.
         file_name: None before 16.
         any_account, any_principal, any_subject: Whether a regular expression matches accounts, principals of Kerberos
             (perhaps of one realm), and subjects of certificates, of any name.
-        superusers: Those that the role stands for, and that may log in; at most twenty.
+        superusers: Superusers for which the role stands, and that may log in; at most twenty.
     """
 
     line_number: int
@@ -289,7 +289,7 @@ class FileError(Struct, frozen=True):
     """A line of a configuration file that is not in force.
 
     Attributes:
-        error: In the server's words and language.
+        error: Message in the server's words and language.
     """
 
     sourcefile: str | None
@@ -302,7 +302,7 @@ class ConfiguredLine(Struct, frozen=True):
     """A parameter in the configuration files.
 
     Attributes:
-        setting: As written in the line that counts; None where every line of it has an error.
+        setting: Value as written in the line that counts; None where every line of it has an error.
         place: File and line of that line.
         stored: The value in postgresql.auto.conf; None where that file does not set it.
         next: The value that the next start reads.
@@ -319,11 +319,11 @@ class StartFile(Struct, frozen=True):
     """A file that the next start opens, or a library that it or each session loads.
 
     Attributes:
-        database, role: Of ALTER ROLE … SET, ALTER DATABASE … SET; None for all.
+        database, role: Database and role of ALTER ROLE … SET, ALTER DATABASE … SET; None for all.
         name: The parameter.
-        value: Of the parameter.
+        value: Value of the parameter.
         part: Path, or name of a library.
-        path: Of a library that is there.
+        path: Path of a library that exists.
         built_for: Major version that the library is made for; None where that is not known.
     """
 
@@ -386,8 +386,8 @@ class CatalogueCondition(Struct, frozen=True):
 
     Attributes:
         kind: Word for the condition, as the files have it.
-        n_all: Of that kind in the database; the answer holds the first thousand.
-        name: Of the object, with its schema where it has one.
+        n_all: Number of objects of that kind in the database; the answer holds the first thousand.
+        name: Name of the object, with its schema where it has one.
         part: Within it: a constraint, a storage parameter; or the version that is there.
         detail: A value, another object, the version that there could be.
     """
@@ -558,4 +558,4 @@ QUESTIONS: Final[tuple[Question[object], ...]] = (
     ENCRYPTION, ARCHIVE_QUEUE,
     RELATIONS, OBJECTS, PUBLIC, CONNECTION_LIMITS, TABLESPACES, POWERS, PASSWORDLESS, CERTIFICATE, BACKUPS, CONTROL,
 )  # type: ignore[assignment]  # fmt: skip
-"""All of them."""
+"""All questions."""

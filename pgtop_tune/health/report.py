@@ -104,11 +104,11 @@ class ProposedRow(Struct, frozen=True):
     """A value that is proposed and not in force.
 
     Attributes:
-        now: In force.
-        pending: In force after a restart, as things are; "" where that is the same.
+        now: Value in force.
+        pending: Value in force after a restart, if nothing else changes; "" where that is the same.
         because: One sentence.
-        restart: It takes effect with a restart of the server.
-        of_machine: It is a setting of the machine.
+        restart: Whether it takes effect only with a restart of the server.
+        of_machine: Whether it is a setting of the machine.
         others: (who, value) of known calculators for this machine.
     """
 
@@ -123,7 +123,7 @@ class ProposedRow(Struct, frozen=True):
 
 
 class ProposedValues(Struct, frozen=True):
-    """All of them, the machine's first.
+    """All proposed values, the machine's first.
 
     Attributes:
         rows: Empty where everything is as it is proposed.
@@ -143,7 +143,7 @@ class Report(Struct, frozen=True):
         at_ms: When, milliseconds since the epoch.
         target: The server, without secrets. Foreign text.
         server: "PostgreSQL 18.6"; "" when it is not known. Foreign text.
-        major: Of the server; None when it is not known.
+        major: Major version of the server; None when it is not known.
         results: Checks in the order of the registry.
         compared_with: Source of the former findings when only new ones are in the results; "" otherwise.
         n_known: Findings left out because a former check had them.

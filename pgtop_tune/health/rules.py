@@ -69,10 +69,10 @@ def value_is(
     """Return a look that finds a parameter with one of these values.
 
     Args:
-        name: Of the parameter.
+        name: Name of the parameter.
         bad: pg_settings.setting.
         better: Value of the fix; as typed.
-        severity: Of the finding.
+        severity: Severity of the finding.
         says: Sentence of the finding; {value} stands for the value.
         fixed: Fix for a parameter that no statement sets.
     """
@@ -109,7 +109,7 @@ def value_finding(
         row: The parameter.
         says: The consequence.
         fix: Its fix.
-        severity: Of the finding.
+        severity: Severity of the finding.
         beside: Further parameters of the evidence.
         subject: None for the parameter's name.
     """

@@ -84,7 +84,7 @@ def settings_of_primary(content: bytes, system_identifier: str) -> Mapping[str, 
 
     Args:
         content: Beginning of global/pg_control.
-        system_identifier: Of the server that it was read from.
+        system_identifier: Identifier of the server from which it was read.
 
     Raises:
         ValueError: It is another server's, or of a form that is not known; one line.

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class CheckService:
-    """Checks as `pgtop-tune check` does without options, by the project's file.
+    """Checks of one server, as `pgtop-tune check` without options makes them with the project's file.
 
-    The first check imports the registry with all its checks, which weighs 2 MB.
+    The first check imports the registry with all its checks, which takes 2 MB of memory.
 
     Args:
         conninfo: The server.
@@ -29,7 +29,7 @@ class CheckService:
         host_source: Source of numbers of this machine.
 
     Attributes:
-        conninfo: Set anew when a password was typed.
+        conninfo: Address of the server; replaced after the operator has typed a password.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class CheckService:
         setup, facts = await self._gathered()
         from pgtop_tune.health.measure import busy, keep, measure
 
-        disturbed = busy(facts)
-        if disturbed and not anyway:
-            return disturbed
+        disturbances = busy(facts)
+        if disturbances and not anyway:
+            return disturbances
         measured = await measure(self.conninfo, facts)
         await asyncio.to_thread(keep, facts, measured)
         return await asyncio.to_thread(setup.judged, replace(facts, measured=measured))

@@ -29,7 +29,7 @@ class OperatorClaims(Struct, frozen=True):
     """Claims of the operator; None where there is none.
 
     Attributes:
-        memory_bytes, cpus: Of the server's machine; both or neither.
+        memory_bytes, cpus: Memory and CPUs of the server's machine; both or neither.
     """
 
     memory_bytes: int | None = None
@@ -82,7 +82,7 @@ class CheckSetup(Struct, frozen=True):
     """Choices of a check.
 
     Attributes:
-        limits: Of the checks, by id.
+        limits: Limits of the checks, by id.
         accept: Risks that the project has accepted.
         proposes: Whether the report ends with a proposal.
         told: Claims about a machine that cannot be seen.

@@ -1,8 +1,8 @@
 """Active sessions: the one definition, and the one calculation for every page, line, export and replay.
 
 A session is **active** while the server works for it or while it waits for a resource: a lock, a disk, another process,
-its client in the middle of a statement, a CPU. Parallel workers are sessions as well. Four kinds of sessions are beside
-the active ones, and never among them:
+its client in the middle of a statement, a CPU. Parallel workers are sessions as well. Four other kinds of sessions
+never count as active:
 
     client think time   idle in transaction for less than a second; for pgbench also idle between two transactions
     pacing              intended sleeps: delays of checkpoints, VACUUM, base backups and recovery, an idle replication
@@ -11,7 +11,7 @@ the active ones, and never among them:
     io workers          busy with a read that a session already waits for (18 and newer, io_method=worker)
 
 A sample shows a session that was woken and has no CPU yet as waiting for its client, and a preempted session as
-running. For the sessions of pgbench the kernel has the truth: their time on CPUs and in the run queue replaces the
+running. For the sessions of pgbench the kernel has exact figures: their time on CPUs and in the run queue replaces the
 samples without a wait, and the difference is subtracted from the client's think time.
 
     running  max(Δ(utime + stime) / Δt, samples without a wait − queued)
@@ -62,13 +62,13 @@ _SLEEPS: Final = frozenset(
 """Class and event; the event in lower case, because its spelling differs between majors."""
 DECODING: Final = "REPACK decoding worker"
 _DECODING_AT_REST: Final = (DECODING, "waitforwalflush")
-"""State of REPACK (CONCURRENTLY) once it has read all WAL."""
+"""Backend type and wait event of REPACK (CONCURRENTLY) once it has read all WAL."""
 _FROM_THE_PRIMARY: Final = frozenset({"libpqwalreceiverconnect", "libpqwalreceiverreceive"})
 """Waits for another server's answer: idle, unless a client waits for the result (CREATE SUBSCRIPTION)."""
 
 
 class SessionActivity(StrEnum):
-    """Role of a session: active, or one of the four kinds beside the active ones. Exports hold these words."""
+    """Kind of a session: active, or one of the four that never count as active. Exports have these values."""
 
     ACTIVE = "active"
     TURN = "client turn"
@@ -78,7 +78,7 @@ class SessionActivity(StrEnum):
 
 
 def activity_of(count: WaitCount) -> SessionActivity:
-    """Return the role of the sessions of one kind of wait, as the module defines it."""
+    """Return the kind of the sessions in one wait, as the module defines it."""
     if count.is_idle:
         return SessionActivity.TURN
     return _activity(count.wait_event_type, count.wait_event, count.backend_type)
@@ -106,7 +106,7 @@ class Sessions(Struct, frozen=True):
     """Sessions of one kind.
 
     Attributes:
-        kind: Wait, statement, database, user and backend type; its `observations` do not count here.
+        kind: Wait, statement, database, user and backend type; its `observations` have no meaning here.
         mean: Mean number over the window.
     """
 
@@ -115,14 +115,14 @@ class Sessions(Struct, frozen=True):
 
 
 def sessions(interval: Interval, window_s: float) -> list[Sessions] | None:
-    """Return the sessions of the last seconds by what they did, including those beside the active ones.
+    """Return the mean numbers of sessions in the window by kind, including those that are not active.
 
     Args:
-        interval: Frames; a second call with the same window costs nothing.
+        interval: Frames; it keeps the result for further calls with the same window.
         window_s: Length of the window; 0 for the newest frame.
 
     Returns:
-        None without samples. While a load of ours without a rate runs, its sessions between two transactions count as
+        None without samples. While a load without a rate runs, its sessions between two transactions count as
         Client:think, because the latency that pgbench measures includes these pauses.
     """
     return interval.once(_Over(window_s))
@@ -144,8 +144,12 @@ class _Over(Struct, frozen=True):
             return None
         observed = interval.carried(self, _Seen).over(recent, _is_part_of_latency(interval))
         by_kind = [Sessions(kind, observations / samples) for kind, observations in observed]
-        use = cpu_of_load(interval, self.window_s)
-        return by_kind if use is None else _with_cpu(by_kind, use.used * use.share, (use.queued or 0.0) * use.share)
+        load_cpu = cpu_of_load(interval, self.window_s)
+        return (
+            by_kind
+            if load_cpu is None
+            else _with_cpu(by_kind, load_cpu.used * load_cpu.share, (load_cpu.queued or 0.0) * load_cpu.share)
+        )
 
 
 class _Seen:
@@ -164,16 +168,16 @@ class _Seen:
             joined: Whether sessions between two transactions count as waiting for their client's think time.
         """
         previous = self._readings
-        new = next(
+        n_new = next(
             (index for index, reading in enumerate(readings) if previous and reading is previous[0]), len(readings)
         )
-        stay = len(readings) - new
-        if joined != self._joined or stay > len(previous) or (stay and readings[-1] is not previous[stay - 1]):
-            self._sums, previous, new, stay = {}, (), len(readings), 0
+        n_kept = len(readings) - n_new
+        if joined != self._joined or n_kept > len(previous) or (n_kept and readings[-1] is not previous[n_kept - 1]):
+            self._sums, previous, n_new, n_kept = {}, (), len(readings), 0
         self._readings, self._joined = readings, joined
-        for reading in previous[stay:]:
+        for reading in previous[n_kept:]:
             self._add(reading, -1)
-        for reading in readings[:new]:
+        for reading in readings[:n_new]:
             self._add(reading, 1)
         return self._sums.values()
 
@@ -207,30 +211,30 @@ def _with_cpu(sampled: list[Sessions], used: float, queued: float) -> list[Sessi
     kept: list[Sessions] = []
     ready: list[Sessions] = []
     idle: list[Sessions] = []
-    load = [one for one in sampled if one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND]
-    if not load:
+    load_sessions = [entry for entry in sampled if entry.kind.of_load and entry.kind.backend_type == CLIENT_BACKEND]
+    if not load_sessions:
         return sampled
-    for one in sampled:
-        is_of_load = one.kind.of_load and one.kind.backend_type == CLIENT_BACKEND
+    for entry in sampled:
+        is_of_load = entry.kind.of_load and entry.kind.backend_type == CLIENT_BACKEND
         (
             idle
-            if is_of_load and one.kind.is_idle
+            if is_of_load and entry.kind.is_idle
             else ready
-            if is_of_load and one.kind.wait_event_type == CPU
+            if is_of_load and entry.kind.wait_event_type == CPU
             else kept
-        ).append(one)
-    sampled_ready, available = sum(one.mean for one in ready), sum(one.mean for one in idle)
+        ).append(entry)
+    sampled_ready, available = sum(entry.mean for entry in ready), sum(entry.mean for entry in idle)
     on_cpu = max(used, sampled_ready - queued)
     share = min((on_cpu + queued - sampled_ready) / available, 1.0) if available else 0.0
-    kept += [Sessions(one.kind, one.mean * (1.0 - share)) for one in idle if share < 1.0]
-    ready += [Sessions(one.kind, one.mean * share) for one in idle if share > 0.0]
-    ready = ready or [Sessions(replace(load[0].kind, query_id=None), 1.0)]
-    total = sum(one.mean for one in ready)
+    kept += [Sessions(entry.kind, entry.mean * (1.0 - share)) for entry in idle if share < 1.0]
+    ready += [Sessions(entry.kind, entry.mean * share) for entry in idle if share > 0.0]
+    ready = ready or [Sessions(replace(load_sessions[0].kind, query_id=None), 1.0)]
+    total = sum(entry.mean for entry in ready)
     for wait, mean in ((CPU, on_cpu), (QUEUE, queued)):
         kinds: dict[WaitCount, float] = {}
-        for one in ready:
-            kind = replace(one.kind, wait_event_type=wait, wait_event="", observations=0)
-            kinds[kind] = kinds.get(kind, 0.0) + one.mean / total * mean
+        for entry in ready:
+            kind = replace(entry.kind, wait_event_type=wait, wait_event="", observations=0)
+            kinds[kind] = kinds.get(kind, 0.0) + entry.mean / total * mean
         kept += [Sessions(kind, part) for kind, part in kinds.items() if part > 0.0]
     return kept
 
@@ -251,5 +255,5 @@ def hidden_sessions(frame: Frame) -> Unavailable | None:
         return activity if activity.reason is Reason.NO_PERMISSION and not server.monitor_role else None
     if not any(backend.query == HIDDEN_QUERY for backend in activity.backends):
         return None
-    opens = grant("pg_monitor", server.user)
-    return Unavailable(Reason.NO_PERMISSION, f"other users' sessions are hidden: {opens} shows them")
+    permission = grant("pg_monitor", server.user)
+    return Unavailable(Reason.NO_PERMISSION, f"other users' sessions are hidden: {permission} shows them")

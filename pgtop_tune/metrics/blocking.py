@@ -57,12 +57,12 @@ def longest_blocked_s(activity: Activity) -> float:
 
     Rows that many transactions update have a wait of milliseconds at any time.
     """
-    begun = [
+    query_starts_ms = [
         backend.query_start_ms
         for backend in activity.backends
         if backend.blocked_by and backend.query_start_ms is not None
     ]
-    return max(activity.now_ms - min(begun), 0) / 1000.0 if begun else 0.0
+    return max(activity.now_ms - min(query_starts_ms), 0) / 1000.0 if query_starts_ms else 0.0
 
 
 def culprits(activity: Activity) -> frozenset[int]:
@@ -76,11 +76,11 @@ def culprits(activity: Activity) -> frozenset[int]:
 def _follow(pid: int, first: Mapping[int, int], ends: dict[int, int | None]) -> None:
     """Store the end of the chain for every pid on it; None for a cycle."""
     chain: dict[int, None] = {}
-    at = pid
-    while at in first and at not in ends and at not in chain:
-        chain[at] = None
-        at = first[at]
-    end = ends.get(at, None if at in chain else at)
+    current_pid = pid
+    while current_pid in first and current_pid not in ends and current_pid not in chain:
+        chain[current_pid] = None
+        current_pid = first[current_pid]
+    end = ends.get(current_pid, None if current_pid in chain else current_pid)
     for passed in chain:
         ends[passed] = end
 
@@ -196,13 +196,13 @@ def _circles(blockers: Mapping[int, tuple[Place, ...]]) -> list[set[int]]:
     circles = []
     for start in blockers:
         path: dict[int, None] = {}
-        at = start
-        while at in blockers and at not in done and at not in path:
-            path[at] = None
-            at = blockers[at][0][0]
-        if at in path:
+        current = start
+        while current in blockers and current not in done and current not in path:
+            path[current] = None
+            current = blockers[current][0][0]
+        if current in path:
             order = list(path)
-            circles.append(set(order[order.index(at) :]))
+            circles.append(set(order[order.index(current) :]))
         done.update(path)
     return circles
 

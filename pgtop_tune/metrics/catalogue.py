@@ -398,7 +398,7 @@ class Metric(Struct, frozen=True):
 
     Attributes:
         id: Stable name in exports and configuration: "host.cpu.user".
-        title: As labelled on screen.
+        title: Label on the screen.
         unit: "%", "1/s", "bytes", "bytes/s", "ms", …
         definition: Its meaning in one or two sentences, for `?`.
         source: View and column or kernel file and field, with the formula.

@@ -34,7 +34,7 @@ WINDOW_S: Final = 10.0
 DEMAND: Final = 90.0
 TURN_SHARE: Final = 80.0
 _SHORTEST_S: Final = 0.9
-"""Between two looks at threads: clock ticks are coarse."""
+"""Shortest time between two looks at threads: clock ticks are coarse."""
 ThreadUse = tuple[float, float | None]
 """CPU time and run-queue wait of a thread of pgbench in per cent of one core; None for a wait that is not known."""
 _MACHINE_FULL: Final = 90.0

@@ -47,7 +47,7 @@ class ConnectionGroup(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The properties that all sessions of the group have."""
+        """Return the properties that all sessions of the group have."""
         return self.usename, self.datname, self.application_name, self.client
 
 
@@ -89,7 +89,7 @@ class ConnectionLimit(Struct, frozen=True):
 
     Attributes:
         scope: "server", "database" or "role".
-        name: Of the database or role; the parameter for the server.
+        name: Name of the database or role; for the server, name of the parameter.
         used: Sessions that count against it; for the server including those of this tool.
         limit: Most sessions; None where it is not known.
     """

@@ -107,9 +107,9 @@ def grown_rows(
     seconds = newer.at_s - older.at_s
     grown = []
     for row in rows(newer):
-        was = before.get(key(row))
+        older_row = before.get(key(row))
         by = None
-        if seconds > 0 and was is not None and reset(was) == reset(row):
-            by = growth(was, row, names)
+        if seconds > 0 and older_row is not None and reset(older_row) == reset(row):
+            by = growth(older_row, row, names)
         grown.append(Grown(row, seconds, by))
     return grown

@@ -4,9 +4,9 @@ A load has stalled when no transaction has ended for longer than its pace explai
 
     allowed = max(3 s, 5 × mean latency of the run so far, 10 ÷ rate)
 
-In a closed loop a client ends a transaction every mean latency, so five of them without an end of any client are no
-chance. With a rate there are gaps by chance: ten mean ones in a row come once in 22,000 transactions. Before the first
-transaction has ended the pace is not known: then it takes 30 s.
+In a closed loop a client ends a transaction every mean latency, so five mean latencies in which no client ends one are
+no chance. With a rate there are gaps by chance: one of ten mean gaps comes once in 22,000 transactions. Before the
+first transaction has ended the pace is not known, and 30 s are allowed.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ OLDEST: Final = Metric(
 
 
 def _open_ms(interval: Interval) -> float | None:
-    for_s = stalled_s(interval)
-    if for_s is None:
+    stalled_for_s = stalled_s(interval)
+    if stalled_for_s is None:
         return None
     oldest_s = OLDEST(interval)
-    return 1000.0 * (for_s if oldest_s is None else oldest_s)
+    return 1000.0 * (stalled_for_s if oldest_s is None else oldest_s)
 
 
 OPEN_WHILE_STALLED: Final = Metric(
@@ -174,6 +174,7 @@ _FRESH_S: Final = 2.5
 _LATEST_S: Final = 60.0
 """Window in which the newest progress line is searched for: a pgbench without a CPU prints nothing for a while."""
 _NEWS_S: Final = 60.0
+"""Time for which a failure of the load is news."""
 UNDER_WAY: Final = (RunState.STARTING, RunState.RUNNING)
 """States of a run that has not ended."""
 
@@ -252,10 +253,10 @@ def running(interval: Interval) -> BenchRun | None:
 
 
 def work_window_s(interval: Interval, window_s: float) -> float | None:
-    """Return the part of the last seconds in which the load measured, so that readings over it are all of the load.
+    """Return how much of the window pgbench has measured, in seconds, so that readings within it show only the load.
 
-    pgbench connects its clients before it begins to measure: sessions that wait then are not slow. The reading across
-    the begin is left out, too. None without a load, and before its first full reading.
+    pgbench connects its clients before it begins to measure: sessions that wait then are not slow. The reading in
+    which the measurement began is left out, too. None without a load, and before its first full reading.
     """
     run, pair = running(interval), interval.pair(sections.bench)
     if run is None or pair is None:

@@ -222,8 +222,8 @@ def _order_statistic(buckets: Buckets, running: Sequence[int], rank: int, max_us
     """Return the value with `rank` smaller ones before it; values count as evenly spread within a bucket."""
     if rank >= running[-1] - 1:
         return float(max_us)
-    at = bisect_right(running, rank)
-    index, count = buckets[at]
+    bucket_index = bisect_right(running, rank)
+    index, count = buckets[bucket_index]
     low, behind = bucket_edges(index)
-    position = rank - (running[at] - count)
+    position = rank - (running[bucket_index] - count)
     return min(low + (behind - 1 - low) * (position + 0.5) / count, float(max_us))

@@ -196,11 +196,11 @@ def slot_states(interval: Interval) -> list[SlotState]:
     older = {slot.slot_name: slot for slot in before.slots}
     states = []
     for slot in now.slots:
-        was = older.get(slot.slot_name)
+        older_slot = older.get(slot.slot_name)
         retained = _behind(now.lsn_bytes, slot.restart_lsn_bytes)
         growth = None
-        if was is not None and seconds > 0 and retained is not None:
-            retained_before = _behind(before.lsn_bytes, was.restart_lsn_bytes)
+        if older_slot is not None and seconds > 0 and retained is not None:
+            retained_before = _behind(before.lsn_bytes, older_slot.restart_lsn_bytes)
             growth = None if retained_before is None else (retained - retained_before) / seconds
         states.append(
             SlotState(
@@ -214,8 +214,8 @@ def slot_states(interval: Interval) -> list[SlotState]:
                 lost_in_s=max(slot.safe_wal_bytes, 0) / growth
                 if slot.safe_wal_bytes is not None and growth is not None and growth > 0
                 else None,
-                spilled_per_s=_decoded(was, slot, "spill_bytes", seconds),
-                streamed_per_s=_decoded(was, slot, "stream_bytes", seconds),
+                spilled_per_s=_decoded(older_slot, slot, "spill_bytes", seconds),
+                streamed_per_s=_decoded(older_slot, slot, "stream_bytes", seconds),
             )
         )
     return states

@@ -168,7 +168,7 @@ FOREIGN_SESSIONS: Final = 0.1
 FOREIGN_TRANSACTIONS: Final = 0.05
 _FEWEST_FOREIGN_PER_S: Final = 10.0
 _FEWEST_SILENT: Final = 2
-"""Least number of samples without an answer: a single one may be due to a busy machine."""
+"""Smallest number of samples without an answer that counts: a single one may be due to a busy machine."""
 _HALF: Final = 0.5
 _COUNTED_LATE_S: Final = 1.0
 """Greatest delay of the counters: a session publishes them once a second (pgstat.c, PGSTAT_MIN_INTERVAL)."""
@@ -250,31 +250,31 @@ def _counted_share(evidence: RunEvidence) -> float:
 def straddled(evidence: RunEvidence) -> Doubt | None:
     """Judge whether a checkpoint was in progress when the run began, or when it ended."""
     ends = evidence.ends(sections.checkpoints)
-    begun = None if ends is None else checkpoints_between(*ends)
-    if ends is None or begun is None or ends[1].buffers_checkpoint == ends[0].buffers_checkpoint:
+    checkpoints = None if ends is None else checkpoints_between(*ends)
+    if ends is None or checkpoints is None or ends[1].buffers_checkpoint == ends[0].buffers_checkpoint:
         return None
     readings = evidence.readings(sections.checkpoints)
     finished = {reading.checkpoint_time_ms for reading in readings[1:]} - {readings[0].checkpoint_time_ms, None}
     before = sum(1 for moment in finished if moment is not None and moment < evidence.run.started_ms)
-    if not finished and not sum(begun):
+    if not finished and not sum(checkpoints):
         # Pages were written, and no checkpoint began or ended: one lasted longer than the run.
         before = 1
-    open_at_end = max(before + sum(begun) - len(finished), 0)
+    open_at_end = max(before + sum(checkpoints) - len(finished), 0)
     if not before and not open_at_end:
         return None
     moments = [moment for moment, count in (("when it began", before), ("when it ended", open_at_end)) if count]
     return doubt(
         "CHECKPOINT-STRADDLED", SUSPECT,
         f"a checkpoint was in progress {' and '.join(moments)}: the run includes part of its cost",
-        "run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)", begun_inside=sum(begun), finished_inside=len(finished),
+        "run over whole checkpoint cycles, starting after a CHECKPOINT (--housekeeping checkpoint)", begun_inside=sum(checkpoints), finished_inside=len(finished),
     )  # fmt: skip
 
 
 def no_checkpoint(evidence: RunEvidence) -> Doubt | None:
     """Judge whether a writing load ran without a checkpoint."""
     ends, rows = evidence.ends(sections.checkpoints), _rows_written(evidence)
-    begun = None if ends is None else checkpoints_between(*ends)
-    if begun != (0, 0) or rows is None or rows < WRITES * max(evidence.transactions, 1.0):
+    checkpoints = None if ends is None else checkpoints_between(*ends)
+    if checkpoints != (0, 0) or rows is None or rows < WRITES * max(evidence.transactions, 1.0):
         return None
     timeout_s = evidence.setting("checkpoint_timeout")
     cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
@@ -517,8 +517,10 @@ def _server_transactions(evidence: RunEvidence) -> float | None:
     if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
         return None
     older, newer = ends
-    everybody = newer.xact_commit + newer.xact_rollback - older.xact_commit - older.xact_rollback
-    return None if everybody < 0 else max(everybody - newer.own_transactions + older.own_transactions, 0)
+    total_transactions = newer.xact_commit + newer.xact_rollback - older.xact_commit - older.xact_rollback
+    return (
+        None if total_transactions < 0 else max(total_transactions - newer.own_transactions + older.own_transactions, 0)
+    )
 
 
 def _rows_written(evidence: RunEvidence) -> int | None:

@@ -255,7 +255,7 @@ class Rule(Struct, frozen=True):
     """One way a result can mislead.
 
     Attributes:
-        id: Of the doubt it raises.
+        id: Id of the doubt that it raises.
         says: Meaning of the doubt, one sentence.
         source: Its source, with the threshold.
         judge: Returns the doubt, or None.

@@ -63,9 +63,9 @@ def _tps(interval: Interval) -> float | None:
     return _without_ours(pair_rate(pair, _transactions), pair_rate(pair, lambda counters: counters.own_transactions))
 
 
-def _without_ours(everybody: float | None, own_rate: float | None) -> float | None:
+def _without_ours(total_rate: float | None, own_rate: float | None) -> float | None:
     # Backends report their counters up to a second late, so ours can exceed the total.
-    return None if everybody is None or own_rate is None else max(everybody - own_rate, 0.0)
+    return None if total_rate is None or own_rate is None else max(total_rate - own_rate, 0.0)
 
 
 def _rollbacks(interval: Interval) -> float | None:
@@ -76,8 +76,8 @@ def _connects(interval: Interval) -> float | None:
     pair = interval.pair(sections.databases, PUBLISHED_S)
     if pair is None:
         return None
-    begun = {row.datid: row.sessions for row in pair[0].databases}
-    grown = [row.sessions - begun[row.datid] for row in pair[1].databases if row.datid in begun]
+    sessions_before = {row.datid: row.sessions for row in pair[0].databases}
+    grown = [row.sessions - sessions_before[row.datid] for row in pair[1].databases if row.datid in sessions_before]
     seconds = pair[1].at_s - pair[0].at_s
     return None if any(count < 0 for count in grown) else sum(grown) / seconds
 

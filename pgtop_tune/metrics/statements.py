@@ -46,7 +46,7 @@ class StatementRate(Struct, frozen=True):
 
     @property
     def counters(self) -> StatementCounters:
-        """The newest reading of its counters."""
+        """Return the newest reading of its counters."""
         return self.grown.row
 
     @property

@@ -1,9 +1,9 @@
 """The steady state of a run's throughput after its warm-up, and activity on a server before a run.
 
 MSER-5 finds the end of the warm-up (White, "An effective truncation heuristic for bias reduction in simulation output",
-1997; White, Cobb and Spratt 2000): of all beginnings, in batches of five seconds, it cuts off the one that leaves the
-smallest standard error of the mean. If that is half of the run or more, the run has not settled. The remaining seconds
-must not drift: the medians of their two halves may differ by 2 % or by three standard errors, whichever is more. Standard
+1997; White, Cobb and Spratt 2000): it tries every length of warm-up, in steps of five seconds, and takes the one after
+which the mean has the smallest standard error. If that is half of the run or more, the run has not settled. The
+remaining seconds must not drift: the medians of their two halves may differ by 2 % or by three standard errors, whichever is more. Standard
 errors come from means of batches, because of autocorrelation. If they are so large that they could hide a drift of more
 than 10 %, the run is not steady either.
 """
@@ -24,9 +24,11 @@ from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.run_result import SteadyState, ThroughputSpread
 
 FEWEST_S: Final = 20
-"""Least seconds of a run for which a steady state is computed."""
+"""Length of the shortest run for which a steady state is computed."""
 DRIFT: Final = 0.02
+"""Share by which the medians of the two halves may always differ."""
 HIDDEN: Final = 0.10
+"""Greatest drift, as a share, that the noise of a steady run may hide."""
 _BATCH: Final = 5
 _MOST_BATCHES: Final = 10
 _FEWEST_BATCHES: Final = 4
@@ -36,6 +38,7 @@ _MEDIAN_TO_MEAN: Final = math.sqrt(math.pi / 2)
 _T_975: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 """Student's t for 1 to 9 degrees of freedom, two-sided 95 %."""
 _SLOW: Final = 0.5
+"""Share of the median below which a second is slow."""
 
 
 def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyState:
@@ -97,14 +100,14 @@ def warm_up(seconds: Sequence[float]) -> int | None:
     size = max(1, min(_BATCH, len(seconds) // _MOST_BATCHES))
     batches = [fmean(seconds[start : start + size]) for start in range(0, len(seconds) - size + 1, size)]
     half = len(batches) // 2
-    best, at = math.inf, 0
+    smallest_error, best_cut = math.inf, 0
     for cut in range(half + 1):
         remaining = batches[cut:]
         mean = fmean(remaining)
         squared_error = math.fsum((value - mean) ** 2 for value in remaining) / len(remaining) ** 2
-        if squared_error < best:
-            best, at = squared_error, cut
-    return None if at >= half > 0 else at * size
+        if squared_error < smallest_error:
+            smallest_error, best_cut = squared_error, cut
+    return None if best_cut >= half > 0 else best_cut * size
 
 
 def mean_error(seconds: Sequence[float]) -> float | None:

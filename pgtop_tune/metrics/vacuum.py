@@ -53,11 +53,11 @@ class TableVacuum(Struct, frozen=True):
 
     Attributes:
         table: The table.
-        dead_threshold: Dead rows from which on it is vacuumed.
-        insert_threshold: Inserted rows from which on it is vacuumed; None when that is switched off.
-        analyze_threshold: Changed rows from which on it is analyzed.
-        xid_age, multixact_age: Age of its oldest unfrozen row; None where it has none.
-        freeze_percent: The higher of both in per cent of the age at which a vacuum is forced.
+        dead_threshold: Dead rows from which on autovacuum vacuums the table.
+        insert_threshold: Inserted rows from which on autovacuum vacuums the table; None when that is switched off.
+        analyze_threshold: Changed rows from which on autovacuum analyzes the table.
+        xid_age, multixact_age: Age of its oldest unfrozen row; None where all rows are frozen.
+        freeze_percent: The higher of both ages in per cent of the age at which a vacuum is forced.
         enabled: Whether autovacuum processes it before that age; None when the parameters are not known.
     """
 
@@ -93,7 +93,7 @@ def _percent(value: float | None, total: float | None) -> float | None:
 
 
 class _Settings:
-    """Settings of autovacuum for a table: its own options before the server's parameters."""
+    """Settings of autovacuum for a table: the options of the table override the parameters of the server."""
 
     def __init__(self, parameters: Mapping[str, str], options: Mapping[str, str]) -> None:
         self._parameters = parameters
@@ -108,7 +108,7 @@ class _Settings:
         return next(self._numbers(name), None)
 
     def smaller(self, name: str) -> float | None:
-        """Return the smaller value: a table's option can only make it frozen earlier than the server's parameter."""
+        """Return the smaller value: an option can only lower the age at which a table is frozen."""
         return min(self._numbers(name), default=None)
 
     def enabled(self) -> bool | None:
@@ -243,8 +243,8 @@ TABLE_COUNTERS: Final = (
 INDEX_COUNTERS: Final = ("idx_scan", "idx_tup_read", "idx_tup_fetch", "blks_read", "blks_hit")
 
 
-def _same(row: Any) -> None:
-    """Return no time of a reset: tables have none, and a counter that went backwards shows the reset."""
+def _no_reset(row: Any) -> None:
+    """Return None as the time of the last reset: tables have none, and a counter that went backwards shows a reset."""
 
 
 class GrownRelation(Grown[R], frozen=True):
@@ -260,7 +260,7 @@ class GrownRelation(Grown[R], frozen=True):
 def table_rates(interval: Interval) -> list[GrownRelation[TableCounters]]:
     """Return the tables of the frame with their growth since the reading before (15 s and more)."""
     grown = grown_rows(
-        interval, sections.relations, lambda sample: sample.tables, lambda table: table.oid, _same, TABLE_COUNTERS
+        interval, sections.relations, lambda sample: sample.tables, lambda table: table.oid, _no_reset, TABLE_COUNTERS
     )
     return [_sized(interval, table, table.row.pages) for table in grown]
 
@@ -268,7 +268,7 @@ def table_rates(interval: Interval) -> list[GrownRelation[TableCounters]]:
 def index_rates(interval: Interval) -> list[GrownRelation[IndexCounters]]:
     """Return the indexes of the frame with their growth since the reading before."""
     grown = grown_rows(
-        interval, sections.relations, lambda sample: sample.indexes, lambda index: index.oid, _same, INDEX_COUNTERS
+        interval, sections.relations, lambda sample: sample.indexes, lambda index: index.oid, _no_reset, INDEX_COUNTERS
     )
     return [_sized(interval, index, index.row.pages) for index in grown]
 
@@ -304,10 +304,10 @@ class HorizonHolder(Struct, frozen=True):
     """A session, prepared transaction or slot that holds back vacuum.
 
     Attributes:
-        id: Stable while it exists.
-        kind: One of the words above, or the backend type of a process that is not a client backend.
+        id: Stable while the holder exists.
+        kind: One of the constants above, or the backend type of a process that is not a client backend.
         name: Pid, gid or slot.
-        owner: User and database; "" without.
+        owner: User and database; "" where neither is known.
         age: Transactions begun since the oldest one that it may still see.
         since_s: Age of its transaction in seconds; None for slots.
         backend: pid and backend_start_ms of a visible session; None for others.
@@ -343,20 +343,20 @@ def _transactions(interval: Interval) -> Iterator[HorizonHolder]:
         return
     activity = interval.now(sections.activity)
     backends = {} if activity is None else {backend.pid: backend for backend in activity.backends}
-    for open in sample.open:
-        oldest = _oldest(sample.next_xid, open)
-        if oldest is None or open.is_vacuum:
+    for transaction in sample.open:
+        oldest = _oldest(sample.next_xid, transaction)
+        if oldest is None or transaction.is_vacuum:
             continue
-        since_ms = open.xact_start_ms
+        since_ms = transaction.xact_start_ms
         yield HorizonHolder(
-            id=f"backend:{open.pid}",
-            kind=_kind(open),
-            name=str(open.pid),
-            owner=_owner(open.usename, open.datname),
+            id=f"backend:{transaction.pid}",
+            kind=_kind(transaction),
+            name=str(transaction.pid),
+            owner=_owner(transaction.usename, transaction.datname),
             age=oldest,
             since_s=None if since_ms is None else max(sample.now_ms - since_ms, 0) / 1000.0,
-            backend=key_of(backends.get(open.pid)),
-            activity=_query(backends.get(open.pid), open),
+            backend=key_of(backends.get(transaction.pid)),
+            activity=_query(backends.get(transaction.pid), transaction),
         )
     for prepared in sample.prepared:
         yield HorizonHolder(
@@ -376,25 +376,25 @@ def key_of(backend: Backend | None) -> BackendKey | None:
     return None if backend is None else (backend.pid, backend.backend_start_ms)
 
 
-def _oldest(next_xid: int, open: OpenTransaction) -> int | None:
-    ages = [age(next_xid, open.xid), age(next_xid, open.xmin)]
+def _oldest(next_xid: int, transaction: OpenTransaction) -> int | None:
+    ages = [age(next_xid, transaction.xid), age(next_xid, transaction.xmin)]
     return max((known_age for known_age in ages if known_age is not None), default=None)
 
 
-def _kind(open: OpenTransaction) -> str:
-    if open.backend_type == "walsender":
+def _kind(transaction: OpenTransaction) -> str:
+    if transaction.backend_type == "walsender":
         return STANDBY
-    if open.state is not None and open.state.startswith(IDLE):
+    if transaction.state is not None and transaction.state.startswith(IDLE):
         return IDLE
-    return SESSION if open.backend_type in ("client backend", None) else open.backend_type
+    return SESSION if transaction.backend_type in ("client backend", None) else transaction.backend_type
 
 
 def _owner(user: str | None, database: str | None) -> str:
     return "@".join(part for part in (user, database) if part)
 
 
-def _query(backend: Backend | None, open: OpenTransaction) -> str:
-    return (backend.query if backend is not None else None) or open.state or ""
+def _query(backend: Backend | None, transaction: OpenTransaction) -> str:
+    return (backend.query if backend is not None else None) or transaction.state or ""
 
 
 def _slots(interval: Interval) -> Iterator[HorizonHolder]:

@@ -147,7 +147,7 @@ class WaitGroup(Struct):
 
     @property
     def largest(self) -> tuple[str, str] | None:
-        """The wait with the most sessions."""
+        """Return the wait with the most sessions."""
         return min(self.waits, key=lambda wait: (-self.waits[wait], wait), default=None)
 
 

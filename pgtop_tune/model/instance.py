@@ -32,7 +32,7 @@ class ServerPlace(Struct, frozen=True, gc=False):
         environment: Variables of the server's environment that it needs (library path, time zone, locale).
         log_file: File of the postmaster's first and last messages; "" where it is no file.
         log_directory: Directory of the server's own log collector; "" where it does not run.
-        unit: Its systemd unit, whose journal has its first messages; "" without.
+        unit: Its systemd unit, whose journal has its first messages; "" without one.
         program: Path of its postgres.
         arguments: Its arguments besides the directory.
         config_file: Its postgresql.conf.

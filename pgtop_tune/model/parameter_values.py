@@ -43,7 +43,7 @@ def parse(text: str, unit: str, *, integer: bool) -> float:
     """Parse a typed value to a number in the server's unit.
 
     Args:
-        text: "16GB", "5min", "0.9", "1024", "0x400"; without a unit it is in that of the server.
+        text: "16GB", "5min", "0.9", "1024", "0x400"; a number without a unit is in the unit of the server.
         unit: pg_settings.unit: "8kB", "ms", … or "".
         integer: Whether the parameter takes whole numbers only; then it is rounded as the server does.
 
@@ -83,16 +83,16 @@ def unit_bytes(unit: str) -> int:
 
 
 def parse_bool(text: str) -> str:
-    """Return "on" or "off" for each spelling that the server accepts: on, true, yes, 1 and their beginnings.
+    """Return "on" or "off" for each spelling that the server accepts: on, true, yes, 1 and unambiguous beginnings.
 
     Raises:
         UsageProblem: The text is none of these.
     """
     word = text.strip().lower()
-    for result, one, digit, names in (("on", "on", "1", _TRUE), ("off", "of", "0", _FALSE)):
-        shortest = len(one)
+    for result, shortest_prefix, digit, names in (("on", "on", "1", _TRUE), ("off", "of", "0", _FALSE)):
+        shortest_length = len(shortest_prefix)
         if word == digit or any(
-            name.startswith(word) and word and (name[0] != "o" or len(word) >= shortest) for name in names
+            name.startswith(word) and word and (name[0] != "o" or len(word) >= shortest_length) for name in names
         ):
             return result
     raise UsageProblem(f"{text!r} is neither on nor off")
@@ -110,7 +110,7 @@ def _plain(number: str) -> float:
 
 
 def _family(unit: str) -> tuple[dict[str, int], float]:
-    """Return the display units of a parameter with this unit, ascending, and the size of its own in the smallest."""
+    """Return the display units of a parameter with this unit, ascending, and its size in the smallest unit."""
     match = _UNIT.fullmatch(unit)
     for names in (_MEMORY, _TIME_US):
         if match and match["name"] in names:
@@ -143,9 +143,9 @@ def _example(unit: str) -> str:
 
 
 def has_own_value(parameter: Parameter) -> bool:
-    """Return whether the server runs with its own value: without a line in the files, a restart changes nothing.
+    """Return whether the value comes from the server itself: without a line in the files, a restart does not change it.
 
-    A line that was added and removed without a restart is reported as pending (guc.c).
+    The server reports a line that was added and removed without a restart as pending (guc.c).
     """
     return parameter.source in ("default", "override")
 

@@ -1,4 +1,4 @@
-"""Readings of the server: rows of its views, raw.
+"""Readings of the server: unprocessed rows of its views.
 
 Field names equal the column aliases of `postgres/sql/*.sql`. Times are milliseconds since the Unix epoch on the
 *server's* clock (`…_ms`), because asyncpg, JSON and deltas work well with integers; `now_ms` of the same section turns
@@ -68,7 +68,7 @@ NEWEST_MAJOR: Final = 19
 
 
 def newer_than_known(version_num: int) -> str:
-    """Return a sentence where the server's major is newer than the newest known one; "" otherwise."""
+    """Return a warning where the server's major is newer than NEWEST_MAJOR; "" otherwise."""
     major = version_num // 10_000
     if major <= NEWEST_MAJOR:
         return ""

@@ -85,7 +85,7 @@ class Slot(Struct, frozen=True, gc=False):
 
     Attributes:
         active_pid: Pid of its consumer; None without one.
-        xmin, catalog_xmin: Transaction ids with which the slot holds back vacuum; None without.
+        xmin, catalog_xmin: Transaction ids with which the slot holds back vacuum; None without one.
         wal_status: reserved, extended, unreserved or lost.
         safe_wal_bytes: safe_wal_size: WAL that may be written before the slot is in danger; None without a limit.
         inactive_since_ms: Time of its last use; None before 17, and while it is in use.

@@ -39,7 +39,7 @@ _CONSOLE: Final = frozenset({"pgbouncer", "pgcat"})
 
 
 def version_of(rows: Sequence[Row]) -> tuple[str, str]:
-    """Return kind and version from SHOW VERSION: ("PgBouncer", "1.18.0"); ("", "") without them."""
+    """Return kind and version from SHOW VERSION: ("PgBouncer", "1.18.0"); ("", "") without rows."""
     kind, _, version = _cell(rows[0], "version").strip().partition(" ") if rows else ("", "", "")
     return kind, version.strip()
 
@@ -163,11 +163,11 @@ class _Unique:
     def __call__(self, name: str) -> str:
         self._seen[name] += 1
         while self._seen[name] > 1:
-            again = f"{name} #{self._seen[name]}"
+            candidate = f"{name} #{self._seen[name]}"
             self._seen[name] += 1
-            if again not in self._seen:
-                self._seen[again] = 1
-                return again
+            if candidate not in self._seen:
+                self._seen[candidate] = 1
+                return candidate
         return name
 
 
@@ -176,7 +176,7 @@ def _cell(row: Row, column: str) -> str:
 
 
 def _number(row: Row, *columns: str) -> int | None:
-    """Return the first existing column of some, if it has a whole number that is not negative."""
+    """Return the value of the first of these columns that exists; None if it is not a whole number from 0 on."""
     for column in columns:
         value = row.get(column)
         if value is not None:
@@ -185,7 +185,7 @@ def _number(row: Row, *columns: str) -> int | None:
 
 
 def _waited_us(row: Row) -> int | None:
-    """Return the wait of maxwait, whole seconds, and maxwait_us, their fraction; None for an impossible wait."""
+    """Return the sum of maxwait (whole seconds) and maxwait_us (their fraction); None for an impossible wait."""
     seconds, microseconds = _number(row, "maxwait"), _number(row, "maxwait_us")
     if seconds is None or seconds > _LONGEST_WAIT_S:
         return None
@@ -268,8 +268,8 @@ class SimpleConnection:
         message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
         return _one_line(message) or "refused"
 
-    def _worked(self, so: bool) -> None:
-        if not so:
+    def _worked(self, is_ok: bool) -> None:
+        if not is_ok:
             raise self._gone(_one_line(self._raw.error_message))
 
     def _gone(self, message: str) -> ConnectionProblem:
@@ -277,7 +277,7 @@ class SimpleConnection:
 
 
 async def open_console(address: PoolerAddress, application_name: str) -> SimpleConnection:
-    """Open a session.
+    """Open a session on a console.
 
     Raises:
         ConnectionProblem: The console is not there, or there was no answer in 5 s.
@@ -317,7 +317,7 @@ def _check(raw: pq.abc.PGconn, address: PoolerAddress) -> None:
     if raw.status == pq.ConnStatus.OK:
         raw.nonblocking = 1
         return
-    # The message already has the address, and further lines are only libpq's questions.
+    # Our message already has the address; further lines are only questions of libpq.
     first, *_ = _text(raw.error_message).splitlines() or [""]
     message = f"{address.described}: {_PLACE.sub('', first)}"
     if raw.needs_password:
@@ -390,7 +390,7 @@ class PoolerConsole:
 
     @property
     def name(self) -> str:
-        """The operator's name for it."""
+        """Name that the operator gave the console."""
         return self._address.name
 
     @property
@@ -460,7 +460,7 @@ class PoolerConsole:
         return settings_of(config, servers, self._kind)
 
     async def _maybe(self, connection: SimpleConnection, command: str) -> list[Row]:
-        """Return the rows of a command; empty where this pooler or our user does not have it."""
+        """Return the rows of a command; empty where this pooler does not know it, or our user may not use it."""
         try:
             return await connection.rows(command)
         except ServerProblem:

@@ -1,4 +1,4 @@
-"""Dispositions of signals: those that a program inherits from its parent, and an end that runs every `finally`.
+"""Dispositions of signals: reset of those that a program inherits, and handlers that last for a block.
 
 Ignored and blocked signals survive exec (signal(7)): a shell without job control starts `program &` with SIGINT
 ignored, and some supervisors block or ignore more.
@@ -16,7 +16,7 @@ ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def reset_inherited() -> None:
-    """Undo the parent's ignored and blocked signals: a signal then ends this process, and ends of children are seen.
+    """Undo the parent's ignored and blocked signals: a signal then ends this process, and it sees its children end.
 
     SIGHUP stays ignored where it is: nohup(1) asks for that.
     """
@@ -42,7 +42,7 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 @contextmanager
 def handled(numbers: tuple[signal.Signals, ...], handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Call a handler for these signals; those from before are back afterwards."""
+    """Call a handler for these signals within the block; restore the earlier handlers after it."""
     before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

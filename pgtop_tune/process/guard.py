@@ -302,8 +302,8 @@ def _empty_below(holding: int | None, name: str) -> None:
     """Empty a directory as far as possible.
 
     Raises:
-        OSError: It is no directory.
-        RecursionError: It is too deep.
+        OSError: The path is no directory.
+        RecursionError: The tree is too deep.
     """
     directory = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=holding)
     try:

@@ -1,8 +1,9 @@
-"""Secrets of this process that no other program may find: its environment and its argument list are copied to programs
-that live for hours, and both are shown in /proc.
+"""Secrets that this process inherits from its starter and hands on to processes of its own.
 
-PGPASSWORD is taken out of the environment at the start. A process of our own gets its secrets through a descriptor that
-it inherits: a file without a name. The variable `VARIABLE` holds the number of the descriptor.
+The environment and the argument list are no place for them: /proc shows both, and programs that live for hours inherit
+the environment. PGPASSWORD is therefore removed from the environment at the start, and a process of our own gets its
+secrets through a descriptor that it inherits: a file without a name. The variable `VARIABLE` holds the number of
+the descriptor.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class _GivenSecrets:
     """The secrets that the process was given at its start.
 
     Attributes:
-        command_line: Where the argument list does not hold it.
-        connection: The server, as `ConnInfo.as_json` has it.
-        password: Of PGPASSWORD.
+        command_line: The command line; None where the argument list is the command line.
+        connection: The server, as `ConnInfo.as_json` returns it.
+        password: Value of PGPASSWORD.
     """
 
     command_line: list[str] | None = None
@@ -56,23 +57,23 @@ def take_over() -> None:
 
 
 def command_line(arguments: Sequence[str]) -> list[str]:
-    """Return the words of the command line, where they are not those of the argument list."""
+    """Return the command line that this process was started with; without one, the arguments."""
     return list(arguments) if _given.command_line is None else _given.command_line
 
 
 def connection() -> Mapping[str, Any] | None:
-    """Return the server that this process was started for."""
+    """Return the server that this process was started for; None where its starter named none."""
     return _given.connection
 
 
 def inherited_password() -> Secret | None:
-    """PGPASSWORD, as this process was started with it."""
+    """Return the value that PGPASSWORD had when this process was started."""
     variable = os.environ.get(PASSWORD)
     return _given.password or (Secret(variable) if variable else None)
 
 
 def environment() -> dict[str, str]:
-    """Our environment without secrets, for a program that lives on."""
+    """Return our environment without secrets, for a program that outlives us."""
     return {name: value for name, value in os.environ.items() if name not in (PASSWORD, VARIABLE)}
 
 
@@ -83,10 +84,10 @@ def descriptor(
     connection: Mapping[str, Any] | None = None,
     password: Secret | None = None,
 ) -> Iterator[int]:
-    """A descriptor that holds this, to be inherited under its number (`pass_fds`); ours is closed after the block.
+    """Yield the descriptor of a file with these secrets, for `pass_fds` of a child; ours is closed after the block.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The file cannot be made.
     """
     revealed = None if password is None else password.reveal()
     parts = {"command_line": command_line, "connection": connection, "password": revealed}

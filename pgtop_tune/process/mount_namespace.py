@@ -1,4 +1,4 @@
-"""Mounts as a process has them, and looks at paths below them, none of which can hang us.
+"""Mounts of a process, and access to paths below them that cannot hang this program.
 
 Sources: proc_pid_mountinfo(5), proc_pid_root(5), path_resolution(7).
 """
@@ -22,10 +22,10 @@ NETWORK_KINDS: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "9p", "virtiofs", "ceph", "glusterfs", "lustre", "afs"}
     | {"fuse.sshfs", "fuse.glusterfs"}
 )
-"""File systems whose disks are another machine's, and which can hang when that is gone."""
+"""File systems on the disks of another machine, which can hang when that machine is gone."""
 _READ_FILE: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC
 _LINKS_MOST: Final = 40
-"""As many as the kernel follows in one path."""
+"""Number of links that the kernel follows in one path."""
 _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
@@ -52,21 +52,21 @@ class Mount(Struct, frozen=True):
 
 
 def parse_mountinfo(mountinfo: bytes) -> tuple[Mount, ...]:
-    """Return every mount, in the order they were made; lines that are not of this form are passed over."""
+    """Return the mounts in the order in which they were made; malformed lines are skipped."""
     mounts = []
     for line in mountinfo.split(b"\n"):
         mount_fields, separator, right = line.partition(b" - ")
-        here, there = mount_fields.split(), right.split(b" ")
-        if separator and len(here) >= 6 and len(there) >= 3:
+        left_fields, right_fields = mount_fields.split(), right.split(b" ")
+        if separator and len(left_fields) >= 6 and len(right_fields) >= 3:
             mounts.append(
                 Mount(
-                    point=_unescape(here[4]),
-                    kind=_unescape(there[0]),
-                    source=_unescape(there[1]),
-                    options=tuple(_unescape(option) for option in there[2].split(b",")),
-                    device=_unescape(here[2]),
-                    flags=tuple(_unescape(flag) for flag in here[5].split(b",")),
-                    id=int(here[0]) if here[0].isdigit() else 0,
+                    point=_unescape(left_fields[4]),
+                    kind=_unescape(right_fields[0]),
+                    source=_unescape(right_fields[1]),
+                    options=tuple(_unescape(option) for option in right_fields[2].split(b",")),
+                    device=_unescape(left_fields[2]),
+                    flags=tuple(_unescape(flag) for flag in left_fields[5].split(b",")),
+                    id=int(left_fields[0]) if left_fields[0].isdigit() else 0,
                 )
             )
     return tuple(mounts)
@@ -86,8 +86,8 @@ class MountNamespace(Struct, frozen=True):
     """The mounts that a process has.
 
     Attributes:
-        mounts: In the order they were made.
-        top: What goes before an absolute path of that process, so that we reach its file: "" where it has our mounts,
+        mounts: The mounts, in the order in which they were made.
+        top: Prefix under which we reach the file of an absolute path of that process: "" where it has our mounts,
             else "/proc/PID/root"; None where its files are out of our reach.
     """
 
@@ -95,9 +95,9 @@ class MountNamespace(Struct, frozen=True):
     top: str | None = ""
 
     def real_path(self, path: str) -> str | None:
-        """Return an absolute path with its links followed as the process would; None where we may not look for links.
+        """Return an absolute path with its links followed as the process would; None where we may not read links.
 
-        A network file system is not looked into, nor one that does not answer: a path is followed up to there.
+        Links on a network file system, or on one that does not answer, are not followed.
         """
         if self.top is None:
             return None
@@ -132,7 +132,7 @@ class MountNamespace(Struct, frozen=True):
         return done or "/"
 
     def mount(self, path: str) -> Mount | None:
-        """Return the mount that holds a directory or file; None where that cannot be told."""
+        """Return the mount that holds a directory or file; None where its links cannot be followed."""
         real = self.real_path(path)
         return None if real is None else mount_of(real, self.mounts)
 
@@ -146,7 +146,7 @@ class MountNamespace(Struct, frozen=True):
         return LOOKS.stat(f"{self.top or ''}{real_path}", _key(mount_of(real_path, self.mounts), real_path))
 
     def open_file(self, real_path: str) -> IO[bytes]:
-        """Open a regular file of a path without links for reading; its account cannot lead us elsewhere meanwhile.
+        """Open a regular file for reading by a path without links; a link that has replaced the file is refused.
 
         Raises:
             TimeoutError: Its file system does not answer.
@@ -195,7 +195,7 @@ def check_answers(path: str | Path) -> None:
     real = namespace.real_path(os.path.abspath(path))
     if real is not None:
         try:
-            # Unlike the figures of `stat`, these are in no cache of a network file system.
+            # A network file system may answer stat(2) from its cache, but asks its server for statvfs(3).
             namespace.statvfs(real)
         except TimeoutError:
             raise
@@ -210,11 +210,11 @@ def _key(mount: Mount | None, path: str) -> str:
 
 
 def namespace_of(pid: int | None, root: Path) -> MountNamespace:
-    """Return the mounts of a process; ours where it has the same, or is not known.
+    """Return the mounts of the postmaster; ours where they are the same or cannot be read.
 
     Args:
-        pid: Of the postmaster.
-        root: Where /proc is found.
+        pid: Pid of the postmaster; None where it is not known.
+        root: Directory that has `proc`.
     """
     own_mounts = _mounts_of("self", root)
     server_mounts = _mounts_of(str(pid), root) if pid is not None else ()

@@ -1,5 +1,5 @@
-"""This program as a child of its own, whichever way it was started: a checkout, an environment, or a directory that
-start.py runs it from. The words that start a child, once it is sure that they do.
+"""Command lines that start this program as a child of its own, however it was started: from a checkout, an environment,
+or a directory from which start.py runs it. A probe proves first that such a child imports this package.
 
 A child looks for its modules in the directories of the interpreter, or in the tree of start.py: not in the working
 directory, and not in an archive. A revert watchdog that cannot import the package would revert nothing.
@@ -20,15 +20,15 @@ _PACKAGE: Final = "pgtop_tune"
 _PROBED: Final = f"{_PACKAGE}.cli.child_probe"
 _PATIENCE_S: Final = 60.0
 _ALONE: Final = ("-I", "-S")
-"""Neither variables nor directories of the account, and no packages but ours."""
+"""Options of Python that ignore variables and directories of the account, and installed packages."""
 
 
 class _Start:
     """The way this process was started.
 
     Attributes:
-        file: start.py, where that has started us.
-        archive: The one file that has unpacked the tree of start.py; "" where none has.
+        file: Path of start.py; "" where start.py has not started us.
+        archive: Archive that has unpacked the tree of start.py; "" where none has.
         lock: A descriptor that keeps the tree of start.py from being removed.
     """
 
@@ -41,18 +41,18 @@ _start: Final = _Start()
 
 
 def started_by(file: str, lock: int | None, archive: str = "") -> None:
-    """Take note that start.py has started us.
+    """Record that start.py has started us.
 
     Args:
-        file: Its path.
+        file: Path of start.py.
         lock: A descriptor that keeps its tree from being removed; None where nothing does.
-        archive: The one file that has unpacked its tree; "" where none has.
+        archive: Archive that has unpacked its tree; "" where none has.
     """
     _start.file, _start.lock, _start.archive = file, lock, archive
 
 
 def one_file() -> str:
-    """Return the one file, which unpacks our files again where its cache was removed; "" where there is none."""
+    """Return the archive that can unpack our files again after their removal; "" where there is none."""
     return _start.archive
 
 
@@ -71,7 +71,7 @@ def file_argv(file: str) -> list[str]:
     """Return the interpreter and the words that run a file of this package that needs nothing but Python's own library.
 
     Raises:
-        OSError: It is no file, but part of an archive; or the path of the interpreter is unknown.
+        OSError: The path leads into an archive; or the path of the interpreter is unknown.
     """
     if not os.path.isfile(file):
         reason = f"{file} is inside an archive, and a child cannot run it"
@@ -103,6 +103,7 @@ def _interpreter() -> str:
 
 @cache
 def _why_not(start_file: str, python_path: str) -> str:
+    """Return the reason why a child would not run this package; "" where it would."""
     try:
         child = subprocess.run(
             _words(_PROBED), stdin=subprocess.DEVNULL, capture_output=True, cwd="/", check=False, timeout=_PATIENCE_S,

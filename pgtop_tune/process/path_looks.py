@@ -21,10 +21,10 @@ from pgtop_tune.process import path_server
 from pgtop_tune.process.own_program import file_argv
 
 PATIENCE_S: Final = 2.0
-"""A look is a matter of microseconds; on a disk that is full of work, of milliseconds."""
+"""Time limit of a look, which takes microseconds, on a busy disk milliseconds."""
 NO_ANSWER: Final = "does not answer"
 _START_S: Final = 10.0
-"""Of the process that looks; a machine that is full of work starts one slowly."""
+"""Time limit for the start of the process that looks; a busy machine starts one slowly."""
 _CHUNK_BYTES: Final = 65_536
 _END: Final = b"\0"
 

@@ -1,11 +1,13 @@
 """The revert watchdog: runs a command when the program that started it is gone or a deadline has passed, unless it is
 dismissed.
 
-As a program: `revert_watchdog.py MOMENT PATIENCE_SECONDS LAST_WORD -- COMMAND…`, a process of its own, standard library
-only; the moment is in seconds of the boot clock, which no one sets and which counts time asleep. It holds the reading
-end of a pipe. A copy on it becomes the standard input of the command. The word on it means that all is well; the end of
-the pipe means that its starter died, for whatever cause. Where standard input is no pipe, only its time counts.
-A command that fails runs again until it succeeds, or until the patience is over: then once more, with the last word.
+As a program: `revert_watchdog.py MOMENT PATIENCE_SECONDS LAST_WORD ARCHIVE -- COMMAND…`, a process of its own that
+needs only the standard library. MOMENT is in seconds of the boot clock, which cannot be set and counts the time asleep.
+ARCHIVE unpacks start.py again where that was removed; "" without one. The standard input is a pipe from the starter: a
+line "copy …" has the standard input of the command, the line "well" dismisses the watchdog, and the end of the pipe
+means that the starter died, for whatever cause. Where the standard input is no pipe, only MOMENT counts. A command that
+fails runs again until it succeeds, or until PATIENCE_SECONDS have passed: then once more, with LAST_WORD as a further
+argument.
 """
 
 from __future__ import annotations
@@ -23,21 +25,21 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 _FILE: Final = 3
-"""Where start.py stands in the words of a command: behind the interpreter and its two options."""
+"""Index of start.py in a command: after the interpreter and its two options."""
 WELL: Final = b"well\n"
 STANDS: Final = b"stands\n"
-"""The first word of the process, on its standard output; it says nothing after it."""
+"""Line that the process prints once it watches; it prints nothing else."""
 PATIENCE_S: Final = 3000.0
-"""A server that is being restarted is back within it; after it the journal has the remaining changes."""
+"""Time within which a restarted server is back; changes that are not reverted by then stay in the journal."""
 _PAUSES_S: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0)
-"""Between attempts; the last one again and again."""
+"""Pauses between attempts; the last pause repeats."""
 _ATTEMPT_S: Final = 600.0
-"""Of one attempt, which may restart a server; one that hangs is ended, and the journal goes on from there."""
+"""Time limit of one attempt, which may restart a server; the next attempt continues with the rest of the journal."""
 
 _COPY: Final = b"copy "
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _LOOK_S: Final = 10.0
-"""select(2) waits on a clock that stands still while the machine sleeps."""
+"""Longest wait in select(2), whose clock stands still while the machine sleeps."""
 _GOODBYE_S: Final = 1.0
 _START_S: Final = 60.0
 
@@ -63,14 +65,14 @@ class RevertWatchdog:
         """Args:
         argv: The command; no secrets.
         env: Its whole environment.
-        within_s: Seconds from now at which it is run also while we live; never by default.
-        outlives_us: Waits for its moment alone, not for our end.
-        last_word: Added to the command when it is run for the last time, so that it says that it is not tried again.
-        patience_s: How long it is tried again.
+        within_s: Seconds from now after which the command runs even while we live; never by default.
+        outlives_us: Whether the watchdog waits only for its moment, and not for our end.
+        last_word: Further argument of the last attempt, so that the command can say that no other will follow.
+        patience_s: Seconds for which a command that fails is tried again.
         pass_fds: Open files that the command inherits.
 
         Raises:
-            OSError: It cannot be started, or does not run.
+            OSError: The process cannot be started, or does not run.
         """
         # This file is run by itself, too, without the package.
         from pgtop_tune.process.own_program import file_argv, held_descriptors, one_file
@@ -89,7 +91,7 @@ class RevertWatchdog:
         self._check_it_stands()
 
     def _check_it_stands(self) -> None:
-        """Wait for its first word: a change is made only once the process stands that reverts it."""
+        """Wait until the process watches: our caller makes a change only when the process that reverts it runs."""
         pipe, problems = self.process.stdout, self.process.stderr
         assert pipe is not None
         assert problems is not None
@@ -106,7 +108,7 @@ class RevertWatchdog:
         raise OSError(errno.ENOEXEC, f"its process does not run{last_line and f' ({last_line})'}")
 
     def give(self, copy: bytes) -> None:
-        """Hand the command its standard input; one that outlives us has no pipe, and gets nothing."""
+        """Hand over the standard input of the command; a watchdog that outlives us has no pipe, and gets nothing."""
         pipe = self.process.stdin
         if pipe is not None:
             try:
@@ -132,33 +134,33 @@ class RevertWatchdog:
         try:
             self.process.wait(_GOODBYE_S)
         except subprocess.TimeoutExpired:
-            # Its time had come before the word did: it goes on by itself.
+            # Its moment came before the dismissal: the command runs on by itself.
             pass
 
 
 def watch(until_s: float, patience_s: float, last_word: str, archive: str, argv: Sequence[str]) -> int:
-    """Wait on standard input, or for a moment of the boot clock; the status of the command, 0 where it did not run."""
+    """Wait for the starter's end or a moment of the boot clock, and return the command's status; 0 if dismissed."""
     os.write(1, STANDS)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     os.close(nowhere)
-    listens = stat.S_ISFIFO(os.fstat(0).st_mode)
-    begun, copy = bytearray(), b""
+    has_pipe = stat.S_ISFIFO(os.fstat(0).st_mode)
+    received, copy = bytearray(), b""
     while True:
         remaining_s = until_s - time.clock_gettime(_CLOCK)
         if remaining_s <= 0:
             return _run(argv, archive, patience_s, last_word, copy)
-        ready, _, _ = select.select([0] if listens else [], [], [], min(remaining_s, _LOOK_S))
+        ready, _, _ = select.select([0] if has_pipe else [], [], [], min(remaining_s, _LOOK_S))
         if not ready:
             continue
         chunk = os.read(0, 65536)
         if not chunk:
             return _run(argv, archive, patience_s, last_word, copy)
-        begun += chunk
-        while b"\n" in begun:
-            line, _, remainder = bytes(begun).partition(b"\n")
-            begun = bytearray(remainder)
+        received += chunk
+        while b"\n" in received:
+            line, _, remainder = bytes(received).partition(b"\n")
+            received = bytearray(remainder)
             if line + b"\n" == WELL:
                 return 0
             if line.startswith(_COPY):
@@ -179,10 +181,10 @@ def _run(argv: Sequence[str], archive: str, patience_s: float, last_word: str, c
 
 def _once(argv: Sequence[str], archive: str, copy: bytes) -> int:
     if archive and not os.path.isfile(argv[_FILE]):
-        # The cache that the one file had unpacked was removed: it unpacks itself again.
+        # The files that the archive had unpacked were removed: it unpacks them again.
         argv = [*argv[:_FILE], archive, *argv[_FILE + 1 :]]
     try:
-        # What this process has inherited by `pass_fds` is for the command.
+        # The command inherits the descriptors of `pass_fds` from this process.
         return subprocess.run(argv, input=copy, check=False, timeout=_ATTEMPT_S, close_fds=False).returncode
     except subprocess.TimeoutExpired:
         return 1

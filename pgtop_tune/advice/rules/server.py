@@ -1,4 +1,4 @@
-"""Advice on the server's parameters: memory and connections as `plan` has worked them out, and all but WAL."""
+"""Advice on all parameters but those of WAL; the values for memory and connections come from `plan`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def maintenance_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
 
 
 def autovacuum_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
-    """Advise the set value, where it is not too much; else -1."""
+    """Advise the set value where the memory allows it, else -1."""
     if plan.autovacuum_work_mem == "-1":
         return Advice(
             "-1", f"maintenance_work_mem, {memory(plan.maintenance_bytes)}, is meant for the workers as well."
@@ -115,7 +115,7 @@ def max_connections(facts: AdviceFacts, plan: MemoryPlan | None, number: int) ->
 
 
 def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
-    """Advise 'on' together with the pages; 'try' without them, or where the machine cannot be changed."""
+    """Advise 'on' where huge pages can be reserved for the server or it already has them, else 'try'."""
     buffers = plan.buffers_bytes
     if buffers < SMALL_BUFFERS:
         return Advice("try", f"shared_buffers is only {about(buffers)}: little to save.")
@@ -177,14 +177,14 @@ def io_depth(facts: AdviceFacts) -> Advice | None:
 
 
 def jit(facts: AdviceFacts) -> Advice:
-    """Advise off but for warehouses."""
+    """Advise on for data warehouses (OLAP), else off."""
     if facts.workload is Workload.OLAP:
         return Advice("on", "Long analytical queries gain from compiled expressions.")
     return Advice("off", "Short queries gain nothing, and a wrong estimate costs them tens of milliseconds.")
 
 
 def default_statistics_target(facts: AdviceFacts) -> Advice:
-    """Advise 100, for warehouses 500."""
+    """Advise 500 for data warehouses (OLAP), else 100."""
     if facts.workload is Workload.OLAP:
         return Advice("500", "Large skewed tables and long queries: better estimates are worth a longer ANALYZE.")
     return Advice(
@@ -205,7 +205,7 @@ def _by_cores(of_cores: Callable[[int], float], because: str) -> Callable[[Advic
 
 
 def max_parallel_workers_per_gather(facts: AdviceFacts) -> Advice | None:
-    """Advise half of the cores for warehouses, at most 2 else."""
+    """Advise half of the cores for data warehouses (OLAP), else at most 2."""
     if not facts.cores:
         return None
     half = max(math.ceil(facts.cores / 2), 1)
@@ -232,7 +232,7 @@ def autovacuum_max_workers(facts: AdviceFacts) -> Advice | None:
 
 
 def autovacuum_vacuum_cost_limit(facts: AdviceFacts) -> Advice | None:
-    """Advise some hundred dirtied MB/s on flash; a page dirtied costs 20, a nap lasts 2 ms."""
+    """Advise a limit by the kind of disk: a dirtied page costs 20, and vacuum sleeps for 2 ms at the limit."""
     if facts.disk is None:
         return None
     limit = 2000 if facts.disk in _FLASH else 400
@@ -250,8 +250,8 @@ def max_worker_processes(facts: AdviceFacts) -> Advice | None:
     """Advise one for each core, at least 8; on a standby at least the set value."""
     if not facts.cores:
         return None
-    least = facts.max_worker_processes if facts.in_recovery else None
-    value = max(facts.cores, 8, least or 0)
+    primary_workers = facts.max_worker_processes if facts.in_recovery else None
+    value = max(facts.cores, 8, primary_workers or 0)
     return Advice(str(value), f"One for each of {facts.cores} cores, at least 8; a standby no fewer than its primary.")
 
 

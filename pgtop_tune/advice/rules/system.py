@@ -32,7 +32,7 @@ _READ_AHEAD_KB: Final[Mapping[DiskKind, str]] = MappingProxyType(
 
 _LEAST_AHEAD_KB: Final = 64
 _MOST_AHEAD_KB: Final = 16384
-"""Less suits no disk, and more none either."""
+"""Bounds of the read-ahead that suits a disk."""
 
 
 class Site(Struct, frozen=True):

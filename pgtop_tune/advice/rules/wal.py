@@ -20,19 +20,19 @@ _TARGET: Final = 0.9
 _START: Final = 4 * GB
 _MOST_BUFFERS: Final = 64 * MB
 FULL_PER_S: Final = 0.1
-"""wal_buffers that are full more often are too small."""
+"""Rate of full wal_buffers above which they are too small."""
 _ROOM_FOR_SLOTS: Final = 1.5
-"""Times what a slot keeps already: a limit below would invalidate it at the next checkpoint."""
+"""Factor on the WAL that a slot keeps already: a lower limit would invalidate the slot at the next checkpoint."""
 _MOST_FOR_SLOTS: Final = 0.8
 _STEADY: Final = 4
-"""A rate that has fallen less than this many times leaves the advice as it was."""
+"""Factor by which the WAL rate must have fallen before the advice follows."""
 
 
 def needed_max_wal_bytes(facts: AdviceFacts) -> float | None:
-    """Return a size with which the clock starts checkpoints, not the volume; None while the WAL rate is not measured.
+    """Return a size with which checkpoint_timeout starts checkpoints before max_wal_size does; None without a WAL rate.
 
     A checkpoint starts when max_wal_size ÷ (1 + checkpoint_completion_target) was written since the last one
-    (xlog.c, CalculateCheckpointSegments), so rate × checkpoint_timeout × (1 + target), and a fifth more.
+    (xlog.c, CalculateCheckpointSegments), so the size is rate × checkpoint_timeout × (1 + target), and a fifth more.
     """
     if facts.wal_bytes_per_s is None:
         return None
@@ -45,12 +45,12 @@ def steady(before: AdviceFacts | None, now: AdviceFacts) -> AdviceFacts:
     """Return the facts with a steady WAL rate, so that a tick does not change the advice on the screen.
 
     Args:
-        before: Those that the advice shown goes by; None before the first.
-        now: With the rate measured last; without one while nobody works.
+        before: Facts on which the advice on the screen depends; None before the first advice.
+        now: Newest facts; without a WAL rate while the server is idle.
 
     Returns:
-        `now`, with the rate of `before` where the advice for that still holds, and with its sessions and its
-        Committed_AS where those are about the same.
+        `now`, with the rate of `before` where the advice for that rate still holds, and with the sessions and the
+        Committed_AS of `before` where these have hardly changed.
     """
     if before is None:
         return now
@@ -67,10 +67,17 @@ def steady(before: AdviceFacts | None, now: AdviceFacts) -> AdviceFacts:
 
 def _with_gauges(before: AdviceFacts, now: AdviceFacts) -> AdviceFacts:
     sessions = before.sessions if now.sessions <= before.sessions <= 2 * now.sessions else now.sessions
-    was, committed = (None if facts.machine is None else facts.machine.committed_bytes for facts in (before, now))
-    if now.machine is None or was is None or committed is None or abs(committed - was) > was / 8:
+    committed_before, committed_now = (
+        None if facts.machine is None else facts.machine.committed_bytes for facts in (before, now)
+    )
+    if (
+        now.machine is None
+        or committed_before is None
+        or committed_now is None
+        or abs(committed_now - committed_before) > committed_before / 8
+    ):
         return replace(now, sessions=sessions)
-    return replace(now, sessions=sessions, machine=replace(now.machine, committed_bytes=was))
+    return replace(now, sessions=sessions, machine=replace(now.machine, committed_bytes=committed_before))
 
 
 def _stepped(amount: float) -> float:
@@ -114,7 +121,10 @@ def max_wal_size(facts: AdviceFacts) -> Advice:
 
 
 def _most(facts: AdviceFacts) -> float | None:
-    """Return 60 % of the WAL disk without wal_keep_size, at least half of that, in steps that one types."""
+    """Return the largest max_wal_size, in a size that one types; None where the WAL disk is not known.
+
+    It is 60 % of the WAL disk without wal_keep_size, at least 30 % of the disk and two segments.
+    """
     if not facts.wal_disk_bytes:
         return None
     room = facts.wal_disk_bytes * _MOST_OF_DISK
@@ -173,7 +183,7 @@ def wal_keep_size(facts: AdviceFacts) -> Advice | None:
 
 
 def wal_buffers(facts: AdviceFacts, buffers_bytes: float | None) -> Advice:
-    """Advise the server's own choice, more where that is full too often, or a larger set value."""
+    """Advise the server's own choice, more where the buffers are full too often, or a larger set value."""
     value, because = "-1", "The server chooses one WAL segment, 16MB, at this size of shared_buffers."
     if buffers_bytes is not None and buffers_bytes < 512 * MB:
         chosen = about(buffers_bytes / 32)
@@ -187,7 +197,7 @@ def wal_buffers(facts: AdviceFacts, buffers_bytes: float | None) -> Advice:
 
 
 def more_wal_buffers_bytes(facts: AdviceFacts, buffers_bytes: float) -> float:
-    """Return the shared memory that wal_buffers take more than those of the running server."""
+    """Return the shared memory that the advised wal_buffers take in addition to those of the running server."""
     advised = wal_buffers(facts, buffers_bytes).value
     advised_bytes = 16.0 * MB if advised in (None, "-1") else parse(advised or "", "MB", integer=True) * MB
     return max(advised_bytes - facts.running_wal_buffers_bytes, 0.0)
@@ -211,7 +221,7 @@ def max_slot_wal_keep_size(facts: AdviceFacts) -> Advice | None:
 
 
 def wal_compression(facts: AdviceFacts) -> Advice:
-    """Advise lz4 where the server may have it."""
+    """Advise lz4 from 15 on, else pglz."""
     if facts.major >= 15:
         return Advice("lz4", "Cheap for the CPU; useful if full pages are a large share of the WAL (see WAL pane).")
     return Advice("on", "pglz costs CPU; useful if full pages are a large share of the WAL (see WAL pane).")

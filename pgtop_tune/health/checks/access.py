@@ -56,7 +56,7 @@ _KINDS: Final = ("TABLES", "SCHEMAS", "LARGE OBJECTS")
 
 
 def _rights_in(rights: str) -> Sql:
-    """Return the words of a list that are rights."""
+    """Return the rights in a list of words."""
     return joined(", ", (Sql(right) for right in _RIGHTS if right in rights.split(", ")))
 
 
@@ -331,7 +331,7 @@ def _open_rules(rules: Sequence[HbaRule], role: str) -> list[HbaRule]:
 
 def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> CheckFinding:
     rule = lets_in.get(names[0])
-    so = (
+    consequence = (
         f"{rule.place} lets in anybody under {'these names' if len(names) > 1 else 'this name'}"
         if rule is not None
         else "they get in only where pg_hba.conf asks for no password"
@@ -344,7 +344,7 @@ def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> C
     plural = "roles may log in and have" if len(names) > 1 else "role may log in and has"
     return CheckFinding(
         severity=Severity.WARNING if rule is not None else Severity.INFO,
-        says=f"{len(names)} {plural} no password ({first_few(names, 3)}): {so}",
+        says=f"{len(names)} {plural} no password ({first_few(names, 3)}): {consequence}",
         evidence=(Evidence(", ".join(names[:_SHOWN]), PASSWORDLESS.source),),
         fix=Fix(do, undo, remark="or give them a password: \\password in psql"),
         subject="roles" if rule is not None else "roles that nobody is let in as",

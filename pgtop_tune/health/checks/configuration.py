@@ -122,10 +122,10 @@ def refused_lines(facts: CheckFacts) -> Iterator[tuple[FileError, bool]]:
 def _files(facts: CheckFacts, limits: Limits) -> Findings:
     for error, is_fatal in refused_lines(facts):
         where = f"{error.sourcefile or 'a configuration file'}:{error.sourceline or '?'}"
-        so = ", and the server does not start again" if is_fatal else ""
+        consequence = ", and the server does not start again" if is_fatal else ""
         yield CheckFinding(
             severity=Severity.CRITICAL if is_fatal else Severity.HIGH,
-            says=f"{where}: {error.name or 'a line'} is not in force{so}: {error.error}",
+            says=f"{where}: {error.name or 'a line'} is not in force{consequence}: {error.error}",
             evidence=(Evidence(f"{where}: {error.error}", "pg_file_settings.error"),),
             fix=by_hand("Fix the line, then SELECT pg_reload_conf();"),
             subject=where,
@@ -356,15 +356,15 @@ def _libraries(facts: CheckFacts) -> Findings:
 
 def _without_library(facts: CheckFacts, file: StartFile) -> CheckFinding:
     where = "" if file.role is None and file.database is None else _scoped(file).where
-    severity, so = Severity.CRITICAL, "no session can start"
+    severity, consequence = Severity.CRITICAL, "no session can start"
     if file.name == _PRELOADED:
-        so = "the server does not start again"
+        consequence = "the server does not start again"
     elif file.name == _ARCHIVING:
-        severity, so = Severity.HIGH, "no WAL is archived"
+        severity, consequence = Severity.HIGH, "no WAL is archived"
     elif where:
-        severity, so = Severity.HIGH, f"no session of {where} can start"
-    is_gone = f"{so}: there is no library {file.part}, which {file.name} names"
-    is_foreign = f"{so}: library {file.part}, which {file.name} names, is made for PostgreSQL {file.built_for}"
+        severity, consequence = Severity.HIGH, f"no session of {where} can start"
+    is_gone = f"{consequence}: there is no library {file.part}, which {file.name} names"
+    is_foreign = f"{consequence}: library {file.part}, which {file.name} names, is made for PostgreSQL {file.built_for}"
     evidence = (
         Evidence(f"{file.path} is made for PostgreSQL {file.built_for}", "Pg_magic_struct of the file")
         if file.is_there

@@ -68,8 +68,8 @@ def _space(facts: CheckFacts, limits: Limits) -> Findings:
             ),
             subject=file_system.mount,
         )
-    for silent in sample.unanswered:
-        yield Unknown(silent)
+    for reason in sample.unanswered:
+        yield Unknown(reason)
 
 
 def _inodes(facts: CheckFacts, limits: Limits) -> Findings:
@@ -99,10 +99,10 @@ def _kind(facts: CheckFacts, limits: Limits) -> Findings:
         if kind in _USUAL or (not _keeps(mount) and kind not in _MEMORY):
             continue
         severity, meaning, do = _judged(kind)
-        on = mount.kind if kind == mount.kind else f"{mount.kind} of a device that is made of {kind}"
+        file_system = mount.kind if kind == mount.kind else f"{mount.kind} of a device that is made of {kind}"
         yield CheckFinding(
             severity=severity,
-            says=f"{_roles(mount)} on {on}: {meaning}",
+            says=f"{_roles(mount)} on {file_system}: {meaning}",
             evidence=(Evidence(f"{mount.point} is {mount.kind} on {mount.source}", "/proc/PID/mountinfo"),),
             fix=by_hand(do),
             subject=mount.point,
@@ -221,7 +221,7 @@ def _mounts(facts: CheckFacts) -> tuple[MountPoint, ...]:
     """Return the mounts that hold data which must not be lost.
 
     Raises:
-        Missing: None is known.
+        Missing: No mount is known.
     """
     mounts = facts.have(needs.MACHINE).mounts
     if not mounts:
@@ -248,7 +248,7 @@ def _own_queues(facts: CheckFacts) -> list[Disk]:
     """Return the queues of disks that order requests themselves, not of volumes made of other disks.
 
     Raises:
-        Missing: None is known.
+        Missing: No disk is known.
     """
     queues = facts.have(needs.MACHINE).queues
     if not queues:

@@ -90,10 +90,10 @@ def _competing(facts: CheckFacts, limits: Limits) -> Findings:
             subject="sessions",
         )
     for command in facts.have(needs.PROGRESS).commands:
-        where = f" of {command.relation}" if command.relation else ""
+        of_relation = f" of {command.relation}" if command.relation else ""
         yield CheckFinding(
             severity=severity,
-            says=f"{command.command}{where} is running: a measurement now includes it",
+            says=f"{command.command}{of_relation} is running: a measurement now includes it",
             evidence=(Evidence(f"pid {command.pid}: {command.phase or command.command}", "pg_stat_progress_*"),),
             fix=by_hand("Wait until it ends, or measure long enough to include it in every run."),
             subject=command.command,

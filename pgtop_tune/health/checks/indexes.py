@@ -270,7 +270,7 @@ def _widen(database: str, sequence: SequenceState) -> Fix:
 
 
 def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix | None:
-    """Return words where ALTER COLUMN TYPE fails; None where it runs."""
+    """Return the manual fix where ALTER COLUMN TYPE fails; None where it runs."""
     name = f"{column.table_name}.{column.column_name}"
     if column.type_is_kept_by == "parent":
         return by_hand(

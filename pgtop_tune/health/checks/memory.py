@@ -112,7 +112,7 @@ def _by(percent: float, limits: Limits) -> Severity | None:
 
 
 def _less_memory(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fix:
-    """Return what is advised to be lower, of the largest term first."""
+    """Return a fix that sets lower advised values, those of the largest term first."""
     names = tuple(dict.fromkeys(name for term in terms for name in _OF_TERM.get(term.name, ())))
     fix = _lowering(facts, names, lambda changed: _is_within(facts, changed, limits))
     if fix is not None:

@@ -43,7 +43,7 @@ _CHILDREN: Final = (
     "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj",
     "Environment=PG_OOM_ADJUST_VALUE=0",
 )
-"""Makes backends as likely as any process to be chosen."""
+"""Lines of the service with which the OOM killer may choose a backend like any other process."""
 
 
 def _drop_in(name: str, *lines: str) -> Fix:
@@ -98,10 +98,10 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
     soft = process.open_files_soft
     if soft is None or soft >= max(intended, limits["least"]):
         return
-    meant = f"of the intended {intended}: it closes some to open others" if soft < intended else " only"
+    comparison = f"of the intended {intended}: it closes some to open others" if soft < intended else " only"
     yield CheckFinding(
         severity=Severity.WARNING,
-        says=f"a process of the server may open {soft} files{meant}",
+        says=f"a process of the server may open {soft} files{comparison}",
         evidence=(
             Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
             Evidence(f"max_files_per_process {intended}", "pg_settings"),
@@ -208,11 +208,11 @@ def _steal(facts: CheckFacts, limits: Limits) -> Findings:
     if isinstance(oldest, Unavailable) or oldest.at_s >= newest.at_s:
         yield Unknown("steal needs two samples, and there is one")
         return
-    now = figure(facts, "host.cpu.steal", newest.total.steal_ticks)
+    steal_ticks = figure(facts, "host.cpu.steal", newest.total.steal_ticks)
     percent = ticks_share(oldest.total, newest.total, lambda times: times.steal_ticks) or 0.0
     if percent <= limits["warning"]:
         return
-    since_boot = 100 * now / max(all_ticks(newest.total), 1)
+    since_boot = 100 * steal_ticks / max(all_ticks(newest.total), 1)
     yield CheckFinding(
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         says=f"the hypervisor takes {share(percent)} of the CPU time away",

@@ -118,11 +118,11 @@ def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
     if not far:
         return None
     if needs_no_proof(rule):
-        where = "that reaches the port" if _network(rule) in _EVERYWHERE else f"at {_network(rule)}"
-        whom = "any user" if "all" in rule.users else f"the users {', '.join(rule.users)}"
+        addresses = "that reaches the port" if _network(rule) in _EVERYWHERE else f"at {_network(rule)}"
+        users = "any user" if "all" in rule.users else f"the users {', '.join(rule.users)}"
         if rule.client_certificate:
-            return Severity.HIGH, f"every client {where} with any certificate of ssl_ca_file may log in as {whom}"
-        return Severity.CRITICAL, f"every client {where} may log in as {whom}"
+            return Severity.HIGH, f"every client {addresses} with any certificate of ssl_ca_file may log in as {users}"
+        return Severity.CRITICAL, f"every client {addresses} may log in as {users}"
     if rule.method in _SAYS_ITSELF:
         return Severity.HIGH, "the server trusts the client's machine to name its user"
     if rule.method in _IN_THE_CLEAR and rule.type not in _ENCRYPTED:

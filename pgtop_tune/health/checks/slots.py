@@ -36,7 +36,7 @@ def _drop(facts: CheckFacts, slot: Slot) -> Fix:
 
 
 def _catch_up(slot: Slot) -> Fix:
-    """Return words for a slot in use: the server refuses to drop it, and its consumer may still catch up."""
+    """Return the manual fix for a slot in use: the server refuses to drop it, and its consumer may still catch up."""
     return by_hand(
         f"Find out why the consumer of {slot.slot_name} (process {slot.active_pid} here) falls behind; a larger "
         "max_slot_wal_keep_size gives it time, if the WAL disk has space."

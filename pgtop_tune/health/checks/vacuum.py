@@ -50,13 +50,13 @@ def _switches(facts: CheckFacts, limits: Limits) -> Findings:
 
 
 class _IdKind(Struct, frozen=True):
-    """Transactions, or multixacts.
+    """Kind of ids that wrap around: transactions or multixacts.
 
     Attributes:
-        noun: In the plural.
-        column: Of pg_database.
-        age: Of a database.
-        of_table: Of a table.
+        noun: Name of the ids in the plural.
+        column: Column of pg_database with the oldest id.
+        age: Returns the age of a database.
+        of_table: Returns the age of a table.
     """
 
     noun: str
@@ -84,24 +84,27 @@ _INVALID: Final = -2
 """pg_database.datconnlimit of a database that DROP DATABASE did not remove whole."""
 
 
-def _wraparound(clock: _IdKind) -> Callable[[CheckFacts, Limits], Findings]:
+def _wraparound(id_kind: _IdKind) -> Callable[[CheckFacts, Limits], Findings]:
     def look(facts: CheckFacts, limits: Limits) -> Findings:
         sample = facts.have(needs.DATABASE_LIMITS)
         closed = {row.name for row in sample.databases if not row.allows_connections}
         invalid = {row.name for row in sample.databases if row.connection_limit == _INVALID}
-        warns_with = next(fewest for first, fewest in _WARNS_WITH if needs.major(facts) >= first)
-        ages = [(clock.age(sample, row) or 0, row.name) for row in sample.databases]
-        for old, name in sorted(ages, reverse=True)[:_SHOWN]:
-            if old < limits["age"]:
+        warns_below = next(fewest for first, fewest in _WARNS_WITH if needs.major(facts) >= first)
+        ages = [(id_kind.age(sample, row) or 0, row.name) for row in sample.databases]
+        for database_age, name in sorted(ages, reverse=True)[:_SHOWN]:
+            if database_age < limits["age"]:
                 break
-            table = _oldest(facts, clock, name, old)
+            table = _oldest(facts, id_kind, name, database_age)
             yield CheckFinding(
-                severity=Severity.CRITICAL if old >= limits["critical"] else Severity.WARNING,
-                says=f"database {name} is {count(old)} {clock.noun} old, {100 * old / _END:.0f} % of the maximum",
+                severity=Severity.CRITICAL if database_age >= limits["critical"] else Severity.WARNING,
+                says=(
+                    f"database {name} is {count(database_age)} {id_kind.noun} old, "
+                    f"{100 * database_age / _END:.0f} % of the maximum"
+                ),
                 evidence=(
-                    Evidence(f"{name}: {old} {clock.noun}", f"pg_database.{clock.column}"),
-                    *_of_table(clock, table),
-                    *_warned(clock, _END - old, warns_with),
+                    Evidence(f"{name}: {database_age} {id_kind.noun}", f"pg_database.{id_kind.column}"),
+                    *_of_table(id_kind, table),
+                    *_warned(id_kind, _END - database_age, warns_below),
                 ),
                 fix=_drop_invalid(name)
                 if name in invalid
@@ -114,27 +117,27 @@ def _wraparound(clock: _IdKind) -> Callable[[CheckFacts, Limits], Findings]:
     return look
 
 
-def _oldest(facts: CheckFacts, clock: _IdKind, database: str, age: int) -> TableState | None:
-    """Return the table that holds the database back; None where it is a catalogue or a TOAST table."""
+def _oldest(facts: CheckFacts, id_kind: _IdKind, database: str, database_age: int) -> TableState | None:
+    """Return the table with the oldest ids of the database; None where that is a catalogue or a TOAST table."""
     tables = TABLES.of(facts)
     if isinstance(tables, Unavailable):
         return None
-    of_database = [row for where, row in tables if where == database]
-    oldest = max(of_database, key=lambda row: clock.of_table(row) or 0, default=None)
-    return oldest if oldest is not None and (clock.of_table(oldest) or 0) >= _NEARLY * age else None
+    of_database = [row for table_database, row in tables if table_database == database]
+    oldest = max(of_database, key=lambda row: id_kind.of_table(row) or 0, default=None)
+    return oldest if oldest is not None and (id_kind.of_table(oldest) or 0) >= _NEARLY * database_age else None
 
 
-def _warned(clock: _IdKind, n_left: int, warns_with: int) -> tuple[Evidence, ...]:
-    if n_left >= warns_with:
+def _warned(id_kind: _IdKind, n_left: int, warns_below: int) -> tuple[Evidence, ...]:
+    if n_left >= warns_below:
         return ()
-    says = f"{n_left} {clock.noun} left, fewer than {warns_with}: the server warns at every new one"
+    says = f"{n_left} {id_kind.noun} left, fewer than {warns_below}: the server warns at every new one"
     return (Evidence(says, "the server's own limit, by its major"),)
 
 
-def _of_table(clock: _IdKind, table: TableState | None) -> tuple[Evidence, ...]:
+def _of_table(id_kind: _IdKind, table: TableState | None) -> tuple[Evidence, ...]:
     if table is None:
         return ()
-    says = f"{table.schema}.{table.name}: {clock.of_table(table)} {clock.noun}"
+    says = f"{table.schema}.{table.name}: {id_kind.of_table(table)} {id_kind.noun}"
     return (Evidence(says, "pg_class.relfrozenxid, relminmxid"),)
 
 
@@ -150,7 +153,7 @@ def _freeze(database: str, table: TableState | None) -> Fix:
 
 
 def _drop_invalid(database: str) -> Fix:
-    """Return words for a database that takes neither connections nor ALTER DATABASE."""
+    """Return the manual fix for a database that accepts neither connections nor ALTER DATABASE."""
     return by_hand(
         f"{quoted(database)} is the leftover of an interrupted DROP DATABASE, and accepts no connections: "
         + composed("DROP DATABASE {database};", database=identifier(database))
@@ -158,7 +161,7 @@ def _drop_invalid(database: str) -> Fix:
 
 
 def _freeze_closed(database: str) -> Fix:
-    """Return words for a closed database, such as template0, which autovacuum freezes all the same."""
+    """Return the manual fix for a database without connections, such as template0, which autovacuum freezes too."""
     allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
     opened, closed = (composed(allow, database=identifier(database), allow=Sql(word)) for word in ("true", "false"))
     return by_hand(

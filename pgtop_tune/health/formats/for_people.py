@@ -168,7 +168,7 @@ def details(check: Check, finding: CheckFinding, major: int | None, width: int |
     Args:
         check: The check.
         finding: Its finding.
-        major: Of the server.
+        major: Major version of the server.
         width: As for `lines`.
     """
     yield from _told("why", check.why, width)

@@ -120,21 +120,21 @@ def write_script(report: Report, findings: Sequence[tuple[Check, CheckFinding]])
 
     Args:
         report: Report of the findings.
-        findings: Of the report, also mild ones.
+        findings: Findings of the report, also mild ones.
 
     Returns:
         The file.
 
     Raises:
-        UsageProblem: It cannot be written.
+        UsageProblem: The script cannot be written.
     """
     of_them = replace(report, results=tuple(CheckResult(check, (finding,)) for check, finding in findings))
     text = "\n".join((*script_lines(of_them, Severity.INFO), ""))
-    at = datetime.fromtimestamp(report.at_ms / 1000, tz=UTC).astimezone()
+    checked_at = datetime.fromtimestamp(report.at_ms / 1000, tz=UTC).astimezone()
     directory = state_dir() / _DIRECTORY
     try:
         private(directory)
-        return _new(directory, f"{at:%Y-%m-%d-%H%M%S}", text)
+        return _new(directory, f"{checked_at:%Y-%m-%d-%H%M%S}", text)
     except OSError as problem:
         raise UsageProblem(
             f"{directory}: no script was written: {problem.strerror or problem}",

@@ -139,7 +139,7 @@ class ReportOptions(Struct, frozen=True):
 
     Attributes:
         details: Everything behind each finding, unknowns and passes (text).
-        fail_on: From which severity on a pipeline fails; None for never.
+        fail_on: Severity from which on a pipeline fails; None for never.
         width: Cells of the terminal it is read in (text); None where it is no terminal.
         strict: Unknown checks fail a pipeline as well.
     """
@@ -160,7 +160,7 @@ def html_lines(report: Report, fail_on: Severity | None, *, strict: bool) -> lis
     """Return the HTML file.
 
     Args:
-        fail_on: From which severity on it is no-go; None for never.
+        fail_on: Severity from which on the verdict is no-go; None for never.
         strict: Unknown checks make it no-go as well.
     """
     return report_html(f"Check of {one_line(report.target)}", tuple(_chapters(report, fail_on, strict))).splitlines()

@@ -339,3 +339,9 @@ def test_a_key_that_was_widened_has_a_way_back() -> None:
     key = KeyState(0, "shop", "orders", "id", 32_767, 32_000)
     undo = fix("KEY-02", spoiled(answers={"check_keys": [key]})).undo
     assert undo.splitlines()[1:] == ['ALTER TABLE "shop"."orders" ALTER COLUMN "id" TYPE smallint;']
+
+
+def test_fewer_open_files_than_are_meant_are_told_beside_these() -> None:
+    few = details(postmaster=PostmasterFacts(-1000, 0, 900, 900))
+    finding = only("OS-09", spoilt({"max_files_per_process": "1000"}, machine=few))
+    assert finding.says.startswith("a process of the server may open 900 files of the intended 1000: ")

@@ -98,7 +98,7 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
     soft = process.open_files_soft
     if soft is None or soft >= max(intended, limits["least"]):
         return
-    comparison = f"of the intended {intended}: it closes some to open others" if soft < intended else " only"
+    comparison = f" of the intended {intended}: it closes some to open others" if soft < intended else " only"
     yield CheckFinding(
         severity=Severity.WARNING,
         says=f"a process of the server may open {soft} files{comparison}",

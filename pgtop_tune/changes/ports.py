@@ -59,7 +59,7 @@ class RestartControl(Protocol):
             requested: May be empty: then only what waits already is taken over.
             terms: As for a set without a restart.
             progress: Takes the next step in a few words; called in the loop this runs in.
-            anyway: Also where a check says that the server would not start: it gets its old values back then.
+            anyway: Restart even where a check says that the server would not start: it gets its old values back then.
 
         Raises:
             ServerProblem: A check says that the server would not start; nothing was changed.

@@ -98,7 +98,7 @@ class PendingSets:
         note: Puts an event into the next frame.
         wall_ms: Milliseconds since the epoch.
         adoptions: Sets of programs that are gone; None where nothing is adopted.
-        told: Takes each problem with reverting a set at its deadline or at a trip wire.
+        report: Takes each problem with reverting a set at its deadline or at a trip wire.
         at_deadline: Why a set is reverted at its deadline, for the journal.
     """
 

@@ -231,7 +231,7 @@ class RestartPlan(Struct, frozen=True):
         pending: What waits for a restart already, and is taken over as well.
         checks: Results of the checks.
         managed: How this server is managed, in words: "systemd unit postgresql@17-main".
-        command: What restarts it, as one types it; "" where we cannot know.
+        command: The command that restarts it, as typed; "" where we cannot know.
         by_us: Whether we run the command; else another user has to, and we wait.
         why_not: Why we do not run it, "" where we do.
         sessions: Client sessions that end.

@@ -140,7 +140,7 @@ class OtherClaims(Struct, frozen=True):
 
     Attributes:
         refused: Parameters that they hold, and why nothing is changed.
-        leftovers: What programs that are gone have left, and is cleared away first.
+        leftovers: Leftovers of programs that are gone, cleared away first.
     """
 
     refused: dict[Target, PendingElsewhere]
@@ -365,7 +365,7 @@ class OwnSets:
     """The change sets of this account; its journals are read when their sets are asked for.
 
     Args:
-        known: Ids of sets that are known to be: of the journal at hand, and of this program.
+        earlier: Ids of sets that are known to be ours: of the journal at hand, and of this program.
         directory: Of the journals; paths.journal_dir() by default.
     """
 

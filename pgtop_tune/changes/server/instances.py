@@ -83,7 +83,7 @@ class ServerJournals(Struct, frozen=True):
     """The journals of the server at hand.
 
     Attributes:
-        name: What its own journal is called; it may not be there yet.
+        name: Name of its own journal; it may not be there yet.
         related: Its own first, then others of it, then those that perhaps are, then those of the same cluster.
     """
 
@@ -268,7 +268,7 @@ class OwnJournals:
     Args:
         describe: Returns the server, for people; it may have moved since the last call.
         directory: Of the journals; paths.journal_dir() by default.
-        held: The sets of this process.
+        held_sets: The sets of this process.
     """
 
     def __init__(self, describe: Callable[[], str], directory: Path | None, held_sets: HeldSets) -> None:

@@ -107,7 +107,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
         until_boot_s: The deadline in seconds since that boot.
         started_us: Start of the postmaster, microseconds since the epoch.
         instance_digest: Digest of what tells the instance from copies of it; "" where the role may not see enough.
-        kept: It is being confirmed: nothing is reverted.
+        kept: The set is being confirmed: nothing is reverted.
     """
 
     set_id: str

@@ -308,7 +308,7 @@ def adopt(
 
     Args:
         session: To the server.
-        server: What its journal is called.
+        server: Name of its journal.
         conninfo: For the revert watchdogs.
         directory: Of the journals; paths.journal_dir() by default.
         held_sets: The sets of this process.

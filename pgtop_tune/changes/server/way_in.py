@@ -68,7 +68,7 @@ def check_before(
 
     Args:
         session: To the server.
-        changes: Those of a set.
+        changes: Changes of a set.
         current: The parameters as they are, by name in lower case.
         ends: They revert by themselves, also when no session gets in; else all of them have to be tried.
 
@@ -120,7 +120,7 @@ def check_after(
     Behind a pooler nothing is tried: it serves a new client with a session that began before.
 
     Args:
-        session: One that is older than the changes.
+        session: A session that is older than the changes.
         changes: In force, of one set.
         tell: Takes the failure of a login that the changes have no part in.
 

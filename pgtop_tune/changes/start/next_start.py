@@ -65,7 +65,7 @@ def values_after(
     """Return the values of parameters after a restart.
 
     Args:
-        now: As they are, by name.
+        now: Parameters as they are, by name.
         pending: What waits already.
         requested: Changes about to be written; a RESET brings the server's own default back. A value that the server
             was started with wins over it.

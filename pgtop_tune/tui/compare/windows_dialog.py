@@ -49,7 +49,7 @@ class WindowsDialog(Dialog[None]):
     Args:
         frames: Gives the frames of the session from a moment on; used in a thread.
         pair: A and B.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
         began_ms: When the session's clock was 0.
     """
 

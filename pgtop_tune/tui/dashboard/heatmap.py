@@ -27,8 +27,8 @@ class HeatmapDialog(Dialog[None]):
     """Shows the heatmap for as long as it is open.
 
     Args:
-        session: What the screen shows.
-        glyphs: What it is drawn with.
+        session: The session that is shown.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 1_000

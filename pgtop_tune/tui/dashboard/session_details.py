@@ -42,7 +42,7 @@ def session_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
     """Return the session's facts and its query, wrapped; or one line saying that it is gone or cannot be seen.
 
     Args:
-        session: What is known.
+        session: The session that is shown.
         key: Which session.
         cells: Width.
     """
@@ -276,9 +276,9 @@ def session_dialog(session: Session, key: BackendKey, glyphs: Glyphs, keys: Sequ
     """Return the dialog with everything known of a session.
 
     Args:
-        session: What the screen shows.
+        session: The session that is shown.
         key: Which session.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
         keys: What can be done with it.
     """
 

@@ -108,7 +108,7 @@ class InitDialog(FormDialog[None]):
         load: Makes it.
         client: The way to it.
         dataset: What is offered first; "" for the first of all.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 90
@@ -248,8 +248,8 @@ class StepsDialog(FormDialog[bool]):
     Args:
         load: Runs them.
         client: The way to it.
-        spec: What the steps have in common.
-        glyphs: What it is drawn with.
+        spec: The load that the steps have in common.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 90
@@ -479,8 +479,8 @@ class LoadDialog(Dialog[LoadSpec]):
     Args:
         load: pgbench.
         client: The way to it.
-        session: What is known.
-        spec: What the form begins with.
+        session: The session that is shown.
+        spec: The load that the form begins with.
     """
 
     CELLS = 96

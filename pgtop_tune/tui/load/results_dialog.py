@@ -282,7 +282,7 @@ class ResultsDialog(Dialog[None]):
 
     Args:
         series: With at least one result.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 116

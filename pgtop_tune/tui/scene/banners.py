@@ -411,7 +411,7 @@ def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
     """Return one line of exactly so many cells; None when nothing is at risk.
 
     Args:
-        session: What is shown.
+        session: The session that is shown.
         cells: Width.
         glyphs: Characters.
     """

@@ -89,13 +89,13 @@ def header_line(
     """Return the first line of a screen.
 
     Args:
-        session: What is known.
+        session: The session that is shown.
         columns: Cells.
         glyphs: Characters.
         recording: Whether frames are being written; None where they cannot be.
         offset_s: How far the moment shown lies before the newest one, None at the newest.
-        target: Who was asked for, shown while no server has answered yet.
-        load: What of it goes on that frames do not show.
+        target: The server that was asked for, shown while none has answered yet.
+        load: State of the load that frames do not show.
     """
     frame = session.now
     right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)

@@ -228,7 +228,7 @@ class Level(Struct, frozen=True):
     Attributes:
         values: One per column; None is a gap.
         style: A name of `STYLES`.
-        char: What it is drawn with; "" is `Glyphs.level`.
+        char: The character that it is drawn with; "" is `Glyphs.level`.
         apart: Drawn only where it is at least a cell away from the foremost area.
         yields: Whether it leaves cells in which an area ends: its speck there would hide the area.
     """

@@ -130,7 +130,7 @@ class MachineControl(Protocol):
         ...
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
-        """Begin the deadline of a set now: its other half took its time. Raises as `apply_set`."""
+        """Begin the deadline of a set now, since making its other half took time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
@@ -205,7 +205,7 @@ class SetControl(Protocol):
         ...
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
-        """Begin the deadline of a set now: its other half took its time. Raises as `apply_set`."""
+        """Begin the deadline of a set now, since making its other half took time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:

@@ -42,9 +42,9 @@ RESTART_S: Final = 900.0
 ENDED: Final = "the program ended before it was confirmed"
 """Why a set is reverted at the end of its program."""
 LAST_ATTEMPT: Final = "--last-attempt"
-"""Of `pgtop-tune revert`: the revert watchdog does not try again, and the journal has to say so."""
+"""Option of `pgtop-tune revert`: the revert watchdog does not try again, and the journal has to say so."""
 COPY_ON_STDIN: Final = "--copy-on-stdin"
-"""Of `pgtop-tune revert`: the revert watchdog hands over its copy of the set, for the case that no journal has it."""
+"""Option of `pgtop-tune revert`: the revert watchdog hands over its copy of the set, in case no journal has it."""
 
 
 def guard_set(

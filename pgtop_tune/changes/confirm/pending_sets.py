@@ -333,7 +333,7 @@ SUSTAINED_S: Final = 3.0
 SETTLE_S: Final = 2.0
 """After the change, before wires count: the first measurements still belong to the time before."""
 _FRAMES: Final = 120
-"""What trip wires look back over is seconds."""
+"""Frames that are kept for trip wires, which look back over seconds."""
 
 
 class TripWatch:

@@ -120,7 +120,7 @@ def _withdraw(journal: Journal, root: Path, change: HostChange, announced: Annou
 _MACHINE_ID: Final = "etc/machine-id"
 
 MachineSelection = Callable[[Sequence[HostChange]], Sequence[HostChange]]
-"""From the changes in force, oldest first, those to be reverted; see `selection`."""
+"""Selects the changes to be reverted from those in force, oldest first; see `selection`."""
 
 _T = TypeVar("_T")
 

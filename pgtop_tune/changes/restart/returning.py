@@ -97,7 +97,7 @@ class Return(StrEnum):
     THE_OLD_ONE = "the old one"
     GONE = "gone"
     OUT_OF_REACH = "out of reach"
-    """It lets sessions in, and not us."""
+    """The server lets sessions in, but not ours."""
     LEFT = "left"
     """We were told to wait no longer."""
 

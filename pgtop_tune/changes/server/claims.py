@@ -72,7 +72,7 @@ def check_free(names: Iterable[str], instance: Instance) -> None:
 
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = (0.05, 0.25)
-"""Of two that start at once both may refuse: each tries again after a pause of chance, in seconds."""
+"""Bounds of a random pause, in seconds: two programs that start at once may both refuse, and each tries again."""
 _WORD: Final = 80
 _SINCE_PARAMETER_PRIVILEGES: Final = 15
 _BY: Final = re.compile(r"(?P<who>.*), (?P<pid>\d{1,10})", re.DOTALL)
@@ -88,7 +88,7 @@ SELECT l.classid::bigint AS first_key, l.objid::bigint AS second_key, l.pid, a.u
 _LOCK: Final = "SELECT pg_try_advisory_lock(%s, %s) AS taken"
 _UNLOCK: Final = "SELECT pg_advisory_unlock(%s, %s)"
 _SUPERUSER: Final = "EXISTS (SELECT FROM pg_roles r WHERE r.rolsuper AND pg_has_role(%s::oid, r.oid, 'MEMBER'))"
-"""Who may become a superuser by SET ROLE counts as one."""
+"""A role that may become a superuser by SET ROLE counts as one."""
 _GRANTED: Final = "has_parameter_privilege(%s::oid, %s, 'ALTER SYSTEM')"
 _GRANTED_ANY: Final = """
 EXISTS (SELECT FROM pg_parameter_acl p WHERE has_parameter_privilege(%s::oid, p.parname, 'ALTER SYSTEM'))

@@ -44,7 +44,7 @@ _MOUNT: Final = re.compile(r"^\d+ \d+ \S+ (\S+) (\S+) .* - (.*)$", re.MULTILINE)
 """Root, mount point, file system; numbers and propagation are others after every start (proc_pid_mountinfo(5))."""
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 _OLDER_KEY: Final = re.compile(r"(\d+)-([0-9a-f]{8})")
-"""Of older versions: system identifier, CRC-32 of the data directory."""
+"""Key of older versions: system identifier, CRC-32 of the data directory."""
 _KEY: Final = re.compile(r"(\d+|server)-([0-9a-f]{9,})")
 
 

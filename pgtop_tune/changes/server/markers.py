@@ -36,7 +36,7 @@ _PENDING: Final = f"{PREFIX}pending_"
 _PLAIN: Final = re.compile(r"(?!.*__)[a-z_][a-z0-9_]*(?<!_)(\.(?!_)[a-z][a-z0-9_]*)?")
 """A name that keeps its letters in a marker's: ASCII, and no `__`, which stands for its dot."""
 _LONGEST: Final = 63
-"""Of an identifier, in bytes; the server cuts the rest off (NAMEDATALEN). pg_dumpall writes both parts as one."""
+"""Most bytes of an identifier; the server cuts the rest off (NAMEDATALEN). pg_dumpall writes both parts as one."""
 _LARGEST: Final = 64 * 1024
 _SAME_MS: Final = 1000
 """Two deadlines so close are one: the clocks are read anew each time."""

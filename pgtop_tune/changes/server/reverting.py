@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 ServerSelection = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
-"""From the changes in force, oldest first, those to be reverted; see `selection`."""
+"""Selects the changes to be reverted from those in force, oldest first; see `selection`."""
 
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _HIDDEN: Final = "\0"

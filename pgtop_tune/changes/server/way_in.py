@@ -26,7 +26,7 @@ _LIBRARIES: Final = ("session_preload_libraries", "local_preload_libraries")
 _TRIED: Final = (*_LIBRARIES, "dynamic_library_path", "post_auth_delay", "event_triggers")
 """Parameters that a login reads and the start-up packet may hold."""
 _PLUGINS: Final = "$libdir/plugins/"
-"""Where a library of local_preload_libraries has to be (miscinit.c, load_libraries)."""
+"""Directory of the libraries of local_preload_libraries (miscinit.c, load_libraries)."""
 _OF_SUPERUSERS: Final = frozenset({"superuser", "superuser-backend"})
 _IS_SUPERUSER: Final = "SELECT rolsuper AS permitted FROM pg_roles WHERE rolname = session_user"
 _MAY_SET: Final = "SELECT has_parameter_privilege(session_user, %s, 'SET') AS permitted"

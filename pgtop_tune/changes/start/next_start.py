@@ -105,7 +105,7 @@ _IN_FORCE: Final = """
 SELECT name, unit, source, setting AS running, setting AS now, coalesce(reset_val, boot_val) AS without
   FROM pg_settings WHERE name = ANY(%s)
 """
-"""The same where the role may not look into the files."""
+"""The query for a role that may not look into the files."""
 TLS_FILES: Final = {
     "ssl_cert_file": "server certificate file",
     "ssl_key_file": "private key file",

@@ -312,7 +312,7 @@ def _primary(server_place: ServerPlace) -> dict[str, int]:
 _AT_RESTART: Final = "postmaster"
 _WHERE_LIBRARIES: Final = "dynamic_library_path"
 _UNREAD: Final = NextStart(rows={}, changes={}, directories={}, counts={})
-"""Where neither a rule nor a certificate asks for it."""
+"""The next start where neither a rule nor a certificate asks for it."""
 _ACCESS_RULES: Final = "hba_file"
 _NUMBER: Final = re.compile(r"\d+")
 

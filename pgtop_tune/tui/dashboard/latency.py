@@ -126,7 +126,7 @@ _USUAL: Final = 20
 """Seconds that tell what is usual at least, and those that do when the chart has fewer."""
 _NO_LOAD: Final = "latency is measured by a load"
 CLOCK_ROWS: Final = 6
-"""From here on the last row of the pane has times of day."""
+"""Rows from which on the last row of the pane has times of day."""
 _AREAS: Final = {P50: "series-3", P95: "series-4", P99: "series-5"}
 """With their styles, the foremost first, the densest first."""
 _JOINED: Final = 1.5

@@ -44,7 +44,7 @@ from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, l
 LEAST_QUERY: Final = 20
 """Cells the query keeps on the narrowest screen."""
 _ROOMY: Final = 160
-"""From here on columns take their roomy width."""
+"""Cells from which on columns take their roomy width."""
 _TEXT: Final = 300
 """Characters of a foreign text that are looked at: more than any column shows."""
 _PAUSING: Final = "Activity"

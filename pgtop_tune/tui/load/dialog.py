@@ -424,7 +424,7 @@ _START: Final = "s"
 _FORM_KEYS: Final = "s start  Enter edit  i data set  n steps  {results}y copy  Esc back"
 _TYPING_KEYS: Final = "Enter ok  Esc discard  s start"
 _LONG: Final = ("making", "steps")
-"""What is more than a run of pgbench."""
+"""Kinds of work that take longer than a run of pgbench."""
 _ENDED: Final = {
     RunState.FINISHED: ("finished", "good"),
     RunState.STOPPED: ("stopped by the operator: the figures are partial", "warning"),

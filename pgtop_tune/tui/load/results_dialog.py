@@ -178,7 +178,7 @@ def _doubts(doubts: tuple[Doubt, ...], cells: int, glyphs: Glyphs) -> list[Line]
 
 _TITLES: Final = {"clients": "clients", "rate": "rate /s"}
 _CHART_ROWS: Final = (7, 5)
-"""Of throughput and of p99."""
+"""Rows of the charts of throughput and of p99."""
 _FEWEST_ROWS: Final = 3
 
 

@@ -124,7 +124,7 @@ _LEAST_ROWS: Final = 4
 _ROWS_FIRST: Final = 12
 """Lines of the list before words on the selected row get more than two."""
 _TALL: Final = 34
-"""From so many rows on a third of the dashboard stays in view."""
+"""Rows from which on a third of the dashboard stays in view."""
 _ROOMY_ROWS: Final = 24
 _ADVICE_EVERY: Final = 10
 """Frames between two looks at what advice is derived from."""

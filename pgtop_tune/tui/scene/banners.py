@@ -349,7 +349,7 @@ _TITLES: Final = dict(NAMES)
 _LEAST: Final = 40
 """Cells of a sentence that come before keys beside it."""
 _CLAUSE: Final = "; "
-"""What stands behind it may be left out."""
+"""Separator; the clause behind it may be left out."""
 
 
 def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: str = "") -> Line:

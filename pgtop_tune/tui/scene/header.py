@@ -244,9 +244,9 @@ def ago(seconds: float, glyphs: Glyphs) -> str:
 
 _ALWAYS = ("help", "quit")
 ROOMY: Final = 110
-"""From here on the pages are named one by one."""
+"""Cells from which on the pages are named one by one."""
 VERY_ROOMY: Final = 150
-"""The same where the keys that move through time come first: they are needed more than names."""
+"""The same where the keys that move through time come first: they are needed more than page names."""
 
 
 class PageNames(Struct, frozen=True):

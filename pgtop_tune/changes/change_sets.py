@@ -44,8 +44,8 @@ def is_of_machine_only(set_id: str, directory: Path | None, copies: Iterable[byt
     """Return whether a set is in force on this machine, and no journal has a server's half of it.
 
     Args:
-        set_id: Of the set.
-        directory: Of the journals; paths.journal_dir() by default.
+        set_id: Id of the set.
+        directory: Directory of the journals; paths.journal_dir() by default.
         copies: Lines of sets, for those that no journal has any more.
     """
     journals = read_all(directory)
@@ -256,7 +256,7 @@ class ChangeSets:
         """Confirm both halves; the outcome is empty where they are not in force (any more).
 
         Args:
-            set_id: Of the set.
+            set_id: Id of the set.
             of_server: Whether it has, or may have, a half of the server; else the server is not asked.
 
         Raises:
@@ -275,8 +275,8 @@ class ChangeSets:
         the machine goes after it.
 
         Args:
-            set_id: Of the set.
-            reason: For the journal.
+            set_id: Id of the set.
+            reason: The reason, for the journal.
             with_restart: Whether the server is restarted where the old values need it.
             of_server: Whether it has, or may have, a half of the server; else the server is not asked.
         """
@@ -301,7 +301,7 @@ class ChangeSets:
         Args:
             set_ids: Sets in the order they were made.
             server_half: Reverts the server's halves.
-            reason: For the journal.
+            reason: The reason, for the journal.
         """
         halves = MachineHalves(self._machine, set_ids, reason)
         parameters: tuple[ParameterChange, ...] = ()

@@ -290,7 +290,7 @@ class Journal:
 
         Args:
             server: The server or machine of the journal.
-            directory: Of the journals; paths.journal_dir() by default.
+            directory: Directory of the journals; paths.journal_dir() by default.
             patience_s: Seconds to wait for another process.
             reverting: The journal must exist; one that can only be read will do.
 

@@ -112,7 +112,7 @@ def around_server(
     smaller once the server has left it, and strict accounting begins once the server has given its old memory back.
 
     Args:
-        requested: Of the machine.
+        requested: Requested settings of the machine.
         live: Values now, by name.
     """
     ordered = settings_in_order(requested)

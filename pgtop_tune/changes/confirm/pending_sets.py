@@ -45,7 +45,7 @@ class Pending(Struct, frozen=True, kw_only=True):
     """A set that is in force until its deadline.
 
     Attributes:
-        set_id: Of the journal.
+        set_id: Id of the set in the journal.
         changes: In the order they were made.
         until_ms: The deadline, milliseconds since the epoch.
         until_boot_s: The deadline on the boot clock; None counts by the other one.

@@ -155,7 +155,7 @@ class HostControl:
         directories: Returns the server's directories of data and WAL, whose disks' queues are settings; `Unavailable`
             when the server is on another machine: then nothing is shown and nothing is changed.
         root: Where /proc, /sys, /etc, /run, /usr and /lib are found.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         guard: Starts the process that reverts a pending set when we are gone.
         copies: Journal lines by set id, for sets that the journal no longer has.
         """
@@ -456,7 +456,7 @@ def revert_settings(
     Args:
         selection: Selects from the changes in force.
         root: Where /proc, /sys and /etc are found.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         reason: Reason of the revert, for the journal.
         report: Takes each change that is reverted.
         copies: Journal lines of sets, for sets that the journal no longer has.

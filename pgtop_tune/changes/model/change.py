@@ -91,8 +91,8 @@ class Proof(Struct, frozen=True):
         wanted: Value as it was asked for, None for the default.
         running: SHOW in a session that began before the change.
         fresh: SHOW in a session that began after it; the role and the database of the load where those are given.
-        role: Of the fresh session.
-        database: Of the fresh session.
+        role: Role of the fresh session.
+        database: Database of the fresh session.
         source: pg_settings.source of the fresh session: "configuration file", "database", "command line", …
         place: File and line it comes from, "" where there is none or we may not look.
         pending_restart: It is in the files and waits for a restart.

@@ -92,7 +92,7 @@ class ChangeSet(Struct, frozen=True, kw_only=True):
     """The changes asked for; once the set is planned, in the order in which they are made.
 
     Attributes:
-        parameters: Of the server.
+        parameters: Parameters of the server.
         settings: Of the machine; once planned, those made before the server's half.
         settings_after: Those made after it, and after its restart; they may set one of `settings` again.
         persist: Whether the machine's half goes into our file of sysctl.d as well.

@@ -108,7 +108,7 @@ class ServerBefore(Struct, frozen=True):
     Attributes:
         name: Of its journal.
         instance: Only the same server is the one that is waited for.
-        server_place: Where it is.
+        server_place: The place of the server.
         started_ms: When it was started.
         moves: Its port or its addresses change with the restart.
         port: The one it is to have; None where that is not known.

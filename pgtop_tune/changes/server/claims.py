@@ -107,10 +107,10 @@ class _Lock(Struct, frozen=True):
     """An advisory lock of another session.
 
     Attributes:
-        first_key: Of the parameter and its scope.
-        second_key: Of the set.
-        pid: Of the backend.
-        role_id: Of the session's role.
+        first_key: Key of the parameter and its scope.
+        second_key: Key of the set.
+        pid: Process id of the backend.
+        role_id: Oid of the session's role.
         role: Its name. Foreign text.
     """
 
@@ -201,8 +201,8 @@ def claimed(
     Args:
         session: To the server.
         own_sets: Sets that are no other program's.
-        claims: Of this program.
-        set_id: Of the set, or one made up.
+        claims: Claims of this program.
+        set_id: Id of the set, or one made up.
         targets: Parameters to be changed.
         adopt: See `survey`.
     """
@@ -366,7 +366,7 @@ class OwnSets:
 
     Args:
         earlier: Ids of sets that are known to be ours: of the journal at hand, and of this program.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
     """
 
     def __init__(self, earlier: Iterable[str], directory: Path | None) -> None:

@@ -147,7 +147,7 @@ def find_journals(
     Args:
         session: To the server.
         description: Of the server, for a journal that is begun.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         own_key: Key of the journal this process wrote, before the server was started anew.
         copies: Lines of sets, as this process knows them.
 
@@ -267,7 +267,7 @@ class OwnJournals:
 
     Args:
         describe: Returns the server, for people; it may have moved since the last call.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         held_sets: The sets of this process.
     """
 

@@ -339,7 +339,7 @@ class StartTrials:
 
         Args:
             session: To the server.
-            server_place: Where it is.
+            server_place: The place of the server.
             changes: The changes; the server itself refuses invalid values, in its words.
             current: The parameters as they are, by name in lower case.
 

@@ -272,7 +272,7 @@ def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> 
     When there are more of them, that is what the load is like, and the curves show it.
 
     Args:
-        seconds: Of the chart.
+        seconds: Seconds of the chart.
         newest: What is usual where the chart has fewer.
     """
     usual = max(seconds, newest, key=len)

@@ -43,7 +43,7 @@ def session_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
 
     Args:
         session: The session that is shown.
-        key: Which session.
+        key: Key of the session.
         cells: Width.
     """
     frame = session.now
@@ -277,7 +277,7 @@ def session_dialog(session: Session, key: BackendKey, glyphs: Glyphs, keys: Sequ
 
     Args:
         session: The session that is shown.
-        key: Which session.
+        key: Key of the session.
         glyphs: Characters of the drawing.
         keys: What can be done with it.
     """

@@ -228,7 +228,7 @@ class Dialog(OpensAtOnce[T]):
         Args:
             work: What is done.
             doing: Stands at the foot meanwhile, in place of what was said before; "" for a quiet look.
-            group: Of workers.
+            group: Group of workers.
         """
         if doing:
             self.busy = doing

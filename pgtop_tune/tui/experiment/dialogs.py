@@ -150,7 +150,7 @@ class LoadFound(Struct, frozen=True):
 
     Attributes:
         text: Which it is.
-        style: Of the text.
+        style: Style of the text.
         usable: Whether an experiment can begin.
         run: One of ours; None for somebody else's.
     """

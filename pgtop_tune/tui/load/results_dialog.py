@@ -27,7 +27,7 @@ def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
     """Return everything an operator asks of a run, from the most to the least important.
 
     Args:
-        result: Of one run.
+        result: Result of one run.
         cells: Width of every line.
         glyphs: Characters.
     """

@@ -326,7 +326,7 @@ class _Dimension(Struct, frozen=True):
     """A way to tell sessions apart.
 
     Attributes:
-        title: Of its table.
+        title: Title of its table.
         by: What a group has in common.
         name: How a group is called.
         counts: Whether its table has a session.

@@ -433,7 +433,7 @@ class Came(Struct, frozen=True):
 
     Attributes:
         text: One or more sentences.
-        style: Of the text.
+        style: Style of the text.
         done: Names of parameters that are as wanted now.
     """
 

@@ -80,7 +80,7 @@ def parameter_rows(
 
     Args:
         knobs: The catalogue.
-        parameters: Of the server.
+        parameters: Parameters of the server.
         in_force: Changes that the journal holds, oldest first.
         next_load: Values that sessions of the next load begin with, by name.
     """

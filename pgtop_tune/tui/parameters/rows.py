@@ -388,7 +388,7 @@ class ChangeConditions(Struct, frozen=True):
         whose: The role or the database of such a reach; "" for that of our own connection. Foreign text.
         keep_within_s: Taken back after so many seconds unless kept; None keeps it at once.
         wires: Trip wires as typed, separated by blanks or commas.
-        reason: For the journal.
+        reason: The reason, for the journal.
     """
 
     reach: Reach | None = None

@@ -97,7 +97,7 @@ def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: 
     """Return one line of so many cells.
 
     Args:
-        state: Of the replay.
+        state: State of the replay.
         cells: Width.
         glyphs: For the bar.
         shown_ms: When the frame shown was taken, milliseconds since the epoch; None before the first.

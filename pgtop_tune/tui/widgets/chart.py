@@ -394,7 +394,7 @@ class _Drawing:
 
         Args:
             row: Its number.
-            cells: Of that row.
+            cells: Cells of that row.
             uprights: Go through empty cells and the inside of areas.
             mark_labels: Stand over everything.
             empty: Character of empty cells.

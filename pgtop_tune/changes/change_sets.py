@@ -44,8 +44,8 @@ def is_of_machine_only(set_id: str, directory: Path | None, copies: Iterable[byt
     """Return whether a set is in force on this machine, and no journal has a server's half of it.
 
     Args:
-        set_id: Of the set.
-        directory: Of the journals; paths.journal_dir() by default.
+        set_id: Id of the set.
+        directory: Directory of the journals; paths.journal_dir() by default.
         copies: Lines of sets, for those that no journal has any more.
     """
     journals = read_all(directory)
@@ -62,9 +62,9 @@ class MachineHalves:
 
     Args:
         machine: The door to it; None where there is none.
-        set_ids: Known so far, in the order they were made.
-        why: For the journal.
-        told: Takes each change that is reverted.
+        set_ids: Sets known so far, in the order they were made.
+        reason: Reason of the revert, for the journal.
+        report: Takes each change that is reverted.
 
     Attributes:
         settled: The reverted changes.
@@ -79,8 +79,8 @@ class MachineHalves:
     ) -> None:
         self._machine = machine
         self._ids = list(set_ids)
-        self._why = reason
-        self._told = report
+        self._reason = reason
+        self._report = report
         self.settled: list[HostChange] = []
 
     async def before(self, changes: Sequence[ParameterChange] = ()) -> None:
@@ -93,11 +93,11 @@ class MachineHalves:
             set_id for set_id in dict.fromkeys(change.set_id for change in changes) if set_id not in self._ids
         ]
         with suppress(PgtopError):
-            # Tried again, and told, afterwards.
+            # `after` tries again, and raises the problem.
             await self._revert(goes_before_server)
 
     async def after(self) -> Sequence[HostChange]:
-        """Revert the rest; all of them, with those before.
+        """Revert the rest, and return all reverted changes, those of `before` too.
 
         Raises:
             HostProblem: We may not, or the kernel refuses one; the others are reverted.
@@ -111,7 +111,7 @@ class MachineHalves:
         for set_id in filter(None, reversed(self._ids if self._machine is not None else ())):
             assert self._machine is not None
             try:
-                await self._machine.revert_set(set_id, self._why, selects, self._reverted)
+                await self._machine.revert_set(set_id, self._reason, selects, self._reverted)
             except Exception as problem:
                 problems.append(as_problem(problem))
         if problems:
@@ -119,7 +119,7 @@ class MachineHalves:
 
     def _reverted(self, change: HostChange) -> None:
         self.settled.append(change)
-        self._told(change)
+        self._report(change)
 
 
 def as_problem(failure: Exception) -> PgtopError:
@@ -130,7 +130,7 @@ def as_problem(failure: Exception) -> PgtopError:
 
 
 AGAIN_S: Final = 2.0
-"""Between two attempts to revert a set."""
+"""Seconds between two attempts to revert a set."""
 
 
 class _SetStep(Struct, frozen=True):
@@ -141,7 +141,7 @@ class _SetStep(Struct, frozen=True):
 
 
 class ChangeSets:
-    """Makes and reverts sets. Coroutines run where the doors live.
+    """Makes and reverts sets. Coroutines run in the loop of the doors.
 
     Args:
         server: The door to the server; None where no set has parameters.
@@ -160,7 +160,7 @@ class ChangeSets:
     async def plan(self, change_set: ChangeSet) -> ChangeSet:
         """Return the set in the order in which it is made.
 
-        The door to the server orders its parameters, by `ordering.in_order`.
+        The door to the server orders its parameters, by `selection.parameters_in_order`.
         """
         if not change_set.settings:
             return change_set
@@ -235,13 +235,13 @@ class ChangeSets:
         return [*of_machine(planned.settings), *of_server, *of_machine(planned.settings_after)]
 
     async def _begin_deadlines(self, settled: Settled, steps: Sequence[_SetStep], within_s: float | None) -> None:
-        """The halves that were made first have waited for the last one, and that has taken its time."""
+        """Begin the deadline of each half: the first halves have waited until the last one was made."""
         if within_s is not None and settled.changes:
             for door in {id(step.door): step.door for step in steps}.values():
                 await door.begin_deadline(settled.set_id, within_s)
 
     async def _withdraw(self, settled: Settled, problem: Exception) -> None:
-        """Revert the half that was made; the problem says so where even that fails."""
+        """Revert the half that was made; where even that fails, the hint of the problem says so."""
         if not settled.changes:
             return
         reason = "the other half of the set was refused"
@@ -256,7 +256,7 @@ class ChangeSets:
         """Confirm both halves; the outcome is empty where they are not in force (any more).
 
         Args:
-            set_id: Of the set.
+            set_id: Id of the set.
             of_server: Whether it has, or may have, a half of the server; else the server is not asked.
 
         Raises:
@@ -269,14 +269,14 @@ class ChangeSets:
     async def revert(
         self, set_id: str, reason: str = "", *, with_restart: bool = False, of_server: bool = True
     ) -> Settled:
-        """Revert both halves once; a half that cannot be reverted does not keep the other.
+        """Revert both halves once; a half that cannot be reverted does not stop the other.
 
         Pools of huge pages that get larger again go before the server's half, so that the server has them; the rest of
         the machine goes after it.
 
         Args:
-            set_id: Of the set.
-            reason: For the journal.
+            set_id: Id of the set.
+            reason: The reason, for the journal.
             with_restart: Whether the server is restarted where the old values need it.
             of_server: Whether it has, or may have, a half of the server; else the server is not asked.
         """
@@ -299,9 +299,9 @@ class ChangeSets:
         """Revert the machine's halves of sets, the last set first, before and after the server's.
 
         Args:
-            set_ids: In the order they were made.
-            server_half: Reverts the server's.
-            reason: For the journal.
+            set_ids: Sets in the order they were made.
+            server_half: Reverts the server's halves.
+            reason: The reason, for the journal.
         """
         halves = MachineHalves(self._machine, set_ids, reason)
         parameters: tuple[ParameterChange, ...] = ()
@@ -342,7 +342,7 @@ class ChangeSets:
 
         Args:
             set_id, reason, with_restart, of_server: See `revert`.
-            report: Takes each problem, one that lasts once.
+            report: Takes each problem; a problem that repeats only once.
             still: Whether the set is still to be reverted; asked after each attempt that failed.
         """
         settled, last_message = Settled(set_id=set_id), ""
@@ -380,15 +380,16 @@ class Undo:
     async def in_force(self, own_changes: Sequence[Change]) -> tuple[Change, ...]:
         """Return all changes that the journals hold as made and not reverted, also by earlier sessions, oldest first.
 
-        Of the machine only `own_changes`, and the other halves of sets of this server: its journal is of no one server.
+        Of the machine's changes only `own_changes`, and the other halves of sets of this server: the machine's journal
+        serves all its servers.
         """
         of_server = await self._server.in_force()
-        meant = {change.id for change in own_changes if isinstance(change, HostChange)}
+        own_ids = {change.id for change in own_changes if isinstance(change, HostChange)}
         sets = {change.set_id for change in of_server} - {""}
-        if self._machine is None or not (meant or sets):
+        if self._machine is None or not (own_ids or sets):
             return of_server
         of_machine = (
-            change for change in await self._machine.in_force() if change.id in meant or change.set_id in sets
+            change for change in await self._machine.in_force() if change.id in own_ids or change.set_id in sets
         )
         return tuple(sorted((*of_machine, *of_server), key=lambda change: change.at_ms))
 
@@ -421,7 +422,7 @@ class WithRestart:
         control: The door without a restart.
         restart: The restart.
         progress: Takes the next step in a few words, and the outcome.
-        anyway: Also where a check says that the server would not start.
+        anyway: Restart even where a check says that the server would not start.
 
     Attributes:
         outcome: Of the restart that made the last set; None before.
@@ -440,7 +441,7 @@ class WithRestart:
         """See `SetControl.apply_set`.
 
         Raises:
-            ServerProblem: The server did not come up with it; the message holds the lines of its log that explain it.
+            ServerProblem: The server did not come up with the set; the message holds the log lines that explain it.
         """
         outcome = self.outcome = await self._restart.apply(requested, terms, self._progress, anyway=self._anyway)
         if outcome.state not in (RestartState.WAITING, RestartState.LEFT):

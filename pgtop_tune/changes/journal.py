@@ -42,7 +42,7 @@ from pgtop_tune.changes.model.pending_set import SetOwner
 from pgtop_tune.model.instance import Instance, ServerPlace
 
 PATIENCE_S: Final = 10.0
-"""A set is made or taken back within seconds."""
+"""Seconds to wait for another writer: a set is made or taken back within seconds."""
 _POLL_S: Final = 0.02
 _SUFFIX: Final = ".jsonl"
 _RETIRED: Final = ".retired"
@@ -54,7 +54,7 @@ class ServerName(Struct, frozen=True):
     """The server that a journal is about.
 
     Attributes:
-        key: Of the file; `changes/server/instances` finds the one of a server.
+        key: Name of the file; `changes/server/instances` finds the one of a server.
         description: user@host:port/database of the first change, for people. Foreign text.
     """
 
@@ -113,7 +113,7 @@ class JournalText(Struct, frozen=True):
 
     @property
     def ids_in_force(self) -> frozenset[str]:
-        """Ids of both."""
+        """Ids of both kinds of changes in force."""
         of_server, of_machine = self.in_force, self.host_in_force
         return frozenset({*(change.id for change in of_server), *(change.id for change in of_machine)})
 
@@ -168,7 +168,7 @@ class ReadJournals(Struct, frozen=True):
     """All journals of a directory.
 
     Attributes:
-        texts: Those that can be read, by path.
+        texts: Texts of the journals that can be read, by path.
         problems: Why others cannot be read, or why the directory cannot be listed, by path: changes in force may stand
             there.
     """
@@ -289,10 +289,10 @@ class Journal:
         """Open the journal, make it where it is missing, and wait while another process has it open.
 
         Args:
-            server: Whose.
-            directory: Of the journals; paths.journal_dir() by default.
-            patience_s: How long it waits.
-            reverting: It is there, and one that can only be read will do.
+            server: The server or machine of the journal.
+            directory: Directory of the journals; paths.journal_dir() by default.
+            patience_s: Seconds to wait for another process.
+            reverting: The journal must exist; one that can only be read will do.
 
         Raises:
             JournalProblem: It cannot be made or written, or another process does not let go of it.
@@ -396,7 +396,7 @@ class Journal:
 
     def _write(self, data: bytes) -> None:
         size = os.fstat(self._descriptor).st_size
-        # The part of a line that a crash has left ends here.
+        # A crash may have left the part of a line: a line break ends it.
         begun = size > 0 and os.pread(self._descriptor, 1, size - 1) != b"\n"
         lines = b"\n" + data if begun else data
         try:
@@ -600,7 +600,7 @@ def folded(data: bytes) -> JournalText:
 
 
 def _bodies(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Line number and body of every line; None for one whose checksum does not fit."""
+    """Yield number and body of every line; None for the body of a line whose checksum does not fit."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line:
             continue

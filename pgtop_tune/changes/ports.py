@@ -59,7 +59,7 @@ class RestartControl(Protocol):
             requested: May be empty: then only what waits already is taken over.
             terms: As for a set without a restart.
             progress: Takes the next step in a few words; called in the loop this runs in.
-            anyway: Also where a check says that the server would not start: it gets its old values back then.
+            anyway: Restart even where a check says that the server would not start: it gets its old values back then.
 
         Raises:
             ServerProblem: A check says that the server would not start; nothing was changed.
@@ -130,7 +130,7 @@ class MachineControl(Protocol):
         ...
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
-        """Begin the deadline of a set now: its other half took its time. Raises as `apply_set`."""
+        """Begin the deadline of a set now, since making its other half took time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[HostChange, ...]:
@@ -205,7 +205,7 @@ class SetControl(Protocol):
         ...
 
     async def begin_deadline(self, set_id: str, within_s: float) -> None:
-        """Begin the deadline of a set now: its other half took its time. Raises as `apply_set`."""
+        """Begin the deadline of a set now, since making its other half took time. Raises as `apply_set`."""
         ...
 
     async def keep(self, set_id: str) -> tuple[ParameterChange, ...]:

@@ -1,6 +1,6 @@
 """Selects changes of a journal, and orders the changes of a set. Pure.
 
-The same words for changes of the server and of its machine.
+The same functions serve changes of the server and of its machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ C = TypeVar("C", ParameterChange, HostChange, Change)
 
 
 class Selection(Protocol):
-    """From the changes in force, oldest first, those that are meant."""
+    """A function that selects from the changes in force, oldest first."""
 
     def __call__(self, in_force: Sequence[C], /) -> Sequence[C]:
         """Return the selected changes, in the same order."""
@@ -85,14 +85,14 @@ def overdue(now_ms: int) -> Selection:
     return selected
 
 
-def whole_sets(in_force: Sequence[C], some: Sequence[C]) -> Sequence[C]:
+def whole_sets(in_force: Sequence[C], chosen: Sequence[C]) -> Sequence[C]:
     """Return some changes and all that belong to the same sets."""
-    ids: Final = {change.id for change in some}
-    sets: Final = {change.set_id for change in some if change.set_id}
+    ids: Final = {change.id for change in chosen}
+    sets: Final = {change.set_id for change in chosen if change.set_id}
     return [change for change in in_force if change.id in ids or change.set_id in sets]
 
 
-# In which order the changes of a set are made, so that no moment in between is worse than before and after. Pure.
+# The order in which the changes of a set are made, so that no moment in between is worse than before and after. Pure.
 
 _ACCOUNTING: Final = "vm.overcommit_memory"
 _STRICT: Final = "2"
@@ -112,7 +112,7 @@ def around_server(
     smaller once the server has left it, and strict accounting begins once the server has given its old memory back.
 
     Args:
-        requested: Of the machine.
+        requested: Requested settings of the machine.
         live: Values now, by name.
     """
     ordered = settings_in_order(requested)
@@ -166,7 +166,7 @@ WITHIN: Final[tuple[tuple[str, str], ...]] = (
 def parameters_in_order(
     requested: Sequence[WantedParameter], current: Mapping[str, Parameter]
 ) -> tuple[WantedParameter, ...]:
-    """Return the changes in the order they are to be made; what no rule is about keeps its place among the others.
+    """Return the changes in the order they are to be made; a parameter without a rule keeps its place.
 
     Args:
         requested: As asked for.

@@ -42,9 +42,9 @@ RESTART_S: Final = 900.0
 ENDED: Final = "the program ended before it was confirmed"
 """Why a set is reverted at the end of its program."""
 LAST_ATTEMPT: Final = "--last-attempt"
-"""Of `pgtop-tune revert`: the revert watchdog does not try again, and the journal has to say so."""
+"""Option of `pgtop-tune revert`: the revert watchdog does not try again, and the journal has to say so."""
 COPY_ON_STDIN: Final = "--copy-on-stdin"
-"""Of `pgtop-tune revert`: the revert watchdog hands over its copy of the set, for the case that no journal has it."""
+"""Option of `pgtop-tune revert`: the revert watchdog hands over its copy of the set, in case no journal has it."""
 
 
 def guard_set(
@@ -62,9 +62,9 @@ def guard_set(
 
     Args:
         conninfo: The server.
-        set_id: Of the journal.
+        set_id: Id of the set in the journal.
         until_ms: The deadline, milliseconds since the epoch; None without one.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         with_restart: Restarts the server where the old values need it.
         outlives_us: Waits for the deadline alone, and reverts only a set that is not confirmed by then.
 
@@ -111,7 +111,7 @@ class HeldSets:
 
     Args:
         revert: Reverts a set; takes its id and the reason.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         by_hand: Says how the changes of a journal's text are reverted by hand.
         copies: Lines of sets that no journal has any more, by id.
     """

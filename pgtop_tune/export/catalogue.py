@@ -132,7 +132,7 @@ class TimeSpan(Struct, frozen=True):
     """A part of a session, in seconds on its clock, with both ends.
 
     Attributes:
-        every_s: Seconds of which one moment is exported; 0 means every frame.
+        every_s: Seconds from one exported moment to the next; 0 means every frame.
     """
 
     from_s: float = 0.0
@@ -149,7 +149,7 @@ class Recorded(Protocol):
 
 
 def moments(frames: Iterable[Frame], span: TimeSpan) -> Iterator[WatchedInterval]:
-    """Yield an interval for each frame of a span; the next one changes it."""
+    """Yield an interval for each frame of a span; use it before the next one, which changes its frames."""
     kept = FrameWindow()
     for frame in frames:
         if frame.elapsed_s > span.until_s:
@@ -165,7 +165,7 @@ def spaced(recorded: Recorded, until: Callable[[int], Sequence[Frame]], span: Ti
     Left-out moments do not change a moment's values: its rates come from the last two readings.
 
     Args:
-        until: Returns a frame with those before it, by its number; another one in place of a damaged one.
+        until: Returns a frame, by its number, with those before it; a damaged frame is replaced by another.
         span: With an `every_s` above 0.
     """
     due_s, index = span.from_s, recorded.index_at(span.from_s)

@@ -65,7 +65,7 @@ _RENAMED: Final[Mapping[str, str]] = MappingProxyType(
         "host.load_15m": "host_load15",
     }
 )
-"""Names of ids for which the rule has bad ones."""
+"""Names of ids for which the rule of `exposed_name` gives bad ones."""
 
 _UNSAFE: Final = re.compile(r"[^a-z0-9_]+")
 _OWN_UNIT: Final = re.compile(r"_(?:bytes|ms|us|s)\Z")
@@ -263,7 +263,7 @@ def read_once(
 ) -> Iterator[tuple[WatchedInterval, list[ReadRow]]]:
     """Yield the rows of each moment; a counter only where it was read since the moment before.
 
-    A counter repeated with the time of a later frame would make a rate of 0, and a doubled one after it.
+    A counter repeated with the time of a later frame would make a rate of 0, and a doubled rate after it.
     """
     last_s: dict[str, float] = {}
     for interval in moments:

@@ -367,7 +367,7 @@ def _sessions(interval: Interval) -> Iterable[ExportedPoint]:
 
 def _wait_events(interval: Interval) -> Iterable[ExportedPoint]:
     means: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-    # Unknown after a gap, as their sum, `ACTIVE_SESSIONS`.
+    # Unknown after a gap, as is their sum, `ACTIVE_SESSIONS`.
     for row in () if interval.after_gap else sessions(interval, NEWEST) or ():
         means[row.kind.wait_event_type, row.kind.wait_event, str(activity_of(row.kind))] += row.mean
     return [ExportedPoint(labels, mean) for labels, mean in sorted(means.items())]

@@ -31,7 +31,7 @@ COLUMNS: Final = ("time", "elapsed_s", "metric", "labels", "value", "unit", "rea
 
 
 class TidyRow(NamedTuple):
-    """A row; `at_ms` is in milliseconds since the epoch, None an empty cell."""
+    """A row; `at_ms` is in milliseconds since the epoch, and None is an empty cell."""
 
     at_ms: int
     elapsed_s: float

@@ -2,7 +2,7 @@
 tool.
 
 A tool is asked where its program and a configuration are found. As root it runs as the owner of the data directory,
-Barman as its own account; else as we are.
+Barman as its own account; without root it runs as the user of this process.
 """
 
 from __future__ import annotations
@@ -155,12 +155,13 @@ def _text(row: Mapping[str, Any], name: str) -> str:
 
 
 def _seconds(value: object) -> int | None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return int(value * 1000) if number and 0 < value < _LATEST_S else None  # type: ignore[operator]
+    """Return milliseconds of seconds since the epoch; None where the value is no such number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return int(value * 1000) if is_number and 0 < value < _LATEST_S else None  # type: ignore[operator]
 
 
 def _moment(text: str) -> int | None:
-    """Return a moment as these tools write it; without a zone it is this machine's."""
+    """Return the milliseconds since the epoch of a moment as these tools write it; without a zone it is local."""
     written = _FRACTION.sub(lambda fraction: f".{fraction[1]}", text.strip().replace("Z", "+00:00"))
     for form in _FORMS:
         try:
@@ -183,8 +184,8 @@ class _Tool(Struct, frozen=True):
     """A backup tool.
 
     Attributes:
-        name: As it is called.
-        argv: Reads its catalogue, and nothing else.
+        name: Name for the operator.
+        argv: Command that prints the catalogue, and does nothing else.
         parse: Reads the printed catalogue. Raises ValueError.
         files: Configuration files, one of which must exist; "~" is the home of the account.
         variable: Environment variable that configures it as well.
@@ -306,8 +307,8 @@ async def _run(argv: tuple[str, ...], account: _Account, environment: Mapping[st
     """Return the exit status, the output and the last line of stderr.
 
     Raises:
-        TimeoutError: It takes too long.
-        ValueError: It says too much.
+        TimeoutError: It takes longer than `LIMIT_S`.
+        ValueError: It prints more than `_MOST_BYTES`.
         OSError: It cannot be started.
     """
     program = await start_guarded_async(

@@ -186,7 +186,7 @@ class BlockDevices(Struct, frozen=True):
 
     Attributes:
         whole_disks: Everything but partitions.
-        stacked: Those made of other devices: LVM, dm-crypt, md, bcache.
+        stacked: Devices made of other devices: LVM, dm-crypt, md, bcache.
     """
 
     whole_disks: frozenset[str]
@@ -272,7 +272,7 @@ def disks(names: Iterable[str], root: Path) -> tuple[Disk, ...]:
     """Return the named devices that have a queue, in the order given.
 
     Args:
-        names: As in /proc/diskstats: of `block_devices.carriers`.
+        names: Names in /proc/diskstats, as `carriers` returns them.
         root: Where /sys is found.
     """
     return tuple(_disk(name, root) for name in dict.fromkeys(names) if queue(name, root).is_dir())

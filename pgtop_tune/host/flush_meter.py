@@ -43,7 +43,7 @@ async def program_flushes(program: Path, directory: Path, limit_s: float) -> Map
     Args:
         program: pg_test_fsync.
         directory: pg_wal.
-        limit_s: It is ended then; methods that it has not come to are left out. `LEAST_S` and a little are needed.
+        limit_s: Seconds after which it is ended, more than `LEAST_S`; methods that it has not come to are left out.
 
     Returns:
         What was measured; Unavailable where nothing was: we may not write there, or it says something else.

@@ -1,8 +1,7 @@
-"""Small files of the kernel that may be missing: read once as text, or cheaply over and over.
+"""Small files of the kernel that may be missing: reads them once as text, or cheaply over and over.
 
-Why a kernel file cannot be had, in words an operator can act on.
-
-Numbers in kernel files: unsigned, at most 64 bits. Anything else is not a kernel file.
+`or_why` says in words that an operator can act on why a file cannot be read. `unsigned` reads a number; kernel files
+have unsigned ones of at most 64 bits.
 """
 
 from __future__ import annotations

@@ -298,9 +298,9 @@ class LocalHost:
 
         Args:
             pids: Processes to look at; those that are gone are left out of the sample.
-            io_pids: Those among them whose bytes read and written and run-queue delay are wanted this time.
-            thread_pids: Those whose threads are wanted one by one.
-            resting: Those that have done nothing since the last look, as far as the server knows: what was seen of
+            io_pids: Processes among them whose bytes read and written and run-queue delay are wanted this time.
+            thread_pids: Processes whose threads are wanted one by one.
+            resting: Processes that have done nothing since the last look, as far as the server knows: what was seen of
                 them then is good for some looks more.
             processes: An earlier reading of the processes that is still good; None reads them.
         """

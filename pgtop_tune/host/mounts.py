@@ -1,4 +1,4 @@
-"""Space on the file systems that PostgreSQL uses, read by looks that nobody waits for.
+"""Space on the file systems that PostgreSQL uses, read in threads that a tick does not wait for.
 
 Sources: statvfs(3), proc_pid_mountinfo(5).
 """
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Background(Generic[T]):
-    """The latest result of a look that is repeated now and then; reading it never waits for the look.
+    """The latest result of a look that is repeated now and then; reading it waits for the look only when told to.
 
     Daemon threads, because a thread of an executor that hangs would keep the program from ending.
 
@@ -78,7 +78,7 @@ class FileSystems:
         self._due_s = 0.0
 
     def watch(self, directories: Mapping[str, str], namespace: MountNamespace) -> None:
-        """Take the directories; waits a little for the first answers, so call it off the event loop.
+        """Watch the file systems of directories. Waits a little for the first answers: call it off the event loop.
 
         A directory that this process may not look at is left out: a symbolic link may lead it elsewhere.
 

@@ -216,10 +216,10 @@ class SqlHost:
         self.postmaster_pid: int | None = None
 
     async def open(self, data_directory: str, places: ServerPlaces) -> HostFacts | Unavailable:
-        """Find out whether the files can be read and what machine it is; again after every connect.
+        """Find out whether the files can be read and what machine it is. Call it again after every connect.
 
         Returns:
-            The facts, or the server's no: NO_PERMISSION when the role may not, else its words.
+            The facts, or the refusal: NO_PERMISSION when the role may not read, else the server's message.
         """
         first = await self._read_files([f"/{path}" for path in (*_FACTS, *_OWN)])
         if isinstance(first, Unavailable):
@@ -247,16 +247,16 @@ class SqlHost:
 
         Args:
             pids: The server's processes to look at, as it numbers them.
-            io_pids: Those among them whose I/O and run-queue delay are wanted.
+            io_pids: Processes among them whose I/O and run-queue delay are wanted.
             threads: Threads of pgbench, which runs here: passed on.
         """
         if self._facts is None:
             return NOT_YET
         at_s = self._clock()
-        slowly = at_s >= self._slow_due_s
+        slow_is_due = at_s >= self._slow_due_s
         processes = dict.fromkeys(pids if self.postmaster_pid is None else (self.postmaster_pid, *pids))
         with_io = frozenset(io_pids)
-        fixed = (*_FAST, *self._slow_paths()) if slowly else _FAST
+        fixed = (*_FAST, *self._slow_paths()) if slow_is_due else _FAST
         moving = [path for pid in processes for path in self._process_paths(pid, pid in with_io)]
         contents = await self._read_many([*fixed, *moving])
         if isinstance(contents, Unavailable):
@@ -267,16 +267,16 @@ class SqlHost:
             contents = await self._read_many([*fixed, *moving])
         if isinstance(contents, Unavailable):
             return contents
-        if slowly:
+        if slow_is_due:
             self._slow_due_s = at_s + sections.numa.every_s
             self._slow = {path: contents[path] for path in self._slow_paths() if path in contents}
-        return self._sections(at_s, {**self._slow, **contents}, slowly, tuple(processes), tuple(threads))
+        return self._sections(at_s, {**self._slow, **contents}, slow_is_due, tuple(processes), tuple(threads))
 
     def _sections(
         self,
         at_s: float,
         contents: Mapping[str, bytes],
-        slowly: bool,
+        slow_is_due: bool,
         pids: Sequence[int],
         threads: tuple[ThreadCounters, ...],
     ) -> HostSample:
@@ -285,7 +285,7 @@ class SqlHost:
                 raise FileNotFoundError(path)
             return contents[path]
 
-        if slowly:
+        if slow_is_due:
             group = self._group
             self._slow_sections = (
                 or_why(lambda: numa_section(at_s, read, self._nodes), NO_NUMA),
@@ -309,8 +309,8 @@ class SqlHost:
     async def _find_refusals(self, paths: Sequence[str], problem: Unavailable) -> None:
         """Ask for each file by itself, once a minute at most; those that refuse are not asked for again.
 
-        One that is there and cannot be read fails a whole statement: PSI compiled in and switched off, the speed of an
-        interface that has none. When it is none of these, it is the I/O of a process.
+        A file that exists and cannot be read fails a whole statement: PSI compiled in and switched off, the speed of an
+        interface that has none. When none of `paths` refuses, the I/O of a process does, and is no longer read.
         """
         if problem.reason is not Reason.FAILED or self._clock() < self._search_due_s:
             return

@@ -219,7 +219,7 @@ class _StructCodec(Codec):
 
         Args:
             names: Keys of the rows.
-            old, new: What `values` says of them.
+            old, new: Values of the rows before and now, as `values` returns them.
         """
         differs = list(map(ne, old, new))
         count = sum(differs)

@@ -9,9 +9,9 @@
                                             have them, and further ones; per row which one
     {"values": [0.5, 1.0]}                  one whole value per row
 
-"more", "less" and "at" may be text, a character per row: see `row_numbers`. Where "by" is not said it is 1. Moments of
-hundreds of sessions lie close together and few words are spoken by all: a column of them takes a third of what the
-rows take one by one, compressed. Older recordings have [1, 0, null] for differences without "by".
+"more", "less" and "at" may be text, a character per row: see `values.short_form`. Without "by" it is 1. Moments of
+hundreds of sessions lie close together, and all sessions share a few words: compressed, a column of them takes a third
+of what the rows take one by one. Older recordings have [1, 0, null] for differences without "by".
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LESS: Final = frozenset((int, type(None), str))
 
 
 _OFTEN: Final = 3
-"""Share of a column, one in so many rows, above which a change repeats the earlier words."""
+"""A column in which more than one row in so many has changed is written as "also", with the earlier words."""
 _HABIT: Final = 30
 """Frames between two searches for the shortest form of a column of numbers; between them one form is made."""
 
@@ -84,11 +84,11 @@ def packed(
     """Return the shortest form of a column.
 
     Args:
-        codec: Of its values.
+        codec: Codec of the values.
         new: One value per row.
-        old: What the same rows had before; None for rows that were not there.
+        old: Values of the same rows before; None for rows that were not there.
         near: Another column of the same rows, of integers, that this one stays close to.
-        habit: Of this column.
+        habit: Habit of this column.
     """
     if codec.counts:
         return _numbers(new, old, near, habit or Habit())
@@ -106,7 +106,7 @@ def packed(
 
 
 def _words(codec: Codec, name: str, known_words: Iterable[Any], new: Sequence[Any]) -> Json:
-    """Return every row as the number of its word, of the known words and of new ones."""
+    """Return the new words, and per row the number of its word among the known and the new ones."""
     places = {word: number for number, word in enumerate(known_words, 1)}
     fresh = [word for word in dict.fromkeys(new) if word not in places]
     places |= {word: number for number, word in enumerate(fresh, len(places) + 1)}
@@ -129,10 +129,10 @@ def unpacked(
     """Return the values of a column.
 
     Args:
-        codec: Of its values.
+        codec: Codec of the values.
         column: As `packed` gives it.
-        rows: How many there are.
-        old: What they had before.
+        rows: Number of rows.
+        old: Values of these rows before.
         other_columns: Columns of the same rows that are known already.
 
     Raises:
@@ -145,8 +145,8 @@ def unpacked(
         if type(codec) is Optional and codec.counts and _integers_or_null(changes) and _integers_or_null(was):
             # As `apply` of the codec, without asking each value for its type.
             return [
-                change if change is None or one is None else one + change
-                for one, change in zip(was, changes, strict=True)
+                change if change is None or before is None else before + change
+                for before, change in zip(was, changes, strict=True)
             ]
         return [codec.apply(one, change) for one, change in zip(was, changes, strict=True)]
     form = as_object(column)
@@ -213,7 +213,7 @@ def _from_highest(
 def _beside(
     new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
-    """Return the form, if every value has one beside it."""
+    """Return the form with differences to the near column; None where that lacks the value beside one."""
     if near is None:
         return None
     tops = near.values
@@ -244,7 +244,7 @@ def _less(
 def _differences(
     new: Sequence[Any], old: Sequence[Any] | None, near: NearColumn | None, *, weighed: bool = True
 ) -> tuple[Json, int] | None:
-    """Return the form, if there are earlier values."""
+    """Return the form with differences to the earlier values; None without these."""
     if old is None:
         return None
     if None not in old and None not in new:

@@ -7,7 +7,7 @@ JSON Lines. The first line is the header. Every further line is an object with o
 
 Both begin with `sequence`, `taken_at_ms` and `elapsed_s`, absolute in keys and (but for `elapsed_s`) as differences in
 deltas. Any prefix of a recording is a recording. A reader skips what it cannot read up to the next key frame. Since 1.1
-lines have checksums (see `seals`), which readers of 1 do not mind.
+lines have checksums (see `sealed`), which readers of version 1 ignore.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def parse_line(line: bytes) -> Any:
     Raises:
         RecordingProblem: Not JSON, or JSON no recorder writes (NaN, endless numbers, endless nesting).
     """
-    # Python objects for every number take twice the time: only lines with a number of many digits have them.
+    # The careful decoder calls Python for each number and takes twice the time: only lines with a long number need it.
     decoder = _PLAIN
     zeros = line.translate(_ZEROS)
     for part in _PARTS_OF_LARGE:

@@ -65,7 +65,7 @@ class SpillFiles:
     """Files of a directory, readable by this user only; one after the other, some pieces in each.
 
     Args:
-        directory: Where; asked for with the first piece. On a disk: what lies in /tmp may well be memory again.
+        directory: Returns the directory; called for the first piece. It should be on a disk: /tmp may be in memory.
     """
 
     def __init__(self, directory: Callable[[], Path]) -> None:
@@ -94,8 +94,8 @@ class SpillFiles:
 
 LONGEST_S: Final = 3600.0
 MOST_BYTES: Final = 20 << 20
-"""Most packed bytes, in memory or in spill files: an hour of 300 sessions that work now and then is less. Else the past
-is shorter."""
+"""Most packed bytes, in memory or in spill files: an hour of 300 sessions that work now and then is less. Beyond
+them the past is shorter."""
 _BLOCK_FRAMES: Final = 30
 """Frames from one whole frame to the next: the cost of one step back."""
 _LEVEL: Final = 1
@@ -111,11 +111,11 @@ class _Block(Struct):
     Attributes:
         first: Number of its first frame.
         moments: Elapsed seconds of each.
-        scores: What each is worth to whoever searches.
-        lines: As long as frames are added: of some frames together, packed: raw, those of 1000 sessions are 2.5 MB.
-        waiting: The newest of these frames, which are no lines yet.
-        packed: Afterwards, or where it is.
-        packed_bytes: Its length.
+        scores: Score of each frame, by kind of landmark.
+        lines: While frames are added: compressed lines of some frames together; raw, those of 1000 sessions are 2.5 MB.
+        waiting: The newest frames, which are no lines yet.
+        packed: Lines of a full block, or their piece of a spill file.
+        packed_bytes: Length of the packed lines.
     """
 
     first: int
@@ -230,8 +230,8 @@ class HistoryBuffer:
                 block.packed = piece
 
     def _next_to_put_away(self) -> _Block | None:
-        """Return the oldest packed block in memory. None ends the thread, at once for the caller that packs the next
-        block."""
+        """Return the oldest packed block in memory. None ends the thread; the next packed block begins
+        another."""
         with self._lock:
             for block in self._blocks:
                 if isinstance(block.packed, bytes) and block.packed:
@@ -271,7 +271,7 @@ class HistoryBuffer:
             return max(block.first + bisect_right(block.moments, elapsed_s) - 1, block.first)
 
     def frames(self, first: int = 0) -> Iterator[tuple[int, Frame]]:
-        """Yield frames from a number on. Frames that are gone by the time they are read are left out."""
+        """Yield frames from a number on, without those that were forgotten before they were read."""
         from pgtop_tune.recording.codec import changed_frame
 
         index = self.block_begin(first)

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 LEFT_OUT: Final = Unavailable(Reason.NOT_RECORDED, "recorded with --no-query-text")
 _SAID: Final = "left out: recorded with --no-query-text"
+"""Text in the place of a command or message."""
 _COMMAND: Final = "_command"
 """End of the names of parameters that hold a shell command: archive_command, restore_command."""
 _PLAIN: Final = frozenset(
@@ -121,8 +122,8 @@ class _Gap(Struct):
 class Recorder:
     """A `FrameSink` and `RecordingControl` that writes the frames of a session.
 
-    A full disk or a removed directory stops the recording and says so, never the session. It is tried again, more and
-    more seldom, and goes on where it can, with an event that tells what is missing.
+    A full disk or a removed directory stops the recording with a message, never the session. The recorder tries
+    again, more and more seldom; when it can go on, an event has the number of missing frames.
 
     Args:
         target: The server, for header and file name; no password in it.
@@ -233,12 +234,12 @@ class Recorder:
         return f"nothing is recorded: {self.last_path} holds no frames; choose a place with free space"
 
     def discard_without_server(self) -> bool:
-        """Remove the recording where no server ever stood in it, so that the next try may have its name.
+        """Remove the recording when no frame had a server, so that the next try may have its name.
 
-        After `stop`. Files that follow each other have names of their own and stay.
+        Call it after `stop`. Rotated files have names of their own and stay.
 
         Returns:
-            Whether there was one to remove.
+            Whether there was a recording to remove.
         """
         path, self._own_file = self._own_file, None
         if path is None or self.server_seen:
@@ -254,7 +255,7 @@ class Recorder:
         self._take(files, gap.newest)
 
     def _end_file(self) -> str:
-        """Return the reason why its last bytes could not be written; "" when they were."""
+        """Close the file, and return why its last bytes could not be written; "" when they were."""
         writer, self._writer = self._writer, None
         try:
             if writer is not None:

@@ -13,7 +13,7 @@ from pgtop_tune.base.errors import RecordingProblem
 
 Json = Any
 SAME: Final = object()
-"""A delta of nothing."""
+"""The delta of an unchanged value."""
 
 
 class Codec(Protocol):
@@ -155,7 +155,7 @@ class _WholeTuple(Codec):
 
 
 class List(_WholeTuple):
-    """A tuple without a key."""
+    """A tuple of any length, whose items have no key."""
 
     def __init__(self, item: Codec) -> None:
         self._item = item
@@ -204,8 +204,7 @@ class PairCodec(_WholeTuple):
 #     {"numbers": [8192, 57344], "rows": "0110"}    8192, 57344, 57344, 8192
 #     [0, 5000000, null]                      as it is, where nothing is gained
 #
-# Characters are 0 to 9, A to Z, a to z, - and _ for 0 to 63; "." is null and "=" is what was there before. A column
-# of
+# Characters are 0 to 9, A to Z, a to z, - and _ for 0 to 63; "." is null and "=" is the value before. A column of
 # hundreds of small numbers takes a third of the CPU that its digits take, and less room, compressed too.
 
 LEAST: Final = "least"
@@ -235,7 +234,7 @@ def short_form(values: Sequence[Any], *, weighed: bool = True) -> tuple[Json, in
 
     Args:
         values: Integers, None and `BEFORE`.
-        weighed: Whether anybody wants to know the bits; 0 else.
+        weighed: Whether the bits are estimated; else they are 0.
     """
     if len(values) < MANY_NUMBERS:
         return list(values), 5 * len(repr(values)) if weighed else 0
@@ -281,7 +280,7 @@ def _text(values: Sequence[Any], marks: Sequence[int], least: int, highest: int)
 
     Args:
         marks: Places of values that are no numbers.
-        highest: The largest number of them; three digits at most.
+        highest: The largest difference; three digits at most.
     """
     numbers = list(values)
     for index in marks:

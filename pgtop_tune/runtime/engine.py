@@ -170,7 +170,7 @@ class EngineClient:
     """Caller of controls that does not stop the screen.
 
     Args:
-        engine: Whose loop the controls live in.
+        engine: The engine whose loop the controls run in.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -24,9 +24,9 @@ class ArmValues(Struct, frozen=True):
     """A parameter and its two values.
 
     Attributes:
-        a: In force.
-        b: Proposed.
-        refused: Why it cannot be judged in a running load, and the command that does; "" where it can.
+        a: The value in force.
+        b: The proposed value.
+        refused: Why the parameter cannot be judged in a running load, and the command that judges it; "" where it can.
     """
 
     name: str
@@ -56,8 +56,8 @@ class ExperimentRequest(Struct, frozen=True):
 
     Attributes:
         values: (name, B) of each parameter; A is what is in force.
-        run: The running load of ours; None judges the transactions of the server, whose load somebody else drives.
-        for_s: At most.
+        run: Our running load; None judges the transactions of the server under the load of another program.
+        for_s: Most seconds that it takes.
         confirmed: Names that were typed to unlock values that can lose data.
     """
 
@@ -77,8 +77,8 @@ class ExperimentState(Struct, frozen=True):
         under_way: True while it goes on or reverts values.
         arm: "A" or "B"; "" between blocks.
         arm_since_ms: Begin of the arm of the last block, milliseconds since the epoch; 0 before.
-        pair: From 1; 0 before the first. Of a plan: cells that are done.
-        of: Cells of a plan; 0 for pairs, whose number nobody knows.
+        pair: Number of the pair, from 1; 0 before the first. Of a plan: number of cells that are done.
+        of: Number of cells of a plan; 0 for pairs, whose number is not known in advance.
         figure: The figure that decides, as "TPS".
         effect, low, high: B against A with its interval, as shares; None before that is known.
         counted: Pairs that count.

@@ -25,7 +25,7 @@ from pgtop_tune.model.postgres import PostgresSample
 KEEP_FRAMES: Final = 150
 """Whole frames kept: enough for the widest window a metric looks back."""
 APART_S: Final = 14.0
-"""Length of the spans of an older past of which only the first reading is kept. A section that is read less often
+"""Length of the spans of the older past: the first reading of each is kept. A section that is read less often
 (relations) keeps each one, since a rate is between the newest two."""
 _THINNED: Final = tuple(section for section in sections.DATED if not section.kept_whole)
 _HOST: Final = tuple(section for section in _THINNED if section.holder is HostSample)
@@ -37,7 +37,7 @@ class FrameWindow(Sequence[Frame]):
     """At most `KEEP_FRAMES` frames, oldest first. A section that a frame lacks stays absent.
 
     Args:
-        frames: A window to begin with the frames of.
+        frames: The window whose frames this one begins with.
     """
 
     def __init__(self, frames: FrameWindow | None = None) -> None:

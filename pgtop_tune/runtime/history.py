@@ -2,7 +2,7 @@
 
 A cache, nothing more: every value was computed by a metric from the frames when they arrived.
 
-Means of a series in the columns of a chart, weighted by time; a point more changes the columns it speaks for.
+Means of a series in the columns of a chart, weighted by time; a new point changes the columns it stands for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pgtop_tune.metrics.load import P99, PER_SECOND, Quantile, quantiles_ms
 from pgtop_tune.metrics.percentiles import Merged, enough, merge
 
 PAUSE: Final = 4.0
-"""Usual distances for which a point counts at most: it stands for the time since the one before it."""
+"""A point stands for the time since the point before it, at most for so many usual distances."""
 _ENOUGH: Final = 0.5
 """Share of a column that must be known for its mean to be drawn."""
 _EQUAL: Final = 1e-9
@@ -40,10 +40,10 @@ class ColumnMeans:
     """Means of the columns of a chart, from points that come oldest first.
 
     Args:
-        since_s: Begin of the first column.
+        since_s: Start of the first column.
         until_s: End of the last one.
         columns: At least 1.
-        usual_s: As the function of this name says of the points.
+        usual_s: Usual distance of the points, see the function of this name.
 
     Attributes:
         last_s: The newest point taken; None before the first.
@@ -65,8 +65,14 @@ class ColumnMeans:
         """Advance by whole columns to another window and keep the points taken; return whether that is possible."""
         since_s, until_s, columns, usual = window
         by = (since_s - self._since_s) / self._each_s
-        wide = abs((until_s - since_s) / columns - self._each_s) < _EQUAL * self._each_s
-        if columns != self._columns or usual != self.window[3] or not wide or not 0 <= by < columns or by != int(by):
+        same_width = abs((until_s - since_s) / columns - self._each_s) < _EQUAL * self._each_s
+        if (
+            columns != self._columns
+            or usual != self.window[3]
+            or not same_width
+            or not 0 <= by < columns
+            or by != int(by)
+        ):
             return False
         if by:
             for column in (self._sums, self._known_s):
@@ -163,7 +169,7 @@ class History:
             self._values[metric.id].append(math.nan if value is None else value)
 
     def adopt(self, history: History, until_s: float = math.inf) -> None:
-        """Take over the values of another history of the same metrics, up to and with that moment."""
+        """Take over the values of another history of the same metrics, up to and including `until_s`."""
         end = bisect_right(history._at_s, until_s)
         self._means.clear()
         self._at_s = history._at_s[:end]
@@ -183,11 +189,11 @@ class History:
             del column[:]
 
     def count(self, since_s: float, until_s: float) -> int:
-        """Return how many values there are from that moment on and before the other."""
+        """Return how many values there are from `since_s` on and before `until_s`."""
         return bisect_left(self._at_s, until_s) - bisect_left(self._at_s, since_s)
 
     def series(self, metric: Charted, since_s: float = 0.0, until_s: float = math.inf) -> list[SeriesPoint]:
-        """Return the values from that moment of the session on and before the other, oldest first.
+        """Return the values from `since_s` of the session on and before `until_s`, oldest first.
 
         Raises:
             KeyError: The metric is not kept.
@@ -200,21 +206,21 @@ class History:
         ]
 
     def told_by(self, at_s: float) -> float:
-        """Return the moment of the frame whose values stand for that moment: the first from it on, or itself after the
-        last."""
+        """Return the moment of the frame whose values stand for `at_s`: the first from then on, or `at_s` itself after
+        the last."""
         index = bisect_left(self._at_s, at_s)
         return self._at_s[index] if index < len(self._at_s) else at_s
 
     def is_known(self, metric: Charted, since_s: float, until_s: float) -> bool:
-        """Return whether there is a value from that moment of the session on and before the other."""
+        """Return whether there is a value from `since_s` of the session on and before `until_s`."""
         column = self._values[metric.id]
         return any(
             value == value for value in column[bisect_left(self._at_s, since_s) : bisect_left(self._at_s, until_s)]
         )
 
     def means(self, metric: Charted, since_s: float, until_s: float, columns: int) -> list[float | None]:
-        """Return the means in the columns of a chart, from a column before them on. Columns drawn before are added
-        to."""
+        """Return the means in the columns of a chart. The points of one column before them count too; columns that were
+        drawn before are only added to."""
         first, end = bisect_left(self._at_s, since_s - (until_s - since_s) / columns), bisect_left(self._at_s, until_s)
         window = since_s, until_s, columns, self._usual_s(first, end)
         drawn = self._means.get((metric.id, columns))
@@ -241,12 +247,12 @@ class LatencyPoint(Struct, frozen=True):
         logged: Transactions in it.
         max_ms: The slowest of them.
         rough_p99_ms: Their p99, however few they are: for the scale of a chart, not to be shown.
-        quantiles_ms: `metrics.latency.PER_SECOND` of `span_s` seconds up to this one; None where they, too, have too
+        quantiles_ms: `metrics.load.PER_SECOND` of `span_s` seconds up to this one; None where they, too, have too
             few transactions.
-        span_s: So many seconds a p99 needs, ten at most.
+        span_s: Seconds that a p99 needs, ten at most.
         span_mean_ms, span_max_ms: Mean and slowest of the same seconds.
-        span_counted_below_ms: Below it some of them were only counted, see `model.bench.estimate_mark`.
-        known_s: Moment of the frame that brought it.
+        span_counted_below_ms: Latency below which some transactions were only counted, see `model.bench.estimate_mark`.
+        known_s: Moment of the frame that brought the second.
     """
 
     at_s: float
@@ -262,7 +268,7 @@ class LatencyPoint(Struct, frozen=True):
     known_s: float = 0.0
 
     def at(self, quantile: Quantile) -> float | None:
-        """Return one of `metrics.latency.PER_SECOND`."""
+        """Return one of `metrics.load.PER_SECOND`."""
         return self.quantiles_ms[PER_SECOND.index(quantile)]
 
 
@@ -283,7 +289,7 @@ class LatencyHistory:
             latencies: As in `BenchSample.latencies`.
             wall_minus_elapsed_s: Offset between the wall clock and the session's clock when the frame was made.
             known_s: The frame's moment.
-            run: Number of the pgbench run: seconds of another one do not mix with them.
+            run: Number of the pgbench run: seconds of different runs do not mix.
         """
         if run != self._run:
             self._run = run
@@ -345,6 +351,6 @@ class LatencyHistory:
         """Return the seconds from that moment of the session on, oldest first."""
         first = bisect_left(self._points, since_s, key=lambda point: point.at_s)
         points = self._points[first:]
-        # A second that came again stands there several times; its last point has all of it.
+        # A second that came again has several points; its last point has all transactions.
         after = (*(point.second for point in points[1:]), None)
         return [point for point, second in zip(points, after, strict=False) if point.second != second]

@@ -36,7 +36,7 @@ class FrameKeeper:
 
     Args:
         on_progress: Takes each progress line.
-        most: Frames of a run that are kept; of more, the oldest go.
+        most: Most frames of a run that are kept, the newest; None keeps all.
     """
 
     def __init__(self, on_progress: OnProgress = lambda run, line: None, most: int | None = None) -> None:
@@ -112,8 +112,8 @@ class FrameKeeper:
 def append_thin(frames: list[Frame], frame: Frame) -> None:
     """Append a frame, thin, to those of a run.
 
-    Of the load's own sessions the first look and the newest keep the processes: what ran and what queued over the run
-    is the difference of the two.
+    The first and the newest frame with the load's own sessions keep their processes: the difference of the two is the
+    CPU time and the queueing of the run.
     """
     pids = load_pids(frame)
     frames.append(thin(frame, pids))
@@ -135,7 +135,7 @@ def thin(frame: Frame, pids: Set[int] = frozenset()) -> Frame:
     Left out: the load's own sessions and their processes, and sections that no rule looks at.
 
     Args:
-        frame: As it was seen.
+        frame: The whole frame.
         pids: Sessions of the load that stay, with their processes.
     """
     return replace(frame, host=_thin_host(frame.host, pids), postgres=_thin_postgres(frame.postgres, pids))

@@ -116,7 +116,7 @@ class RunningExperiment(Struct, frozen=True, kw_only=True):
 
 def running_experiments() -> tuple[RunningExperiment, ...]:
     """Return the experiments that programs of this user have announced, oldest first; a file that cannot be read is
-    none. Blocking."""
+    left out. Blocking."""
     try:
         with os.scandir(running_experiments_dir()) as entries:
             names = sorted(entry.name for entry in entries if entry.name.endswith(".json"))
@@ -151,7 +151,7 @@ def check_alone(server: ServerKey) -> None:
 
 
 async def until_alone(server: ServerKey, within_s: float) -> None:
-    """Wait for an experiment that may just be ending, as one of a worker that was killed. Raises as `check_alone`."""
+    """Wait for an experiment that may just be ending, such as that of a killed worker. Raises as `check_alone`."""
     deadline_s = time.monotonic() + within_s
     while True:
         try:
@@ -169,7 +169,7 @@ class Announcement:
     Args:
         program: See `RunningExperiment`.
         parameters: See `RunningExperiment`.
-        state: The newest. Thread-safe.
+        state: Returns the newest state. Thread-safe.
         server: The server that it runs on; None takes it from frames.
     """
 
@@ -202,14 +202,14 @@ class Announcement:
         self._write()
 
     def switches(self, parameters: Sequence[str]) -> None:
-        """Set the names that it switches, known only now. In the engine's loop."""
+        """Set the parameters that the experiment switches, where they are known late. In the engine's loop."""
         self._parameters = tuple(parameters)
         self._due_s = 0.0
         self.tick()
 
     def accept(self, step: Step) -> None:
         if step.frames and (server := server_of(step.frames[-1])) is not None:
-            # The experiment may have restarted it.
+            # The experiment may have restarted the server.
             self._server = server
         self.tick()
 

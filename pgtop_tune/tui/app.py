@@ -1,4 +1,4 @@
-"""The application: frames in, panes out, and keys on their way to the features."""
+"""The application: takes frames, draws panes, and passes keys to the features."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.pages.screen import PageScreen
     from pgtop_tune.tui.widgets.lines import Glyphs
 
-# Leaving: a question if something would be lost or left in force, and the chosen answer carried out first.
+# Leaving: asks if something would be lost or left in force, and carries out the answer before the program ends.
 
 
 class Leaving(Enum):
-    """Ways to leave."""
+    """Answers to the question of leaving: the fate of changes that are in force or pending."""
 
     PLAINLY = "leave"
     UNDOING = "undo and leave"
@@ -75,9 +75,9 @@ class LeaveActions:
 
     Args:
         context: The application.
-        load: May run, or be made.
-        parameters: Changes may be in force, or pending.
-        experiment: May run.
+        load: A load may be running, or its data set in the making.
+        parameters: Changes may be in force or pending.
+        experiment: An experiment may be running.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class LeaveActions:
             self._context.app.run_worker(self._settle(how), group="leave", exclusive=True)
 
     async def _settle(self, how: Leaving) -> None:
-        """Stop and undo what was asked for; stay when that fails, so that nothing is left behind unseen."""
+        """Stop experiment and load, and undo or confirm changes as answered; stay when that fails, to show it."""
         self._context.leaving = True
         changes = self._parameters.changes
         try:
@@ -133,15 +133,15 @@ def leave_question(
     pending: Pending | None = None,
     experiment: str = "",
 ) -> ConfirmDialog[Leaving]:
-    """Ask what becomes of a load that runs, of a data set in the making, and of changes in force.
+    """Return the question what to do with a running load, a data set in the making, and changes in force.
 
     Args:
         run: The load under way.
         changes: Changes made in this session and not undone, oldest first; pending ones included.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
         going_on: Steps of a load, or a data set in the making; "" for none.
-        pending: What is taken back unless it is kept.
-        experiment: What is compared by turns; "" for nothing.
+        pending: Changes that are reverted unless they are confirmed.
+        experiment: The running experiment in a few words; "" for none.
     """
     from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Paragraph
 
@@ -185,11 +185,11 @@ def _listed(title: str, changes: Sequence[Change]) -> list[Paragraph]:
 # The command palette: actions and tables that exist in this session, parameters, sessions and statements.
 
 Offered = Iterator[tuple[str, Callable[[], object]]]
-"""What it is called and what runs."""
+"""Pairs of a phrase and the function that it runs."""
 _CALLED: Final = 90
-"""Characters of a query."""
+"""Most characters of a query in a phrase."""
 _MOST: Final = 300
-"""Sessions and statements that are searched."""
+"""Most sessions, and most statements, that are searched."""
 
 
 class Palette(CommandPalette):
@@ -199,7 +199,8 @@ class Palette(CommandPalette):
 
 
 class ActionCommands(Provider):
-    """Finds things by their words; what is chosen runs on the screen the palette was opened from."""
+    """Finds actions, tables, parameters, sessions and statements by their phrases. A chosen action runs on the screen
+    that the palette was opened from."""
 
     @property
     def _app(self) -> PgtopApp:
@@ -210,9 +211,9 @@ class ActionCommands(Provider):
         for action in screen.offered():
             if action.action != "app.command_palette":
                 yield _shown(action), partial(self.app.run_action, action.action, screen)
-        there = {key for key, _ in screen.page_names("").names}
+        page_keys = {key for key, _ in screen.page_names("").names}
         for page in all_pages():
-            for table in page.tables if len(page.tables) > 1 and page.key in there else ():
+            for table in page.tables if len(page.tables) > 1 and page.key in page_keys else ():
                 phrase = f"table of {table.title}  ({page.key} {page.title})"
                 yield phrase, partial(self.app.run_action, f"app.look_at('{page.id}', '{table.id}')", screen)
 
@@ -261,7 +262,7 @@ def _shown(action: Action) -> str:
 
 
 _AFTER_MESSAGE_S: Final = 0.05
-"""A timer may be early."""
+"""Seconds added to the time left of a message, because a timer may fire early."""
 _EVERYWHERE: Final = frozenset({"redraw", "suspend"})
 """Actions whose keys also work in dialogs and while something is typed."""
 
@@ -275,7 +276,7 @@ _OWN: Final = _own_names(ACTIONS)
 
 
 class FramesWaiting(Message):
-    """Something waits in the sink."""
+    """Frames wait in the sink."""
 
 
 class EngineEnded(Message):
@@ -285,15 +286,15 @@ class EngineEnded(Message):
 class PgtopApp(DiscreetApp):
     """The screen of a session, made of features: an action of the table is a method of one of them.
 
-    Attaches itself to the engine as a sink and starts the engine once it is there; whoever runs the application stops
-    the engine afterwards (`run.run_screen`).
+    Attaches itself to the engine as a sink, and starts the engine when it is mounted; `run.run_screen` stops the
+    engine afterwards.
 
     Args:
         controls: What the operator can reach.
-        options: How it looks and listens.
+        options: Theme, keymap and other options of the screen.
 
     Attributes:
-        context: What its features share.
+        context: State that its features share.
 
     Raises:
         UsageProblem: An unknown theme, a keymap that cannot be used.
@@ -427,7 +428,7 @@ class PgtopApp(DiscreetApp):
         return action in self._offered if action in _OWN else super().check_action(action, parameters)
 
     async def on_mount(self) -> None:
-        """Let the engine go; what it has seen by then is in the first picture."""
+        """Start the engine and show the dashboard; its first picture has the frames that have come by then."""
         self._screen_loop = asyncio.get_running_loop()
         if self._leave_status is not None:
             self.exit(self._leave_status)
@@ -438,7 +439,7 @@ class PgtopApp(DiscreetApp):
         if isinstance(driver, ThriftyDriver):
             self._controls.tally.follow(lambda: driver.written_bytes)
         self.install_screen(self._dashboard, "dashboard")
-        # Awaited: what is pushed on a screen that is still on its way comes to lie below it.
+        # Awaited: a screen that is pushed while this one is not mounted yet would lie below it.
         await self.push_screen(self._dashboard)
         self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
         self._look_at_size(self.size)
@@ -467,7 +468,7 @@ class PgtopApp(DiscreetApp):
         self._look_at_size(event.size)
 
     def _look_at_size(self, size: Size) -> None:
-        # A resize can come while the first screen is still on its way; pushed then, this one would lie below it.
+        # A resize can come before the first screen is mounted; a `TooSmall` pushed then would lie below it.
         has_picture = any(isinstance(screen, SceneScreen) for screen in self.screen_stack)
         if has_picture and is_too_small(size) and not any(isinstance(screen, TooSmall) for screen in self.screen_stack):
             self.push_screen(TooSmall())
@@ -491,7 +492,7 @@ class PgtopApp(DiscreetApp):
             self.crash(failure)
 
     def on_frames_waiting(self) -> None:
-        """Take what waits, and paint once."""
+        """Take the waiting frames, and paint once."""
         steps = self._sink.take()
         for step in steps:
             self.context.live.apply(step)
@@ -505,7 +506,7 @@ class PgtopApp(DiscreetApp):
         self.parameters.look()
 
     def _prepare(self) -> None:
-        """Begin what looks beyond the first picture, once there is one."""
+        """Begin the work that the first picture does not need, once that is painted."""
         if not self._prepared:
             self._prepared = True
             self.call_after_refresh(self._after_first_picture)
@@ -608,14 +609,14 @@ class PgtopApp(DiscreetApp):
         self.context.tell_instead(f"theme {self.theme}: {self._themes[self.theme].description}")
 
     def action_redraw(self) -> None:
-        """Paint every cell, whatever somebody else has written to the terminal."""
+        """Paint every cell anew, over anything that another program has written to the terminal."""
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             driver.forget()
         self.screen.refresh(repaint=True, layout=True)
 
     def action_suspend_process(self) -> None:
-        """Stop us as Ctrl-Z does elsewhere; not while a change is pending, which a stopped program cannot revert."""
+        """Suspend this program; refuse while a change is pending, which a suspended program could not revert."""
         if self.experiment.running:
             self.context.tell("an experiment is running: a suspended program could not restore its values", "warning")
         elif self.parameters.pending is not None:

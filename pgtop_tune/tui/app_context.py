@@ -29,7 +29,7 @@ class AppContext:
     """One for each application, shared by its features.
 
     Args:
-        app: It shows dialogs and runs workers.
+        app: Shows dialogs and runs workers.
         controls: What the operator can reach.
         options: How it looks and listens.
         repaint: Draws what is in view anew.

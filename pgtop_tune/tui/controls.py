@@ -165,7 +165,7 @@ class ScreenOptions(Struct, frozen=True):
         ascii: Draw without characters beyond ASCII.
         mouse: Let Textual capture the mouse; then the terminal's own selection needs Shift.
         keymap: Action id → keys, separated by commas; checked by `actions.check_keymap`.
-        target: Who is watched, for the header and the password dialog: "bench@db1:5432".
+        target: The server that is watched, for the header and the password dialog: "bench@db1:5432".
         allow_unsafe: Values that can lose data may be unlocked.
         throwaway: The server ends with the screen: nothing that was changed on it is left behind.
         overlay: An earlier run that stands under the charts from the start.

@@ -101,10 +101,10 @@ class FindingsDialog(Dialog[None]):
     """Follows the moment shown.
 
     Args:
-        session: What the screen shows.
-        diagnose: What binds at that moment.
+        session: The session that is shown.
+        diagnose: Returns the diagnosis of that moment.
         step: The next step of an advice; None where it cannot be taken.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 110

@@ -69,7 +69,7 @@ class Themes(Struct, frozen=True):
     """Themes of all directories.
 
     Attributes:
-        by_name: Those that can be used, the default first.
+        by_name: Themes that can be used, the default first.
         broken: File → everything that is wrong in it.
     """
 
@@ -102,7 +102,7 @@ def choose(themes: Themes, requested: str, usual: str) -> str:
     """Return the name of the theme to begin with.
 
     Args:
-        themes: Those there are.
+        themes: The themes that were loaded.
         requested: As the operator says; "" for the usual one.
         usual: Taken where nothing is wanted; another one where its file is broken.
 

@@ -44,8 +44,8 @@ class PlanDialog(Dialog[None]):
 
     Args:
         whose: "session 4711", "this statement".
-        plan: What the server wrote.
-        glyphs: What it is drawn with.
+        plan: The plan that the server wrote.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 140

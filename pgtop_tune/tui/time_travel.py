@@ -107,11 +107,11 @@ class PastView:
 
     Args:
         live: The session that goes on.
-        past: What was kept; None where nothing is, and the screen can only be held.
+        past: The frames that were kept; None where none are, and the screen can only be held.
         poke: Called, in another thread, when there is something to `take`.
 
     Attributes:
-        session: What is shown.
+        session: The session that is shown.
         held: The screen was frozen and not moved since.
     """
 

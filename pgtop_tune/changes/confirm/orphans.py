@@ -93,7 +93,7 @@ class PendingWatch:
     Args:
         parameters: The door to the server; None where only the machine is looked after.
         machine: The door to its operating system.
-        directory: Of the journals; None for the user's own.
+        directory: Directory of the journals; None for the user's own.
         tell: Takes a sentence.
         hold: Whether this program stays and lets its operator confirm a set. Else a set gets a revert watchdog that
             outlives this program.

@@ -45,7 +45,7 @@ class Pending(Struct, frozen=True, kw_only=True):
     """A set that is in force until its deadline.
 
     Attributes:
-        set_id: Of the journal.
+        set_id: Id of the set in the journal.
         changes: In the order they were made.
         until_ms: The deadline, milliseconds since the epoch.
         until_boot_s: The deadline on the boot clock; None counts by the other one.
@@ -98,7 +98,7 @@ class PendingSets:
         note: Puts an event into the next frame.
         wall_ms: Milliseconds since the epoch.
         adoptions: Sets of programs that are gone; None where nothing is adopted.
-        told: Takes each problem with reverting a set at its deadline or at a trip wire.
+        report: Takes each problem with reverting a set at its deadline or at a trip wire.
         at_deadline: Why a set is reverted at its deadline, for the journal.
     """
 
@@ -333,7 +333,7 @@ SUSTAINED_S: Final = 3.0
 SETTLE_S: Final = 2.0
 """After the change, before wires count: the first measurements still belong to the time before."""
 _FRAMES: Final = 120
-"""What trip wires look back over is seconds."""
+"""Frames that are kept for trip wires, which look back over seconds."""
 
 
 class TripWatch:

@@ -74,11 +74,11 @@ class PendingAnnouncement(Struct, frozen=True, kw_only=True):
 
 
 class Announcements:
-    """Those of one machine, by its lock: one program at a time changes settings.
+    """The announcements of one machine, under its lock: one program at a time changes settings.
 
     Args:
         root: Where /run is found.
-        own: Ids of sets of this account's journal.
+        own_ids: Ids of sets of this account's journal.
     """
 
     def __init__(self, root: Path, own_ids: Collection[str]) -> None:
@@ -196,11 +196,11 @@ def check_free(foreign: Iterable[PendingAnnouncement], live: dict[str, str]) -> 
     """Make sure that no other program holds a setting; return what programs that are gone have left, oldest first.
 
     Args:
-        others: Announcements of other accounts about the settings.
+        foreign: Announcements of other accounts about the settings.
         live: Values of the kernel's files, by path.
 
     Raises:
-        HostProblem: One holds it; nothing was changed.
+        HostProblem: A program holds a setting; nothing was changed.
     """
     leftovers: list[PendingAnnouncement] = []
     for entry in foreign:

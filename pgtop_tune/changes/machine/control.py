@@ -51,7 +51,7 @@ from pgtop_tune.process.process_key import own_key, own_name
 
 
 def check_set(root: Path, requested: Sequence[WantedSetting], setting_names: Sequence[str], *, survive: bool) -> None:
-    """Make sure, before anything is touched, that a set makes sense on this machine; whether we may is another matter.
+    """Make sure, before anything is changed, that a set makes sense on this machine; permissions are not checked.
 
     Args:
         root: Where /proc and /sys are found.
@@ -60,8 +60,8 @@ def check_set(root: Path, requested: Sequence[WantedSetting], setting_names: Seq
         survive: Whether our file of sysctl.d is written as well.
 
     Raises:
-        UsageProblem: No such setting, a value that none takes, or two values of which the kernel keeps one.
-        HostProblem: This kernel does not have it.
+        UsageProblem: No such setting, a value it does not take, or two values of which the kernel keeps one.
+        HostProblem: This kernel does not have the setting.
     """
     names = [request.name for request in requested]
     for request in requested:
@@ -120,7 +120,7 @@ def _withdraw(journal: Journal, root: Path, change: HostChange, announced: Annou
 _MACHINE_ID: Final = "etc/machine-id"
 
 MachineSelection = Callable[[Sequence[HostChange]], Sequence[HostChange]]
-"""From the changes in force, oldest first, those to be reverted; see `selection`."""
+"""Selects the changes to be reverted from those in force, oldest first; see `selection`."""
 
 _T = TypeVar("_T")
 
@@ -129,11 +129,11 @@ def machine(root: Path = ROOT) -> ServerName:
     """Return the name of this machine's journal, whatever servers run on it."""
     hostname = socket.gethostname()
     try:
-        number = read_once(root / _MACHINE_ID).decode("ascii", "replace").strip()
+        machine_id = read_once(root / _MACHINE_ID).decode("ascii", "replace").strip()
     except OSError:
-        number = ""
-    # A machine is given another name more often than another id.
-    return ServerName(f"host-{number or hostname}", f"operating system of {hostname}")
+        machine_id = ""
+    # The id is in the key, because a machine changes its name more often.
+    return ServerName(f"host-{machine_id or hostname}", f"operating system of {hostname}")
 
 
 class HostControl:
@@ -152,12 +152,12 @@ class HostControl:
         copies: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         """Args:
-        directories: Where the server keeps data and WAL: whose disks' queues are looked at. Why not, when its machine
-            is another one: then nothing is shown and nothing is changed.
+        directories: Returns the server's directories of data and WAL, whose disks' queues are settings; `Unavailable`
+            when the server is on another machine: then nothing is shown and nothing is changed.
         root: Where /proc, /sys, /etc, /run, /usr and /lib are found.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         guard: Starts the process that reverts a pending set when we are gone.
-        copies: Lines of sets by id, for those that the journal has no more.
+        copies: Journal lines by set id, for sets that the journal no longer has.
         """
         self._directories = directories
         self._root = root
@@ -190,7 +190,7 @@ class HostControl:
         return await asyncio.to_thread(machine_facts, self._root)
 
     async def check(self, requested: Sequence[WantedSetting], *, survive: bool = False) -> None:
-        """Make sure that a set makes sense on this machine, whoever may make it; see `check_set`.
+        """Make sure that a set makes sense on this machine, and that the server is here; see `check_set`.
 
         Raises:
             UsageProblem: No such setting here, a value it does not take, or one that no file can keep.
@@ -210,7 +210,7 @@ class HostControl:
     async def apply_set(
         self, requested: Sequence[WantedSetting], terms: Terms, *, survive: bool = False
     ) -> tuple[HostChange, ...]:
-        """See `make_set`; with `survive` the values are put into our file of sysctl.d as well.
+        """Make a set, see `make_set`; with `survive` the values are put into our file of sysctl.d as well.
 
         A pending set is reverted at its deadline, when we end without confirming it, and by a process of its
         own when we are killed.
@@ -246,7 +246,7 @@ class HostControl:
         only: Callable[[HostChange], bool] = lambda change: True,
         report: Callable[[HostChange], None] = lambda change: None,
     ) -> tuple[HostChange, ...]:
-        """Revert the changes of a set that are still in force and meant, last first."""
+        """Revert the changes of a set that are still in force and that `only` selects, last first."""
         return await self._reverted(_only(of_set(set_id), only), reason, report)
 
     async def revert_overdue(self, set_ids: Collection[str]) -> tuple[HostChange, ...]:
@@ -345,7 +345,9 @@ class HostControl:
 
     def _paths(self, settings: Sequence[WantedSetting]) -> frozenset[str]:
         """Return the files of the kernel that a set writes, and those that the kernel changes along with them."""
-        return frozenset(f"/{path_of(name)}" for one in settings for name in (one.name, *ALONG.get(one.name, ())))
+        return frozenset(
+            f"/{path_of(name)}" for setting in settings for name in (setting.name, *ALONG.get(setting.name, ()))
+        )
 
     def _put_off(self, set_id: str, within_s: float) -> None:
         deadline = deadline_in(within_s)
@@ -452,12 +454,12 @@ def revert_settings(
     Blocking.
 
     Args:
-        selection: Which of them.
+        selection: Selects from the changes in force.
         root: Where /proc, /sys and /etc are found.
-        directory: Of the journals; paths.journal_dir() by default.
-        reason: Of the revert, for the journal.
+        directory: Directory of the journals; paths.journal_dir() by default.
+        reason: Reason of the revert, for the journal.
         report: Takes each change that is reverted.
-        copies: Lines of sets, for those that the journal has no more.
+        copies: Journal lines of sets, for sets that the journal no longer has.
 
     Raises:
         HostProblem: We may not, or the kernel refuses one; the others are reverted.

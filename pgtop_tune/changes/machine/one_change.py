@@ -369,7 +369,7 @@ def take_back(
         journal: Open.
         root: Where /proc, /sys and /etc are found.
         change: In force, as the journal has it now.
-        reason: Of the revert, for the journal.
+        reason: Reason of the revert, for the journal.
         announced: Of this machine, whose lock is held.
 
     Raises:

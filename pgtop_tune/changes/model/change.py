@@ -48,7 +48,7 @@ class HostChange(Struct, frozen=True):
         shown_after: Value of the file after the change; "" until then.
         message: Why it failed, or why the value read back differs.
         set_id: Changes with the same one belong together, also with those of parameters; "" for a single change.
-        by: Who made it: "user@host, pid".
+        by: Maker of the change: "user@host, pid".
         reason: Why, in the operator's words. Foreign text.
         kept: Whether it is confirmed; else it is pending and reverts at its deadline.
         until_ms: The deadline, milliseconds since the epoch; None without one.
@@ -91,13 +91,13 @@ class Proof(Struct, frozen=True):
         wanted: Value as it was asked for, None for the default.
         running: SHOW in a session that began before the change.
         fresh: SHOW in a session that began after it; the role and the database of the load where those are given.
-        role: Of the fresh session.
-        database: Of the fresh session.
+        role: Role of the fresh session.
+        database: Database of the fresh session.
         source: pg_settings.source of the fresh session: "configuration file", "database", "command line", …
         place: File and line it comes from, "" where there is none or we may not look.
         pending_restart: It is in the files and waits for a restart.
         behind: Sessions that run a statement since before the reload: they have the old value until it ends.
-        overrides: What wins over the value, or keeps it from being read, one sentence each; foreign text.
+        overrides: Settings that win over the value, or keep it from being read, one sentence each; foreign text.
         advice: What to do about it, one sentence each.
     """
 
@@ -181,13 +181,13 @@ class ParameterChange(Struct, frozen=True):
         message: The server's words when it failed, or why the value read back differs.
         scope: For whom.
         set_id: Changes with the same one belong together and are reverted together; "" for a single change.
-        by: Who made it: "user@host, pid".
+        by: Maker of the change: "user@host, pid".
         reason: Why, in the operator's words. Foreign text.
         kept: Whether it is confirmed; else it is pending and reverts at its deadline.
         until_ms: The deadline, milliseconds since the epoch; None without one.
         followed_by: Names whose lines stood after this one's in postgresql.auto.conf, in their order: a line that is
             written anew goes to the end.
-        loss: What this value can lose, where it had to be unlocked; "" otherwise.
+        loss: Loss that this value can cause, where it had to be unlocked; "" otherwise.
         restart: Whether it takes a restart of the server (context postmaster).
         with_restart: Its set restarted the server, or was to.
         stored_after: Value of the scope after it, as the server has written it; None after a RESET and until it is
@@ -259,14 +259,14 @@ class WantedParameter(Struct, frozen=True):
 
 
 class Terms(Struct, frozen=True):
-    """On which terms a set of changes is made.
+    """Terms on which a set of changes is made.
 
     Attributes:
         keep_within_s: Seconds after which the set is reverted unless it is confirmed; None confirms it at once.
         reason: Why, in the operator's words.
         confirmed: Names of parameters that were typed to unlock values that can lose data.
-        set_id: Of the set they are part of, where others are made elsewhere; "" makes one up where one is needed.
-        with_restart: What takes it back after our end restarts the server where the old values need it.
+        set_id: The set that the changes belong to, where others are made elsewhere; "" makes one up where it is needed.
+        with_restart: The process that reverts the set after our end restarts the server where the old values need it.
         trip_wires: Lines that take it back at once, as typed: the journal has them for the next owner of the set.
         of_experiment: An experiment makes them: no other change touches the parameters that it switches.
     """
@@ -299,7 +299,7 @@ class ReachChoice(Struct, frozen=True):
     """One way to change a parameter.
 
     Attributes:
-        connected: What becomes of sessions that are connected already, one clause.
+        connected: Effect on sessions that are connected already, one clause.
     """
 
     reach: Reach

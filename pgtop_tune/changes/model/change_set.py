@@ -92,7 +92,7 @@ class ChangeSet(Struct, frozen=True, kw_only=True):
     """The changes asked for; once the set is planned, in the order in which they are made.
 
     Attributes:
-        parameters: Of the server.
+        parameters: Parameters of the server.
         settings: Of the machine; once planned, those made before the server's half.
         settings_after: Those made after it, and after its restart; they may set one of `settings` again.
         persist: Whether the machine's half goes into our file of sysctl.d as well.
@@ -231,7 +231,7 @@ class RestartPlan(Struct, frozen=True):
         pending: What waits for a restart already, and is taken over as well.
         checks: Results of the checks.
         managed: How this server is managed, in words: "systemd unit postgresql@17-main".
-        command: What restarts it, as one types it; "" where we cannot know.
+        command: The command that restarts it, as typed; "" where we cannot know.
         by_us: Whether we run the command; else another user has to, and we wait.
         why_not: Why we do not run it, "" where we do.
         sessions: Client sessions that end.

@@ -61,7 +61,7 @@ class SetOwner(Struct, frozen=True):
     """The program that holds a change set, as the journal keeps it; the last one written wins.
 
     Attributes:
-        set_id: Of the change set.
+        set_id: Id of the change set.
         by: "user@host, pid" of the program.
         program: Its process; None where /proc did not say.
         watchdog: Its revert watchdog; likewise.
@@ -98,11 +98,11 @@ class PendingSet(Struct, Generic[C], frozen=True):
     """A change set in force that goes back at its deadline; of one journal.
 
     Attributes:
-        set_id: Of the journal.
+        set_id: Id of the set in the journal.
         changes: In the order they were made.
         until_ms: The deadline on the wall clock as it runs now, milliseconds since the epoch.
         owner: As recorded; made up from `by` of the changes where an older version wrote them.
-        holder: As of now.
+        holder: The present holder.
     """
 
     set_id: str
@@ -133,7 +133,7 @@ def pending_sets(in_force: Iterable[C], owners: Mapping[str, SetOwner]) -> tuple
 
     Args:
         in_force: Changes of one journal, oldest first.
-        owners: Of the same journal, by set.
+        owners: Owners in the same journal, by set.
     """
     changes_by_set: dict[str, list[C]] = {}
     deadlines: dict[str, int] = {}
@@ -168,9 +168,9 @@ def holder_of(set_id: str, by: str, owners: Mapping[str, SetOwner]) -> Holder:
     """Return the process that reverts a set in time.
 
     Args:
-        set_id: Of the set.
+        set_id: Id of the set.
         by: Of its changes; it decides where no owner was recorded.
-        owners: Of the journal, by set.
+        owners: Owners in the journal, by set.
     """
     owner = owners.get(set_id)
     if owner is None or owner.program is None:

@@ -127,7 +127,7 @@ class RestartService:
             requested: Changes.
             terms: On which they are made.
             progress: Takes the next step in a few words.
-            anyway: Also where a check says that the server would not start.
+            anyway: Restart even where a check says that the server would not start.
 
         Raises:
             ServerProblem: So a check says; nothing was changed.

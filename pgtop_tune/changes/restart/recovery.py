@@ -151,7 +151,7 @@ def elsewhere(
     Args:
         conninfo: Where it was.
         selection: Which of the changes in force; a server without such changes is not looked for.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         set_id: Set that is meant: it has one journal, wherever its server is.
     """
     for known_server in known_servers(conninfo, selection, directory, set_id):
@@ -207,7 +207,7 @@ def recover(
     Args:
         conninfo: The server, which does not answer.
         selection: Which of the changes in force.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         tell: Takes a sentence for each step.
         policy: What may be done.
         set_id: As for `elsewhere`.
@@ -434,7 +434,7 @@ def let_in_again(
     Args:
         conninfo: The server, which refuses the login.
         selection: Which of the changes in force are to be reverted.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         tell: Takes a sentence for each step.
         set_id: As for `elsewhere`.
         written: Takes the ids of the changes whose old values were written.

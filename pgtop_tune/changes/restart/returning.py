@@ -97,7 +97,7 @@ class Return(StrEnum):
     THE_OLD_ONE = "the old one"
     GONE = "gone"
     OUT_OF_REACH = "out of reach"
-    """It lets sessions in, and not us."""
+    """The server lets sessions in, but not ours."""
     LEFT = "left"
     """We were told to wait no longer."""
 
@@ -108,7 +108,7 @@ class ServerBefore(Struct, frozen=True):
     Attributes:
         name: Of its journal.
         instance: Only the same server is the one that is waited for.
-        server_place: Where it is.
+        server_place: The place of the server.
         started_ms: When it was started.
         moves: Its port or its addresses change with the restart.
         port: The one it is to have; None where that is not known.

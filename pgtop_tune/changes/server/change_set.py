@@ -85,7 +85,7 @@ def make(
         journal: Open.
         requested: In this order.
         terms: Whether it has to be kept, and why it is made.
-        losses: What unlocked values can lose, by name.
+        losses: Losses that unlocked values can cause, by name.
         seen_values: The values that the operator was shown, by name.
         watched: Called with the changes once they are in the journal and before they are made.
         tell: Takes what other accounts cannot see of the changes.

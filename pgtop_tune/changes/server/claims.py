@@ -72,7 +72,7 @@ def check_free(names: Iterable[str], instance: Instance) -> None:
 
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = (0.05, 0.25)
-"""Of two that start at once both may refuse: each tries again after a pause of chance, in seconds."""
+"""Bounds of a random pause, in seconds: two programs that start at once may both refuse, and each tries again."""
 _WORD: Final = 80
 _SINCE_PARAMETER_PRIVILEGES: Final = 15
 _BY: Final = re.compile(r"(?P<who>.*), (?P<pid>\d{1,10})", re.DOTALL)
@@ -88,7 +88,7 @@ SELECT l.classid::bigint AS first_key, l.objid::bigint AS second_key, l.pid, a.u
 _LOCK: Final = "SELECT pg_try_advisory_lock(%s, %s) AS taken"
 _UNLOCK: Final = "SELECT pg_advisory_unlock(%s, %s)"
 _SUPERUSER: Final = "EXISTS (SELECT FROM pg_roles r WHERE r.rolsuper AND pg_has_role(%s::oid, r.oid, 'MEMBER'))"
-"""Who may become a superuser by SET ROLE counts as one."""
+"""A role that may become a superuser by SET ROLE counts as one."""
 _GRANTED: Final = "has_parameter_privilege(%s::oid, %s, 'ALTER SYSTEM')"
 _GRANTED_ANY: Final = """
 EXISTS (SELECT FROM pg_parameter_acl p WHERE has_parameter_privilege(%s::oid, p.parname, 'ALTER SYSTEM'))
@@ -107,10 +107,10 @@ class _Lock(Struct, frozen=True):
     """An advisory lock of another session.
 
     Attributes:
-        first_key: Of the parameter and its scope.
-        second_key: Of the set.
-        pid: Of the backend.
-        role_id: Of the session's role.
+        first_key: Key of the parameter and its scope.
+        second_key: Key of the set.
+        pid: Process id of the backend.
+        role_id: Oid of the session's role.
         role: Its name. Foreign text.
     """
 
@@ -140,7 +140,7 @@ class OtherClaims(Struct, frozen=True):
 
     Attributes:
         refused: Parameters that they hold, and why nothing is changed.
-        leftovers: What programs that are gone have left, and is cleared away first.
+        leftovers: Leftovers of programs that are gone, cleared away first.
     """
 
     refused: dict[Target, PendingElsewhere]
@@ -201,8 +201,8 @@ def claimed(
     Args:
         session: To the server.
         own_sets: Sets that are no other program's.
-        claims: Of this program.
-        set_id: Of the set, or one made up.
+        claims: Claims of this program.
+        set_id: Id of the set, or one made up.
         targets: Parameters to be changed.
         adopt: See `survey`.
     """
@@ -365,8 +365,8 @@ class OwnSets:
     """The change sets of this account; its journals are read when their sets are asked for.
 
     Args:
-        known: Ids of sets that are known to be: of the journal at hand, and of this program.
-        directory: Of the journals; paths.journal_dir() by default.
+        earlier: Ids of sets that are known to be ours: of the journal at hand, and of this program.
+        directory: Directory of the journals; paths.journal_dir() by default.
     """
 
     def __init__(self, earlier: Iterable[str], directory: Path | None) -> None:

@@ -90,7 +90,7 @@ class PostgresControl:
         """Args:
         conninfo: The server.
         own_sessions: Where the cost of these statements is counted, shared with the reader.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         rules: The fence and the order of changes.
         """
         self._own = own_sessions if own_sessions is not None else OwnSessions()
@@ -202,8 +202,8 @@ class PostgresControl:
         """Take a set back; empty when it is not in force (any more).
 
         Args:
-            set_id: Of the journal.
-            reason: For the journal.
+            set_id: Id of the set in the journal.
+            reason: The reason, for the journal.
             hold: Its revert watchdog stays until `release`: the old values need a restart that is yet to come.
         """
         outcome = await self._take_back(of_set(set_id), reason, hold=hold)

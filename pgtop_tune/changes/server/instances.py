@@ -44,7 +44,7 @@ _MOUNT: Final = re.compile(r"^\d+ \d+ \S+ (\S+) (\S+) .* - (.*)$", re.MULTILINE)
 """Root, mount point, file system; numbers and propagation are others after every start (proc_pid_mountinfo(5))."""
 _ESCAPED: Final = re.compile(r"\\([0-7]{3})")
 _OLDER_KEY: Final = re.compile(r"(\d+)-([0-9a-f]{8})")
-"""Of older versions: system identifier, CRC-32 of the data directory."""
+"""Key of older versions: system identifier, CRC-32 of the data directory."""
 _KEY: Final = re.compile(r"(\d+|server)-([0-9a-f]{9,})")
 
 
@@ -83,7 +83,7 @@ class ServerJournals(Struct, frozen=True):
     """The journals of the server at hand.
 
     Attributes:
-        name: What its own journal is called; it may not be there yet.
+        name: Name of its own journal; it may not be there yet.
         related: Its own first, then others of it, then those that perhaps are, then those of the same cluster.
     """
 
@@ -147,7 +147,7 @@ def find_journals(
     Args:
         session: To the server.
         description: Of the server, for a journal that is begun.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         own_key: Key of the journal this process wrote, before the server was started anew.
         copies: Lines of sets, as this process knows them.
 
@@ -267,8 +267,8 @@ class OwnJournals:
 
     Args:
         describe: Returns the server, for people; it may have moved since the last call.
-        directory: Of the journals; paths.journal_dir() by default.
-        held: The sets of this process.
+        directory: Directory of the journals; paths.journal_dir() by default.
+        held_sets: The sets of this process.
     """
 
     def __init__(self, describe: Callable[[], str], directory: Path | None, held_sets: HeldSets) -> None:

@@ -36,7 +36,7 @@ _PENDING: Final = f"{PREFIX}pending_"
 _PLAIN: Final = re.compile(r"(?!.*__)[a-z_][a-z0-9_]*(?<!_)(\.(?!_)[a-z][a-z0-9_]*)?")
 """A name that keeps its letters in a marker's: ASCII, and no `__`, which stands for its dot."""
 _LONGEST: Final = 63
-"""Of an identifier, in bytes; the server cuts the rest off (NAMEDATALEN). pg_dumpall writes both parts as one."""
+"""Most bytes of an identifier; the server cuts the rest off (NAMEDATALEN). pg_dumpall writes both parts as one."""
 _LARGEST: Final = 64 * 1024
 _SAME_MS: Final = 1000
 """Two deadlines so close are one: the clocks are read anew each time."""
@@ -107,7 +107,7 @@ class Marker(Struct, frozen=True, kw_only=True, omit_defaults=True):
         until_boot_s: The deadline in seconds since that boot.
         started_us: Start of the postmaster, microseconds since the epoch.
         instance_digest: Digest of what tells the instance from copies of it; "" where the role may not see enough.
-        kept: It is being confirmed: nothing is reverted.
+        kept: The set is being confirmed: nothing is reverted.
     """
 
     set_id: str

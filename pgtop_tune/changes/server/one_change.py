@@ -138,7 +138,7 @@ class UnreadLine(Struct, frozen=True):
         name: Setting.
         value: As the file has it. Foreign text.
         location: File and line.
-        risk: Of the value.
+        risk: Risk of the value.
     """
 
     name: str

@@ -92,7 +92,7 @@ _NO_PLACE: Final = "53"
 _SWITCHED_OFF: Final = "ALTER SYSTEM is switched off on this server (allow_alter_system)"
 _UNKNOWN_NAME: Final = "42704"
 _KEEPALIVES: Final = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
-"""Of our own session: the server notices within half a minute that its other end is gone."""
+"""Settings of our own session: the server notices within half a minute that its other end is gone."""
 _KEPT_ALIVE: Final = ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', false)" for name, value in _KEEPALIVES.items()
 )

@@ -59,7 +59,7 @@ def prove(
     """Return the proof of each change, in their order.
 
     Args:
-        session: One that is older than the changes.
+        session: A session that is older than the changes.
         conninfo: Of the sessions it is about: role and database of the load.
         changes: In force.
         own_sessions: Where the fresh session is counted.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 ServerSelection = Callable[[Sequence[ParameterChange]], Sequence[ParameterChange]]
-"""From the changes in force, oldest first, those to be reverted; see `selection`."""
+"""Selects the changes to be reverted from those in force, oldest first; see `selection`."""
 
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _HIDDEN: Final = "\0"
@@ -57,9 +57,9 @@ def try_to_revert(
 
     Args:
         conninfo: The server; `instances` finds its journals.
-        selection: Which of them.
-        directory: Of the journals; paths.journal_dir() by default.
-        reason: Of the revert, for the journal.
+        selection: Selects from the changes in force.
+        directory: Directory of the journals; paths.journal_dir() by default.
+        reason: Reason of the revert, for the journal.
         adopt: Also changes made on another server of the cluster, where this one has its values: a standby that was
             promoted, a data directory that was moved.
         first: Called with the changes before they are reverted: other halves of their sets may have to go first.
@@ -231,7 +231,7 @@ def missed_set(
 
     Args:
         set_id: The set, or a single change; "" is none.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         selection: Which of its changes were to be taken back.
         settled: Some of it was: a journal that cannot be read need not be the reason.
     """
@@ -308,9 +308,9 @@ def adopt(
 
     Args:
         session: To the server.
-        server: What its journal is called.
+        server: Name of its journal.
         conninfo: For the revert watchdogs.
-        directory: Of the journals; paths.journal_dir() by default.
+        directory: Directory of the journals; paths.journal_dir() by default.
         held_sets: The sets of this process.
         here: Ids of changes that are in force on this server: a journal may be of another one, and its sets wait there.
         to_hold: Whether the sets end with this process; else their watchdogs outlive it. See `PendingSet.adoptable`.

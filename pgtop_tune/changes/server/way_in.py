@@ -26,7 +26,7 @@ _LIBRARIES: Final = ("session_preload_libraries", "local_preload_libraries")
 _TRIED: Final = (*_LIBRARIES, "dynamic_library_path", "post_auth_delay", "event_triggers")
 """Parameters that a login reads and the start-up packet may hold."""
 _PLUGINS: Final = "$libdir/plugins/"
-"""Where a library of local_preload_libraries has to be (miscinit.c, load_libraries)."""
+"""Directory of the libraries of local_preload_libraries (miscinit.c, load_libraries)."""
 _OF_SUPERUSERS: Final = frozenset({"superuser", "superuser-backend"})
 _IS_SUPERUSER: Final = "SELECT rolsuper AS permitted FROM pg_roles WHERE rolname = session_user"
 _MAY_SET: Final = "SELECT has_parameter_privilege(session_user, %s, 'SET') AS permitted"
@@ -68,7 +68,7 @@ def check_before(
 
     Args:
         session: To the server.
-        changes: Those of a set.
+        changes: Changes of a set.
         current: The parameters as they are, by name in lower case.
         ends: They revert by themselves, also when no session gets in; else all of them have to be tried.
 
@@ -120,7 +120,7 @@ def check_after(
     Behind a pooler nothing is tried: it serves a new client with a session that began before.
 
     Args:
-        session: One that is older than the changes.
+        session: A session that is older than the changes.
         changes: In force, of one set.
         tell: Takes the failure of a login that the changes have no part in.
 

@@ -31,9 +31,9 @@ AS_ON_PRIMARY: Final = (
 )
 """A standby needs at least what its primary has of these."""
 WAYS: Final = ("port", "listen_addresses", "unix_socket_directories")
-"""What says where a server takes connections."""
+"""Parameters that say where a server accepts connections."""
 _BESIDE_BUFFERS: Final = 1.03
-"""Headers, hash table and other shared memory that come with shared_buffers, roughly."""
+"""Factor of shared_buffers for the headers, hash table and other shared memory that come with it, roughly."""
 _BYTES_OF_ONE: Final = {
     "shared_buffers": _BESIDE_BUFFERS,
     "min_dynamic_shared_memory": 1.0,
@@ -42,7 +42,8 @@ _BYTES_OF_ONE: Final = {
     "max_locks_per_transaction": 200.0,
     "pg_stat_statements.max": 280.0,
 }
-"""Bytes of one byte, lock (LOCK and PROCLOCK of lock.c) or entry; texts and locks are there for each process."""
+"""Bytes of shared memory per unit of the parameter: a byte, a lock (LOCK and PROCLOCK of lock.c) or an entry. Query
+texts and locks are there for each process."""
 _PROCESSES: Final = ("max_connections", "max_worker_processes", "max_wal_senders")
 _SLOTS: Final = "autovacuum_worker_slots"
 """Since 18 room is made for these, and autovacuum_max_workers takes none (postinit.c, InitializeMaxBackends)."""
@@ -71,20 +72,20 @@ class RestartFacts(Struct, frozen=True):
     """The facts for the checks.
 
     Attributes:
-        major: Of the server.
-        values: Of the parameters, before and after.
+        major: Major version of the server.
+        values: Values of the parameters, before and after.
         dry: Outcome of a trial start; the reason where none is possible.
-        rule_refusal: Why it fails by the rules that were not tried; "" where it does not.
-        memory_bytes: Of the machine; None where not known.
+        rule_refusal: Why the start fails by rules that no trial start covered; "" where it does not.
+        memory_bytes: Memory of the machine; None where not known.
         group_bytes: The limit of the server's control group, which does not count huge pages (cgroup-v2.rst,
             memory_hugetlb_accounting); None for none.
-        pool: Huge pages of the size it would use; None where there are none or they are another machine's.
-        held_pages: Those that the running server gives back when it ends.
-        in_recovery: It is a standby.
-        primary: What its primary has, by name, as pg_control keeps it; empty where not known.
-        standbys: Those that stream from it.
+        pool: Huge pages of the size that the server would use; None where there are none or they are another machine's.
+        held_pages: Huge pages that the running server gives back when it ends.
+        in_recovery: True for a standby.
+        primary: Values of its primary by name, as pg_control keeps them; empty where not known.
+        standbys: Number of standbys that stream from it.
         endpoint: host:port as connected.
-        here: The server is one of this machine.
+        here: True when the server runs on this machine.
     """
 
     major: int
@@ -111,7 +112,7 @@ def check_possible(checked: Iterable[RestartCheck], apart_from: str = "") -> Non
     """Make sure that no check says that the server would not start.
 
     Raises:
-        ServerProblem: One does, and is not about the subject left out; nothing was changed.
+        ServerProblem: A check does, and its subject is not `apart_from`; nothing was changed.
     """
     for check in checked:
         if check.verdict is RestartVerdict.IMPOSSIBLE and check.subject != apart_from:
@@ -119,7 +120,7 @@ def check_possible(checked: Iterable[RestartCheck], apart_from: str = "") -> Non
 
 
 def _files(facts: RestartFacts) -> RestartCheck:
-    """Return configuration files and libraries, read by the server's own programs."""
+    """Check configuration files and libraries, as the server's own programs read them."""
     refusal = facts.rule_refusal if isinstance(facts.dry, Unavailable) else facts.dry.refusal or facts.rule_refusal
     if refusal:
         return RestartCheck(FILES, RestartVerdict.IMPOSSIBLE, f"the server would not start: {refusal}")
@@ -145,7 +146,7 @@ def _libraries(facts: RestartFacts) -> RestartCheck | None:
 
 
 def _reach(facts: RestartFacts) -> RestartCheck | None:
-    """Return whether a connection like ours still leads to the server."""
+    """Check whether a connection like ours still leads to the server."""
     values = facts.values
     if not any(name in values.texts for name in WAYS):
         return None
@@ -178,25 +179,29 @@ def _reach(facts: RestartFacts) -> RestartCheck | None:
 
 
 def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
-    wish = (facts.values.text("huge_pages") or "").lower()
+    huge_pages = (facts.values.text("huge_pages") or "").lower()
     needed = None if isinstance(facts.dry, Unavailable) else facts.dry.huge_pages
     if needed is None and facts.pool is not None:
         size = shared_memory_bytes(facts)
         needed = None if size is None else -int(-size // facts.pool.page_bytes)
-    if wish not in ("on", "try") or (wish == "try" and (facts.pool is None or not facts.pool.total)):
+    if huge_pages not in ("on", "try") or (huge_pages == "try" and (facts.pool is None or not facts.pool.total)):
         return None
     page_size = facts.values.number("huge_page_size")
-    if wish == "on" and facts.here and facts.pool is None and page_size:
+    if huge_pages == "on" and facts.here and facts.pool is None and page_size:
         message = f"this machine has no huge pages of {about(page_size)}, and huge_pages=on: it would not start"
         return RestartCheck("huge pages", RestartVerdict.IMPOSSIBLE, message)
     if needed is None or facts.pool is None:
-        return RestartCheck("huge pages", RestartVerdict.UNKNOWN, f"huge_pages={wish}: their number is unknown")
-    there = max(facts.pool.free - facts.pool.reserved, 0) + facts.held_pages
-    message = f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, of which {there} are available"
-    if needed <= there:
+        return RestartCheck("huge pages", RestartVerdict.UNKNOWN, f"huge_pages={huge_pages}: their number is unknown")
+    available_pages = max(facts.pool.free - facts.pool.reserved, 0) + facts.held_pages
+    message = (
+        f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, of which {available_pages} are available"
+    )
+    if needed <= available_pages:
         return RestartCheck("huge pages", RestartVerdict.FINE, message)
-    hint = f"vm.nr_hugepages={facts.pool.total + needed - there} makes room; at boot, where memory is in pieces"
-    if wish == "on":
+    hint = (
+        f"vm.nr_hugepages={facts.pool.total + needed - available_pages} makes room; at boot, where memory is in pieces"
+    )
+    if huge_pages == "on":
         return RestartCheck(
             subject="huge pages",
             verdict=RestartVerdict.IMPOSSIBLE,
@@ -214,7 +219,7 @@ def _fits_huge_pages(facts: RestartFacts) -> bool:
 
 
 def _room_bytes(facts: RestartFacts, *, counts_group: bool) -> int | None:
-    """Return the memory that there is: of the machine, or the limit of its group where that is less and counts."""
+    """Return the memory of the machine, or the limit of the server's group where that is less and counts."""
     limits = (facts.memory_bytes, facts.group_bytes if counts_group else None)
     return None if facts.memory_bytes is None else min(limit for limit in limits if limit is not None)
 
@@ -232,7 +237,7 @@ def shared_memory_bytes(facts: RestartFacts) -> float | None:
 
 
 def _parts_of_memory(number: Callable[[str], float | None]) -> dict[str, float]:
-    """Return bytes of shared memory by the parameter that sets them: no more than they take, see `_BYTES_OF_ONE`."""
+    """Return bytes of shared memory by the parameter that sets them, never too many; see `_BYTES_OF_ONE`."""
     of_autovacuum = "autovacuum_max_workers" if number(_SLOTS) is None else _SLOTS
     processes = sum(number(name) or 0.0 for name in (*_PROCESSES, of_autovacuum))
     transactions = processes + (number("max_prepared_transactions") or 0.0)
@@ -245,7 +250,7 @@ def _parts_of_memory(number: Callable[[str], float | None]) -> dict[str, float]:
 
 
 def _largest_part(facts: RestartFacts) -> str:
-    """Return the parameter that takes most; of the lock table also the number of processes may be meant."""
+    """Return the parameter that takes most; for the lock table the number of processes may be the cause."""
     parts = _parts_of_memory(facts.values.number)
     return max(parts, key=parts.__getitem__, default="shared_buffers")
 
@@ -275,15 +280,15 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
     numbers = {name: values.number(name) for name in ("max_connections", "shared_buffers", "work_mem")}
     workers, multiplier = values.number("autovacuum_max_workers"), values.number("hash_mem_multiplier")
     connections, buffers, work_mem = numbers.values()
-    there_bytes = _room_bytes(facts, counts_group=True)
-    if not (connections and buffers and work_mem) or there_bytes is None or there_bytes < 3 * GB:
+    room_bytes = _room_bytes(facts, counts_group=True)
+    if not (connections and buffers and work_mem) or room_bytes is None or room_bytes < 3 * GB:
         return None
-    if there_bytes == facts.group_bytes and _fits_huge_pages(facts):
+    if room_bytes == facts.group_bytes and _fits_huge_pages(facts):
         buffers = 0.0
     ceiling = work_mem_ceiling_bytes(
         MemoryUse(
             major=facts.major,
-            ram_bytes=there_bytes,
+            ram_bytes=room_bytes,
             max_connections=int(connections),
             shared_buffers_bytes=int(buffers),
             autovacuum_max_workers=None if workers is None else int(workers),

@@ -175,7 +175,7 @@ def at_place(
 
     Args:
         start: Its values.
-        server_place: Where it is.
+        server_place: The place of the server.
         pid: Its postmaster, not as a file of its directory names it: that may be closed to us.
         touched: Parameters whose rules are going to be asked, in lower case.
     """
@@ -189,7 +189,7 @@ def with_machine(start: NextStart, account: ServerAccount, *, listening: bool = 
 
     Args:
         start: Its values; with `data_directory`, and `config_file` where that is known.
-        account: Of the running server.
+        account: Account of the running server.
         listening: Whether its addresses are looked at as well.
     """
     group = start.text("unix_socket_group")

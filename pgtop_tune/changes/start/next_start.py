@@ -65,7 +65,7 @@ def values_after(
     """Return the values of parameters after a restart.
 
     Args:
-        now: As they are, by name.
+        now: Parameters as they are, by name.
         pending: What waits already.
         requested: Changes about to be written; a RESET brings the server's own default back. A value that the server
             was started with wins over it.
@@ -105,7 +105,7 @@ _IN_FORCE: Final = """
 SELECT name, unit, source, setting AS running, setting AS now, coalesce(reset_val, boot_val) AS without
   FROM pg_settings WHERE name = ANY(%s)
 """
-"""The same where the role may not look into the files."""
+"""The query for a role that may not look into the files."""
 TLS_FILES: Final = {
     "ssl_cert_file": "server certificate file",
     "ssl_key_file": "private key file",

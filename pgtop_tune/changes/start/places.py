@@ -136,7 +136,7 @@ def check_auto_conf(session: OperatorSession, server_place: ServerPlace, tell: C
 
     Args:
         session: To the server.
-        server_place: Where it is.
+        server_place: The place of the server.
         tell: Takes that the file cannot be read.
 
     Raises:

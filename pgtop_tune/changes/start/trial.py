@@ -76,16 +76,16 @@ class ServerBeforeRestart(Struct, frozen=True):
     Attributes:
         started_ms: When it was started, milliseconds since the epoch.
         major: Its major version.
-        in_recovery: It is a standby.
-        standbys: Those that stream from it.
+        in_recovery: True for a standby.
+        standbys: Number of standbys that stream from it.
         sessions: Client sessions besides ours.
-        in_transaction: Those within a transaction.
+        in_transaction: Client sessions within a transaction, without ours.
         pending: What waits for a restart.
-        parameters: Those the checks look at and those that are to be changed, by name.
-        server_place: Where it is.
+        parameters: Parameters that the checks look at or that are to be changed, by name.
+        server_place: The place of the server.
         pid: Its postmaster; None where that is not one of this machine.
         next_start: The values and files that it would start with.
-        library_directory: What $libdir stands for; "" where this role may not ask.
+        library_directory: The directory that $libdir stands for; "" where this role may not ask.
     """
 
     started_ms: int
@@ -131,7 +131,7 @@ def server_before_restart(
     Args:
         session: To it.
         in_force: Changes of the journal.
-        changes: What is about to be written.
+        changes: Changes that are about to be written.
 
     Raises:
         ServerProblem: Its data directory does not answer.
@@ -161,7 +161,7 @@ def restart_facts(
 
     Args:
         server: As it is now.
-        changes: What is about to be written.
+        changes: Changes that are about to be written.
         dry: Outcome of a trial start; tried here where it is not given.
     """
     values = values_after(server.parameters, server.pending, changes)
@@ -242,7 +242,7 @@ def absent_libraries(directory: str, server_place: ServerPlace) -> Callable[[str
     """Return what tells the libraries of a list that are not there; None where that cannot be said.
 
     Args:
-        directory: What $libdir stands for, "" where that is not known.
+        directory: The directory that $libdir stands for, "" where that is not known.
         server_place: The server.
     """
     if not directory:
@@ -312,7 +312,7 @@ def _primary(server_place: ServerPlace) -> dict[str, int]:
 _AT_RESTART: Final = "postmaster"
 _WHERE_LIBRARIES: Final = "dynamic_library_path"
 _UNREAD: Final = NextStart(rows={}, changes={}, directories={}, counts={})
-"""Where neither a rule nor a certificate asks for it."""
+"""The next start where neither a rule nor a certificate asks for it."""
 _ACCESS_RULES: Final = "hba_file"
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -339,7 +339,7 @@ class StartTrials:
 
         Args:
             session: To the server.
-            server_place: Where it is.
+            server_place: The place of the server.
             changes: The changes; the server itself refuses invalid values, in its words.
             current: The parameters as they are, by name in lower case.
 

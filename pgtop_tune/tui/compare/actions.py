@@ -35,7 +35,7 @@ class WindowActions:
         time_travel: The moment shown, which is marked.
 
     Attributes:
-        marks: What is marked.
+        marks: The marked windows.
     """
 
     def __init__(self, context: AppContext, time_travel: TimeTravel) -> None:
@@ -192,7 +192,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
 
     Args:
         overlay_source: What there is.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 140

@@ -49,7 +49,7 @@ class WindowsDialog(Dialog[None]):
     Args:
         frames: Gives the frames of the session from a moment on; used in a thread.
         pair: A and B.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
         began_ms: When the session's clock was 0.
     """
 
@@ -68,7 +68,7 @@ class WindowsDialog(Dialog[None]):
         self._given_up = threading.Event()
 
     def on_mount(self) -> None:
-        """Begin to read."""
+        """Begin to read the windows."""
         self.run_worker(self._compare(), group="compare")
         self.set_interval(_LOOK_S, self._show_progress)
 
@@ -150,7 +150,7 @@ class WindowsDialog(Dialog[None]):
 # The table of what differs between two windows, as lines of a dialog.
 
 _WIDE: Final = 100
-"""From here on there is room for intervals and sizes."""
+"""Cells from which on there is room for intervals and sizes."""
 _STYLES: Final = {"better": "good", "worse": "critical", "more": "strong", "less": "strong"}
 _SHORT: Final = {
     "no difference distinguishable": "no difference",

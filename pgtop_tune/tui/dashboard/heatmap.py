@@ -27,8 +27,8 @@ class HeatmapDialog(Dialog[None]):
     """Shows the heatmap for as long as it is open.
 
     Args:
-        session: What the screen shows.
-        glyphs: What it is drawn with.
+        session: The session that is shown.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 1_000
@@ -48,7 +48,7 @@ class HeatmapDialog(Dialog[None]):
 
 
 _STYLE: Final = "series-1"
-"""Of the map, in shades: that most transactions are usual is no alarm."""
+"""Style of the map, in shades: many transactions of usual latency are no alarm."""
 _GUTTER: Final = 7
 _SHARES: Final = 6
 """Cells right of the map: per cent of the transactions in the row."""

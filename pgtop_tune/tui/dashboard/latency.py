@@ -126,7 +126,7 @@ _USUAL: Final = 20
 """Seconds that tell what is usual at least, and those that do when the chart has fewer."""
 _NO_LOAD: Final = "latency is measured by a load"
 CLOCK_ROWS: Final = 6
-"""From here on the last row of the pane has times of day."""
+"""Rows from which on the last row of the pane has times of day."""
 _AREAS: Final = {P50: "series-3", P95: "series-4", P99: "series-5"}
 """With their styles, the foremost first, the densest first."""
 _JOINED: Final = 1.5
@@ -272,7 +272,7 @@ def _spikes(seconds: Sequence[LatencyPoint], newest: Sequence[LatencyPoint]) -> 
     When there are more of them, that is what the load is like, and the curves show it.
 
     Args:
-        seconds: Of the chart.
+        seconds: Seconds of the chart.
         newest: What is usual where the chart has fewer.
     """
     usual = max(seconds, newest, key=len)

@@ -57,12 +57,12 @@ def dashboard_tape(
     """Return the tape of events under both charts, in their columns.
 
     Args:
-        session: Its events.
+        session: The session with the events.
         width: Cells.
         glyphs: Characters.
         chart_rows: Rows of a chart above: the tape has the same time axis.
         marks: As `Marks.moments`.
-        span_s: Of `SPANS_S`, as above.
+        span_s: Seconds of `SPANS_S`, as of the charts above.
         clock: Whether times of day stand where no event does.
     """
     axis = time_axis(session, width, chart_rows, span_s)
@@ -72,7 +72,7 @@ def dashboard_tape(
 
 
 _LOAD: Final = "load"
-"""The word in the footer beside the key that starts one."""
+"""The word in the footer beside the key that starts a load."""
 
 
 class DashboardState(Struct, frozen=True):
@@ -80,17 +80,17 @@ class DashboardState(Struct, frozen=True):
 
     Attributes:
         view: Order, filter and selection of the sessions.
-        rows: The sessions that are listed, when the caller has them already, and
-        background: the processes that share one line (`folded`),
-        background_key: which this key lists; "" where there is none.
-        span_s: What the charts show at least, of `SPANS_S`.
+        rows: The sessions that are listed; None computes them.
+        background: The processes that share one line (`folded`), where `rows` is given.
+        background_key: The key that lists these processes; "" where there is none.
+        span_s: Seconds that the charts show at least, of `SPANS_S`.
         keys: (key, word) rows of the footer.
         recording: Whether frames are being written; None where they cannot be.
         offset_s: How far the moment shown lies before the newest one; None at the newest.
-        target: Who was asked for, shown while no server has answered yet.
-        pages: Named in the footer.
-        load: What of it goes on that frames do not show.
-        marks: Windows that are marked.
+        target: The server that was asked for, shown while none has answered yet.
+        pages: Names of the pages in the footer.
+        load: State of the load that frames do not show.
+        marks: Marked windows.
         baseline: An earlier run under the charts.
     """
 
@@ -111,9 +111,9 @@ class DashboardState(Struct, frozen=True):
 
 _APART: Final = "  "
 _BESIDE_FROM: Final = 160
-"""Cells of a screen from which on the chart of waits stands beside the others,"""
+"""Cells of a screen from which on the chart of waits stands beside the others."""
 _WAITS_SHARE: Final = 0.36
-"""with this part of them."""
+"""Part of the cells that the chart of waits has there."""
 
 
 def chart_widths(width: int, rows: int) -> tuple[int, int]:
@@ -224,10 +224,10 @@ def dashboard_lines(
     glyphs: Glyphs,
     state: DashboardState = _NOTHING_CHOSEN,
 ) -> dict[str, list[Line]]:
-    """Return the lines of every pane of a layout; each pane gets exactly its rows, each line exactly so many cells.
+    """Return the lines of every pane of a layout; each pane gets exactly its rows, each line exactly `width` cells.
 
     Args:
-        session: What is known.
+        session: The session that is drawn.
         layout: As `dashboard_layout` gives it.
         width: Cells of the screen.
         glyphs: Characters.
@@ -243,7 +243,7 @@ def dashboard_lines(
     return {pane: PANES[pane](picture, count) for pane, count in layout}
 
 
-# Who gets how many rows of the dashboard: figures their few, sessions what they need, charts the rest.
+# Rows of each pane of the dashboard: figures have their few, sessions as many as they need, charts the rest.
 
 _STEPS: Final[tuple[tuple[tuple[str, int], ...], ...]] = (
     (("sessions", 4),),
@@ -258,17 +258,17 @@ _STEPS: Final[tuple[tuple[tuple[str, int], ...], ...]] = (
 _CHARTS_FROM: Final = 20
 """Rows from which on throughput and latency are charts."""
 _SHARE: Final = 3
-"""They have at least every third row,"""
+"""One row in so many belongs to the charts at least."""
 _LEAST: Final = 8
-"""and so many."""
+"""Fewest rows of the charts."""
 _FEWEST_SESSIONS: Final = 4
 _WIDE: Final = 150
-"""From here on one line of the WAL pane holds everything."""
+"""Cells from which on one line of the WAL pane holds everything."""
 _ROOMY: Final = 32
 _LARGE: Final = 48
 _HUGE: Final = 64
 MANY: Final = 1_000
-"""Sessions that want every row there is."""
+"""A number of sessions that fills every row there is."""
 
 
 def dashboard_layout(
@@ -324,11 +324,11 @@ _SLACK: Final = 7
 
 
 def sessions_wanted(count: int, before: int) -> int:
-    """Return rows that so many rows of sessions ask for, rounded up: the layout stands still while they come and go.
+    """Return the rows that the pane of sessions asks for, rounded up: the layout stands still while they come and go.
 
     Args:
-        count: Rows there are.
-        before: What was asked for until now.
+        count: Rows of sessions there are.
+        before: Rows asked for until now.
     """
     return before if before - _SLACK <= count <= before else -(-count // _ROUNDED) * _ROUNDED
 
@@ -464,7 +464,7 @@ class Dashboard(SceneScreen):
         self._choose(replace(self._view, hide_idle=not self._view.hide_idle))
 
     def action_background(self) -> None:
-        """List the server's background processes, or folds them into a line."""
+        """List the server's background processes, or fold them into a line."""
         self._choose(replace(self._view, background=not self._view.background))
 
     def action_zoom(self) -> None:

@@ -42,8 +42,8 @@ def session_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
     """Return the session's facts and its query, wrapped; or one line saying that it is gone or cannot be seen.
 
     Args:
-        session: What is known.
-        key: Which session.
+        session: The session that is shown.
+        key: Key of the session.
         cells: Width.
     """
     frame = session.now
@@ -276,9 +276,9 @@ def session_dialog(session: Session, key: BackendKey, glyphs: Glyphs, keys: Sequ
     """Return the dialog with everything known of a session.
 
     Args:
-        session: What the screen shows.
-        key: Which session.
-        glyphs: What it is drawn with.
+        session: The session that is shown.
+        key: Key of the session.
+        glyphs: Characters of the drawing.
         keys: What can be done with it.
     """
 

@@ -84,7 +84,7 @@ _RANKS: Final = {
 _RUNNING: Final = ("active", "fastpath function call")
 
 SETTLED_MS: Final = 1000
-"""What is younger says nothing: a session of fast OLTP is found active, idle in transaction or idle by chance. It
+"""A younger state says nothing: a session of fast OLTP is found active, idle in transaction or idle by chance. It
 counts as busy until it has been idle for so long, and short transactions stand in the order of pids: rows stay put."""
 
 

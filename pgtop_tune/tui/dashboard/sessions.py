@@ -44,7 +44,7 @@ from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, l
 LEAST_QUERY: Final = 20
 """Cells the query keeps on the narrowest screen."""
 _ROOMY: Final = 160
-"""From here on columns take their roomy width."""
+"""Cells from which on columns take their roomy width."""
 _TEXT: Final = 300
 """Characters of a foreign text that are looked at: more than any column shows."""
 _PAUSING: Final = "Activity"
@@ -73,9 +73,9 @@ class SessionColumn(Struct, frozen=True):
         rank: On the dashboard 0 is always shown; of the others the highest goes first when the query gets too narrow;
             None stands only on the page.
         cell: Text of a row; the style is added by `cells_of`.
-        definition: What it says, for `?`.
+        definition: Meaning of the column, for `?`.
         source: Where it comes from.
-        value: What the page sorts by; None where it cannot be sorted by.
+        value: Value that the page sorts by; None where it cannot be sorted by.
         align: Numbers stand right.
         roomy: Cells on a wide screen, when other than `width`.
         elastic: Takes what the others leave.
@@ -286,7 +286,7 @@ def sessions_lines(
     """Return a head with counts, headings, and as many sessions as fit.
 
     Args:
-        session: What is known.
+        session: The session that is shown.
         width: Cells.
         height: Rows, head and headings included.
         glyphs: Characters.

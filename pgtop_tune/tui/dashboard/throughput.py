@@ -59,7 +59,7 @@ _VERDICTS: Final[dict[Verdict, tuple[str, str, str]]] = {
     Verdict.UNDECIDED: ("not yet clear", "undecided", "dim"),
     Verdict.DIFFER: ("differ", "differ", PLAIN),
 }
-"""In full, in short, and the style of the figure."""
+"""Verdict in full, in short, and the style of the figure."""
 _WORDS: Final = max(len(text) for text, _, _ in _VERDICTS.values()) + len(_NEXT.format(480))
 _SHORT: Final = max(len(short) for _, short, _ in _VERDICTS.values())
 
@@ -143,18 +143,18 @@ def _percent(share: float, glyphs: Glyphs) -> str:
 
 
 _CELLS: Final = 7
-"""Of a figure: 999 999."""
+"""Cells of a figure: 999 999."""
 _SPARK_CELLS: Final = 6
 _LEAST_MESSAGE: Final = 20
 _BESIDE_FAILURE: Final = 52
 """Cells of the head that its name, its first words and the server's figure need beside pgbench's message."""
 _LONGEST_S: Final = 3600.0
 _ROOMY: Final = 98
-"""From here on the head also says which load runs."""
+"""Cells from which on the head also says which load runs."""
 _BESIDE_SINCE: Final = 27
 """Cells of the head that its name, the client's figure and the strokes need beside what a change did."""
 _FAILED: Final = 14
-"""And those of failed transactions, where there are any: they stay in sight."""
+"""Cells of the head that failed transactions need, where there are any: they stay in sight."""
 
 
 def throughput_lines(

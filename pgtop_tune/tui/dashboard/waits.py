@@ -59,12 +59,12 @@ _LEGEND: Final = 21
 """Cells of a class with its figure, right of the chart."""
 _ROW_NAME: Final = 11
 _CLOCK_ROWS: Final = 5
-"""From here on the last row has times of day."""
+"""Rows from which on the last row has times of day."""
 _RARE: Final = 0.05
-"""Of the columns so many may stand above the scale: one burst does not flatten the rest."""
+"""Share of the columns that may stand above the scale: one burst does not flatten the rest."""
 _MOST: Final = 4 + len(CLASSES)
 _BESIDE: Final = ((CLIENT_THINKS, "client"), (BACKGROUND, "background"), (PACING, "pacing"), (IO_WORKERS, "io workers"))
-"""What is no active session, under names that fit."""
+"""Sessions that do not count as active, with names that fit."""
 
 
 def waits_rows(width: int, height: int) -> int:

@@ -40,10 +40,10 @@ class Dialog(OpensAtOnce[T]):
 
     Args:
         title: On the upper edge; our own words or foreign ones.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
 
     Attributes:
-        busy: What is being done, for the last line; "" for nothing.
+        busy: The work under way, for the last line; "" for nothing.
     """
 
     CELLS: ClassVar[int] = 76
@@ -228,7 +228,7 @@ class Dialog(OpensAtOnce[T]):
         Args:
             work: What is done.
             doing: Stands at the foot meanwhile, in place of what was said before; "" for a quiet look.
-            group: Of workers.
+            group: Group of workers.
         """
         if doing:
             self.busy = doing
@@ -264,7 +264,7 @@ class AnswerKey(Struct, Generic[T], frozen=True):
     Attributes:
         keys: Any of these gives it; the first is shown.
         label: What it does.
-        value: What the dialog returns.
+        value: The result of the dialog.
     """
 
     keys: tuple[str, ...]
@@ -283,7 +283,7 @@ class ConfirmDialog(Dialog[T]):
     """Returns the value of the chosen answer, None on Escape.
 
     Args:
-        title: What is asked about.
+        title: Subject of the question.
         question: Paragraphs, wrapped to the box.
         choices: The answers.
     """
@@ -388,11 +388,11 @@ class DetailsDialog(Dialog[None]):
     """Shows one row for as long as it is open; follows the frames.
 
     Args:
-        title: What it is about; may be foreign text.
-        session: What the screen shows.
+        title: Subject of the dialog; may be foreign text.
+        session: The session that is shown.
         lines: Everything known of the row, or one line saying that it is gone, for a session and a width.
-        copied: What `y` copies.
-        glyphs: What it is drawn with.
+        copied: The text that `y` copies.
+        glyphs: Characters of the drawing.
         more: Further keys.
     """
 
@@ -442,9 +442,9 @@ def copy(app: App[Any], text: str, message: str) -> str:
     """Put text into the clipboard, without what a terminal would obey or hide.
 
     Args:
-        app: It has the terminal.
+        app: The application that has the terminal.
         text: Anything; foreign.
-        message: What there is to say of it: "the query is in your terminal's clipboard".
+        message: Message about it: "the query is in your terminal's clipboard".
 
     Returns:
         That, with the number of characters that were left out, if any were.

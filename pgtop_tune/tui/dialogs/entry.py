@@ -25,7 +25,7 @@ class ChoiceField(Struct):
     """One of several words.
 
     Attributes:
-        options: What can be chosen, with a remark beside each.
+        options: Words that can be chosen, with a remark beside each.
         index: The chosen one.
     """
 
@@ -65,10 +65,10 @@ class ChoiceField(Struct):
 
 
 class NumberField(Struct):
-    """A number typed, doubled with + and halved with -.
+    """A typed number; + doubles it, - halves it.
 
     Attributes:
-        empty: What an empty field means, said in its place; "" when it must not be empty.
+        empty: Meaning of an empty field, shown in its place; "" when it must not be empty.
         fractions: Whether a decimal point may be typed.
     """
 
@@ -79,7 +79,7 @@ class NumberField(Struct):
     text: TextField = field(default_factory=TextField)
 
     def press(self, key: str, character: str | None) -> bool:
-        """Return digits and editing keys; + doubles, - halves. Letters are left to the dialog."""
+        """Take digits and editing keys; + doubles, - halves. Letters are left to the dialog."""
         if character in ("+", "-"):
             self._scale(2.0 if character == "+" else 0.5)
             return True
@@ -180,7 +180,7 @@ class Form(Struct):
         return self.fields[min(self.focus, len(self.fields) - 1)]
 
     def press(self, key: str, character: str | None) -> bool:
-        """Move between fields, or type into the one in focus. Enter begins typing and end it.
+        """Move between fields, or type into the one in focus. Enter begins and ends typing.
 
         Returns:
             Whether the key meant something here.
@@ -263,12 +263,12 @@ _WORD_CELLS = 20
 
 
 class Choice(Struct, frozen=True):
-    """One of them.
+    """One word of a `ChoiceDialog`.
 
     Attributes:
-        word: What is returned.
-        remark: Said beside it.
-        style: Of the remark.
+        word: The result of the dialog when it is chosen.
+        remark: Text beside the word.
+        style: Style of the remark.
     """
 
     word: str
@@ -280,10 +280,10 @@ class ChoiceDialog(Dialog[str]):
     """Returns the chosen word, None on Escape. A letter goes to the next word that begins with it.
 
     Args:
-        title: What is chosen.
-        choices: In the order they are shown.
+        title: Name of the thing to choose.
+        choices: Words in the order they are shown.
         at: The word that the cursor begins on.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 96
@@ -333,8 +333,8 @@ class PromptDialog(Dialog[T]):
     """Returns what `accept` makes of the text, None on Escape.
 
     Args:
-        title: What is asked for.
-        hint: How to say it, one sentence.
+        title: Name of the text that is asked for.
+        hint: How to write it, one sentence.
         accept: Turns the text into the result; a PgtopError it raises is shown and the text stays for correction.
         masked: Draw asterisks.
     """
@@ -348,7 +348,7 @@ class PromptDialog(Dialog[T]):
         self._field = TextField(masked=masked)
 
     def content(self, cells: int) -> list[Line]:
-        """Return the field, what was wrong with it, the hint."""
+        """Return the field, the problem of the last text, and the hint."""
         field: Line = (("> ", "label"), *self._field.line(cells - 2))
         return [field, *self.foot(cells), *wrapped(self._hint, cells, "dim")]
 
@@ -382,7 +382,7 @@ class PasswordDialog(PromptDialog[Secret]):
     """Returns the password, a Secret from the moment it is complete; None on Escape.
 
     Args:
-        who: Whom it is for, as the server says it: "bench@db1:5432". Foreign text.
+        account: Role and server, as the server names them: "bench@db1:5432". Foreign text.
     """
 
     def __init__(self, account: str, glyphs: Glyphs) -> None:
@@ -422,5 +422,5 @@ class FormDialog(Dialog[T]):
             self.repaint()
 
     def leave(self) -> None:
-        """Close it."""
+        """Close the dialog without a result."""
         self.dismiss(None)

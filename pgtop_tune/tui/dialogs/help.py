@@ -25,7 +25,7 @@ def key_lines(actions: Sequence[Action], keymap: Mapping[str, str], cells: int, 
     """Return one line per action, under its group's heading, groups in the order of their first action.
 
     Args:
-        actions: Those that exist in this session.
+        actions: Actions that exist in this session.
         keymap: The operator's own keys.
         cells: Width.
         glyphs: For the headings.
@@ -44,10 +44,10 @@ class HelpDialog(Dialog[None]):
     """Keys first, then definitions; scrolls. Tab goes from the keys to the numbers, table by table.
 
     Args:
-        actions: Those that exist in this session.
+        actions: Actions that exist in this session.
         keymap: The operator's own keys.
         explained: Gives lines about the numbers for a width.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
         at: Title of the number or table to begin at; "" begins with the keys.
     """
 

@@ -75,7 +75,7 @@ class ProgressDialog(Dialog[ExperimentState]):
     Args:
         experiments: Of this screen, or of other programs.
         client: The way to it.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
         keep: Keeps a better B.
     """
 
@@ -150,7 +150,7 @@ class LoadFound(Struct, frozen=True):
 
     Attributes:
         text: Which it is.
-        style: Of the text.
+        style: Style of the text.
         usable: Whether an experiment can begin.
         run: One of ours; None for somebody else's.
     """
@@ -231,11 +231,11 @@ class StartDialog(Dialog[ExperimentRequest]):
     Args:
         experiments: The service.
         changes: The operator's hand on parameters, for values that have to be unlocked.
-        scope: What is staged.
+        scope: Has the staged values.
         client: The way to the service.
         session: For the load.
         busy: Steps of a load, or a data set in the making; "" for none.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
         ways: Keys that open what an experiment needs.
     """
 

@@ -108,7 +108,7 @@ class InitDialog(FormDialog[None]):
         load: Makes it.
         client: The way to it.
         dataset: What is offered first; "" for the first of all.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 90
@@ -248,8 +248,8 @@ class StepsDialog(FormDialog[bool]):
     Args:
         load: Runs them.
         client: The way to it.
-        spec: What the steps have in common.
-        glyphs: What it is drawn with.
+        spec: The load that the steps have in common.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 90
@@ -424,7 +424,7 @@ _START: Final = "s"
 _FORM_KEYS: Final = "s start  Enter edit  i data set  n steps  {results}y copy  Esc back"
 _TYPING_KEYS: Final = "Enter ok  Esc discard  s start"
 _LONG: Final = ("making", "steps")
-"""What is more than a run of pgbench."""
+"""Kinds of work that take longer than a run of pgbench."""
 _ENDED: Final = {
     RunState.FINISHED: ("finished", "good"),
     RunState.STOPPED: ("stopped by the operator: the figures are partial", "warning"),
@@ -479,8 +479,8 @@ class LoadDialog(Dialog[LoadSpec]):
     Args:
         load: pgbench.
         client: The way to it.
-        session: What is known.
-        spec: What the form begins with.
+        session: The session that is shown.
+        spec: The load that the form begins with.
     """
 
     CELLS = 96

@@ -27,7 +27,7 @@ def result_lines(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
     """Return everything an operator asks of a run, from the most to the least important.
 
     Args:
-        result: Of one run.
+        result: Result of one run.
         cells: Width of every line.
         glyphs: Characters.
     """
@@ -178,7 +178,7 @@ def _doubts(doubts: tuple[Doubt, ...], cells: int, glyphs: Glyphs) -> list[Line]
 
 _TITLES: Final = {"clients": "clients", "rate": "rate /s"}
 _CHART_ROWS: Final = (7, 5)
-"""Of throughput and of p99."""
+"""Rows of the charts of throughput and of p99."""
 _FEWEST_ROWS: Final = 3
 
 
@@ -282,7 +282,7 @@ class ResultsDialog(Dialog[None]):
 
     Args:
         series: With at least one result.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 116

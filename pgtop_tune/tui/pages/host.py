@@ -47,10 +47,10 @@ class _Chart(Struct, frozen=True):
     Attributes:
         title: Of it.
         curves: The first is filled, the others stand over it; of a stack each stands on those before.
-        form: Of labels and figures.
+        form: Form of labels and figures.
         stacked: Whether they add up.
         of_disk: Whether the title names the disk.
-        unit: Of the scale's round numbers.
+        unit: Unit of the scale's round numbers.
         most: The value at the upper edge; None for what there was.
     """
 

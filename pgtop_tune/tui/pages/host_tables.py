@@ -30,9 +30,9 @@ class _SharedFacts(Struct, frozen=True):
     """Everything that the rows of a table share. Note and session are computed for the rows in view alone.
 
     Attributes:
-        values: Metric id → numbers now, by the key of the row.
-        note: What is said of a row besides.
-        backend: The session that a process serves.
+        values: Metric id → key of the row → number now.
+        note: Returns the remark on a row.
+        backend: Returns the session that a process serves.
     """
 
     values: Mapping[str, Mapping[Any, float | None]]
@@ -44,9 +44,9 @@ class HostRow(Struct, frozen=True):
     """A row of any of the tables.
 
     Attributes:
-        key: What it is about: the name of a disk, a mount, a pid.
-        row: What was seen of it.
-        table: What else there is to say.
+        key: Name of a disk, mount point, pid and the like.
+        row: The part of the sample with this key: a disk, a file system, a process.
+        table: The facts that all rows of the table share.
     """
 
     key: Hashable
@@ -59,7 +59,7 @@ class HostRow(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """A further remark."""
+        """The remark on this row."""
         return self.table.note(self.row)
 
     @property
@@ -73,7 +73,7 @@ def _minutes(value: float | None) -> str:
 
 
 def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", visible: bool = True) -> PageColumn:
-    """Return a column of a metric: what it means stands in the catalogue."""
+    """Return the column of a metric, with definition and source from the catalogue."""
     return figure(
         keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.value(keyed.id), form,
         keyed.definition, keyed.source, visible=visible, critical=keyed.critical, metric=keyed.id,
@@ -95,11 +95,11 @@ def _rows(
     """Return the function that gives the rows of a section of the newest frame.
 
     Args:
-        section: The section.
-        subjects: What the rows are about.
-        key: What the numbers of each are kept by.
+        section: Section of a frame.
+        subjects: Returns the subjects of the rows in a sample: disks, mounts, processes.
+        key: Returns the key of a subject, by which a metric gives its number.
         metrics_of: Metrics of the table.
-        note, backend: Give those of `_SharedFacts`.
+        note, backend: Return the functions of these names in `_SharedFacts`.
     """
 
     def rows(interval: Interval) -> Sequence[HostRow]:
@@ -233,7 +233,7 @@ _FORMS: Final[Mapping[str, Form]] = {"bytes": size, "%": percent}
 
 
 def _limit_rows(interval: Interval) -> Sequence[HostRow]:
-    """Return the control group turned on its side: a number a row."""
+    """Return a row for each number of the control group."""
     group = interval.now(sections.cgroup)
     path = "" if group is None else group.path
     return [
@@ -316,7 +316,7 @@ def _backend_of(interval: Interval) -> Callable[[Any], Backend | None]:
 
 
 _HIDDEN_KIND: Final = "auxiliary process"
-"""What is in no database and may not be looked into."""
+"""Kind of a process whose backend type this role may not see."""
 _STATES: Final = {
     "R": "running", "S": "sleeping", "D": "disk", "T": "stopped", "t": "traced", "Z": "zombie", "I": "idle",
 }  # fmt: skip

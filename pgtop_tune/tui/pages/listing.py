@@ -81,9 +81,9 @@ class RowBeside:
 
         Args:
             table: The table in view.
-            view: What the operator chose in it.
+            view: The operator's choices in it.
             row: Of `row`.
-            session: What is known.
+            session: The session that is shown.
             width: Cells.
             height: Lines.
             glyphs: Characters.
@@ -108,7 +108,7 @@ class RowBeside:
 
         Args:
             table: The table in view.
-            view: What the operator chose in it.
+            view: The operator's choices in it.
             rows: All rows that the filter shows, in order.
         """
         by_key = {row_key(table, row): row for row in rows}
@@ -487,7 +487,7 @@ def listing_lines(
     Args:
         tables: All tables of the page, named in the head.
         table: The one that is shown.
-        view: What the operator chose; its `top` and `scrolled_past` as `scrolled` and `placed` leave them.
+        view: The operator's choices; its `top` and `scrolled_past` as `scrolled` and `placed` leave them.
         rows: Rows in order, or why there are none.
         width: Cells.
         height: Rows, head and headings included.

@@ -1,6 +1,6 @@
 """The parts of a page: tables of rows with declared columns, the sources of their rows, and lines above them.
 
-One machinery (`listing`, `screens.page`) sorts, filters, scrolls, hides columns, tags rows, opens details and copies;
+One machinery (`listing`, `pages.screen`) sorts, filters, scrolls, hides columns, tags rows, opens details and copies;
 a page only says what its rows are and what stands in each column.
 """
 
@@ -37,10 +37,10 @@ class PageColumn(Struct, frozen=True):
         id: Stable, unique within the table: the operator's choice of columns is remembered by it.
         title: Heading.
         width: Cells; of an elastic column the least.
-        text: What stands in a row's cell. Foreign text goes through `safe_text.one_line`; unknown is "-".
-        definition: What it says, one sentence, for `?`.
+        text: Text of a row's cell. Foreign text goes through `safe_text.one_line`; unknown is "-".
+        definition: Meaning of the column, one sentence, for `?`.
         source: View and column, or kernel file and field, with the formula.
-        value: What sorting compares; None where the column cannot be sorted by.
+        value: Value that sorting compares; None where the column cannot be sorted by.
         largest_first: Direction of the first sort by this column: numbers largest first, names from a to z.
         style: Name of a style for a row's cell.
         align: Numbers stand right.
@@ -88,13 +88,13 @@ class PageTable(Struct, frozen=True):
         sort: Column sorted by at first; "" keeps the natural order.
         searched: Texts the filter looks into; by default every shown cell.
         details: Everything known of a row, for Enter; None where there is nothing more.
-        called: What a row is called above its details; by default its first cell.
-        copied: What `y` copies.
+        called: Name of a row above its details; by default its first cell.
+        copied: The text that `y` copies.
         backend_of: The session a row is about, for cancel, terminate and EXPLAIN; None for rows about none.
         statement_of: The statement a row is about, for EXPLAIN, or why it cannot be planned; None for rows about none.
-        empty: What is said when there are no rows: "no locks are waited for".
+        empty: Message when there are no rows: "no locks are waited for".
         quiet: Whether a row is at rest and may be hidden with `i`; None where no row is.
-        quiet_word: What such rows are called: "idle".
+        quiet_word: Word for such rows: "idle".
         leads: Whether the first row is the one to look at, and stands beside the table until another is chosen; of
             other tables the row that stood there before does.
     """
@@ -131,7 +131,7 @@ class Page(Struct, frozen=True):
         tables: At least one.
         summary: Lines above the table, at most `height` of them, none wider than `width`.
         summary_rows: How many lines the summary gets on a screen of this size.
-        numbers: What the summary shows, for `?`.
+        numbers: Numbers of the summary, for `?`.
         summary_needs: For how many lines it has something in this session on a screen that wide; the others go to the
             table. What comes and goes from look to look counts as there, so that the table stays where it is.
         moment_at: Of width and height of the summary, and a place in it: the moment that a chart shows there, on the
@@ -310,8 +310,8 @@ def row_lines(
     """Return the table's details of the row; without such, every column, hidden ones included.
 
     Args:
-        table: Whose row it is.
-        session: What is known.
+        table: The table of the row.
+        session: The session that is shown.
         row: The row; None when it is not there any more.
         cells: Width.
         glyphs: Characters.

@@ -96,9 +96,9 @@ class ColumnsDialog(Dialog[frozenset[str]]):
     """Returns the ids of the columns to show, None when nothing is to change.
 
     Args:
-        table: Whose columns.
-        shown: Ids of those shown now.
-        glyphs: What it is drawn with.
+        table: The table with the columns.
+        shown_ids: Ids of the columns that are shown now.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 92

@@ -181,8 +181,8 @@ class WaitGroupsDialog(Dialog[None]):
     """Shows groups for as long as it is open; follows the frames.
 
     Args:
-        session: What the screen shows.
-        glyphs: What it is drawn with.
+        session: The session that is shown.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 110
@@ -301,7 +301,7 @@ class WaitGroupRow(Struct, frozen=True):
 
     Attributes:
         group: The sessions.
-        name: What they have in common, as shown.
+        name: The name that they have in common, as shown.
         share: Per cent of the active sessions over 10 s; None for sessions beside them.
         share_long: Over 60 s.
         ms_per_transaction: Their part of the latency budget; None where they have none, and without transactions.
@@ -326,7 +326,7 @@ class _Dimension(Struct, frozen=True):
     """A way to tell sessions apart.
 
     Attributes:
-        title: Of its table.
+        title: Title of its table.
         by: What a group has in common.
         name: How a group is called.
         counts: Whether its table has a session.

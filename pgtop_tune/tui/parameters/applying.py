@@ -102,10 +102,10 @@ class ConditionsDialog(FormDialog[ChangeConditions]):
     """Returns the terms, None on Escape.
 
     Args:
-        before: What the form begins with.
+        before: Conditions that the form begins with.
         around: Whose sessions the narrower reaches are about.
         session: Trip wires are suggested from what it shows.
-        glyphs: What it is drawn with.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 100
@@ -277,7 +277,7 @@ _PROGRESS_LINES: Final = 6
 
 
 class RestartDialog(Dialog[RestartOutcome]):
-    """Returns what came of it; None when no change was made.
+    """Returns the outcome of the restart; None when no change was made.
 
     While the server is being restarted it cannot be closed, unless somebody else is to restart it and we only wait.
 
@@ -285,9 +285,9 @@ class RestartDialog(Dialog[RestartOutcome]):
         changes: Makes the set.
         restart: The door to the restart.
         client: The way there.
-        wanted: Changed with it; an empty set takes over values that wait already.
-        terms: Why, and what was unlocked.
-        glyphs: What it is drawn with.
+        change_set: Changes made with the restart; an empty set takes over values that wait already.
+        terms: Reason, and names that were unlocked.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 110
@@ -433,7 +433,7 @@ class Came(Struct, frozen=True):
 
     Attributes:
         text: One or more sentences.
-        style: Of the text.
+        style: Style of the text.
         done: Names of parameters that are as wanted now.
     """
 
@@ -472,7 +472,7 @@ class Applying:
         app: Where questions are asked.
         changes: The operator's hand.
         scope: What may be unlocked, on which terms, and the way to a restart.
-        glyphs: What questions are drawn with.
+        glyphs: Characters of the questions.
     """
 
     def __init__(self, app: App[Any], changes: Changes, scope: ListScope, glyphs: Glyphs) -> None:
@@ -497,7 +497,7 @@ class Applying:
             staged_set: The same as a set.
             sql: The exact statements.
             sql_shown: Whether all of them stand on the screen already.
-            lost: What values can lose, a sentence each.
+            lost: Losses that values can cause, a sentence each.
         """
         if staged_set.needs_root:
             return await self._to_paste(staged_set.settings)

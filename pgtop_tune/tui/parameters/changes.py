@@ -190,7 +190,7 @@ class Changes:
             terms: See `ChangeSets.apply`.
             restart: The door to it.
             progress: Takes the next step in a few words; called in the engine's thread.
-            anyway: Also where a check says that the server would not start.
+            anyway: Restart even where a check says that the server would not start.
 
         Raises:
             PgtopError: Refused before the restart; nothing is changed.
@@ -300,7 +300,7 @@ class Changes:
 
 
 class ListScope(Struct):
-    """One for each session.
+    """Scope of the list of parameters, one for each session.
 
     Attributes:
         knobs: The catalogue, in order.
@@ -308,8 +308,8 @@ class ListScope(Struct):
         allow_unsafe: Whether values that can lose data may be unlocked.
         client: The way to the controls below.
         restart: Changes that take a restart; None where there is no door to them.
-        next_load: What sessions of the next load begin with, by name.
-        conditions: On which terms sets are made; None before anybody has chosen.
+        next_load: Values that sessions of the next load begin with, by name.
+        conditions: Terms on which sets are made; None before anybody has chosen.
         staged: Rows with a staged value, also while the list is closed.
     """
 

@@ -81,7 +81,7 @@ class CheckRow(Struct, frozen=True):
 
     @property
     def key(self) -> tuple[str, str]:
-        """Say whether a row of a newer look is the same."""
+        """Identity of the row: it is the same in a newer report."""
         subject = (
             self.result.subject or self.result.says if isinstance(self.result, CheckFinding) else self.result.reason
         )
@@ -104,7 +104,7 @@ class CheckTable:
         self._tags: frozenset[tuple[str, str]] = frozenset()
 
     def load(self, report: Report) -> None:
-        """Take a newer look; tag and the cursor stay on what is still there."""
+        """Take a newer report; tags and the cursor stay on rows that are still there."""
         here = self.selected
         self.report = report
         rows = [CheckRow(check, finding) for check, finding in report.findings]
@@ -132,7 +132,7 @@ class CheckTable:
         """Tag the selected row or take its tag away, and go on to the next.
 
         Returns:
-            False where nothing mends it: then it is not tagged.
+            False where the row has no fix: then it is not tagged.
         """
         row = self.selected
         if row is None or row.fix is None:
@@ -142,7 +142,7 @@ class CheckTable:
         return True
 
     def untag(self, names: frozenset[str]) -> None:
-        """Take the tags of findings away whose parameter has been set."""
+        """Remove the tags of findings whose parameter has been set."""
         self._tags -= {
             row.key
             for row in self.rows
@@ -150,7 +150,7 @@ class CheckTable:
         }
 
 
-# How the check is drawn: a line for each finding, words on the selected one, and all that is known of one. Pure.
+# How the check is drawn: a line for each finding, the text of the selected one, and all details of one. Pure.
 
 _STYLES: Final = {"critical": "critical", "high": "critical", "warning": "warning", "info": PLAIN} | dict.fromkeys(
     ("accepted", "unknown"), "dim"
@@ -164,10 +164,10 @@ _LABEL_CELLS: Final = 10
 
 
 def check_lines(table: CheckTable, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
-    """Return at most so many rows, around the cursor.
+    """Return a line for each row around the cursor.
 
     Args:
-        table: What the check said.
+        table: Rows of the newest report.
         cells: Width.
         rows: Lines at most.
         glyphs: Characters.
@@ -203,7 +203,7 @@ def _says(row: CheckRow) -> str:
 
 
 def selected_lines(row: CheckRow, cells: int) -> list[Line]:
-    """Return the selected row in full, and what mends it, as far as few lines hold it."""
+    """Return the text of the selected row and its fix, at most a few lines of each."""
     lines = wrapped(_says(row), cells, "strong")[:_WORDS_LINES]
     if row.fix is not None:
         lines += labelled("fix", row.fix.do, cells, PLAIN, _LABEL_CELLS)[:_FIX_LINES]
@@ -226,8 +226,8 @@ def finding_lines(row: CheckRow, report: Report, cells: int) -> list[Line]:
     """Return all that is known of a row.
 
     Args:
-        row: Of the report.
-        report: For the major whose documentation is named.
+        row: A row of the report.
+        report: Has the major version whose documentation is named.
         cells: Width.
     """
     lines = wrapped(_says(row), cells, _STYLES[row.kind] or "strong")
@@ -257,8 +257,8 @@ def _parts(row: CheckRow, report: Report) -> Iterator[tuple[str, str, str]]:
 
 
 def wanted_values(tagged: Sequence[CheckRow], *, of_machine: bool) -> dict[str, tuple[str, CheckRow]]:
-    """Return the value and finding by name of the parameter, or of the setting of the machine; the worst finding has
-    the say.
+    """Return value and finding by the name of the parameter, or of the machine's setting; of several findings the worst
+    decides.
     """
     fixes: dict[str, tuple[str, CheckRow]] = {}
     for row in tagged:
@@ -275,8 +275,8 @@ def staged_rows(
 
     Args:
         tagged: Rows with their fixes.
-        parameters: Of the server, as it has them now.
-        machine: Its settings.
+        parameters: Parameters of the server as they are now.
+        machine: Settings of its machine.
     """
     fixes = wanted_values(tagged, of_machine=False)
     rows = [SettingRow(parameter, _knob(parameter.name, fixes)) for parameter in parameters if parameter.name in fixes]
@@ -289,7 +289,7 @@ def staged_rows(
 
 
 def left_out(tagged: Sequence[CheckRow], staged: Sequence[SettingRow]) -> int:
-    """Tagged findings that are not in the set: to be mended by hand, elsewhere, or in force already."""
+    """Return how many tagged findings are not in the set: to be mended by hand, elsewhere, or in force already."""
     names = {row.name for row in staged}
     mended = (row.fix.parameter for row in tagged if row.fix is not None)
     return sum(1 for parameter in mended if parameter is None or parameter[0] not in names)
@@ -318,15 +318,15 @@ _LEAST_ROWS: Final = 3
 
 
 class CheckDialog(ChangingDialog):
-    """Looks when it opens, and stays open until Escape.
+    """Runs the check when it opens, and stays open until Escape.
 
     Args:
-        control: Who looks.
+        control: Runs the check.
         client: The way to the engine's thread.
-        changes: Changes of parameters; None where there is no door to them.
-        scope: On which terms sets are made, and the way to a restart.
-        session: What the screen shows.
-        glyphs: What it is drawn with.
+        changes: Changes of parameters; None where they cannot be changed.
+        scope: Terms of the sets that are made, and the way to a restart.
+        session: The session that the screen shows.
+        glyphs: Characters of the drawing.
     """
 
     CELLS = 150
@@ -356,7 +356,7 @@ class CheckDialog(ChangingDialog):
         self._page = 1
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Begin the check."""
         self._look()
 
     def _look(self) -> None:
@@ -415,7 +415,7 @@ class CheckDialog(ChangingDialog):
 
         def chosen(terms: ChangeConditions | None) -> None:
             if terms is not None:
-                # A reason nobody typed follows what is tagged.
+                # A reason that nobody typed follows the tags.
                 self._terms = replace(terms, reason="" if terms.reason == usual.reason else terms.reason)
                 self._staged_anew()
 
@@ -444,7 +444,7 @@ class CheckDialog(ChangingDialog):
         self.repaint()
 
     def content(self, cells: int) -> list[Line]:
-        """Return the findings, words on the selected one, what is tagged, what came of it, how many there are."""
+        """Return the findings, the text of the selected one, the tagged set, its outcome, and the summary."""
         tagged, report = self._table.tagged, self._table.report
         title = f"check {self.glyphs.separator} {len(tagged)} tagged" if tagged else "check"
         keys = _READ_ONLY if self._changes is None else _KEYS if cells >= _ROOMY else _SHORT
@@ -486,7 +486,7 @@ class CheckDialog(ChangingDialog):
         self.repaint()
 
     async def pressed(self, key: str, character: str | None) -> bool:
-        """Move, tag, apply, and whatever else `_acts` has for the key."""
+        """Run the act that `_acts` has for the key."""
         act = self._acts().get(key)
         if act is not None:
             act()
@@ -547,7 +547,7 @@ class CheckDialog(ChangingDialog):
         return Applying(self.app, changes, self._own_scope, self.glyphs)
 
     async def _apply(self, changes: Changes) -> Came:
-        """Return the live part of what is tagged, after a question with its SQL."""
+        """Apply the live part of the tagged fixes, after a question with its SQL."""
         if not self._table.tagged:
             return Came("no tags: Space tags a finding that a parameter fixes", "warning")
         await self._composed.wait()

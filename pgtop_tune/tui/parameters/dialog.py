@@ -124,7 +124,7 @@ _LEAST_ROWS: Final = 4
 _ROWS_FIRST: Final = 12
 """Lines of the list before words on the selected row get more than two."""
 _TALL: Final = 34
-"""From so many rows on a third of the dashboard stays in view."""
+"""Rows from which on a third of the dashboard stays in view."""
 _ROOMY_ROWS: Final = 24
 _ADVICE_EVERY: Final = 10
 """Frames between two looks at what advice is derived from."""
@@ -134,11 +134,11 @@ class ParameterDialog(ChangingDialog):
     """Stays open until Escape.
 
     Args:
-        changes: The operator's hand on parameters.
-        scope: What it is about.
+        changes: Lists and changes parameters.
+        scope: Parameters that are listed, and the terms of changes.
         session: For advice, and for the line of figures that shows what a change does.
-        glyphs: What it is drawn with.
-        wanted: What a finding wants to try: the cursor begins there, with a value staged.
+        glyphs: Characters of the drawing.
+        advice: The value that a finding proposes: the cursor begins there, with the value staged.
     """
 
     CELLS = 164

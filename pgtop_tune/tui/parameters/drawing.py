@@ -80,9 +80,9 @@ def parameter_rows(
 
     Args:
         knobs: The catalogue.
-        parameters: Of the server.
+        parameters: Parameters of the server.
         in_force: Changes that the journal holds, oldest first.
-        next_load: What sessions of the next load begin with, by name.
+        next_load: Values that sessions of the next load begin with, by name.
     """
     newest = {change.name: change for change in in_force}
     return [
@@ -102,7 +102,7 @@ def list_lines(table: SettingTable, cells: int, rows: int, glyphs: Glyphs) -> li
     """Return a heading and as many rows as there is room for, around the cursor, with the headings of their groups.
 
     Args:
-        table: What is listed.
+        table: The listed rows.
         cells: Width.
         rows: Lines at most.
         glyphs: Characters.
@@ -229,7 +229,7 @@ def word_lines(row: SettingRow | None, cells: int, glyphs: Glyphs, most: int, lo
         cells: Width.
         glyphs: Characters.
         most: Lines.
-        lost: What the staged value can lose, and whether it is locked.
+        lost: Loss that the staged value can cause, and whether it is locked.
     """
     if row is None:
         return []

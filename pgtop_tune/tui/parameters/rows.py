@@ -72,7 +72,7 @@ class SettingRow(Struct, frozen=True):
         advice: Where to start; None where nobody says anything, or nothing is known yet.
         setting: The setting of the machine it stands for; None for a parameter of the server.
         change: The newest change in force that the journal has of it.
-        next_load: What sessions of the next load begin with; None when it is nothing of its own.
+        next_load: The value that sessions of the next load begin with; None when it is nothing of its own.
     """
 
     parameter: Parameter
@@ -388,7 +388,7 @@ class ChangeConditions(Struct, frozen=True):
         whose: The role or the database of such a reach; "" for that of our own connection. Foreign text.
         keep_within_s: Taken back after so many seconds unless kept; None keeps it at once.
         wires: Trip wires as typed, separated by blanks or commas.
-        reason: For the journal.
+        reason: The reason, for the journal.
     """
 
     reach: Reach | None = None
@@ -432,7 +432,7 @@ class StagedChanges(Struct, frozen=True):
         next_load: Name and value for the sessions of the next load; nothing is changed on the server.
         restart: Rows that wait for a restart.
         machine: Rows of the operating system.
-        connected: What becomes of sessions that are connected already, one clause each.
+        connected: Effect on sessions that are connected already, one clause each.
     """
 
     live: tuple[WantedParameter, ...] = ()
@@ -575,7 +575,7 @@ def set_lines(
     """Return the exact SQL of the whole set, for whom it is, and what waits.
 
     Args:
-        staged_set: What is staged.
+        staged_set: The staged changes.
         sql: Its statements; None while they are being composed.
         conditions: The operator's.
         cells: Width.

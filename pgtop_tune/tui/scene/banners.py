@@ -97,7 +97,7 @@ def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: 
     """Return one line of so many cells.
 
     Args:
-        state: Of the replay.
+        state: State of the replay.
         cells: Width.
         glyphs: For the bar.
         shown_ms: When the frame shown was taken, milliseconds since the epoch; None before the first.
@@ -349,7 +349,7 @@ _TITLES: Final = dict(NAMES)
 _LEAST: Final = 40
 """Cells of a sentence that come before keys beside it."""
 _CLAUSE: Final = "; "
-"""What stands behind it may be left out."""
+"""Separator; the clause behind it may be left out."""
 
 
 def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: str = "") -> Line:
@@ -411,7 +411,7 @@ def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:
     """Return one line of exactly so many cells; None when nothing is at risk.
 
     Args:
-        session: What is shown.
+        session: The session that is shown.
         cells: Width.
         glyphs: Characters.
     """

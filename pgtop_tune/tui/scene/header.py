@@ -89,13 +89,13 @@ def header_line(
     """Return the first line of a screen.
 
     Args:
-        session: What is known.
+        session: The session that is shown.
         columns: Cells.
         glyphs: Characters.
         recording: Whether frames are being written; None where they cannot be.
         offset_s: How far the moment shown lies before the newest one, None at the newest.
-        target: Who was asked for, shown while no server has answered yet.
-        load: What of it goes on that frames do not show.
+        target: The server that was asked for, shown while none has answered yet.
+        load: State of the load that frames do not show.
     """
     frame = session.now
     right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)
@@ -244,9 +244,9 @@ def ago(seconds: float, glyphs: Glyphs) -> str:
 
 _ALWAYS = ("help", "quit")
 ROOMY: Final = 110
-"""From here on the pages are named one by one."""
+"""Cells from which on the pages are named one by one."""
 VERY_ROOMY: Final = 150
-"""The same where the keys that move through time come first: they are needed more than names."""
+"""The same where the keys that move through time come first: they are needed more than page names."""
 
 
 class PageNames(Struct, frozen=True):

@@ -167,11 +167,11 @@ class Scene(Struct, frozen=True):
 
     Attributes:
         session: Frames up to the moment shown.
-        diagnosis: What binds at that moment; None before that is known.
+        diagnosis: The diagnosis of that moment; None before that is known.
         recording: Whether frames are being written; None where they cannot be.
         behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
         transport: Where a replay stands; None when live.
-        load: What of the load goes on that frames do not show; None where there is no door to it.
+        load: State of the load that frames do not show; None where there is no door to it.
         pending: The change set that awaits confirmation.
         experiment: The one under way, or the newest whose end nobody has looked at; None without any.
         marks: Windows that are marked.
@@ -202,10 +202,10 @@ class SceneScreen(Screen[None]):
     With the mouse, a click does what stands in its cell, and a drag through a chart marks a window.
 
     Args:
-        glyphs: What it is drawn with.
-        actions: Those that exist in this session.
+        glyphs: Characters of the drawing.
+        actions: Actions that exist in this session.
         keymap: The operator's own keys.
-        target: Who is watched, until a server has answered.
+        target: The server that was asked for, shown until one has answered.
         first: What is drawn before anything has arrived.
     """
 

@@ -20,7 +20,7 @@ from pgtop_tune.tui.palette import PaletteTheme
 from pgtop_tune.tui.widgets.lines import ELSE, FILLED, ON, PLAIN, SHADE, SHADES, UNICODE, Glyphs, Line, text_width
 
 _GROUNDS: Final = {True: ColorTriplet(0, 0, 0), False: ColorTriplet(255, 255, 255)}
-"""What shades fade to, in dark themes and in light ones: nobody knows the terminal's own ground."""
+"""Colours that shades fade to, in dark themes and in light ones: the terminal's own ground is unknown."""
 _FAINTEST: Final = 0.25
 """Part of its own colour that the first shade has."""
 

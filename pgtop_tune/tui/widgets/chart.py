@@ -28,9 +28,9 @@ LABEL: Final = GUTTER - 2
 """Cells of a label."""
 _NICE: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _STEPS: Final = 16
-"""A full window moves on by so small a part of itself,"""
+"""A full window moves on by one part in so many of itself."""
 _FEWEST: Final = 6
-"""and by so many columns at least, up to a quarter: each time all of it is drawn anew."""
+"""Fewest columns by which a window moves on, up to a quarter of it: each move draws all of it anew."""
 _NEXT_TO_ZERO: Final = 1e-9
 """Below this a scale would magnify rounding errors."""
 
@@ -228,7 +228,7 @@ class Level(Struct, frozen=True):
     Attributes:
         values: One per column; None is a gap.
         style: A name of `STYLES`.
-        char: What it is drawn with; "" is `Glyphs.level`.
+        char: The character that it is drawn with; "" is `Glyphs.level`.
         apart: Drawn only where it is at least a cell away from the foremost area.
         yields: Whether it leaves cells in which an area ends: its speck there would hide the area.
     """
@@ -394,7 +394,7 @@ class _Drawing:
 
         Args:
             row: Its number.
-            cells: Of that row.
+            cells: Cells of that row.
             uprights: Go through empty cells and the inside of areas.
             mark_labels: Stand over everything.
             empty: Character of empty cells.

@@ -562,7 +562,7 @@ class TextField(Struct):
     """Text and cursor.
 
     Attributes:
-        text: What has been typed.
+        text: The typed text.
         cursor: Characters before the cursor.
         masked: Draw every character as an asterisk.
         selected: The whole text is selected: the first character typed replaces it, a cursor key keeps it.

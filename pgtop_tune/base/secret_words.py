@@ -19,7 +19,7 @@ _FOUND: Final = re.compile(
     r"|(?P<header>authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?)",
     re.IGNORECASE,
 )
-"""What announces a secret, from a hint on: of AWS_SECRET_ACCESS_KEY what follows AWS_, of rolpassword the password."""
+"""Words that announce a secret, from a hint on: SECRET_ACCESS_KEY in AWS_SECRET_ACCESS_KEY, password in rolpassword."""
 _KEY_BEFORE: Final = re.compile(
     r"(?:(?:api|access|account|private|client|server|encryption|master|signing|service|shared|storage"
     r"|application)[-_ ]?|--)\Z",
@@ -32,7 +32,7 @@ _WORD_BEFORE: Final = re.compile(r"(--?)?([\w-]{0,60})\Z")
 _BLANKS: Final = re.compile(r"(?:\s+|/\*.{0,500}?\*/|--[^\n]{0,500}(?:\n|\Z))*", re.DOTALL)
 _SPACES: Final = re.compile(r"[ \t]*")
 _CLOSING: Final = re.compile(r"\\?\"|['`\]]")
-"""What ends a quoted name."""
+"""End of a quoted name."""
 _OPERATOR: Final = re.compile(
     r":=|=>(?=[\s'\"])|(?<=\s)=>(?=\$)|==(?=\s)|=|<>|!=|!?~~?\*?|:(?!:)"
     r"|(?:to|is(?:\s+not)?\s+distinct\s+from|(?:not\s+)?(?:i?like|in))\b",
@@ -94,7 +94,7 @@ _HEADER: Final = re.compile(r"[^'\"\\\r\n]+")
 _PEM: Final = re.compile(r".*?(?=-----END|\Z)", re.DOTALL)
 
 _Span = tuple[int, int]
-"""Where a secret begins and ends; where both are one, there is none."""
+"""Begin and end of a secret; both are equal where there is none."""
 
 
 def announced_spans(text: str) -> list[_Span]:

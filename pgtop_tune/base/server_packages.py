@@ -18,8 +18,8 @@ class SearchPlace(Struct, frozen=True):
     """A directory in which a packager puts programs.
 
     Attributes:
-        system: How sys.platform begins; "" is every system.
-        pattern: Of bin directories, below the root.
+        system: Beginning of sys.platform; "" is every system.
+        pattern: Pattern of bin directories, below the root.
     """
 
     system: str
@@ -73,11 +73,11 @@ _REMEDIES: Final = (
 
 
 def installed(root: Path = Path("/"), system: str = sys.platform) -> list[Path]:
-    """Bin directories of packages, in the order of `PLACES`, whatever is in them.
+    """Return the bin directories of packages, in the order of `PLACES`, without a look at their content.
 
     Args:
-        root: Where the places are looked for.
-        system: As sys.platform.
+        root: Directory below which the places are.
+        system: Value of sys.platform.
     """
     places = [search_place for search_place in PLACES if system.startswith(search_place.system)]
     return [directory for search_place in places for directory in sorted(root.glob(search_place.pattern))]
@@ -87,9 +87,9 @@ def remedy(otherwise: str, system: str = sys.platform, machine: str | None = Non
     """Return the packages to install on this system, for a hint.
 
     Args:
-        otherwise: What else the operator can do: "give --pg-bin".
-        system: As sys.platform.
-        machine: As platform.machine().
+        otherwise: Another remedy: "give --pg-bin".
+        system: Value of sys.platform.
+        machine: Value of platform.machine(); None asks for it.
     """
     here = machine or platform.machine()
     fitting = (

@@ -10,7 +10,7 @@ from msgspec import Struct
 from pgtop_tune.base.safe_text import printable
 
 _IN_A_CELL: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\|`["} | {"<": "&lt;"})
-"""What would end a cell of Markdown, or begin code, a link or markup in it."""
+"""Escapes of the characters that would end a cell of Markdown, or begin code, a link or markup in it."""
 _ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;"})
 
 

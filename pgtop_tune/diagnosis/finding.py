@@ -40,7 +40,7 @@ class ParameterAdvice(Struct, frozen=True):
     """A parameter to try; its value is the proposal's to say (`advice`).
 
     Attributes:
-        name: Of the parameter.
+        name: Name of the parameter.
         direction: "raise", "lower" or "set".
         reason: Why, without a full stop.
     """

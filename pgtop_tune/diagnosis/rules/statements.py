@@ -55,7 +55,7 @@ def statement_clause(facts: Facts, counter: str) -> str:
     """Return "; 63 % of statement time by SELECT …" for the end of a sentence; "" where no statement has half of it.
 
     Args:
-        counter: Of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
+        counter: Counter of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
     """
     part = _largest(facts, counter)
     if part is None or part.percent < _MOST:

@@ -118,7 +118,7 @@ async def check_nothing_pending(*controls: ChangeControl | MachineControl) -> No
         controls: The control of the server, and of its machine where the experiment switches that.
 
     Raises:
-        UsageProblem: One is pending confirmation.
+        UsageProblem: A change is pending confirmation.
     """
     pending = [
         change.name
@@ -162,7 +162,7 @@ class SeparatePlan(SwitchbackPlan, frozen=True, kw_only=True):
 
     @property
     def by_checkpoints(self) -> bool:
-        """Return each block begins with a checkpoint, whatever the parameter."""
+        """Return False: each block begins with a checkpoint, for any parameter."""
         return False
 
 

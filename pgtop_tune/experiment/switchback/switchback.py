@@ -306,7 +306,7 @@ class Switchback:
         self._blocks: list[ArmBlock] = []
 
     async def run(self) -> SwitchbackState:
-        """Run to the end, whatever that is; the state says which.
+        """Run until the experiment ends; the state that is returned has its ending.
 
         Raises:
             PgtopError: It could not begin; nothing is changed.

@@ -123,7 +123,7 @@ def _token() -> re.Pattern[str]:
 
 
 def token_spans(text: str) -> list[tuple[int, int]]:
-    """Return the spans of tokens, without what they begin with; in the order of the text, apart from each other."""
+    """Return the spans of tokens without their known beginnings, in the order of the text; they do not overlap."""
     spans: list[tuple[int, int]] = []
     run = _long_run(text, 0)
     while run is not None:

@@ -226,7 +226,7 @@ def _past(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _end_of_value(text: str, begin: int, in_literal: bool, name: str) -> int:
-    """After a literal, a call, a list or a word; the begin itself for what is no secret."""
+    """Return the end of a literal, a call, a list or a word; `begin` where it is no secret."""
     if _NO_SECRET.match(text, begin):
         return begin
     column = _COLUMN.match(text, begin)
@@ -269,7 +269,7 @@ def _nested_end(text: str, begin: int) -> int | None:
     if width % 2:
         return None
     for run in runs:
-        # A backslash before a quote is a connection string's; what it is no escape for is masked, too.
+        # A backslash before a quote belongs to a connection string; where it escapes nothing, it is masked, too.
         escaped = width if text.startswith("\\", run.start() - 1) else 0
         if (len(run[0]) - escaped) % (2 * width):
             return run.start() + escaped + width

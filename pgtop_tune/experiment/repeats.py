@@ -145,7 +145,7 @@ class Repeats:
             self._loads[cell_number], self._known[cell_number] = load, known_spread(load)
 
     def cells(self) -> tuple[CellOfRuns, ...]:
-        """Yield what is known of each cell that was run."""
+        """Return the results of each cell that was run."""
         return tuple(cell for _, cell in self._measured())
 
     def _measured(self) -> Iterator[tuple[RunCell, CellOfRuns]]:

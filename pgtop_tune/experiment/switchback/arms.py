@@ -261,7 +261,7 @@ class RivalSettings:
         self._expected: dict[str, str] = {}
 
     async def wanted(self, arm: Arm) -> tuple[WantedSetting, ...]:
-        """Return the settings that the arm changes in what is in force."""
+        """Return the settings of the arm whose values in force differ."""
         self._expected = await kernel_values(self.control, [rival.name for rival in self.rivals])
         pairs = ((rival.name, rival.value(arm)) for rival in self.rivals)
         return tuple(WantedSetting(name, value) for name, value in pairs if self._expected[name] != value)
@@ -454,7 +454,7 @@ class Arms:
         return reverted or bool(self._set_id)
 
     async def _make(self, arm: Arm, within_s: float) -> tuple[ParameterChange, ...]:
-        """Return the changes that the arm needs on top of what is in force; none where it is what is in force."""
+        """Return the changes from the values in force to those of the arm; none where they are equal."""
         now = {parameter.name: parameter for parameter in await self._control.list(self._names)}
         parameters = [
             WantedParameter(rival.name, rival.value(arm))

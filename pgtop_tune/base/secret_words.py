@@ -69,7 +69,7 @@ _LISTED: Final = re.compile(
     r"\"?(?:\s*,\s*[\w.\"]{1,130}){0,64}\s*\)\s*(?P<is>(?:overriding\s+\w+\s+value\s+)?values|=|(?:not\s+)?in)\s*\((?P<two>\s*\()?",
     re.IGNORECASE,
 )
-"""From a name in a list of columns to the first list of their values."""
+"""Text between a name in a list of columns and the first list of their values."""
 _DETAIL_BEFORE: Final = re.compile(r"\bKey \([^()]*\Z")
 _DETAIL: Final = re.compile(r"[^\n]*?(?=\) (?:already|is|conflicts)\b|\n|\Z)")
 _PART: Final = re.compile(r"(?:[enbx]|u&)?'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)|[(\[{]|[)\]}]|,", re.IGNORECASE | re.DOTALL)
@@ -244,7 +244,7 @@ def _end_of_value(text: str, begin: int, in_literal: bool, name: str) -> int:
 
 
 def _end_of_literal(text: str, begin: int, in_literal: bool) -> int:
-    """After a literal and those that are put together with it."""
+    """Return the end of a literal and of the literals concatenated to it."""
     end = begin
     while True:
         after = _nested_end(text, end) if in_literal and text.startswith("'", end) else None
@@ -263,7 +263,7 @@ def _end_of_literal(text: str, begin: int, in_literal: bool) -> int:
 
 
 def _nested_end(text: str, begin: int) -> int | None:
-    """After a literal within a literal, whose quotes are doubled, or doubled again; None where the outer one ends."""
+    """Return the end of a literal in a literal, with quotes doubled once or more; None where the outer one ends."""
     runs = _QUOTES.finditer(text, begin)
     width = len(next(runs)[0])
     if width % 2:
@@ -277,7 +277,7 @@ def _nested_end(text: str, begin: int) -> int | None:
 
 
 def _end_of_group(text: str, begin: int) -> int:
-    """After the bracket that closes the one before the begin; the end of the text where none does."""
+    """Return the end of the bracket that closes the one before `begin`; the end of the text without one."""
     depth = 1
     for bracket in _BRACKET.finditer(text, begin):
         depth += (bracket[0] in "([{") - (bracket[0] in ")]}")

@@ -45,7 +45,7 @@ class Remedy(Struct, frozen=True):
     """A package to install.
 
     Attributes:
-        system: How sys.platform begins; "" is every system.
+        system: Beginning of sys.platform; "" is every system.
         machines: Values of platform.machine() it is for; none are all.
         do: A command or a package.
     """
@@ -110,7 +110,7 @@ def own_libraries_hint(loader_message: str, otherwise: str, root: Path = Path("/
 
     Args:
         loader_message: The loader's words.
-        otherwise: What the operator can do: "pass --pg-bin".
+        otherwise: Another remedy: "pass --pg-bin".
         root: Where /proc is looked for.
     """
     if _NO_LIBRARY not in loader_message or os.path.lexists(root / "proc/self/exe"):
@@ -165,7 +165,7 @@ def printed_version(program: str, text: str) -> PrintedVersion | None:
 
     Args:
         program: Its name.
-        text: What it printed.
+        text: Output of the program.
     """
     match = re.search(_VERSION.format(re.escape(program)), text, re.MULTILINE | re.ASCII)
     if match is None:

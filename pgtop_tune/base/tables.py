@@ -36,7 +36,7 @@ def _escaped_cell(text: str) -> str:
 
 
 def as_markdown(table: Table, escape: Callable[[str], str] = _escaped_cell) -> str:
-    """Return a Markdown table; what would end a cell is escaped."""
+    """Return a Markdown table; characters that would end a cell are escaped."""
     rule = ["---:" if index in table.right else "---" for index in range(len(table.heads))]
     heads, *rows = ([escape(text) for text in row] for row in (table.heads, *table.rows))
     return "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *rows))

@@ -192,7 +192,7 @@ async def check_known(
     """Make sure that the server has the parameters.
 
     Args:
-        parameters: Those of the names that the server has.
+        parameters: The parameters with these names that the server has.
         open_session: Opens a session that lists all names for the hint.
 
     Raises:

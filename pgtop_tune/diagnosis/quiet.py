@@ -19,9 +19,9 @@ from pgtop_tune.model.waits import CPU, QUEUE
 
 NONE: Final = "none"
 _FEW_SESSIONS: Final = 0.3
-"""Without a load of ours, fewer active sessions wait for nothing worth a sentence, unless clients wait elsewhere."""
+"""Without a load of this program: fewer active sessions have no wait worth a line, unless clients wait elsewhere."""
 _LESS_THAN_ONE: Final = 1.0
-"""Without a load of ours, so many active sessions on a server that no rule speaks of are held up by nothing."""
+"""Without a load of this program: up to so many active sessions, without a finding, are not held up by anything."""
 _NONE_ENDED: Final = 1.0
 """Transactions per second, for each session of this program, that the server makes or that ours miscount."""
 _REACHED: Final = 0.99

@@ -153,7 +153,7 @@ def known_mean(values: Iterable[float | None]) -> float | None:
 
 
 def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, str]]:
-    """Return what others took beside A and beside B, in words, without the rows that neither side knows."""
+    """Return the use by other programs beside A and B, as (title, A, B), without the rows that neither side knows."""
     cpus = max(a.cpus, b.cpus)
     rows = (
         ("others' CPU", a.foreign, b.foreign, lambda value: _cpu_words(value, cpus)),

@@ -187,7 +187,7 @@ class Repeats:
         return (*missed, *(f"{title}: pgbench was the limit, repeats say nothing of the server" for title in bound))
 
     def keep(self) -> str:
-        """Hand what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
+        """Keep the noise of each cell's runs in the noise store; return one line on a failure, or ""."""
         problems = [
             remember(load, to_keep(runs))
             for runs, load in zip(self._runs, self._loads, strict=True)

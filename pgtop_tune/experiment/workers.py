@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class WorkerGone(PgtopError):
-    """The worker ended under a unit; what the unit came to is not known."""
+    """The worker ended during a unit, whose result is unknown."""
 
 
 class UnitFailed(PgtopError):
@@ -331,7 +331,7 @@ class DaskWorkers:
             raise UsageProblem(f"no scheduler at {address}: {reason}", "`dask scheduler` starts one") from None
 
     async def servers(self) -> tuple[str, ...]:
-        """Return names of those that are there now."""
+        """Return the names of the workers that answer now."""
         return tuple(await self._addresses())
 
     async def _addresses(self) -> dict[str, str]:

@@ -225,7 +225,7 @@ class HostSampler:
     def _without_strangers(
         self, processes: ProcessSample | Unavailable, backends: Iterable[Backend]
     ) -> ProcessSample | Unavailable:
-        """Return the processes without those that have got the pid of a backend that has ended meanwhile."""
+        """Return the processes without new ones that have the pid of a backend that has ended meanwhile."""
         if isinstance(processes, Unavailable):
             return processes
         before = () if isinstance(self._processes, Unavailable) else self._processes.processes

@@ -243,7 +243,7 @@ class PostgresSampler:
         """Return a sample of the server.
 
         Args:
-            patience_s: How long a tick may wait for it.
+            patience_s: Longest time that a tick waits for the answer.
         """
         if not self._tried.is_set():
             # The first picture waits a moment for the first answer instead of showing none for a whole interval.

@@ -183,7 +183,7 @@ class ArmBlock(Struct, frozen=True):
 
     @property
     def surroundings(self) -> Surroundings:
-        """Return what others took beside the block."""
+        """Return the use of the machine by other programs beside the block."""
         return Surroundings(
             foreign=self.foreign,
             steal=self.steal,
@@ -321,7 +321,7 @@ CURRENT: Final = "current"
 _ATTEMPTS: Final = 5
 _AGAIN_S: Final = 2.0
 _MARGIN_S: Final = 30.0
-"""The time beyond the end of a block before its set reverts by itself."""
+"""Time after the end of a block until its change set reverts by itself."""
 _RESTARTS: Final = "`pgtop-tune ab --restart` judges it with restarts, on a server that may be restarted"
 _NEW_LOAD: Final = "`pgtop-tune ab` judges it with a new load for each block"
 _INSTEAD: Final = {"postmaster": _RESTARTS, "backend": _NEW_LOAD, "superuser-backend": _NEW_LOAD}

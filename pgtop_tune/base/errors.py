@@ -117,4 +117,4 @@ class HostProblem(PgtopError):
 
 
 class JournalProblem(PgtopError):
-    """The change journal cannot be read or written; whatever was about to change was left as it is."""
+    """The change journal cannot be read or written; the change that it was for is not made."""

@@ -1,7 +1,7 @@
 """Answers that have another form than PostgreSQL's: of forks, proxies and poolers, and of servers that mean harm.
 
-Taking such an answer apart raises whatever Python makes of it. The functions that do so turn that into a problem of the
-server, which ends one section or one command with a sentence; a bug elsewhere keeps its traceback.
+Code that takes such an answer apart can raise almost any exception. `decodes` and `decoding` turn it into a problem of
+the server, which ends one section or one command with a sentence; a bug elsewhere keeps its traceback.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from msgspec.structs import fields
 
 from pgtop_tune.base.errors import ServerProblem
 
-# Structs take any value. A server that sends NULL, text or nothing in place of a number would be believed by its
-# reader, and the screen would fail where the figure is used.
+# msgspec does not check the values that a Struct is made of. Where a server sends NULL or text in place of a number,
+# its reader would not notice, and the screen would fail where it uses the figure.
 _NUMBERS: Final = frozenset({int, float, bool, Decimal})
 _TEXTS: Final = frozenset({str})
 _KINDS: Final = {int: _NUMBERS, float: _NUMBERS, bool: _NUMBERS, str: _TEXTS, type(None): frozenset({type(None)})}
@@ -32,7 +32,7 @@ def check_shape(value: Any) -> None:
     """Make sure that a struct and the structs in it hold what their fields declare.
 
     Raises:
-        TypeError: One does not; named in the message.
+        TypeError: A field does not; the message names it.
     """
     if isinstance(value, Struct):
         _check_rows(type(value), (value,))
@@ -89,7 +89,7 @@ MALFORMED: Final[tuple[type[Exception], ...]] = (
     LookupError, TypeError, ValueError, ArithmeticError, AttributeError, BufferError, MemoryError, AssertionError,
     struct.error,
 )  # fmt: skip
-"""Raised by taking apart rows, columns, lengths and NULLs that are not what was asked for."""
+"""Exceptions of code that takes an answer apart and meets other rows, columns, lengths or NULLs than it asked for."""
 LONGEST_VALUE: Final = 16 * 1024 * 1024
 """Bytes or characters of one value; nothing that PostgreSQL answers to us is as long."""
 
@@ -102,15 +102,15 @@ _FORMS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (BufferError, "values of another length"),
     (ValueError, "values in another form"),
 )
-"""What an exception says of an answer; the others come of a value of another type, or of NULL."""
+"""Defects of an answer by exception; all other exceptions come from a value of another type, or from NULL."""
 
 
 def malformed(error: Exception, section: str = "") -> ServerProblem:
     """Return the problem for an answer that could not be taken apart.
 
     Args:
-        error: What Python made of it.
-        section: What was asked for: a section, a question; "" where the operator knows.
+        error: Exception of the code that took it apart.
+        section: Section or question that was asked for; "" where the operator knows it.
     """
     form = next(
         (description for kind, description in _FORMS if isinstance(error, kind)), "values of another type, or none"
@@ -124,7 +124,7 @@ def malformed(error: Exception, section: str = "") -> ServerProblem:
 
 @contextmanager
 def decoding() -> Iterator[None]:
-    """Turn the failure to take an answer apart within the block into a ServerProblem."""
+    """Turn an exception in the block, which takes an answer apart, into a ServerProblem."""
     try:
         yield
     except MALFORMED as error:
@@ -154,7 +154,7 @@ def check_sizes(rows: Any) -> None:
     """Make sure that no value of these rows is longer than `LONGEST_VALUE`.
 
     Raises:
-        ServerProblem: One is.
+        ServerProblem: A value is longer.
     """
     for row in rows:
         for value in row:

@@ -20,7 +20,7 @@ from typing import IO, Final, Self
 
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ON_THE_WAY: Final = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Without O_PATH a directory that may only be passed through could not be opened."""
+"""O_PATH also opens a directory that this account may enter but not list."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS: Final = 40
@@ -47,9 +47,11 @@ class ForeignDirectory:
     """
 
     def __init__(self, descriptor: int, path: str) -> None:
-        """Args:
-        descriptor: Of the directory; closed by this object.
-        path: Of the directory, for messages.
+        """Take over an open descriptor.
+
+        Args:
+            descriptor: Descriptor of the directory; this object closes it.
+            path: Path of the directory, for messages.
         """
         self._descriptor = descriptor
         self.path: Final = ForeignPath(path)
@@ -81,13 +83,13 @@ class ForeignDirectory:
         """Make it the directory of an account alone (0700).
 
         Raises:
-            OSError: We may not.
+            OSError: This process may not change the mode or the owner.
         """
         os.fchmod(self._descriptor, 0o700)
         os.fchown(self._descriptor, uid, gid)
 
     def close(self) -> None:
-        """Close the descriptor; safe to be done again."""
+        """Close the descriptor; a second call does nothing."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -105,7 +107,7 @@ class ForeignDirectory:
 
         Args:
             name: Relative, without "..".
-            owners: Accounts besides the directory's whose files are read, too.
+            owners: Accounts besides the directory's owner whose files are opened, too.
 
         Raises:
             OSError: It is not there, is a link or no file, or belongs to a third account.
@@ -248,7 +250,7 @@ def handed_over(
 
     Args:
         parent: A directory of ours that others can enter and not write.
-        name: Of the new directory.
+        name: Name of the new directory.
         uid, gid: The account; None where we are that account.
         files: What it holds from the beginning, by name; a name may have one directory before it ("global/pg_control").
 
@@ -315,7 +317,7 @@ def walked(path: str, *, check: bool = False) -> int:
         try:
             return os.open(".", _DIRECTORY, dir_fd=trail[-1])
         except PermissionError:
-            # Its files can be opened by their names all the same.
+            # This account may enter the directory but not list it: files can be opened by their names all the same.
             return os.dup(trail[-1])
     finally:
         for descriptor in trail:

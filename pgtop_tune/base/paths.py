@@ -1,5 +1,5 @@
-"""Directories of our files (the XDG base directories, read at call time so that tests and users can move them), and
-which of them may be obeyed.
+"""Directories of our files (the XDG base directories, read at call time so that tests and users can move them), and the
+check whether a file may be obeyed.
 
 Source: XDG Base Directory Specification 0.8.
 """
@@ -49,7 +49,7 @@ def _existing(path: Path) -> Path:
 
 
 def elsewhere() -> str:
-    """Return where root's journal and state are, as a sentence, where HOME or a variable leads another way; else ""."""
+    """Return a sentence with root's directory of state, where HOME or XDG_STATE_HOME names another one; else ""."""
     named = os.environ.get("XDG_STATE_HOME", "")
     led_to = Path(named) if named.startswith("/") else Path(os.environ.get("HOME") or _home()) / ".local/state"
     if os.geteuid() != 0 or led_to / APPLICATION == state_dir():
@@ -98,9 +98,9 @@ def running_experiments_dir() -> Path:
 
 
 def private(directory: Path) -> Path:
-    """Return the directory, made where it is missing, with all above it that are missing: for their user only (0700).
+    """Make a directory and the missing ones above it, for this user only (0700), and return it.
 
-    One of ours below the directories of this program that a former version left open to others is closed.
+    A directory of this user among the program's own that a former version left open to others is closed to them.
 
     Raises:
         OSError: It cannot be made.
@@ -112,7 +112,7 @@ def private(directory: Path) -> Path:
                 os.mkdir(name, _OF_THE_USER, dir_fd=above)
         except FileExistsError:
             continue
-        # mkdir leaves out what the umask says.
+        # The umask may have taken rights away from the mode of mkdir.
         _close(directory_above)
     for base in (config_dir(), state_dir(), data_dir()):
         for directory_above in (directory, *directory.parents):
@@ -122,7 +122,7 @@ def private(directory: Path) -> Path:
 
 
 def _close(directory: Path) -> None:
-    """Take a directory of ours from others; a link, and a directory of another account, stay as they are."""
+    """Close a directory of this user to others; a link, and a directory of another account, stay as they are."""
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError:
@@ -136,11 +136,11 @@ def _close(directory: Path) -> None:
 
 
 def new_file(path: Path) -> IO[bytes]:
-    """Return a file that was not there, readable by its user only.
+    """Make a file, readable by its user only, and return it open for writing.
 
     Raises:
-        FileExistsError: It was, or a link of that name.
-        OSError: It cannot be made, or see `directory_of`.
+        FileExistsError: A file or a link of that name exists.
+        OSError: The file cannot be made; see also `directory_of`.
     """
     return open(new_descriptor(path), "wb")
 
@@ -153,10 +153,10 @@ def new_descriptor(path: Path) -> int:
 
 @contextmanager
 def directory_of(path: Path) -> Iterator[tuple[int | None, str]]:
-    """The directory that a file stands in, open, and its name there; without root's rights None and the path.
+    """Yield a descriptor of the directory of a file, and the name there; without root's rights None and the path.
 
     Raises:
-        OSError: It cannot be entered, or the way of root leads through a link of another account.
+        OSError: The directory cannot be entered, or root's way there leads through a link of another account.
     """
     if os.geteuid() != 0:
         yield None, str(path)
@@ -172,19 +172,19 @@ def remove(path: Path) -> None:
     """Remove a file that may be gone.
 
     Raises:
-        OSError: It cannot be removed, or see `directory_of`.
+        OSError: It cannot be removed; see also `directory_of`.
     """
     with suppress(FileNotFoundError), directory_of(path) as (directory, name):
         os.unlink(name, dir_fd=directory)
 
 
 def opened(path: Path, *, links: bool = True) -> IO[bytes]:
-    """Return a file that somebody names, for reading; nobody waits for the end of a pipe.
+    """Return a file that an operator or a setting names, open for reading; a pipe is refused at once.
 
     Args:
         path: The file.
-        links: Whether a link to a file is followed. Not in a directory of another user, whose link leads a process of
-            root to any file.
+        links: Follow a link to a file. False for a directory of another user: links there lead a process of root to
+            any file.
 
     Raises:
         OSError: It cannot be opened, or is no file.
@@ -192,7 +192,7 @@ def opened(path: Path, *, links: bool = True) -> IO[bytes]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
     except OSError as error:
-        # A socket, or a device that is not there.
+        # ENXIO: the file is a socket, or a device that does not exist.
         raise _no_file(path, links) if error.errno == errno.ENXIO else error from None
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
@@ -208,11 +208,11 @@ SMALL_BYTES: Final = 1_000_000
 
 
 def content_of(path: Path, most_bytes: int = SMALL_BYTES, *, links: bool = True) -> bytes:
-    """Return what is in a small file that somebody names: a configuration, a script, a list.
+    """Return the content of a small file that an operator or a setting names: a configuration, a script, a list.
 
     Args:
         path: The file.
-        most_bytes: A larger one is none of these.
+        most_bytes: Limit of the size.
         links: See `opened`.
 
     Raises:
@@ -230,19 +230,19 @@ def content_of(path: Path, most_bytes: int = SMALL_BYTES, *, links: bool = True)
     return content
 
 
-def _no_file(path: Path, named: bool) -> OSError:
-    hint = "; `replay -` reads a pipe" if named else ""
+def _no_file(path: Path, hints_at_pipe: bool) -> OSError:
+    hint = "; `replay -` reads a pipe" if hints_at_pipe else ""
     return OSError(errno.EINVAL, f"it is not a regular file{hint}", str(path))
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file, readable by its user only, that takes the name when the block ends; until then the old one has it.
+    """Yield a new file, readable by its user only, that replaces the file of this path when the block ends.
 
-    Not on the disk by then: `os.fsync` in the block is for what must outlive a power cut.
+    It need not be on the disk by then: call `os.fsync` in the block for content that must outlive a power cut.
 
     Raises:
-        OSError: It cannot be made or written; the old one is there, and nothing else. Or see `directory_of`.
+        OSError: It cannot be made or written: the old file stays, and no new one. See also `directory_of`.
     """
     with directory_of(path) as (directory, name):
         beside = str(Path(name).with_name(f".{path.name[:200]}.{os.urandom(4).hex()}"))
@@ -259,9 +259,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 # Files that are obeyed, not only shown: they must be ours, or root's, and nobody else may write them.
 #
-# A journal says which values are put back, and root puts them back: another user's journal would be that user's way
-# to
-# any file. So its owner counts, its permissions, those of its directory, and that it is a file.
+# Root puts back the values of a journal: a journal that another user has written would be that user's way to any file.
+# So four things are checked: its owner, its permissions, those of its directory, and that it is a regular file.
 
 _WRITTEN_BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
@@ -275,10 +274,10 @@ class NotOurs(Exception):
 
 
 def read_own(path: Path) -> bytes:
-    """Return the content of a file of ours; no link is followed, and nobody waits for a pipe.
+    """Return the content of a file of ours; a link or a pipe is refused at once.
 
     Raises:
-        NotOurs: It is no file, or others could have written it.
+        NotOurs: It is no regular file, or others could have written it.
         OSError: It cannot be read.
     """
     check_own_directory(path.parent)
@@ -291,10 +290,10 @@ def read_own(path: Path) -> bytes:
 
 
 def check_own(path: Path, descriptor: int) -> None:
-    """Make sure that an open file is one, and ours.
+    """Make sure that an open file is a regular one, belongs to this user or root, and cannot be written by others.
 
     Raises:
-        NotOurs: It is not.
+        NotOurs: One of these does not hold.
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
@@ -307,7 +306,7 @@ def check_own_directory(directory: Path) -> None:
 
     Raises:
         NotOurs: Others can.
-        OSError: It is not there, or we may not look.
+        OSError: It is not there, or this process may not inspect it.
     """
     _check(directory, directory.stat())
 
@@ -357,9 +356,9 @@ def closed_at(path: Path) -> Path | None:
 
 
 def of_own_directories(error: OSError) -> UsageProblem | None:
-    """Return what is said of a failure below this program's directories, which `sudo` may have made root's.
+    """Return the problem to report for a failure in this program's directories, which `sudo` may have made root's.
 
-    None where it is another failure.
+    None for any other failure.
     """
     if not isinstance(error, PermissionError) or not isinstance(error.filename, str):
         return None
@@ -370,6 +369,6 @@ def of_own_directories(error: OSError) -> UsageProblem | None:
 
 
 def _closed_above(path: Path) -> Path | None:
-    """Return the directory that a missing file or directory would have to be made in, where this process may not."""
+    """Return the directory where a missing path would have to be made; None where this process may write to it."""
     above = next(parent for parent in path.parents if os.path.exists(parent))
     return None if os.access(above, os.W_OK, effective_ids=True) else above

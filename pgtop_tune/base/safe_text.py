@@ -1,7 +1,7 @@
-"""Makes foreign text safe for a terminal: query texts, names, server messages, file contents.
+"""Foreign text made safe for a terminal: query texts, names, server messages, file contents.
 
-Whatever a stranger can choose is shown, never obeyed. Control characters become visible symbols of the same
-width, so that an escape sequence in a query is read by the operator and not by the terminal.
+The terminal shows foreign text and never obeys it. Control characters become visible symbols of the same width, so that
+the operator reads an escape sequence in a query, and not the terminal.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _UNSEEN: Final = (
     (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A),
     (0x1F3FB, 0x1F3FF), (0xE0000, 0xE00FF), (0xE01F0, 0xE0FFF),
 )  # fmt: skip
-"""First and last of what has no look of its own, or has one in some terminals only: direction controls, joiners,
-fillers, tags, skin tones. Unicode: general category Cf, property Default_Ignorable_Code_Point."""
+"""Ranges, first and last, of characters that no terminal shows, or only some do: direction controls, joiners, fillers,
+tags, skin tones. Unicode: general category Cf, property Default_Ignorable_Code_Point."""
 _SELECTORS: Final = ((0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
-"""Choose between two looks of the character before; terminals do not agree on its width then."""
+"""Variation selectors: they choose between two looks of the character before, whose width then differs by terminal."""
 _FLAG_LETTERS: Final = 0x1F1E6
 
 _SURROGATES: Final = ((0xD800, 0xDFFF),)
@@ -58,7 +58,7 @@ _BLANKS: Final = re.compile(r"\s+")
 
 
 def is_plain(text: str) -> bool:
-    """Return whether `printable` shows it as it is: nothing in it is obeyed, unseen, or drawn in one terminal only."""
+    """Return whether `printable` leaves the text as it is: no terminal obeys, hides or widens a character of it."""
     return _REPLACED.search(text) is None
 
 
@@ -67,7 +67,7 @@ def printable(text: str, limit: int = 10_000) -> str:
 
     Args:
         text: Anything, also a megabyte of it.
-        limit: Characters looked at; what lies behind is cut and marked with an ellipsis.
+        limit: Most characters of the result; the rest of the text is replaced by an ellipsis.
 
     Returns:
         The text with C0, DEL, C1, bidirectional controls, zero-width characters, line separators and lone
@@ -94,10 +94,9 @@ def printable_lines(text: str, limit: int = 100_000) -> list[str]:
 
 
 def pasteable(text: str) -> tuple[str, int]:
-    """Return foreign text for a clipboard, which is pasted into a shell or into psql, and how many characters were left
-    out.
+    """Return foreign text for a clipboard, safe to paste into a shell or psql, and the number of characters left out.
 
-    Without C0 (but tab and newline), DEL, C1, line separators, bidirectional controls and lone surrogates: a paste
-    would obey them, or look other than it is.
+    C0 (but tab and newline), DEL, C1, line separators, bidirectional controls and lone surrogates are left out: the
+    program would obey them, or the pasted text would look like another one.
     """
     return _NOT_PASTED.subn("", text)

@@ -12,7 +12,7 @@ from msgspec import Struct
 # Tokens that their own form gives away: keys of services, verifiers of passwords. No word has to announce them.
 
 MASK: Final = "********"
-"""What stands in the place of a secret."""
+"""Text in place of a secret."""
 HINTS: Final = (
     *("pass", "key", "token", "secret", "://", "-u", "crypt", "hmac", "pwd", "authorization", "sig=", "signature="),
 )
@@ -28,11 +28,11 @@ class TokenKind(Struct, frozen=True):
     """A kind of token.
 
     Attributes:
-        name: Of what, for the guide.
-        begins: How such tokens begin; one of these, as typed.
-        characters: Of the rest: the inside of a regular expression's brackets.
-        least: How many of them follow at least. Where a limit has cut the text off, half of them make a token.
-        companion: How many characters the secret has that stands beside the token; 0 where none does.
+        name: Name of the service or program, for the guide.
+        begins: Possible beginnings of such tokens, case-sensitive.
+        characters: Characters of the rest: the inside of a regular expression's brackets.
+        least: Least number of these characters. Where a limit has cut the text off, half as many make a token.
+        companion: Length of the secret that stands beside the token; 0 where none does.
     """
 
     name: str
@@ -107,7 +107,7 @@ _SHORTEST: Final = 16
 _RUN: Final = "A-Za-z0-9_+/=.$:-"
 """Every character of every token."""
 _QUIET: Final = "a-z_+/=.$:-"
-"""Those that an identifier in lower case has: alone they make no token."""
+"""Characters of identifiers in lower case: a run of these alone is no token."""
 _LONG_RUN: Final = rf"(?=[{_RUN}]{{{_SHORTEST}}})(?=[{_QUIET}]*[A-Z0-9])([{_RUN}]+)"
 """No possessive repeats: `re` before Python 3.11.5 is wrong about them. A character is looked at thrice at most."""
 _RUN_HERE: Final = re.compile(_LONG_RUN)
@@ -123,7 +123,7 @@ def _token() -> re.Pattern[str]:
 
 
 def token_spans(text: str) -> list[tuple[int, int]]:
-    """Return the spans of tokens, without what they begin with; in the order of the text, apart from each other."""
+    """Return the spans of tokens without their known beginnings, in the order of the text; they do not overlap."""
     spans: list[tuple[int, int]] = []
     run = _long_run(text, 0)
     while run is not None:

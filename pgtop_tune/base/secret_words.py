@@ -19,7 +19,7 @@ _FOUND: Final = re.compile(
     r"|(?P<header>authorization\\?[\"']?\s*[:=]\s*\\?[\"']?(?:(?:basic|bearer|digest|token)\s+)?)",
     re.IGNORECASE,
 )
-"""What announces a secret, from a hint on: of AWS_SECRET_ACCESS_KEY what follows AWS_, of rolpassword the password."""
+"""Words that announce a secret, from a hint on: SECRET_ACCESS_KEY in AWS_SECRET_ACCESS_KEY, password in rolpassword."""
 _KEY_BEFORE: Final = re.compile(
     r"(?:(?:api|access|account|private|client|server|encryption|master|signing|service|shared|storage"
     r"|application)[-_ ]?|--)\Z",
@@ -32,7 +32,7 @@ _WORD_BEFORE: Final = re.compile(r"(--?)?([\w-]{0,60})\Z")
 _BLANKS: Final = re.compile(r"(?:\s+|/\*.{0,500}?\*/|--[^\n]{0,500}(?:\n|\Z))*", re.DOTALL)
 _SPACES: Final = re.compile(r"[ \t]*")
 _CLOSING: Final = re.compile(r"\\?\"|['`\]]")
-"""What ends a quoted name."""
+"""End of a quoted name."""
 _OPERATOR: Final = re.compile(
     r":=|=>(?=[\s'\"])|(?<=\s)=>(?=\$)|==(?=\s)|=|<>|!=|!?~~?\*?|:(?!:)"
     r"|(?:to|is(?:\s+not)?\s+distinct\s+from|(?:not\s+)?(?:i?like|in))\b",
@@ -69,7 +69,7 @@ _LISTED: Final = re.compile(
     r"\"?(?:\s*,\s*[\w.\"]{1,130}){0,64}\s*\)\s*(?P<is>(?:overriding\s+\w+\s+value\s+)?values|=|(?:not\s+)?in)\s*\((?P<two>\s*\()?",
     re.IGNORECASE,
 )
-"""From a name in a list of columns to the first list of their values."""
+"""Text between a name in a list of columns and the first list of their values."""
 _DETAIL_BEFORE: Final = re.compile(r"\bKey \([^()]*\Z")
 _DETAIL: Final = re.compile(r"[^\n]*?(?=\) (?:already|is|conflicts)\b|\n|\Z)")
 _PART: Final = re.compile(r"(?:[enbx]|u&)?'(?:[^'\\]|\\.|'')*(?:'|\\?\Z)|[(\[{]|[)\]}]|,", re.IGNORECASE | re.DOTALL)
@@ -94,7 +94,7 @@ _HEADER: Final = re.compile(r"[^'\"\\\r\n]+")
 _PEM: Final = re.compile(r".*?(?=-----END|\Z)", re.DOTALL)
 
 _Span = tuple[int, int]
-"""Where a secret begins and ends; where both are one, there is none."""
+"""Begin and end of a secret; both are equal where there is none."""
 
 
 def announced_spans(text: str) -> list[_Span]:
@@ -226,7 +226,7 @@ def _past(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _end_of_value(text: str, begin: int, in_literal: bool, name: str) -> int:
-    """After a literal, a call, a list or a word; the begin itself for what is no secret."""
+    """Return the end of a literal, a call, a list or a word; `begin` where it is no secret."""
     if _NO_SECRET.match(text, begin):
         return begin
     column = _COLUMN.match(text, begin)
@@ -244,7 +244,7 @@ def _end_of_value(text: str, begin: int, in_literal: bool, name: str) -> int:
 
 
 def _end_of_literal(text: str, begin: int, in_literal: bool) -> int:
-    """After a literal and those that are put together with it."""
+    """Return the end of a literal and of the literals concatenated to it."""
     end = begin
     while True:
         after = _nested_end(text, end) if in_literal and text.startswith("'", end) else None
@@ -263,13 +263,13 @@ def _end_of_literal(text: str, begin: int, in_literal: bool) -> int:
 
 
 def _nested_end(text: str, begin: int) -> int | None:
-    """After a literal within a literal, whose quotes are doubled, or doubled again; None where the outer one ends."""
+    """Return the end of a literal in a literal, with quotes doubled once or more; None where the outer one ends."""
     runs = _QUOTES.finditer(text, begin)
     width = len(next(runs)[0])
     if width % 2:
         return None
     for run in runs:
-        # A backslash before a quote is a connection string's; what it is no escape for is masked, too.
+        # A backslash before a quote belongs to a connection string; where it escapes nothing, it is masked, too.
         escaped = width if text.startswith("\\", run.start() - 1) else 0
         if (len(run[0]) - escaped) % (2 * width):
             return run.start() + escaped + width
@@ -277,7 +277,7 @@ def _nested_end(text: str, begin: int) -> int | None:
 
 
 def _end_of_group(text: str, begin: int) -> int:
-    """After the bracket that closes the one before the begin; the end of the text where none does."""
+    """Return the end of the bracket that closes the one before `begin`; the end of the text without one."""
     depth = 1
     for bracket in _BRACKET.finditer(text, begin):
         depth += (bracket[0] in "([{") - (bracket[0] in ")]}")

@@ -18,8 +18,8 @@ class SearchPlace(Struct, frozen=True):
     """A directory in which a packager puts programs.
 
     Attributes:
-        system: How sys.platform begins; "" is every system.
-        pattern: Of bin directories, below the root.
+        system: Beginning of sys.platform; "" is every system.
+        pattern: Pattern of bin directories, below the root.
     """
 
     system: str
@@ -45,7 +45,7 @@ class Remedy(Struct, frozen=True):
     """A package to install.
 
     Attributes:
-        system: How sys.platform begins; "" is every system.
+        system: Beginning of sys.platform; "" is every system.
         machines: Values of platform.machine() it is for; none are all.
         do: A command or a package.
     """
@@ -73,11 +73,11 @@ _REMEDIES: Final = (
 
 
 def installed(root: Path = Path("/"), system: str = sys.platform) -> list[Path]:
-    """Bin directories of packages, in the order of `PLACES`, whatever is in them.
+    """Return the bin directories of packages, in the order of `PLACES`, without a look at their content.
 
     Args:
-        root: Where the places are looked for.
-        system: As sys.platform.
+        root: Directory below which the places are.
+        system: Value of sys.platform.
     """
     places = [search_place for search_place in PLACES if system.startswith(search_place.system)]
     return [directory for search_place in places for directory in sorted(root.glob(search_place.pattern))]
@@ -87,9 +87,9 @@ def remedy(otherwise: str, system: str = sys.platform, machine: str | None = Non
     """Return the packages to install on this system, for a hint.
 
     Args:
-        otherwise: What else the operator can do: "give --pg-bin".
-        system: As sys.platform.
-        machine: As platform.machine().
+        otherwise: Another remedy: "give --pg-bin".
+        system: Value of sys.platform.
+        machine: Value of platform.machine(); None asks for it.
     """
     here = machine or platform.machine()
     fitting = (
@@ -110,7 +110,7 @@ def own_libraries_hint(loader_message: str, otherwise: str, root: Path = Path("/
 
     Args:
         loader_message: The loader's words.
-        otherwise: What the operator can do: "pass --pg-bin".
+        otherwise: Another remedy: "pass --pg-bin".
         root: Where /proc is looked for.
     """
     if _NO_LIBRARY not in loader_message or os.path.lexists(root / "proc/self/exe"):
@@ -165,7 +165,7 @@ def printed_version(program: str, text: str) -> PrintedVersion | None:
 
     Args:
         program: Its name.
-        text: What it printed.
+        text: Output of the program.
     """
     match = re.search(_VERSION.format(re.escape(program)), text, re.MULTILINE | re.ASCII)
     if match is None:

@@ -24,11 +24,11 @@ Sql = NewType("Sql", str)
 
 
 def composed(template: str, **parts: Sql) -> Sql:
-    """Return a statement of a template with {names}.
+    """Return the template as a statement, with a part in place of each {name}.
 
     Args:
         template: Written by us, never foreign text.
-        parts: What stands for the names.
+        parts: Parts by name.
     """
     return Sql(template.format(**parts))
 
@@ -47,7 +47,7 @@ def quoted(name: str) -> Sql:
     """Return a name as SQL has it between double quotes, whatever is in it.
 
     Raises:
-        ValueError: It has a NUL, which no name can have.
+        ValueError: The name has a NUL, which no name in PostgreSQL can have.
     """
     if "\0" in name:
         raise ValueError("a name with a NUL")
@@ -60,7 +60,7 @@ def literal(value: str | int | float) -> Sql:
     """Return a text as SQL has it between single quotes, whatever is in it; a number as it is.
 
     Raises:
-        ValueError: It has a NUL, which no text can have.
+        ValueError: The text has a NUL, which no text in PostgreSQL can have.
     """
     if not isinstance(value, str):
         return Sql(repr(value))
@@ -118,15 +118,17 @@ ME: Final = (
     "(SELECT r.oid, r.rolsuper, d.datdba FROM pg_roles r, pg_database d"
     " WHERE r.rolname = session_user AND d.datname = current_database()) me"
 )
-"""To be joined: this session's role and its database."""
+"""Subquery to join: this session's role, and the owner of its database."""
 
 
 def real_owner(owner: str) -> str:
-    """Return the role behind an owner's oid: pg_database_owner (owner of public since 15) stands for that of the
-    database."""
+    """Return the SQL expression of the role behind an owner's oid, for use next to `ME`.
+
+    pg_database_owner (the owner of public since 15) stands for the owner of the database.
+    """
     return f"(CASE WHEN {owner} = 'pg_database_owner'::regrole THEN me.datdba ELSE {owner} END)"
 
 
 def trusted(owner: str) -> str:
-    """Return the condition that this session may run what the owner has made; for use next to `ME`."""
+    """Return the SQL condition that this session may safely run an owner's code, for use next to `ME`."""
     return f"(NOT me.rolsuper OR pg_has_role({real_owner(owner)}, me.oid, 'MEMBER'))"

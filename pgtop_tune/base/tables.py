@@ -10,7 +10,7 @@ from msgspec import Struct
 from pgtop_tune.base.safe_text import printable
 
 _IN_A_CELL: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\|`["} | {"<": "&lt;"})
-"""What would end a cell of Markdown, or begin code, a link or markup in it."""
+"""Escapes of the characters that would end a cell of Markdown, or begin code, a link or markup in it."""
 _ESCAPED: Final = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_[]|#"} | {"<": "&lt;", ">": "&gt;"})
 
 
@@ -36,7 +36,7 @@ def _escaped_cell(text: str) -> str:
 
 
 def as_markdown(table: Table, escape: Callable[[str], str] = _escaped_cell) -> str:
-    """Return a Markdown table; what would end a cell is escaped."""
+    """Return a Markdown table; characters that would end a cell are escaped."""
     rule = ["---:" if index in table.right else "---" for index in range(len(table.heads))]
     heads, *rows = ([escape(text) for text in row] for row in (table.heads, *table.rows))
     return "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *rows))

@@ -1,4 +1,4 @@
-"""TOML that somebody wrote: what is wrong with it is one kind of problem."""
+"""TOML files of operators: every defect of a file raises one kind of problem."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def share(value: float) -> str:
 
 
 def share_of(value: float, total_text: str) -> str:
-    """Return a share and of what it is, for a sentence: "38 % of its rows", from 1000 % on "62 times its rows"."""
+    """Return a share with its total, for a sentence: "38 % of its rows", from 1000 % on "62 times its rows"."""
     return f"{share(value)} of {total_text}" if value < 999.5 else f"{value / 100:.0f} times {total_text}"
 
 
@@ -190,7 +190,7 @@ def about(size_bytes: float) -> str:
 
 
 def as_set(size_bytes: float) -> str:
-    """Return a size as one types it, to the kilobyte: what is set already, not what is advised."""
+    """Return a size as typed in a setting, exact to the kilobyte: for present values, not for advice."""
     kilobytes = int(size_bytes // 1024)
     unit, size = next(
         (unit, size) for unit, size in (("GB", GB), ("MB", MB), ("kB", 1024)) if kilobytes * 1024 % size == 0

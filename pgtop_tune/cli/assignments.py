@@ -25,8 +25,8 @@ def wanted_parameters(assignments: Sequence[str], scope: Scope) -> tuple[WantedP
     """Return the parameters of NAME=VALUE words.
 
     Args:
-        assignments: In "max_wal_size=4GB" the value is all behind the first =, without leading blanks where NAME ends
-            in one. `model.parameter_values.without_blanks` removes trailing blanks that mean nothing.
+        assignments: NAME=VALUE words. VALUE is the text after the first "="; it loses leading blanks where NAME ends
+            in a blank. `model.parameter_values.without_blanks` removes trailing blanks that mean nothing.
 
     Raises:
         UsageProblem: A word has no =, or its name cannot be that of a parameter.
@@ -47,7 +47,7 @@ def assigned(name: str, value: str) -> str:
 
 
 def checked_name(name: str) -> str:
-    """Return a name. Raises UsageProblem where it cannot be that of a parameter."""
+    """Return the name unchanged. Raises UsageProblem where no parameter can have this name."""
     if not _NAME.fullmatch(name):
         near = nearest_settings([name])
         hint = f"did you mean {' or '.join(near)}?" if near else "as in max_wal_size, or pg_stat_statements.max"
@@ -95,7 +95,7 @@ def instead(name: str, all_names: Sequence[str]) -> str:
 
 
 def is_machine_name(name: str) -> bool:
-    """Return True for a setting of the operating system; parameters without a dot are none."""
+    """Return True for a setting of the operating system; its name has a dot or a slash."""
     return ("." in name or "/" in name) and knob_of(name) is not None
 
 
@@ -120,10 +120,16 @@ def split_words(assignments: Sequence[str]) -> tuple[tuple[str, ...], tuple[Want
 
 
 def check_machine_options(settings: Sequence[WantedSetting], *, persist: bool, pending: bool, of_load: bool) -> None:
-    """Refuse options of `set` that do not fit settings of the machine, or are for them alone.
+    """Refuse options of `set` that do not fit settings of the machine, or that fit nothing else.
+
+    Args:
+        settings: Settings of the machine on the command line.
+        persist: --persist is given.
+        pending: --for is given.
+        of_load: The scope is the next load.
 
     Raises:
-        UsageProblem: One does not fit.
+        UsageProblem: An option does not fit.
     """
     if persist and not settings:
         raise UsageProblem("--persist is for settings of the machine", "ALTER SYSTEM survives a restart by itself")

@@ -171,7 +171,7 @@ ProfilesDirectory = Annotated[
 
 
 load_option: Final = partial(Option, rich_help_panel="Load (as pgbench)")
-"""Their panel of the help."""
+"""Option in the load's panel of the help."""
 
 
 class Protocol(StrEnum):
@@ -198,12 +198,12 @@ ProtocolChoice = Annotated[Protocol | None, load_option("-M", "--protocol", help
 
 
 class LoadWords(Struct, frozen=True):
-    """A load of ours: a group of options, see `register`.
+    """Options of a load that this program runs; a group of options, see `register`.
 
     Attributes:
-        clients, protocol: None is as the profile has it.
+        clients, protocol: None takes the profile's.
         threads: 0 is one per core.
-        rate: Transactions per second; None for as many as there can be.
+        rate: Transactions per second; None for no limit.
     """
 
     clients: Clients = None
@@ -215,7 +215,8 @@ class LoadWords(Struct, frozen=True):
 def register(program: typer.Typer, name: str, request: type[Struct], run: Callable[[Any], int | None]) -> None:
     """Add a command to a program: each field of its request is an option, and the request's docstring is its help.
 
-    Fields are declared as options are, or are structs of such fields; LEFT_OUT of a struct names those without one.
+    A field is declared as a typer option, or is a struct of such fields. LEFT_OUT of a struct names the fields that
+    are no options.
 
     Args:
         run: Takes the request, and returns the exit status; None is 0.
@@ -311,7 +312,7 @@ class LiveOptions(Struct, frozen=True):
         poolers: Admin consoles to sample.
         load_from: The machine of pgbench; None is this one.
         allow_unsafe: Values that can lose data may be unlocked.
-        confirmed: Parameters of a plan whose values may run code.
+        confirmed: Parameters of a plan whose values may run code, and which the operator has confirmed.
         own_restart: Restarts a throwaway server of ours.
         ceilings: Measured limits; None takes those of the last `check --measure` here.
         query_text: Recordings hold the texts of statements.

@@ -192,7 +192,7 @@ async def check_known(
     """Make sure that the server has the parameters.
 
     Args:
-        parameters: Those of the names that the server has.
+        parameters: The parameters with these names that the server has.
         open_session: Opens a session that lists all names for the hint.
 
     Raises:
@@ -223,15 +223,15 @@ class ChangeRequest(Struct, frozen=True):
     """A change of parameters and of settings of the machine.
 
     Attributes:
-        parameters: The value None resets one.
+        parameters: Parameters to change; one with the value None is reset.
         scope: None is the session of the next load.
         for_s: Seconds until the change reverts; None keeps it.
-        reason: For the journal.
+        reason: Reason that the journal records.
         dry_run: Show the change, and make none.
         allow_unsafe: Values that can lose data may be unlocked.
         confirmed: Names typed to unlock values that are not safe.
-        settings: Of the machine, made before the server's half.
-        settings_after: Of the machine, made after the server's half; may set one of `settings` again.
+        settings: Settings of the machine, made before the server's half.
+        settings_after: Settings of the machine, made after the server's half; may set one of `settings` again.
         persist: Write the machine's half into a file of sysctl.d, too.
         restart: Restart the server once, so that all values are in force.
         yes: Ask for no confirmation.

@@ -248,7 +248,7 @@ async def targets(
     """Return the endpoints; without any, the watched server.
 
     Args:
-        endpoints: As typed: NAME=HOST:PORT/DATABASE, or NAME=postgresql://…
+        endpoints: Endpoints as typed: NAME=HOST:PORT/DATABASE, or NAME=postgresql://…
         sql_session: A session on the watched server.
         conninfo: Connection of that session; endpoints take from it what they leave out, but for its secrets.
         from_here: pgbench runs on this machine. Elsewhere, this machine's own addresses mean another server.

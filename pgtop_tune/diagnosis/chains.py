@@ -1,6 +1,6 @@
-"""Waits for another process, handed to what that process does, before anything is ranked.
+"""Waits for another process, attributed to the work of that process before findings are ranked.
 
-Lock:transactionid, tuple   the root of the blockers: in a flush of WAL its share goes to the WAL device
+Lock:transactionid, tuple   the root of the blockers: while it flushes WAL, its share goes to the WAL device
 LWLock:LockManager          the queue for a row, while that is longer than the wait for the lock manager
 LWLock:WALWrite             the WAL device while it is busy for half of the time, else the CPUs
 IPC of parallel queries     what the parallel workers wait for
@@ -27,11 +27,11 @@ _HOLDER_RUNS: Final = 0.5
 _FAR_SLOWER: Final = 5.0
 _HALF: Final = 0.5
 HANDED: Final = 0.5
-"""U_wal from which on holders of rows that flush wait for the device: one holder at a time does not fill it."""
+"""U_wal from which on a flush by the holder of a row is a wait for the device; holders one by one do not fill it."""
 
 
 def wal_busy(facts: Facts) -> float:
-    """Return U_wal, 0 to 1."""
+    """Return U_wal, the share of the time in which the WAL device is busy, 0 to 1."""
     return (facts.interval.once(io.WAL_BUSY.value) or 0.0) / 100.0
 
 
@@ -41,7 +41,7 @@ def manager_is_of_rows(facts: Facts) -> bool:
 
 
 def row_ms(facts: Facts) -> float:
-    """Return the ms of each transaction in the queue for rows, whoever has them."""
+    """Return the ms of each transaction in the queue for rows, for holders of any kind."""
     return facts.b(*_ROW, *((_MANAGER,) if manager_is_of_rows(facts) else ()))
 
 
@@ -66,8 +66,8 @@ def wal_ms(facts: Facts) -> float:
 def flush_for_cpu(facts: Facts) -> float:
     """Return the share of waits for WAL, 0 to 1, that is a wait for a CPU: cores are full, and the device is quick.
 
-    What flushes while every core is taken is put off before its write and again after it. The device is busy for little
-    of the time in which sessions write and flush.
+    A session that flushes while every core is taken waits for a core before its write and again after it. So the device
+    is busy for a small part of the time in which sessions write and flush.
     """
     flush_ms, device = facts.interval.once(io.WAL_FLUSH_MS.value), facts.wal_disk
     if device is None or not flush_ms or (facts.busy or 0.0) < FULL or facts.number("commit_delay"):
@@ -80,14 +80,14 @@ def flush_for_cpu(facts: Facts) -> float:
 
 
 def wal_bytes_ms(facts: Facts) -> float:
-    """Return the ms of each transaction that wait for bytes of WAL: fewer bytes make no flush shorter."""
+    """Return the ms of each transaction that fewer bytes of WAL would shorten: inserts and writes, not flushes."""
     writing, flushing = facts.s(*WRITING), facts.s("io:walsync")
     queue = facts.b("lwlock:walwrite") * writing / (writing + flushing) if writing else 0.0
     return facts.b(*WRITING, *INSERTING) + queue
 
 
 def _of_workers(facts: Facts, *waits: str) -> float:
-    """Return the ms of sessions with parallel workers that wait, as far as the workers are in these waits."""
+    """Return the part of the waits for parallel workers in which the workers are in these waits, in ms."""
     gathered = facts.b(*_GATHER)
     all_workers = facts.s_of(_WORKER, "*")
     return gathered * facts.s_of(_WORKER, *waits) / all_workers if gathered and all_workers else 0.0
@@ -99,7 +99,7 @@ def cpu_ms(facts: Facts) -> float:
 
 
 def queue_ms(facts: Facts) -> float:
-    """Return the ms waiting for a CPU, and in the queue for a lock whose holder has none."""
+    """Return the ms waiting for a CPU, and those in the queue for a lock whose holder waits for a CPU."""
     if put_off := facts.once(flush_for_cpu):
         return facts.queue_ms + put_off * wal_ms(facts)
     preempted = facts.is_full and wal_busy(facts) < _HOLDER_RUNS

@@ -5,9 +5,9 @@
     first  changes hands when another leads by 25 % for five seconds; to an outage, or to its own cause, at once
     text   numbers change at most every five seconds, all at the same moments; those of an outage with every frame
 
-Where more than ten seconds come at once, what holds over them is said at once. The result depends on the sequence of
-the frames alone, so a replay says what was said live; after a jump once the last `STEADY_FRAMES` frames before the
-moment have been looked at one by one.
+Where frames of more than ten seconds come at once, a condition that holds over them is a finding at once. The result
+depends on the sequence of the frames alone, so a replay shows the findings of the live session; after a jump it does so
+once the last `STEADY_FRAMES` frames before the moment have been looked at one by one.
 """
 
 from __future__ import annotations
@@ -117,11 +117,11 @@ _SURE: Final = tuple(Confidence)
 
 
 class RankedFinding(Struct, frozen=True):
-    """A finding with what its place depends on.
+    """A finding with the values that decide its place.
 
     Attributes:
         left_s: As `Hit.left_s`.
-        strength: Its part of L, 0 to 1; 1 where nothing ends.
+        strength: Its share of L, 0 to 1; 1 where no transaction ends.
     """
 
     finding: Finding
@@ -147,19 +147,19 @@ def ranked(findings: Sequence[RankedFinding], rules: Mapping[str, FindingRule]) 
     order = sorted(findings, key=lambda entry: (entry.place, -entry.strength, entry.finding.rule))
     for index in range(len(order) - 1):
         one, next_one = order[index], order[index + 1]
-        level = one.place == next_one.place == 2 and next_one.strength >= _EQUAL * one.strength
-        if level and _SURE.index(next_one.finding.confidence) < _SURE.index(one.finding.confidence):
+        nearly_equal = one.place == next_one.place == 2 and next_one.strength >= _EQUAL * one.strength
+        if nearly_equal and _SURE.index(next_one.finding.confidence) < _SURE.index(one.finding.confidence):
             order[index], order[index + 1] = next_one, one
     for cause in list(order):
         symptoms = set(rules[cause.finding.rule].before) if cause.finding.rule in rules else set()
         at = order.index(cause)
         first = next((n for n in range(at) if order[n].finding.rule in symptoms and order[n].place == cause.place), at)
         order.insert(first, order.pop(at))
-    latency = sum(entry.place < 2 for entry in order) + 1
-    hour = [entry for entry in order if entry.place == 3]
-    if hour and any(entry.place == 2 for entry in order):
-        without_hour = [entry for entry in order if entry.place != 3]
-        order = [*without_hour[:latency], *hour, *without_hour[latency:]]
+    after_first_latency = sum(entry.place < 2 for entry in order) + 1
+    within_hour = [entry for entry in order if entry.place == 3]
+    if within_hour and any(entry.place == 2 for entry in order):
+        beyond_hour = [entry for entry in order if entry.place != 3]
+        order = [*beyond_hour[:after_first_latency], *within_hour, *beyond_hour[after_first_latency:]]
     return order
 
 
@@ -251,11 +251,13 @@ class _Track(Struct):
     """History of a rule.
 
     Attributes:
-        moments: Those of the last seconds, and whether the condition held.
-        held_s: Moment at which it held last.
-        since_ms: Moment at which it came in; None while it is out.
-        hit, confidence: Behind its sentence.
-        told_s: Moment of these.
+        moments: Looks of the last seconds: moment, and whether the condition held.
+        began_ms: Moment from which on the condition holds.
+        held_s: Moment at which the condition held last.
+        since_ms: Moment at which the finding came in; None while it is out.
+        hit, confidence: Origin of the sentence that is shown.
+        told_s: Moment of `hit` and `confidence`.
+        strength: As `RankedFinding.strength`.
     """
 
     moments: deque[tuple[float, bool]] = field(default_factory=deque)
@@ -276,7 +278,7 @@ class _Track(Struct):
 
 
 class Diagnoser:
-    """Says what binds, frame by frame.
+    """The maker of diagnoses, one for each frame; it keeps the history that makes them steady.
 
     Args:
         rules: Rules to ask.
@@ -304,9 +306,9 @@ class Diagnoser:
     def look(self, interval: Interval, anew: bool = False) -> Diagnosis:
         """Return the diagnosis of the newest frame.
 
-        Asked with every frame of a session; asked twice for the same one, it says the same. Frames that do not follow
-        those of the look before (a jump, another recording), or that have others before them, begin anew, but for steps
-        back: what was said stands.
+        To be called for every frame of a session; a second call for the same frame returns the same diagnosis. The
+        history begins anew for frames that do not follow those of the last call (a jump, another recording), and for
+        an interval that begins earlier. A step back returns the diagnosis that was made then.
         """
         former, older_came = self.said_of(interval.newest), interval.frames[0].elapsed_s < self._oldest_s
         if former is not None and not older_came and self._is_before(interval.newest):
@@ -351,12 +353,12 @@ class Diagnoser:
         return self.look(interval)
 
     def said_of(self, frame: Frame) -> Diagnosis | None:
-        """Return what was said when this frame was the newest; None where it never was, or too long ago."""
+        """Return the diagnosis made when this frame was the newest; None where it never was, or too long ago."""
         remembered = self._remembered_ones.get(_moment(frame))
         return None if remembered is None else remembered[1]
 
     def _remembered(self, frame: Frame, diagnosis: Diagnosis) -> Diagnosis:
-        """Return, of what is said now and what was said before, that of the longer way to this frame."""
+        """Remember and return this diagnosis, or an earlier one of the same frame that more looks led to."""
         looked_at, before = self._remembered_ones.pop(_moment(frame), (0.0, diagnosis))
         if looked_at > self._looked_at:
             diagnosis = before
@@ -366,7 +368,7 @@ class Diagnoser:
         return diagnosis
 
     def _missing(self, frame: Frame) -> dict[str, Unavailable]:
-        """Return the missing ones among the sections that any rule needs, and why."""
+        """Return the missing sections among those that any rule needs, by name, with the reason."""
         read = [(section.name, section.reach(frame)) for section in self._needed]
         return {name: reading for name, reading in read if reading.__class__ is Unavailable}
 
@@ -389,7 +391,7 @@ class Diagnoser:
         return before is not None and self._newest is not None and _moment(before) == _moment(self._newest)
 
     def _hit(self, rule: FindingRule, facts: Facts) -> Hit | None:
-        """Return the rule's hit; limits and notes, of sections that are read rarely, are sought every five seconds."""
+        """Return the rule's hit; limits and notes are sought every five seconds, as their sections are read rarely."""
         if rule.kind not in (FindingKind.LIMIT, FindingKind.NOTE):
             return rule.find(facts)
         now_s, rare = facts.interval.newest.elapsed_s, self._rare.get(rule.id)
@@ -403,7 +405,7 @@ class Diagnoser:
         if track is None:
             track = self._tracks[rule.id] = _Track()
         if hit is None and track.since_ms is None and not settling:
-            # Most rules, most of the time.
+            # The usual case: the finding is out, and stays out.
             track.note(now_s, holds=False)
             return
         kind = rule.kind if hit is None else hit.kind_of(rule)
@@ -434,7 +436,7 @@ class Diagnoser:
                 track.confidence = confidence_of(rule, hit, facts)
 
     def _is_due(self, told_s: float, now_s: float) -> bool:
-        """Return whether numbers of that moment are old: they change where a multiple of five seconds is passed."""
+        """Return whether numbers of that moment are to change: time has passed a multiple of five seconds since."""
         if self._newest is None or told_s == _NEVER_S:
             return True
         passed = now_s // _TEXT_S != self._newest.elapsed_s // _TEXT_S
@@ -444,17 +446,17 @@ class Diagnoser:
         """Return whether the rule held in three of five seconds; with frames further apart, whether it holds."""
         step_s = now_s - self._newest.elapsed_s if self._newest is not None else 0.0
         known_s = max(track.moments[-1][0] - track.moments[0][0], step_s if step_s >= _KNOWN_S else 0.0)
-        n_held = sum(true for _, true in track.moments)
+        n_held = sum(held for _, held in track.moments)
         return known_s >= _KNOWN_S - _SLACK_S and 5 * n_held >= _ENTERS_OF_5 * len(track.moments)
 
-    def _in_order(self, now_s: float, as_asked: bool) -> list[RankedFinding]:
-        """Return the findings that are in; while a load has its requested rate, smaller ones are notes."""
+    def _in_order(self, now_s: float, has_requested_rate: bool) -> list[RankedFinding]:
+        """Return the findings that are in; while a load has its requested rate, those below half of L are notes."""
         entries: list[RankedFinding] = []
         for rule in self._rules:
             track = self._tracks[rule.id]
             if track.since_ms is not None and track.hit is not None:
                 finding = _finding(rule, track.hit, track.confidence, track.strength, track.since_ms)
-                if as_asked and finding.kind is FindingKind.LATENCY and track.strength < _HALF:
+                if has_requested_rate and finding.kind is FindingKind.LATENCY and track.strength < _HALF:
                     finding = replace(finding, kind=FindingKind.NOTE)
                 entries.append(RankedFinding(finding, track.hit.left_s, track.strength))
         clear = [entry for entry in entries if entry.finding.confidence is not Confidence.UNCLEAR]
@@ -470,8 +472,8 @@ class Diagnoser:
             return order
         leader = order[0]
         former = next((entry for entry in order if entry.finding.rule == self._first), None)
-        causes = former is not None and former.finding.rule in self._by_id[leader.finding.rule].before
-        if former is None or former is leader or causes or leader.place < former.place:
+        leader_causes_former = former is not None and former.finding.rule in self._by_id[leader.finding.rule].before
+        if former is None or former is leader or leader_causes_former or leader.place < former.place:
             self._first, self._leader = leader.finding.rule, (leader.finding.rule, now_s)
             return order
         leads = leader.place == former.place and leader.strength >= _LEADS * former.strength
@@ -519,7 +521,7 @@ def _with_gain(rule: FindingRule, hit: Hit, facts: Facts) -> Hit:
 
 
 def _moment(frame: Frame) -> tuple[int, float]:
-    """Return which frame it is; an older one may have been thinned meanwhile."""
+    """Return the identity of a frame, which stays the same when the frame is thinned."""
     return frame.sequence, frame.elapsed_s
 
 

@@ -52,8 +52,8 @@ class Waits(Struct, frozen=True):
     """Mean sessions in each wait.
 
     Attributes:
-        clients: Of client backends.
-        of_others: Of other processes, by (backend type, wait).
+        clients: Mean client backends, by wait.
+        of_others: Mean processes of other types, by (backend type, wait).
         looks: Looks at all of them.
         active: Client backends that are active, all waits together.
     """
@@ -392,15 +392,15 @@ class RootLook(Struct, frozen=True, kw_only=True):
     Attributes:
         at_s: Moment of the look.
         blocked: Number of waiting sessions.
-        pid: Of the root; 0 is a prepared transaction, None where all wait for each other.
-        backend_start_ms, xact_start_ms: With the pid, which session and which transaction.
+        pid: Pid of the root; 0 is a prepared transaction, None where all wait for each other.
+        backend_start_ms, xact_start_ms: Identity of session and transaction, together with the pid.
         backend: Its row; None for a process that was not seen.
         idle_s: Time it has been idle in its transaction; 0 while it is active.
         wait: Its own wait, "class:event" in lower case; "" for none.
         circle: Whether sessions wait for each other.
-        events: Wait events of those that are blocked, and how many wait in each.
-        gid, database, prepared_s: Of a prepared transaction; "" and 0 where they are not known.
-        waited_s: The longest wait for the lock; how old the oldest statement is that waits, where that is not known.
+        events: Wait events of the blocked sessions, and the number of sessions in each.
+        gid, database, prepared_s: Identity and age of a prepared transaction; "" and 0 where they are not known.
+        waited_s: The longest wait for the lock; where it is not known, the age of the oldest statement that waits.
     """
 
     at_s: float

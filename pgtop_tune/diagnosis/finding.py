@@ -17,13 +17,13 @@ class FindingKind(StrEnum):
     """Kinds of findings, in the order in which they stand."""
 
     OUTAGE = "outage"
-    """Nothing gets done."""
+    """No transaction ends."""
     LIMIT = "limit"
     """A limit that ends the work when it is reached."""
     LATENCY = "latency"
-    """Takes part of each transaction."""
+    """A part of each transaction's time."""
     NOTE = "note"
-    """Information: never first while something else is there."""
+    """Information: never first while there is a finding of another kind."""
 
 
 class Confidence(StrEnum):
@@ -40,7 +40,7 @@ class ParameterAdvice(Struct, frozen=True):
     """A parameter to try; its value is the proposal's to say (`advice`).
 
     Attributes:
-        name: Of the parameter.
+        name: Name of the parameter.
         direction: "raise", "lower" or "set".
         reason: Why, without a full stop.
     """

@@ -19,9 +19,9 @@ from pgtop_tune.model.waits import CPU, QUEUE
 
 NONE: Final = "none"
 _FEW_SESSIONS: Final = 0.3
-"""Without a load of ours, fewer active sessions wait for nothing worth a sentence, unless clients wait elsewhere."""
+"""Without a load of this program: fewer active sessions have no wait worth a line, unless clients wait elsewhere."""
 _LESS_THAN_ONE: Final = 1.0
-"""Without a load of ours, so many active sessions on a server that no rule speaks of are held up by nothing."""
+"""Without a load of this program: up to so many active sessions, without a finding, are not held up by anything."""
 _NONE_ENDED: Final = 1.0
 """Transactions per second, for each session of this program, that the server makes or that ours miscount."""
 _REACHED: Final = 0.99
@@ -43,13 +43,13 @@ _ALL_OF: Final = tuple(name[:-1] for name in _SAID if name.endswith("*"))
 
 
 def is_small(facts: Facts) -> bool:
-    """Return whether there is hardly any work, and nobody waits to bring more: no part of it can be too large."""
+    """Return whether there is hardly any work, and no client waits to bring more: no part of it can be too large."""
     few = facts.run is None and facts.waits.active < _FEW_SESSIONS
     return few and facts.at_pooler == 0.0 and not _has_full_core(facts)
 
 
 def _is_idle(facts: Facts) -> bool:
-    """Return whether nothing goes on: no session, no transaction that ended, nobody who waits, no core that is full."""
+    """Return whether the server is idle: no active session, no ended transaction, no waiting client, no full core."""
     return is_small(facts) and not _ends_some(facts) and not facts.at_work
 
 
@@ -173,7 +173,7 @@ def _is_named(label: str) -> bool:
 
 
 def _is_full(facts: Facts) -> bool:
-    """Return whether CPUs or the WAL device are used up, whatever the transactions make of it."""
+    """Return whether CPUs or the WAL device are used up, even if no transaction waits for them."""
     return (facts.busy or 0.0) >= FULL or 100.0 * wal_busy(facts) >= FULL
 
 

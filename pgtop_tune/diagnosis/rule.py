@@ -27,10 +27,10 @@ class Hit(Struct, frozen=True, kw_only=True):
         impact_ms: ms of each transaction; at most L.
         share: As `Finding.share`; of a latency finding left to the ranking.
         evidence, next_step, advice: As in `Finding`.
-        looks: In how many looks its waits were seen; None where it is not from looks.
+        looks: Number of looks that saw its waits; None where it is not from looks.
         agreed: Whether a counter or a number of the host says the same.
-        left_s: Of a limit: time until it is reached; None where no time is known.
-        blocks: Nothing ends while it lasts (X = 0): it is an outage.
+        left_s: Time until a limit is reached; None where no time is known.
+        blocks: No transaction ends while it lasts (X = 0): it is an outage.
         note: Worth a line, and too small to be ranked by its impact.
     """
 
@@ -60,10 +60,10 @@ class FindingRule(Struct, frozen=True, kw_only=True):
         page: Key of the page with the evidence.
         needs: Sections without which it says nothing.
         find: Condition, impact and words; None where the condition does not hold.
-        kind: Of its findings.
-        least: Share of L from which on it comes in; of a latency finding.
+        kind: Kind of its findings.
+        least: Share of L from which on a latency finding comes in.
         before: Symptoms that this cause stands before.
-        sure_of_cpu: Whether a full machine makes it no less sure, because it is about the machine's CPUs.
+        sure_of_cpu: Whether it stays as sure on a full machine, because it is about the machine's CPUs.
     """
 
     id: str
@@ -168,9 +168,9 @@ def waiting(
 
     Args:
         waits: As for `Facts.b`.
-        says: The sentence before its share of the time.
-        short: The same, shorter; "" for `says`.
-        label: Of the time in the evidence.
+        says: Beginning of the sentence, before the share of the time.
+        short: A shorter beginning; "" for `says`.
+        label: Label of the time in the evidence.
         more: Further evidence.
     """
     impact_ms = facts.b(*waits)

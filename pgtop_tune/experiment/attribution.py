@@ -1,8 +1,8 @@
-"""Attribution of a difference to what was changed, where others took more beside one side. Pure.
+"""Attribution of a difference between two arms to the change, where other programs took more beside one arm. Pure.
 
-On a full machine other programs get more CPU time beside the arm that uses less of it, and more of the disk. The
-difference is still attributable where it is beyond what that could have given: in proportion to the load's own, and as
-much again for sessions that wait for a session that waits.
+On a full machine other programs get more CPU time and more of the disk beside the arm that uses less of them. The
+difference is still attributable where it exceeds the largest effect of that surplus: the surplus in proportion to the
+load's own use, and as much again for sessions that wait for a session that waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pgtop_tune.runtime.ports import Step
 
 # CPU time and I/O of the load and of others while runs are measured.
 #
-# A sink of whole frames: those that are kept of a run are thin.
+# The sink takes whole frames: the frames that are kept of a run are thinned.
 
 OF_OTHERS: Final[Mapping[str, Metric]] = {
     "foreign": CPU_FOREIGN,
@@ -43,14 +43,14 @@ class Means:
     """Means over time, by name.
 
     Attributes:
-        sums: (part, whole) of each.
+        sums: Numerator and denominator of each mean, by name.
     """
 
     def __init__(self) -> None:
         self.sums: Final[dict[str, tuple[float, float]]] = {}
 
     def add(self, name: str, part: float, total: float) -> None:
-        """Add some time."""
+        """Add to the numerator and the denominator of a mean."""
         parts, wholes = self.sums.get(name, (0.0, 0.0))
         self.sums[name] = parts + part, wholes + total
 
@@ -61,7 +61,7 @@ class Means:
                 self.add(metric.id, value * seconds, seconds)
 
     def mean(self, name: str) -> float | None:
-        """Return a mean; None where there was no time with it."""
+        """Return a mean; None where nothing was added to it."""
         part, total = self.sums.get(name, (0.0, 0.0))
         return part / total if total > 0.0 else None
 
@@ -72,7 +72,7 @@ class Means:
 
 
 class SurroundingsMeter:
-    """A sink that sums what others take beside loads. All calls come from the engine's loop."""
+    """A sink that averages the use of the machine by other programs while loads run. Used in the engine's loop."""
 
     def __init__(self) -> None:
         self._frames: list[Frame] = []
@@ -107,17 +107,17 @@ class SurroundingsMeter:
 
 
 FOREIGN_POINTS: Final = 5.0
-"""Points of all CPU time: others that take so many more beside one arm count."""
+"""Percentage points of all CPU time: a larger surplus of other programs beside one arm counts."""
 _LEAST_POINTS: Final = 0.5
-"""The fewest points that ticks can tell."""
+"""The smallest surplus, in points, that the kernel's clock ticks resolve."""
 _LEAST_TENTH: Final = 0.05
-"""Cores; fewer have two digits, so that a difference that counts is never told as 0.0."""
+"""Cores; smaller numbers are written with two significant digits, so that a surplus that counts is never 0.0."""
 _LEAST_IO: Final = 1e6
-"""Bytes per second that others read and write more: less keeps no disk busy."""
+"""Bytes per second: a smaller surplus of other programs keeps no disk busy."""
 _OWN_SHARE: Final = 0.05
-"""A share of the load's own CPU time or I/O: others that take so much more beside one arm count."""
+"""Share of the load's own CPU time or I/O: a larger surplus of other programs beside one arm counts."""
 _GRANTED: Final = 2.0
-"""The allowance for others, times what they took more."""
+"""Factor on the surplus of other programs: the largest effect that it can explain."""
 
 
 class Surroundings(Struct, frozen=True):
@@ -141,7 +141,7 @@ class Surroundings(Struct, frozen=True):
 
 
 def over_all(sides: Sequence[Surroundings]) -> Surroundings:
-    """Return means over runs or blocks."""
+    """Return the means over several runs or blocks."""
     means: dict[str, Any] = {name: known_mean(getattr(one, name) for one in sides) for name in ("own_cpu", *OF_OTHERS)}
     return Surroundings(cpus=max((one.cpus for one in sides), default=0), **means)
 
@@ -153,7 +153,7 @@ def known_mean(values: Iterable[float | None]) -> float | None:
 
 
 def surroundings_rows(a: Surroundings, b: Surroundings) -> list[tuple[str, str, str]]:
-    """Return what others took beside A and beside B, in words, without the rows that neither side knows."""
+    """Return the use by other programs beside A and B, as (title, A, B), without the rows that neither side knows."""
     cpus = max(a.cpus, b.cpus)
     rows = (
         ("others' CPU", a.foreign, b.foreign, lambda value: _cpu_words(value, cpus)),
@@ -177,8 +177,8 @@ class _Source(Struct, frozen=True):
     Attributes:
         use_of_others: The use of other programs.
         own_use: The load's own use.
-        counts: Whether so much more counts, of so much of the load's own.
-        more_words: The surplus, on so many CPUs, in words that end in "more".
+        counts: Returns whether a surplus counts, given the load's own use.
+        more_words: Returns the surplus, on a number of CPUs, in words that end in "more".
     """
 
     use_of_others: Callable[[Surroundings], float | None]
@@ -188,7 +188,7 @@ class _Source(Struct, frozen=True):
 
 
 def _many_points(points: float, own_points: float) -> bool:
-    """Return whether so many points count; few points are much to a load that has few itself."""
+    """Return whether a surplus counts; a small one counts beside a load that uses little itself."""
     return points > (
         min(FOREIGN_POINTS, max(_LEAST_POINTS, _OWN_SHARE * own_points)) if own_points > 0.0 else FOREIGN_POINTS
     )
@@ -237,7 +237,7 @@ def attribution(
 
     Args:
         a, b: Runs or blocks of either arm.
-        low, high: Interval of B / A - 1; without one nothing is claimed yet, and what others took is the remark.
+        low, high: Interval of B / A - 1; without one no effect is claimed yet, and the surplus is the remark.
         names: The names of the arms.
     """
     logs = None if low is None or high is None else (math.log1p(low), math.log1p(high))
@@ -263,5 +263,5 @@ def attribution(
 
 
 def _beyond(logs: tuple[float, float], hindered: str, explained: float) -> bool:
-    """Return whether the interval lies beyond what the hindered arm could have gained, or that arm is ahead."""
+    """Return whether the interval excludes zero even after the hindered arm gets the explained part back."""
     return max(logs[0] - explained * (hindered == "A"), -logs[1] - explained * (hindered == "B")) > 0.0

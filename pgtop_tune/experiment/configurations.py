@@ -1,7 +1,7 @@
 """Values that stay in force while something is measured, and the configurations of a series that are made of them.
 
-Each is a change set pending confirmation: a kill reverts it. A series has only values that new sessions see after a
-reload; plans have those that take a restart, and the settings of the machine.
+Each configuration is a change set pending confirmation, so it reverts when this program is killed. A series takes only
+values that new sessions see after a reload; plans also take values that need a restart, and settings of the machine.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _AWAY_S: Final = 30.0
 
 
 class StandingValues:
-    """The values in force, as one change set at a time.
+    """The values in force: one change set at a time.
 
     Args:
         door: Makes and reverts the server's half.
         before: A callback with the id of each set before it is made.
-        reason: Begins what the journal says of them.
-        machine: The door of the machine's half; None where no value is a setting of it.
+        reason: First words of the reason that the journal records.
+        machine: Makes and reverts the machine's half; None where no value is a setting of the machine.
         settings: Names that are settings of the machine.
     """
 
@@ -93,7 +93,7 @@ class StandingValues:
         self.values = dict(values)
 
     async def revert(self, reason: str) -> None:
-        """Take them out of force; a server that is away is waited for. Raises as `to`."""
+        """Revert the values; wait for a server that is away. Raises as `to`."""
         if self._set_id:
             until_s = time.monotonic() + _AWAY_S
             settled = await self._sets.revert_until_done(
@@ -112,14 +112,14 @@ _REFUSED: Final = {
     "internal": ("cannot be changed", "leave it out"),
     "postmaster": ("takes a restart of the server", "`pgtop-tune experiment run` takes a plan with restarts"),
 }
-"""By pg_settings.context: why, and the remedy."""
+"""Reason and remedy by pg_settings.context."""
 
 
 class Configuration(Struct, frozen=True):
     """Values to be in force.
 
     Attributes:
-        name: Stands in tables and records.
+        name: Name in tables and records.
         values: The values by parameter; empty is the server as it is.
     """
 
@@ -128,10 +128,10 @@ class Configuration(Struct, frozen=True):
 
 
 def parse_configurations(texts: Sequence[str]) -> tuple[Configuration, ...]:
-    """Return "big: work_mem=64MB jit=off", each; a value with blanks stands in quotes.
+    """Return the configurations of texts such as "big: work_mem=64MB jit=off"; quotes enclose a value with blanks.
 
     Raises:
-        UsageProblem: It is not of that form, or two have the same name.
+        UsageProblem: A text is not of that form, two have the same name, or there are too many.
     """
     configurations = tuple(_parsed(text) for text in texts)
     names = [configuration.name for configuration in configurations]
@@ -147,11 +147,11 @@ def _parsed(text: str) -> Configuration:
     if not colon or not _NAME.fullmatch(name.strip()):
         raise UsageProblem(f"{text!r} is not a configuration", _FORM)
     try:
-        words_of_value = shlex.split(assignments)
+        assignment_words = shlex.split(assignments)
     except ValueError as problem:
         raise UsageProblem(f"{text!r}: {problem}", _FORM) from None
     values: dict[str, str] = {}
-    for word in words_of_value:
+    for word in assignment_words:
         parameter, equals, value = word.partition("=")
         if not equals or not parameter:
             raise UsageProblem(f"{word!r} is not a parameter and its value", _FORM)
@@ -167,11 +167,11 @@ def check_configurations(
     """Refuse what a series cannot put into force.
 
     Args:
-        parameters: The server's parameters, by name in lower case; each name is there.
+        parameters: The server's parameters, by name in lower case; it has every configured name.
 
     Raises:
-        UsageProblem: A value that the server would not take, that can lose data, or that takes a restart; or runs
-            without an end that is known, before which values would revert.
+        UsageProblem: The server would not take a value, the value can lose data or needs a restart, or the runs have
+            no known length, so that values could revert before their end.
     """
     if configurations and any(cell.spec.duration_s is None for cell in cells):
         raise UsageProblem("-t does not go with --configuration", "pass the length of the runs in seconds: -T")
@@ -184,14 +184,14 @@ def check_configurations(
             check_value(parameter, value)
             if source := OUT_OF_REACH.get(parameter.source, ""):
                 raise UsageProblem(f"{configuration.name}: {name}: {source}", "leave it out")
-            # It ends by itself: a value that a deadline is enough for may be tried.
+            # The configuration reverts by itself: a value that is safe with a deadline may be tried.
             risk = risk_of(name, value, parameter)
             if risk is not None and risk.locked(ends=True):
                 raise UsageProblem(f"{configuration.name}: {name} = {value} {risk.words}", "leave it out")
 
 
 class ConfiguredRuns:
-    """The `RunConfigurations` of a series: they put values into force, and tell whether these stayed there.
+    """The `RunConfigurations` of a series: they put values into force, and check that the values stayed in force.
 
     Args:
         configurations: The configurations of the series.
@@ -210,11 +210,11 @@ class ConfiguredRuns:
         self._first: Final[dict[str, dict[str, str]]] = {}
 
     async def check(self) -> None:
-        """Put each into force for a moment: what the server refuses is said before anything is run.
+        """Put each configuration into force for a moment, so that the server refuses before the first run.
 
         Raises:
-            UsageProblem: The server refused one.
-            PgtopError: It is not there.
+            UsageProblem: The server refused a configuration.
+            PgtopError: The server is not there.
         """
         try:
             for name, values in self._values.items():

@@ -278,7 +278,7 @@ class LoadRun:
         return await self._record(replace(run, facts=replace(run.facts, lost=await self._lost(cell))))
 
     async def _lost(self, cell: RunCell) -> str:
-        """See `RunConfigurations.lost`; a server that is gone is told by the frames."""
+        """See `RunConfigurations.lost`; frames show a server that is gone."""
         try:
             return "" if self._configurations is None else await self._configurations.lost(cell)
         except ConnectionProblem:
@@ -312,7 +312,7 @@ class LoadRun:
         return await self._record(run)
 
     async def _complete(self, cell: RunCell, spec: LoadSpec) -> AskedRun:
-        """Return the run that is asked for, once pgbench is there and takes it.
+        """Return the run with all options filled in, once pgbench is there and accepts it.
 
         Raises:
             LoadProblem: No pgbench, or a load that it would refuse.
@@ -517,7 +517,7 @@ class LoadRun:
         return {"scale": str(facts.scale)}
 
     def _warn(self, *warnings: str) -> list[str]:
-        """Tell what is to be said; what is "" is not."""
+        """Tell the warnings that are not "", and return them."""
         said_warnings = [warning for warning in warnings if warning]
         for warning in said_warnings:
             self._told(f"warning: {warning}")

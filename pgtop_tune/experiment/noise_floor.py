@@ -97,7 +97,7 @@ BLOCK_S: Final = 10
 PAIR_S: Final = 28.0
 """A pair of a switchback with the time in which a change settles, on average."""
 SHARES: Final = (0.01, 0.02, 0.03, 0.05, 0.10)
-"""Differences of which it is told what it takes to see them."""
+"""Differences for which the effort to see them is shown."""
 _APART: Final = 0.2
 """Shares of two blocks under a checkpoint that differ by more make no pair."""
 _PAST: Final = 130
@@ -252,7 +252,7 @@ def _depth(values: Sequence[float], writing: Sequence[bool | None]) -> float | N
 
 
 def visible(floor: NoiseFloor | None, noise: RunNoise | None) -> tuple[Visible, ...]:
-    """Return differences, and what it takes to see each.
+    """Return differences, each with the effort to see it.
 
     Args:
         floor: None where no continuous run was measured.

@@ -346,7 +346,7 @@ def poolers_looked_at(interval: Interval) -> bool:
 
 
 async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, from_here: bool = True) -> PathFacts:
-    """Return what is known of the way to the target.
+    """Return the facts about the way to the target.
 
     Args:
         target: The target of the load.

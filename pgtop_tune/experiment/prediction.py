@@ -1,13 +1,12 @@
 """Prediction of what a change can bring: a bound by arithmetic, a likely value from earlier trials, and a score.
 
-Of a closed loop of clients that think no time, removing r of a transaction's L milliseconds gives at most
+In a closed loop of clients without think time, removing r of a transaction's L milliseconds gives at most
 
     L / (L − r) − 1
 
 more transactions per second, and no more than the limits of the machine that the change leaves as they are (`caps`).
-The likely value is the median of this server's own trials of the same parameters in
-the same direction under the same load. Afterwards the measured effect is inside or not, and the share of those inside
-is the score.
+The likely value is the median of this server's own trials of the same parameters in the same direction under the same
+load. Afterwards the measured effect is inside the prediction or not; the share of effects inside is the score.
 """
 
 from __future__ import annotations
@@ -34,33 +33,33 @@ from pgtop_tune.model.waits import CPU, QUEUE
 
 # Limits of the machine that bound throughput whatever a parameter removes: cores, measured flushes, caps of disks.
 #
-# Each is arithmetic over what a transaction uses of it now. A limit does not bound a parameter that may save what it is
-# a limit of.
+# Each limit is arithmetic over the present use of its resource by a transaction. It does not bound a parameter that may
+# reduce this use.
 
 _FEWEST_FLUSHES: Final = 1.0
-"""A second; fewer say nothing of a transaction."""
+"""Flushes per second; fewer say nothing about a transaction."""
 
 
 class Cap(Struct, frozen=True):
     """The lowest limit.
 
     Attributes:
-        most: More throughput until it is reached, as a share.
-        condition: At that limit: "the CPUs are full".
+        most: Gain of throughput at which it is reached, as a share.
+        condition: State of the machine there: "the CPUs are full".
     """
 
     most: float
     condition: str
 
 
-class _Row(Struct, frozen=True):
-    """A limit.
+class _Limit(Struct, frozen=True):
+    """A limit of the machine.
 
     Attributes:
-        saved_by: Beginnings of the labels of waits; a parameter that reaches one of them may save what this limits.
-        most: Times the throughput of now, with the milliseconds of waiting that the parameter may save; None where the
-            limit is not known, or nothing of it is used.
-        condition: At that limit.
+        saved_by: Beginnings of labels of waits; a parameter that reaches one may reduce the use of the resource.
+        most: Returns the throughput at the limit as a multiple of the present one, given the milliseconds of waiting
+            that the parameter may save; None where the limit is unknown or the resource unused.
+        condition: Returns the state of the machine at the limit, in words.
     """
 
     saved_by: tuple[str, ...]
@@ -69,7 +68,7 @@ class _Row(Struct, frozen=True):
 
 
 def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) -> Cap | None:
-    """Return the limit that is reached first; None where none is known that these waits leave as it is.
+    """Return the limit that is reached first, of those that the waits leave as they are; None where none is known.
 
     Args:
         reach: Beginnings of labels, of `advice.reach.reach_of`.
@@ -77,7 +76,7 @@ def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) 
     saved_ms = sum(part.ms for part in budget.parts if part.label not in (CPU, QUEUE) and reached(part.label, reach))
     caps = [
         Cap(max(times - 1.0, 0.0), row.condition(interval))
-        for row in _ROWS
+        for row in _LIMITS
         if not any(reached(prefix, row.saved_by) for prefix in reach)
         and (times := row.most(interval, budget, saved_ms)) is not None
     ]
@@ -85,7 +84,7 @@ def lowest_cap(interval: Interval, budget: LatencyBudget, reach: Sequence[str]) 
 
 
 def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> float | None:
-    """Return the limit of the cores: a millisecond of waiting that goes takes one of the kernel's along at most."""
+    """Return the limit of the cores: a millisecond less of waiting saves at most one of the kernel's CPU time."""
     cpu, use = interval.now(sections.cpu), cpu_of_load(interval, WAITS_WINDOW_S)
     cpu_ms = sum(part.ms for part in budget.parts if part.label == CPU)
     if cpu is None or not cpu.cores or cpu_ms <= 0.0 or budget.tps <= 0.0:
@@ -95,7 +94,7 @@ def _by_cores(interval: Interval, budget: LatencyBudget, saved_ms: float) -> flo
 
 
 def _by_flushes(interval: Interval, budget: LatencyBudget, _saved_ms: float) -> float | None:
-    """Return the limit of flushes: each takes along the commits since the one before, half of the clients at best."""
+    """Return the limit of flushes: one flush serves the commits since the last, those of half the clients at best."""
     flushes, most = WAL_FLUSHES(interval), MOST_FLUSHES(interval)
     if flushes is None or flushes < _FEWEST_FLUSHES or most is None or budget.tps <= 0.0:
         return None
@@ -120,19 +119,19 @@ def _disk_words(interval: Interval) -> str:
     return f"{room.disk} is at its cap of {cap}"
 
 
-_ROWS: Final = (
-    _Row((CPU,), _by_cores, lambda interval: "the CPUs are full"),
-    _Row(
+_LIMITS: Final = (
+    _Limit((CPU,), _by_cores, lambda interval: "the CPUs are full"),
+    _Limit(
         ("IO:WalSync", "IO:WALSync"),
         _by_flushes,
         lambda interval: f"the WAL device does its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s",
     ),
-    _Row(("IO",), _by_disks, _disk_words),
+    _Limit(("IO",), _by_disks, _disk_words),
 )
 
 
 SCORED: Final = 20
-"""The newest trials, of which the score is."""
+"""Number of the newest trials, over which the score is computed."""
 _FEWEST_TRIALS: Final = 2
 _SURE: Final = 0.02
 """The share by which a measurement may be beyond the bound: its own uncertainty, and the samples'."""
@@ -172,7 +171,7 @@ class Prediction(Struct, frozen=True):
     Attributes:
         most: More throughput at best, as a share; None where the parameters have no bound here.
         removable_ms, of_ms: Milliseconds of a transaction.
-        waits: (label, ms) of it, largest first.
+        waits: (label, ms) of the removable waits, largest first.
         by: The limit that bounds it in place of the waits: "the CPUs are full"; else "".
         likely: Median of earlier trials, as a share; None with fewer than two.
         likely_low, likely_high: The smallest and the largest of them.
@@ -209,10 +208,10 @@ def predict(
 
     Args:
         interval: Frames of the load, with a latency budget.
-        names: Ascending.
+        names: Names of the parameters, ascending.
         values: The values from and to, in the order of the names.
         trials: The trials of this server.
-        load: The load in the words that trials have.
+        load: The load, as `Trial.load`.
     """
     budget = latency_budget(interval)
     if budget is None or not budget.measured:
@@ -240,7 +239,7 @@ def _bound(interval: Interval, budget: LatencyBudget, names: Sequence[str]) -> P
     parts = tuple((part.label, part.ms) for part in budget.parts)
     waits = tuple((label, ms) for label, ms in parts if reached(label, own_reach))
     held_waits = tuple((label, ms) for label, ms in parts if reached(label, HELD) and not reached(label, own_reach))
-    # Who waits for others waits less only where the others get quicker.
+    # Waits for other sessions get shorter only where those sessions get quicker.
     if sum(ms for _, ms in waits) >= _FELT * (budget.total_ms - sum(ms for _, ms in held_waits)):
         waits = tuple(part for part in parts if part in waits or part in held_waits)
     removable_ms = min(sum(ms for _, ms in waits), budget.total_ms)
@@ -259,7 +258,7 @@ def inside(trial: Trial) -> bool | None:
 def inside_bounds(prediction: Prediction, low: float | None, high: float | None) -> bool | None:
     """Return whether an interval reaches the bound or lies below it, and overlaps with the range of likely values.
 
-    None where there is no interval, or where neither a bound nor a value was told: such a prediction cannot be wrong.
+    None without an interval, and where the prediction has neither a bound nor likely values: it cannot be wrong.
     """
     if low is None or high is None:
         return None
@@ -303,11 +302,15 @@ def _ms(value: float) -> str:
     return f"{value:.1f}" if value >= 1.0 else f"{value:.2g}"
 
 
-def score_words(told_score: PredictionScore) -> str:
+def score_words(prediction_score: PredictionScore) -> str:
     """Return "last 20 predictions: 17 inside"; "" without any."""
-    if told_score.scored == 1:
-        return f"last prediction: {'inside' if told_score.inside else 'outside'}"
-    return f"last {told_score.scored} predictions: {told_score.inside} inside" if told_score.scored else ""
+    if prediction_score.scored == 1:
+        return f"last prediction: {'inside' if prediction_score.inside else 'outside'}"
+    return (
+        f"last {prediction_score.scored} predictions: {prediction_score.inside} inside"
+        if prediction_score.scored
+        else ""
+    )
 
 
 def _percent(share: float) -> str:

@@ -34,7 +34,7 @@ _AS_SHIPPED: Final = ("default", "override", "client", "session")
 
 
 class AskedRun(Struct, frozen=True):
-    """A run as it was asked for.
+    """A run as requested.
 
     Attributes:
         endpoint: Name.

@@ -145,7 +145,7 @@ class Repeats:
             self._loads[cell_number], self._known[cell_number] = load, known_spread(load)
 
     def cells(self) -> tuple[CellOfRuns, ...]:
-        """Yield what is known of each cell that was run."""
+        """Return the results of each cell that was run."""
         return tuple(cell for _, cell in self._measured())
 
     def _measured(self) -> Iterator[tuple[RunCell, CellOfRuns]]:
@@ -187,7 +187,7 @@ class Repeats:
         return (*missed, *(f"{title}: pgbench was the limit, repeats say nothing of the server" for title in bound))
 
     def keep(self) -> str:
-        """Hand what the runs of each cell show to the noise store; what went wrong, one line, or ""."""
+        """Keep the noise of each cell's runs in the noise store; return one line on a failure, or ""."""
         problems = [
             remember(load, to_keep(runs))
             for runs, load in zip(self._runs, self._loads, strict=True)

@@ -28,10 +28,10 @@ SELECT quote_ident(n.nspname), {trusted("n.nspowner")}, pg_get_userbyid({real_ow
   FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace CROSS JOIN {ME}
  WHERE e.extname = 'pg_stat_statements'
 """
-"""The second column: whether functions there may be called by us. Its owner can put others in their place."""
+"""The second column: whether this session may call functions of the schema, whose owner can replace them."""
 _MEMORY: Final = "(SELECT pg_catalog.set_config('work_mem', '256MB', true) AS given OFFSET 0) memory"
-"""Until the statement ends: all entries of the extension would fill temporary files, which count as the server's. Its
-function runs after this, which it takes its argument from."""
+"""work_mem until the statement ends: otherwise all entries of the extension would fill temporary files, which count as
+the server's. The extension's function takes its argument from this row, so it runs afterwards."""
 _COUNTERS: Final = f"""
 SELECT s.queryid, s.calls, s.total_exec_time, s.stddev_exec_time
   FROM {_MEMORY} CROSS JOIN LATERAL {{schema}}.pg_stat_statements(memory.given IS NULL) s
@@ -55,7 +55,7 @@ class QueryCounters(Struct, frozen=True):
 
     Attributes:
         total_ms: total_exec_time.
-        squares: Sum of the squares of all times, ms²; of the standard deviation and the mean.
+        squares: Sum of the squares of all times, ms², computed from standard deviation and mean.
     """
 
     calls: int
@@ -67,7 +67,8 @@ class CounterReading(Struct, frozen=True):
     """A reading of the counters of a role in a database.
 
     Attributes:
-        problem: Why there is none; "" where there is.
+        counted: Counters by query id.
+        problem: Reason why the counters could not be read; "" where they could.
     """
 
     counted: Mapping[int, QueryCounters]
@@ -85,7 +86,7 @@ class ServerClock:
         self._open_sql_session = open_sql_session
 
     async def before(self, user: str, database: str) -> CounterReading:
-        """Return the counters now; why not, where they cannot be had."""
+        """Return the counters of this moment, or the reason why they cannot be read."""
         try:
             async with aclosing(await self._open_sql_session()) as sql_session:
                 return await _look(sql_session, user, database)
@@ -93,7 +94,7 @@ class ServerClock:
             return CounterReading({}, problem.message)
 
     async def after(self, before: CounterReading, user: str, database: str, report: BenchReport) -> ServerTimes:
-        """Return what the statements of the report took on the server since `before`."""
+        """Return the server's execution times of the report's statements since `before`."""
         if before.problem:
             return ServerTimes(problem=before.problem)
         try:
@@ -113,13 +114,12 @@ class ServerClock:
 def matched(
     report: BenchReport, texts: Mapping[int, str], grown: Mapping[int, QueryCounters]
 ) -> tuple[StatementTimes, ...]:
-    """Return the statements of a report, each with what the server counted of it.
+    """Return the statements of a report, each with the server's counts.
 
-    A statement is found by its text with all values replaced. Of a statement of several lines pgbench tells the first:
-    it is found only where one statement alone begins so. Equal statements have one entry on the server: its figures are
-    of all of them, and marked. Where the server counted less than half or more than twice of
-    what the load executed, it counted somebody else's (or, without pg_stat_statements.track_utility, none), and that is
-    not told.
+    A statement is found by its text with all values replaced. pgbench reports only the first line of a statement: a
+    statement of several lines is found only where no other one begins with that line. Equal statements have one entry
+    on the server: its figures cover all of them, and are marked. Counts below half or above twice the executions of the
+    load are left out: they are those of another load, or pg_stat_statements.track_utility is off.
     """
     normal_texts = {queryid: normalised(text) for queryid, text in texts.items()}
     parts = report.scripts or (report,)
@@ -144,7 +144,7 @@ def matched(
 
 
 def normalised(text: str) -> str:
-    """Return a statement as it compares: one blank between words, "?" for each value, no ";" at the end.
+    """Return a statement in the form for comparison: one blank between words, "?" for each value, no ";" at the end.
 
     END is COMMIT: the server keeps one entry for both, under the name that came first.
     """
@@ -176,7 +176,7 @@ def _mean_and_deviation(rows: Sequence[QueryCounters]) -> tuple[int | None, floa
 
 
 def _grown(before: QueryCounters | None, now: QueryCounters) -> QueryCounters | None:
-    """Return the counts between two readings; None for none, and where the counters were reset."""
+    """Return the growth between two readings; None without a call in between, and where the counters were reset."""
     if before is None:
         return now
     if now.calls <= before.calls:
@@ -205,7 +205,8 @@ async def _with_schema(sql_session: SqlSession, statement: str) -> str:
     """Return the statement with the extension's schema, quoted by the server.
 
     Raises:
-        LoadProblem: The extension is not there, or where another role's functions would run as a superuser.
+        LoadProblem: The extension is missing, or its schema is one where another role's functions would run as a
+            superuser.
     """
     rows = await sql_session.rows(_SCHEMA)
     if not rows:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class WorkerGone(PgtopError):
-    """The worker ended under a unit; what the unit came to is not known."""
+    """The worker ended during a unit, whose result is unknown."""
 
 
 class UnitFailed(PgtopError):
@@ -113,12 +113,12 @@ async def comes_back(server: str, servers: Callable[[], Awaitable[Sequence[str]]
 
 
 class CellOnServer(Struct, frozen=True, kw_only=True):
-    """The way in which one cell is made on a server, and what is known of the servers.
+    """The functions that make one cell on a server, and list the servers.
 
     Attributes:
         run: (server, cell) → result. Raises as `DaskWorkers.run`.
-        servers: Names of those that are there now.
-        tell: Takes what is going on, one line.
+        servers: Returns the names of the servers that answer now.
+        tell: Takes a line of progress.
     """
 
     run: Callable[[str, Cell], Awaitable[CellResult]]
@@ -127,7 +127,7 @@ class CellOnServer(Struct, frozen=True, kw_only=True):
 
 
 class RunOnServers:
-    """Runs what is left of an experiment.
+    """The runner of the remaining cells of an experiment.
 
     Args:
         outcome: The outcome of its journal so far.
@@ -331,7 +331,7 @@ class DaskWorkers:
             raise UsageProblem(f"no scheduler at {address}: {reason}", "`dask scheduler` starts one") from None
 
     async def servers(self) -> tuple[str, ...]:
-        """Return names of those that are there now."""
+        """Return the names of the workers that answer now."""
         return tuple(await self._addresses())
 
     async def _addresses(self) -> dict[str, str]:

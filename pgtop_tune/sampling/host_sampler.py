@@ -39,10 +39,11 @@ _STALE_S: Final = 5.0
 
 
 _FEW: Final = 200
+"""Number of processes up to which all are read with each frame; more are a crowd."""
 _READ_PER_S: Final = 100
 """Processes of a crowd that are read each second: three hundred every third second. All took a fifth of our CPU."""
 _LONGEST_S: Final = 4.0
-"""The windows of `budget` and `client_bound` are 10 s."""
+"""Longest use of a look at a crowd: the windows of `budget` and `client_bound`, 10 s, need several looks."""
 _AFTER_FIRST_PICTURE_S: Final = 0.2
 """Delay of the first look at a crowd, which would hold up the first picture; there are no rates before the second."""
 _EARLY: Final = 0.9
@@ -63,17 +64,17 @@ def _good_for_s(processes: int) -> float:
 
 
 class HostSampler:
-    """Decisions where the server's machine can be seen, and which processes belong to the server.
+    """The sampler of the server's machine; it decides from where the machine is seen, and which processes are counted.
 
     Args:
         host: This machine.
-        surely_local: The endpoint is a Unix socket, so the server can only be here: host numbers before it answers.
+        surely_local: The endpoint is a Unix socket, so the server is here: samples begin before it answers.
         backend: Gives pid and start (epoch ms) of the backend that serves our connection.
-        server: For directories, and for the files of a server that is not here.
+        server: The server, asked for its directories, and for /proc where it runs on another machine.
         clock: Seconds on the session's monotonic clock.
         caps: Limits of disks that the operator states.
-        wished: The operator's choice of the source. A server that is surely here is not asked for its /proc when that
-            is psutil, nor where the server does not hand it out.
+        wished: The operator's choice of the source. With psutil, a server that is surely here is not asked for its
+            /proc, even where its processes cannot be seen.
     """
 
     def __init__(
@@ -186,17 +187,17 @@ class HostSampler:
         if self._absent is not None:
             return self._absent
         self._keep_places()
-        loads = tuple(pgbench)
+        pgbench_pids = tuple(pgbench)
         backends, answered = self._known_backends(postgres)
-        everybody = len(backends) <= _ALL_IO_BELOW
-        io_pids = {backend.pid for backend in backends if everybody or backend.state != "idle"}
+        reads_all_io = len(backends) <= _ALL_IO_BELOW
+        io_pids = {backend.pid for backend in backends if reads_all_io or backend.state != "idle"}
         if self._remote:
             if isinstance(postgres, Unavailable):
                 return postgres
             pids = [backend.pid for backend in backends if backend.pid in io_pids]
-            return await self._look_over_sql(pids, io_pids, loads, patience_s)
-        loads = loads or self._pgbench_of_others(backends)
-        pids = [os.getpid(), *loads, *(backend.pid for backend in backends)]
+            return await self._look_over_sql(pids, io_pids, pgbench_pids, patience_s)
+        pgbench_pids = pgbench_pids or self._pgbench_of_others(backends)
+        pids = [os.getpid(), *pgbench_pids, *(backend.pid for backend in backends)]
         if self._postmaster_pid is not None:
             pids.append(self._postmaster_pid)
         if answered and len(pids) > _FEW and self._clock() < self._processes_due_s:
@@ -204,7 +205,7 @@ class HostSampler:
         resting = self._resting(backends) if answered else ()
         # A process that is idle by now is read once more, for its last I/O.
         with_io, self._io_pids = io_pids | self._io_pids, io_pids
-        sample = self._host.sample(pids, {*with_io, *loads, os.getpid()}, loads, resting)
+        sample = self._host.sample(pids, {*with_io, *pgbench_pids, os.getpid()}, pgbench_pids, resting)
         if not answered:
             sample = replace(sample, processes=self._without_strangers(sample.processes, backends))
         self._processes, self._processes_due_s = sample.processes, self._clock() + _good_for_s(len(pids))
@@ -224,7 +225,7 @@ class HostSampler:
     def _without_strangers(
         self, processes: ProcessSample | Unavailable, backends: Iterable[Backend]
     ) -> ProcessSample | Unavailable:
-        """Return the processes without those that have got the pid of a backend that has ended meanwhile."""
+        """Return the processes without new ones that have the pid of a backend that has ended meanwhile."""
         if isinstance(processes, Unavailable):
             return processes
         before = () if isinstance(self._processes, Unavailable) else self._processes.processes
@@ -251,7 +252,7 @@ class HostSampler:
         return replace(sample, storage_io=self._storage_io.latest(own_pids, self._postmaster_pid))
 
     def _pgbench_of_others(self, backends: tuple[Backend, ...]) -> tuple[int, ...]:
-        """Return the pgbench that an operator started by hand; searched for when the sessions of that name change."""
+        """Return the pids of pgbench started by another program; search again when the sessions of that name change."""
         if not any(backend.application_name == LOAD_APPLICATION for backend in backends):
             return ()
         now_s = self._clock()

@@ -36,14 +36,13 @@ some ms is noise."""
 
 
 def skipped_ticks(due: float, now: float, began: float, interval_s: float) -> int:
-    """Return how many ticks are left out, the one that is due among them: those that are late, or too near to the last
-    one.
+    """Return the number of ticks to skip: those that are late by now, or too near to the last tick.
 
     Args:
-        due: Moment of the next one.
-        now: End of the last one.
-        began: Begin of the last one, however late.
-        interval_s: From tick to tick.
+        due: Moment at which the next tick is due.
+        now: End of the last tick.
+        began: Begin of the last tick, however late.
+        interval_s: Seconds from tick to tick.
     """
     soonest = max(now, began + _LEAST * interval_s)
     return int((soonest - due) / interval_s) + 1 if soonest > due else 0
@@ -63,9 +62,9 @@ class LiveSource:
     Args:
         clock: The session's clock.
         host: The machine.
-        server: Makes the server's sampler in the engine's loop, given where its events go.
+        server: Makes the server's sampler in the engine's loop; its argument takes the sampler's events.
         load: pgbench.
-        footprint: Our own cost now.
+        footprint: Returns this program's own cost now.
         interval_s: Seconds from tick to tick.
         poolers: Their admin consoles; None where the operator named none.
         ceilings: Measured limits; None reads them from the state directory.
@@ -120,7 +119,7 @@ class LiveSource:
                 self._loop.call_soon_threadsafe(self._changed.set)
 
     def burst(self) -> float:
-        """Sample waits more often for so many seconds; 0 before there is a server. In the engine's loop."""
+        """Sample waits more often; return for how many seconds, 0 before there is a server. In the engine's loop."""
         return 0.0 if self._server is None else self._server.burst()
 
     def note(self, event: Event) -> None:
@@ -196,7 +195,7 @@ class LiveSource:
         return frame
 
     def _gap(self, frame: Frame) -> tuple[Event, ...]:
-        """Return the event that this program took no samples; the second frame may have waited for the screen."""
+        """Return the event of a gap in the samples; none for the second frame, which may wait for the screen."""
         if self._before is None or self._before.sequence == 0:
             return ()
         missed_s = frame.elapsed_s - self._before.elapsed_s

@@ -40,7 +40,7 @@ class PoolerSampler:
     """The newest look at every console, taken once a second at most.
 
     Args:
-        consoles: Those the operator named; none is fine.
+        consoles: Consoles that the operator named; may be empty.
         clock: Seconds on the session's monotonic clock.
     """
 
@@ -56,8 +56,7 @@ class PoolerSampler:
         self._tasks = [loop.create_task(self._watch(number, console)) for number, console in enumerate(self._consoles)]
 
     def sample(self) -> PoolerSample | Unavailable:
-        """Return the newest look at every console; never waits. A look that failed by a fault of ours raises it
-        here."""
+        """Return the newest look at every console, without waiting. Raises the exception of a look with a bug."""
         for task in self._tasks:
             if task.done():
                 task.result()
@@ -81,7 +80,7 @@ class PoolerSampler:
 
     async def _watch(self, number: int, console: Console) -> None:
         failures = 0
-        # A console is served by the thread that serves the clients.
+        # A pooler serves its console in the thread of its clients, so expensive looks are taken less often.
         resting = Resting()
         while True:
             started_s = self._clock()

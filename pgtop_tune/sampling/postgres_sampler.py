@@ -1,8 +1,8 @@
 """Sampler of the server: sections once a tick, wait events up to ten times a second, over one connection.
 
-Runs as a task of its own, so that a server that hangs stops nothing but its own numbers. Whatever costs the server
-much is asked less often: no section takes more than a twentieth of the time, that of pg_stat_statements no more than
-a two-hundredth, wait sampling no more than a tenth.
+The sampler runs as a task of its own, so that a server that hangs stops nothing but its own numbers. It asks expensive
+questions less often: no section takes more than a twentieth of the time, that of pg_stat_statements no more than a
+two-hundredth, wait sampling no more than a tenth.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from pgtop_tune.sampling.wait_looks import WaitLooks, WaitsReader
 
 _PART: Final = 20.0
 _PART_BY_ROWS: Final = 300.0
-"""A question of many rows takes a third of a per cent of a core: with the texts of its rows at most half a one."""
+"""A question of many rows takes a third of a per cent of a core, and with the texts of the rows at most half of one."""
 _ANSWERS: Final = 10
 
 
 class Resting:
     """Rests of one connection's questions, each by the cheaper of its last two answers.
 
-    A stop of ours, of the server or of the network in the middle of one answer is no cost of the question: a rest of
-    twenty times as long would leave the throughput unknown for minutes. The first answer is cold and pays nothing.
+    A stop of this program, the server or the network in the middle of one answer is no cost of the question: a rest of
+    twenty times as long would leave the throughput unknown for minutes. The first answer, with cold caches, is free.
 
-    A question of many rows rests by their number and the least time that a row took in its last answers: a busy machine
-    makes answers late and not dear, and rows that came at once are paid for at once.
+    A question of many rows rests in proportion to their number and to the least time per row in its last answers: a
+    busy machine makes an answer late, not expensive; a sudden growth of the number lengthens the rest at once.
     """
 
     def __init__(self) -> None:
@@ -60,9 +60,9 @@ class Resting:
 
         Args:
             question: Name of the question.
-            began_s, ended_s: When it was asked, and answered.
-            every_s: Least time between two.
-            rows: Of the answer, of a question that rests by them.
+            began_s, ended_s: Moments of question and answer.
+            every_s: Least time between two questions.
+            rows: Number of rows of the answer; None for a question that does not rest by rows.
         """
         cost_s = ended_s - began_s
         paid_s, self._cost_s[question] = min(cost_s, self._cost_s.get(question, 0.0)), cost_s
@@ -110,7 +110,7 @@ class CheckpointCycles:
             if began is None:
                 self.clear()
             elif sum(began):
-                # It began between two looks: those images of the earlier look are surely not its own.
+                # The checkpoint began between two looks: the full pages of the earlier look are surely not its own.
                 single = sum(began) == 1
                 self._at_previous, self._at_begin = (self._at_begin if single else None), self._wal.wal_fpi
         self._counters, self._wal = counters, wal
@@ -156,8 +156,8 @@ class ServerReader(WaitsReader, Protocol):
 
 _CROWD: Final = 500
 _CROWD_EVERY_S: Final = 1.9
-"""A server with as many sessions has their list read every other second, as its head says: the list is the bulk of our
-cost. Locks are asked for about the sessions of the list: of an older list they would cost as much and say no more."""
+"""Time between two lists of sessions of a crowd, which the head of the list shows: the list is the bulk of our cost.
+Locks are read together with the list: beside an older list they would cost as much and say no more."""
 _RETRY_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 """Waits between attempts to connect: a restart is seen within a second, a server that is gone costs little."""
 
@@ -170,7 +170,7 @@ class PostgresSampler:
         clock: The session's clock.
         note: Takes events: the server gone, back, restarted.
         localise: Completes the facts with whether the server runs on this machine.
-        waits_for_password: Somebody can be asked for a password; without, a server that wants one ends the session.
+        waits_for_password: An operator can type a password; if not, a server that wants one ends the session.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class PostgresSampler:
         """Return a sample of the server.
 
         Args:
-            patience_s: How long a tick may wait for it.
+            patience_s: Longest time that a tick waits for the answer.
         """
         if not self._tried.is_set():
             # The first picture waits a moment for the first answer instead of showing none for a whole interval.
@@ -276,7 +276,7 @@ class PostgresSampler:
         """Connect, sample and reconnect until cancelled.
 
         Raises:
-            NotLetIn: The very first answer of the server was no; it would be no again.
+            NotLetIn: The server refused the first login; it would refuse the next one, too.
         """
         attempt = 0
         try:
@@ -358,7 +358,7 @@ class PostgresSampler:
         return self._waits.burst()
 
     async def _look_at_facts(self) -> None:
-        """Read the facts that can change while we are connected; where the server runs cannot."""
+        """Read the facts that can change during a connection; the machine of the server cannot."""
         assert self._facts is not None
         begun_s = self._clock()
         if begun_s < self._facts_due_s:
@@ -380,7 +380,7 @@ class PostgresSampler:
         return True
 
     def _look_at_configuration(self, activity: Activity) -> None:
-        """Read parameters again at once when the server has read its files again, whoever asked it to."""
+        """Read the parameters with the next tick when the server has reloaded its configuration files."""
         configured_ms = activity.configured_ms or 0
         # Behind a pooler each look may come from another session; only a later moment is news.
         if configured_ms > self._configured_ms:

@@ -1,7 +1,7 @@
 """Samples of the waits of backends, up to ten times a second, added up from frame to frame.
 
-A look wakes no task where that can be helped: a timer asks, and the answer is taken as it comes. The sampler's task is
-called for what takes several statements, and for an answer that does not come.
+A look usually wakes no task: a timer sends the query, and a callback takes the answer. The sampler's task is woken only
+for work of several statements, and for an answer that is late.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class WaitCounts:
         self._looks = 0
 
     def add(self, look: Iterable[WaitCount], looks: int = 1) -> None:
-        """Take one look, or the sum of so many looks of another program."""
+        """Add one look, or the sum of several looks that pg_wait_sampling took."""
         self._looks += looks
         observations = self._seen
         at_once: dict[tuple[str, str], int] = {}
@@ -137,7 +137,7 @@ class TailLooks:
 
     Attributes:
         floor_ms: Age from which on transactions are asked for.
-        one_in: Share of the sessions that is asked for.
+        one_in: One session in so many is asked for; 1 is all.
     """
 
     def __init__(self) -> None:
@@ -185,12 +185,11 @@ class TailLooks:
 
     @property
     def unasked(self) -> tuple[int, ...]:
-        """Pids that wait for a lock and whose blocker is not known; few of them."""
+        """Pids that wait for a lock and whose blocker is not known; at most `_MOST_ASKED`."""
         return tuple(pid for pid, _ in self._waiting)
 
     def blocked(self, blockers: Mapping[int, Blocker]) -> None:
-        """Take the answer for the pids of `unasked`: a session that blocks each of them, and each of those that
-        wait."""
+        """Take a blocker of each pid of `unasked`, and of each blocker that waits itself."""
         for key in self._waiting:
             followed = self._followed.get(key)
             if followed is not None:
@@ -284,6 +283,7 @@ class WaitsReader(Protocol):
 
 
 _COST: Final = 10.0
+"""Looks take at most one part in so many of the time."""
 _REST_S: Final = 9.0
 """Longest rest, less than the window of the wait figures: however slow the server is, each window has a look."""
 _CROWDS: Final = ((1000, 0.65), (500, 0.5), (250, 0.3), (100, 0.2))
@@ -291,7 +291,7 @@ _CROWDS: Final = ((1000, 0.65), (500, 0.5), (250, 0.3), (100, 0.2))
 more of them, so that figures are as exact as with fewer. The burst sees shorter transactions."""
 BURST_S: Final = 20.0
 _BURST_COST: Final = 3.0
-"""Share during a burst, which an operator has requested and which ends soon."""
+"""`_COST` during a burst, which an operator has requested and which ends soon."""
 BURST_EVERY_S: Final = 0.02
 BURST_FLOOR_MS: Final = 10
 _BLOCKERS_COST: Final = 20.0
@@ -333,7 +333,7 @@ class WaitLooks:
     Args:
         reader: The connection.
         clock: The session's clock.
-        call: Has the sampler's task call `catch_up`.
+        call: Wakes the sampler's task, which calls `catch_up`.
 
     Attributes:
         sessions: Sessions of the server, as far as known: a crowd is looked at less often.
@@ -392,7 +392,7 @@ class WaitLooks:
             self._alarm = None
 
     def _alarmed(self) -> None:
-        """Ask, or handle an answer that is late: one timer for each look is set with the question."""
+        """Send the next query, or handle an answer that is late: one timer serves both."""
         self._alarm = None
         assert self._loop is not None
         now = self._loop.time()
@@ -462,8 +462,7 @@ class WaitLooks:
         await self._ask_for_blockers()
 
     async def _ask_for_blockers(self) -> None:
-        """Ask for the blockers of old transactions that wait for a lock, once for each; little of the time is spent on
-        it."""
+        """Ask once for the blocker of each old transaction that waits for a lock; rest for twenty times as long."""
         begun_s = self._clock()
         pids = self._tail.unasked
         if not pids or begun_s < self._blockers_due_s:
@@ -474,7 +473,7 @@ class WaitLooks:
         self._blockers_due_s = self.answered_s + max((self.answered_s - begun_s) * _BLOCKERS_COST, _BLOCKERS_REST_S)
 
     def burst(self) -> float:
-        """Sample fifty times a second for so many seconds, within their budget. In the engine's loop."""
+        """Sample fifty times a second, within `_BURST_COST`; return for how many seconds. In the engine's loop."""
         self._burst_until_s = self._clock() + BURST_S
         return BURST_S
 

@@ -26,10 +26,11 @@ _SLEEPS: Final = 0.1
 _DIRTY_OF_AVAILABLE: Final = 0.15
 _NEARLY: Final = 0.9
 _SPILLS: Final = 2
-"""Looks of ten seconds in which files were closed: a file counts then, and a statement may take seconds."""
+"""Least number of looks in ten seconds at which the count of temporary bytes had grown. The server counts a file when
+it is closed, and a statement may take seconds until then."""
 _SPILLS_BYTES: Final = 10e6
 _WAITED_FOR: Final = 0.05
-"""Less than that of L makes no finding, and limits are looked for in two minutes of frames."""
+"""Share of L: a shorter wait makes no finding, and saves the search for limits in two minutes of frames."""
 TEMP_WAITS: Final = ("io:buffile*",)
 _EXTENDING: Final = ("lock:extend", "io:datafileextend")
 _SWAP_BYTES: Final = 1e6

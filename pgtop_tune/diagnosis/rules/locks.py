@@ -1,4 +1,4 @@
-"""Queues for heavyweight locks: who stands at their end, and what it does."""
+"""Queues for heavyweight locks: the session that holds each of them up, and its state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing gets done: no transaction ends, or the server does not answer."""
+"""Outages: no transaction ends, or the server does not answer."""
 
 from __future__ import annotations
 

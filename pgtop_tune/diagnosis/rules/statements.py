@@ -18,7 +18,7 @@ from pgtop_tune.model.relations import TableCounters
 
 TIME: Final = "exec_us"
 _MOST: Final = 50.0
-"""Per cent of what all statements did."""
+"""Per cent of the counter's sum over all statements."""
 _ROWS: Final = 10_000
 """Rows that an execution reads one by one: an index would take some pages in their place."""
 _READ_FOR_ONE: Final = 100
@@ -26,7 +26,7 @@ _WORKS: Final = 0.5
 
 
 class _StatementPart(Struct, frozen=True):
-    """A statement, and how much of what all of them did was its own, per cent."""
+    """A statement, and its part of the counter's sum over all statements, per cent."""
 
     rate: StatementRate
     percent: float
@@ -55,7 +55,7 @@ def statement_clause(facts: Facts, counter: str) -> str:
     """Return "; 63 % of statement time by SELECT …" for the end of a sentence; "" where no statement has half of it.
 
     Args:
-        counter: Of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
+        counter: Counter of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
     """
     part = _largest(facts, counter)
     if part is None or part.percent < _MOST:

@@ -27,10 +27,10 @@ _READS: Final = 100.0
 def _locks(facts: Facts) -> Hit | None:
     if manager_is_of_rows(facts):
         return None
-    counters, beyond = facts.interval.pair(sections.lock_counters), None
+    counters, beyond_fast_path = facts.interval.pair(sections.lock_counters), None
     if counters:
         older, newer = (sum(row.fastpath_exceeded for row in look.types) for look in counters)
-        beyond = (newer - older) / (counters[1].at_s - counters[0].at_s)
+        beyond_fast_path = (newer - older) / (counters[1].at_s - counters[0].at_s)
     return waiting(
         facts,
         (_MANAGER,),
@@ -38,7 +38,7 @@ def _locks(facts: Facts) -> Hit | None:
         "plans that touch fewer partitions and indexes; from 18 on a larger max_locks_per_transaction",
         more=(
             ("sessions", f"{facts.s(_MANAGER):.1f}"),
-            ("locks beyond the fast path", f"{count(beyond)}/s" if beyond is not None else None),
+            ("locks beyond the fast path", f"{count(beyond_fast_path)}/s" if beyond_fast_path is not None else None),
         ),
         advice=ParameterAdvice("max_locks_per_transaction", "raise", "more locks fit into the fast path, from 18 on"),
     )
@@ -88,15 +88,15 @@ def _slru(facts: Facts) -> list[tuple[str, float]]:
 
 
 def _overflow(
-    facts: Facts, waits: tuple[str, ...], cache: str, says: str, next_step: str, parameter: str
+    facts: Facts, waits: tuple[str, ...], cache: str, claim: str, next_step: str, parameter: str
 ) -> Hit | None:
     """Return the hit that a cache of transaction states is too small; None where it is large enough."""
     impact_ms, reads = facts.b(*waits), _reads_of(facts, cache)
     if impact_ms <= 0.0 and reads < _READS:
         return None
     return Hit(
-        sentence=f"{says}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}",
-        short=f"{says}: {count(reads)} page reads/s",
+        sentence=f"{claim}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}",
+        short=f"{claim}: {count(reads)} page reads/s",
         impact_ms=impact_ms,
         evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s")),
         next_step=f"{next_step}; from 17 on {parameter}",
@@ -114,8 +114,8 @@ def _subtransactions(facts: Facts) -> Hit | None:
 
 def _multixacts(facts: Facts) -> Hit | None:
     next_step = "no foreign keys to rows that change all the time"
-    waits, says = ("lwlock:multixact*", "ipc:multixactcreation"), "rows are locked by many at once"
-    return _overflow(facts, waits, "multixact", says, next_step, "multixact_member_buffers")
+    waits, claim = ("lwlock:multixact*", "ipc:multixactcreation"), "rows are locked by many at once"
+    return _overflow(facts, waits, "multixact", claim, next_step, "multixact_member_buffers")
 
 
 _NEEDS: Final = (sections.waits,)

@@ -61,7 +61,7 @@ def plan_hash(plan: BoundPlan) -> str:
 
 
 def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
-    """Keep what was shown, so that a later run can name what has changed.
+    """Keep the plan that was shown, so that a later run can name the differences.
 
     Returns:
         The hash.

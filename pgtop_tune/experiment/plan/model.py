@@ -101,7 +101,7 @@ def _base(share: re.Match[str], facts: PlanFacts) -> float:
 
 
 def scale_words(scale: int) -> str:
-    """Return a scale with what it takes on the disk."""
+    """Return a scale with its size on the disk."""
     return f"scale {scale} ({about(_BYTES_PER_SCALE * scale)})"
 
 

@@ -178,7 +178,7 @@ _MANY: Final = 16
 _MARK: Final = " *"
 _LATENCY: Final = ("configuration", "load", "figure", "baseline ms", "ms", "change", "98 % interval", "verdict")
 RESULTS: Final = ("Summary", "Results", "Against the baseline")
-"""Headings of what is told when an experiment has ended."""
+"""Headings of the report of an ended experiment."""
 
 
 _FIGURES: Final = tuple(figure for figure in RUN_FIGURES if figure.name not in ("stddev_ms", "p95_ms", "p99_ms"))

@@ -113,7 +113,7 @@ class ExperimentDoors(Protocol):
         ...
 
     async def listed(self, names: tuple[str, ...]) -> object:
-        """Look at the parameters that are about to be changed: the control refuses what has changed since."""
+        """Read the parameters that are to be changed: the control refuses a change of one that changed since."""
         ...
 
     async def in_force(self) -> Sequence[ParameterChange | HostChange]:
@@ -455,7 +455,7 @@ _NO_SPACE: Final = "No space left on device"
 
 
 class ExperimentRun:
-    """Runs what is left of an experiment, in the engine's loop.
+    """The runner of the remaining cells of an experiment, in the engine's loop.
 
     Args:
         outcome: The outcome of its journal so far.

@@ -183,7 +183,7 @@ class ArmBlock(Struct, frozen=True):
 
     @property
     def surroundings(self) -> Surroundings:
-        """Return what others took beside the block."""
+        """Return the use of the machine by other programs beside the block."""
         return Surroundings(
             foreign=self.foreign,
             steal=self.steal,
@@ -261,7 +261,7 @@ class RivalSettings:
         self._expected: dict[str, str] = {}
 
     async def wanted(self, arm: Arm) -> tuple[WantedSetting, ...]:
-        """Return the settings that the arm changes in what is in force."""
+        """Return the settings of the arm whose values in force differ."""
         self._expected = await kernel_values(self.control, [rival.name for rival in self.rivals])
         pairs = ((rival.name, rival.value(arm)) for rival in self.rivals)
         return tuple(WantedSetting(name, value) for name, value in pairs if self._expected[name] != value)
@@ -321,7 +321,7 @@ CURRENT: Final = "current"
 _ATTEMPTS: Final = 5
 _AGAIN_S: Final = 2.0
 _MARGIN_S: Final = 30.0
-"""The time beyond the end of a block before its set reverts by itself."""
+"""Time after the end of a block until its change set reverts by itself."""
 _RESTARTS: Final = "`pgtop-tune ab --restart` judges it with restarts, on a server that may be restarted"
 _NEW_LOAD: Final = "`pgtop-tune ab` judges it with a new load for each block"
 _INSTEAD: Final = {"postmaster": _RESTARTS, "backend": _NEW_LOAD, "superuser-backend": _NEW_LOAD}
@@ -454,7 +454,7 @@ class Arms:
         return reverted or bool(self._set_id)
 
     async def _make(self, arm: Arm, within_s: float) -> tuple[ParameterChange, ...]:
-        """Return the changes that the arm needs on top of what is in force; none where it is what is in force."""
+        """Return the changes from the values in force to those of the arm; none where they are equal."""
         now = {parameter.name: parameter for parameter in await self._control.list(self._names)}
         parameters = [
             WantedParameter(rival.name, rival.value(arm))

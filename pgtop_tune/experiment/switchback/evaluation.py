@@ -215,7 +215,7 @@ BESIDE: Final = (
 
 
 def trade_of(main: FigureEffect, other_effects: Sequence[FigureEffect]) -> str:
-    """Return the main figure and what went the other way; "" where nothing did."""
+    """Return the main figure and the figures that went the other way; "" without any."""
     against = {"better": "worse", "worse": "better"}.get(main.verdict)
     paid = [effect for effect in other_effects if effect.verdict == against and effect.better is not Better.NEITHER]
     if not paid:

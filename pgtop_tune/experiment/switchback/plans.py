@@ -113,7 +113,7 @@ def _total_ms(row: StatementRow) -> float:
 def plan_pairs(
     comparison: StatementComparison, a: Mapping[str, StatementPlan], b: Mapping[str, StatementPlan]
 ) -> tuple[PlanPair, ...]:
-    """Return plans of both arms; what changed with the largest effect first."""
+    """Return plans of both arms; changed plans with the largest effect first."""
     pairs = [
         PlanPair(
             id=row.id,

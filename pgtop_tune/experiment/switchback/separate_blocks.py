@@ -118,7 +118,7 @@ async def check_nothing_pending(*controls: ChangeControl | MachineControl) -> No
         controls: The control of the server, and of its machine where the experiment switches that.
 
     Raises:
-        UsageProblem: One is pending confirmation.
+        UsageProblem: A change is pending confirmation.
     """
     pending = [
         change.name
@@ -162,7 +162,7 @@ class SeparatePlan(SwitchbackPlan, frozen=True, kw_only=True):
 
     @property
     def by_checkpoints(self) -> bool:
-        """Return each block begins with a checkpoint, whatever the parameter."""
+        """Return False: each block begins with a checkpoint, for any parameter."""
         return False
 
 
@@ -185,9 +185,9 @@ class SeparateBlocks(Switchback):
     Args:
         plan, frames, arms, take_state: See `Switchback`.
         load: The loads of the arms.
-        answers: Waits until frames show the server as it is after a restart.
-        restart: Restarts the server as it is; None where blocks take no restart.
-        own_cycles: Where the arms differ in what works through checkpoints: blocks end with one, too; else None.
+        answers: Waits until frames show the restarted server.
+        restart: Restarts the server with its present settings; None where blocks need no restart.
+        own_cycles: Makes the checkpoints that blocks end with, where the arms differ in knobs that work through them.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class SeparateBlocks(Switchback):
         await self._load.stop()
 
     async def _put_back(self, ending: Ending) -> None:
-        # What is put back may take a restart.
+        # The values that are put back may need a restart.
         await self._end_load()
         await super()._put_back(ending)
 

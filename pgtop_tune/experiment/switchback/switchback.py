@@ -306,7 +306,7 @@ class Switchback:
         self._blocks: list[ArmBlock] = []
 
     async def run(self) -> SwitchbackState:
-        """Run to the end, whatever that is; the state says which.
+        """Run until the experiment ends; the state that is returned has its ending.
 
         Raises:
             PgtopError: It could not begin; nothing is changed.
@@ -413,7 +413,7 @@ class Switchback:
         raise Over(Ending.NOT_STEADY, f"the load does not get steady: {steadiness.reason}")
 
     async def _tell_noise(self) -> None:
-        """Note what the time can show of this load; end the experiment where that is nothing."""
+        """Note the smallest difference that the time can show under this load; end the experiment without one."""
         interval = self._frames.interval
         load = None if interval is None else interval.now(sections.bench)
         if interval is None or load is None or self._objective != TPS or self.plan.by_checkpoints:

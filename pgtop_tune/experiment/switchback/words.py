@@ -55,7 +55,7 @@ class ShownStates:
         )
 
     def take(self, state: SwitchbackState) -> bool:
-        """Make the next state of the screen; whether its figures are new."""
+        """Take a state of the engine into `newest`; return whether its figures are new."""
         has_ended = is_over(state)
         arm = "" if state.arm is None else str(state.arm)
         if arm and arm != self._arm:
@@ -82,7 +82,7 @@ class ShownStates:
         shown_state = replace(
             shown_state,
             details="\n".join((result, *(["", *notes] if notes else []))),
-            # An end of load or server is told by its reason: that is the news.
+            # Where the load or the server ended, the reason says more than the ending.
             ending=(state.reason if state.ending is Ending.ENDED else "") or str(state.ending) if has_ended else "",
             problem=state.left_in_force,
         )
@@ -112,8 +112,9 @@ _SAID: Final = (
     SwitchbackPhase.PLANNING,
     SwitchbackPhase.PUTTING_BACK,
 )
+"""Phases that get a line of their own."""
 _TIMES: Final = 9.0
-"""A share: a larger effect is told as so many times."""
+"""Relative effect from which on it is written as a multiple, "10x"."""
 
 
 class Narrator:
@@ -173,7 +174,7 @@ def effect_words(paired: Paired) -> str:
 def _share(relative: float) -> str:
     if relative >= _TIMES:
         return f"{1.0 + relative:.0f}x"
-    # Rounded first: nothing has no sign of its own.
+    # Rounding first and adding 0.0 turn a small negative effect into +0.0, never -0.0.
     return f"{round(100.0 * relative, 1) + 0.0:+.1f} %"
 
 
@@ -232,10 +233,10 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
 
 
 def of_evaluation(evaluation: PairsEvaluation, ending: Ending, slow: str) -> list[str]:
-    """Return the remarks of pairs beside the verdict, of any experiment.
+    """Return the remarks on an evaluation of pairs, for experiments of any kind.
 
     Args:
-        slow: Said where the effect still builds up.
+        slow: Remark for an effect that still builds up.
     """
     lines = []
     if evaluation.trade:
@@ -297,7 +298,7 @@ def result_text(plan: SwitchbackPlan, state: SwitchbackState) -> str:
 
 
 def evaluation_text(headline: str, evaluation: PairsEvaluation | None, remarks: Sequence[str]) -> str:
-    """Return a result with its figures."""
+    """Return a headline, the figures of its evaluation, and remarks, as text."""
     lines = [headline]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [
@@ -314,12 +315,12 @@ def evaluation_text(headline: str, evaluation: PairsEvaluation | None, remarks: 
 
 
 def result_markdown(plan: SwitchbackPlan, state: SwitchbackState) -> str:
-    """Return the result with its figures, for a document."""
+    """Return the result with its figures, as Markdown."""
     return evaluation_markdown(headline(plan, state), state.evaluation, remarks(plan, state))
 
 
 def evaluation_markdown(headline: str, evaluation: PairsEvaluation | None, remarks: Sequence[str]) -> str:
-    """Return a result with its figures, for a document; statements and endpoints in it are foreign."""
+    """Return a result with its figures, as Markdown; foreign text in it, such as statements, is escaped."""
     lines = [f"**{tables.escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
         lines += [tables.as_markdown(_table(evaluation), tables.escaped), ""]

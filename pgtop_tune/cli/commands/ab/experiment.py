@@ -85,7 +85,7 @@ from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, chec
 
 
 class ExperimentReporter:
-    """Takes the states of an experiment: prints their news, and saves the record after each pair.
+    """The receiver of an experiment's states: it prints their news, and saves the record after each pair.
 
     Args:
         record: Makes the record of a state.
@@ -377,7 +377,7 @@ class AbExperiment:
         """Run an experiment of which each block is a run of its own.
 
         Args:
-            plan: As for one run, with the parameters.
+            plan: The plan, as for an experiment in one run, with the parameters.
 
         Raises:
             PgtopError: The arms cannot be had here, or the operator refuses the restarts; nothing is changed.

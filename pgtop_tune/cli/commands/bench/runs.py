@@ -89,6 +89,7 @@ def chart_lines(curve: StepCurve, block: str = "#") -> list[str]:
 
 
 _TOGETHER: Final = "*"
+"""Mark of a statement whose server times cover all equal statements of the load."""
 _FIGURE: Final = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -96,7 +97,7 @@ def heading(number: int, total: int, cell: RunCell, *, open_end: bool = False) -
     """Return the line before a run.
 
     Args:
-        number: Of the run, from 0.
+        number: Number of the run, from 0.
         open_end: `total` is a maximum.
     """
     load = cell.profile_name or " ".join(script.name for script in cell.scripts)
@@ -107,7 +108,7 @@ def heading(number: int, total: int, cell: RunCell, *, open_end: bool = False) -
 
 
 def progress_words(run: BenchRun, line: BenchProgress) -> str:
-    """Return the line of a second of a run."""
+    """Return the progress line for one second of a run."""
     failed = f"  {line.failed} failed" if line.failed else ""
     lag = "" if line.lag_ms is None else f"  lag {units.with_ms(line.lag_ms)}"
     skipped = f"  {line.skipped} skipped" if line.skipped else ""
@@ -132,8 +133,8 @@ def results_text(
 
     Args:
         block: Character of the bars.
-        cells: Of repeats.
-        loads: Of repeats with configurations.
+        cells: Cells of repeated runs.
+        loads: The same cells by load and configuration, of runs with configurations.
     """
     if len(results) == 1 and steps is None:
         return "\n".join(_in_full(results[0]))
@@ -153,7 +154,7 @@ def results_markdown(
     cells: Sequence[CellOfRuns] = (),
     loads: Loads = MappingProxyType({}),
 ) -> str:
-    """Return tables, and knees and doubts as a list. Arguments as of `results_text`."""
+    """Return tables, then remarks, knees and doubts as a list; takes the arguments of `results_text`."""
     tables = [table_of(results)]
     tables += [cell_table(cells)] if cells else []
     tables += [configuration_table(loads)] if loads else []
@@ -345,6 +346,7 @@ def base_name(number: int, result: RunResult) -> str:
 
 
 _FACTS_S: Final = 10.0
+"""Longest wait for the facts that loads are told apart by."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _DEFAULT_S: Final = 60
 
@@ -377,7 +379,7 @@ def _variable(text: str) -> tuple[str, str]:
 
 
 def _spec(request: RunRequest, scripts: Sequence[ScriptChoice]) -> LoadSpec:
-    """Return the common part of all runs."""
+    """Return the part of the load's specification that all runs have in common."""
     return LoadSpec(
         threads=request.threads,
         duration_s=request.seconds or (_DEFAULT_S if request.transactions is None else None),
@@ -420,9 +422,9 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
     directories = profile_directories(request.profiles)
     loaded = load_profiles(directories)
     async with opened(request.connection) as (sql_session, conninfo):
-        places = await targets(request.endpoint or (), sql_session, conninfo, from_here=live.load_from is None)
+        load_targets = await targets(request.endpoint or (), sql_session, conninfo, from_here=live.load_from is None)
         reached = sql_session.reached
-    plan = _plan(request, loaded, places, steps, spec, configurations)
+    plan = _plan(request, loaded, load_targets, steps, spec, configurations)
     check_length(plan, wish)
     repeats = Repeats(plan, wish)
     in_cells = wish.most > 1 or bool(configurations)
@@ -486,7 +488,7 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
         try:
             signalled = await run_beside(session.engine, work)
         finally:
-            # After any end: the results took minutes.
+            # Print after an error or a signal, too: the results took minutes to measure.
             if series.results and not request.again:
                 _print(request.format, series.results, steps, repeats if in_cells else None, single=len(plan) == 1)
             if in_cells:
@@ -505,22 +507,22 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
 def _plan(
     request: RunRequest,
     loaded: Profiles,
-    places: Sequence[LoadTarget],
+    load_targets: Sequence[LoadTarget],
     steps: Steps | None,
     spec: LoadSpec,
     configurations: Sequence[Configuration],
 ) -> tuple[RunCell, ...]:
-    """Return every run."""
+    """Return the cells of all runs, in order."""
     if request.again:
         return tuple(
             cell
             for again in request.again
             for cell in cells(
-                places, [loaded.get(again.profile)], again, None, clients=again.clients, protocol=again.protocol
+                load_targets, [loaded.get(again.profile)], again, None, clients=again.clients, protocol=again.protocol
             )
         )
     return cells(
-        places,
+        load_targets,
         [loaded.get(name) for name in request.profile or ("tpcb-like",)],
         spec,
         steps,
@@ -596,9 +598,9 @@ def _print(
     format: TableFormat, results: Sequence[RunResult], steps: Steps | None, repeats: Repeats | None, *, single: bool
 ) -> None:
     if format is TableFormat.JSON:
-        more = None if repeats is None else repeats.as_json()
-        answer = series_json(results, steps, single=single and repeats is None, repeats=more)
-        # Printable by itself, and longer than `say` allows.
+        repeats_json = None if repeats is None else repeats.as_json()
+        answer = series_json(results, steps, single=single and repeats is None, repeats=repeats_json)
+        # ASCII is safe for a terminal, and the JSON can be longer than `say` allows.
         say_as_it_is(json.dumps(answer, ensure_ascii=True))
         return
     cells = () if repeats is None else repeats.cells()

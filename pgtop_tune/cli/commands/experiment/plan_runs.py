@@ -192,7 +192,7 @@ class ExperimentSession:
     Args:
         outcome: The journal's so far.
         log: The open journal.
-        directories: Of profiles.
+        directories: Directories of profiles.
         keeps_data: The database of the experiment stays for its next cells.
     """
 

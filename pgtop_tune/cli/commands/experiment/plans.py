@@ -54,15 +54,15 @@ _MAY_CREATE: Final = "SELECT rolcreatedb OR rolsuper, pg_is_in_recovery() FROM p
 
 
 class ServerRoom(Struct, frozen=True, kw_only=True):
-    """Answers of the server besides its frames.
+    """Room for a plan on the server, and its refusals, as far as frames do not hold them.
 
     Attributes:
-        closed: Endpoint to the reason why it does not answer.
-        refused: Arm to the reason why the server would not start with it, or cannot be restarted.
-        free_bytes: On the disk of the data; None where unknown.
-        sessions: Sessions of others, which a restart ends.
-        max_wal_bytes: Limit of the size of WAL.
-        server: None where its frames do not tell.
+        closed: Reasons why endpoints do not answer, by endpoint.
+        refused: Reasons why the server would not start with an arm or cannot be restarted, by arm.
+        free_bytes: Free space on the disk of the data; None where unknown.
+        sessions: Number of sessions of other programs, which a restart ends.
+        max_wal_bytes: max_wal_size.
+        server: Identity of the server; None where its frames do not tell it.
     """
 
     closed: Mapping[str, str]
@@ -79,7 +79,7 @@ def check_plan(request: PlanCheckRequest) -> None:
 
 
 def review_plan(request: PlanCheckRequest) -> None:
-    """Print the plan and its hash, which is kept. Raises as `bound_plan`."""
+    """Print the plan and its hash, and keep the plan as reviewed. Raises as `bound_plan`."""
     say(f"hash {keep_reviewed(_checked_plan(request), reviewed_dir())}")
 
 
@@ -125,27 +125,29 @@ def overridden(plan: ExperimentPlan, overrides: PlanOverrides) -> ExperimentPlan
     )
 
 
-def bound_plan(plan: str, request: PlanRequest) -> tuple[BoundPlan, ServerRoom]:
+def bound_plan(plan_name: str, request: PlanRequest) -> tuple[BoundPlan, ServerRoom]:
     """Return the plan as it runs on the server of the options, and the room there.
 
     Raises:
         PgtopError: The plan is wrong, or the server does not answer.
     """
-    return bound_to_server(overridden(read_plan(plan_path(plan)), request.overrides), request)
+    return bound_to_server(overridden(read_plan(plan_path(plan_name)), request.overrides), request)
 
 
-def bound_to_server(read: ExperimentPlan, request: PlanRequest) -> tuple[BoundPlan, ServerRoom]:
+def bound_to_server(unbound_plan: ExperimentPlan, request: PlanRequest) -> tuple[BoundPlan, ServerRoom]:
     """Bind a plan that was read. Raises as `bound_plan`."""
     session = request.session
     loaded = load_profiles(profile_directories(session.profiles))
-    scripts = _scripts(read, loaded)
+    scripts = _scripts(unbound_plan, loaded)
     find_pgbench(session.pgbench)
     basis = advice_basis(request.connection)
     view = _view(basis, scripts, unsafe=request.allow_unsafe, confirmed=frozenset(session.confirm or ()))
-    plan = bound(read, view)
-    room = let_in(request.connection, lambda conninfo: asyncio.run(_room(conninfo, read, plan, session.pgbench)))
+    plan = bound(unbound_plan, view)
+    room = let_in(
+        request.connection, lambda conninfo: asyncio.run(_room(conninfo, unbound_plan, plan, session.pgbench))
+    )
     if room.closed or room.refused:
-        plan = bound(read, replace(view, unreachable=room.closed, refused=room.refused))
+        plan = bound(unbound_plan, replace(view, unreachable=room.closed, refused=room.refused))
     max_wal_bytes = int(view.parameters["max_wal_size"].setting) * _MB
     return plan, replace(room, max_wal_bytes=max_wal_bytes, server=server_of(basis.interval.newest))
 
@@ -278,7 +280,7 @@ async def _room(conninfo: ConnInfo, plan: ExperimentPlan, bound_arms: BoundPlan,
                 refused[arm.name] = f"pgtop-tune cannot restart the server: {restart.why_not}"
                 continue
             stopping = [check.words for check in restart.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
-            # A start with huge pages of the arm's own settings is checked once these are in force.
+            # An arm's own settings may reserve the huge pages that it starts with: the start is checked with them.
             if stopping and not arm.settings:
                 refused[arm.name] = stopping[0]
     return ServerRoom(closed=closed, refused=refused, free_bytes=free_bytes, sessions=sessions)

@@ -52,7 +52,7 @@ class WorkerServer(Struct, frozen=True, kw_only=True):
     """A worker's description of its server.
 
     Attributes:
-        version: Of pgtop-tune there.
+        version: Version of pgtop-tune there.
         server: None where the role may not see the key.
     """
 

@@ -85,7 +85,7 @@ def script(rows: Sequence[ParameterRow]) -> list[str]:
 
 
 def configuration(rows: Sequence[ParameterRow]) -> list[str]:
-    """Return a file to be included in postgresql.conf."""
+    """Return the lines of a file for postgresql.conf to include, reasons as comments."""
     lines = [f"# {line}" for line in _HEAD]
     for row, reason, value in _with_values(rows):
         quoted = value.replace("'", "''")
@@ -118,7 +118,7 @@ def _ansible(variable: str, key: str, options: Sequence[tuple[str, str, str]]) -
 
 
 def _with_values(rows: Sequence[ParameterRow]) -> list[tuple[ParameterRow, str, str]]:
-    """Return the rows with an advised value, its reason and itself; parameters that need a restart come last."""
+    """Return (row, reason, value) of each row with an advised value; parameters that need a restart come last."""
     advised = []
     for row in sorted(rows, key=lambda row: row.parameter.context == _RESTART):
         if row.advice is not None and row.advice.value is not None:
@@ -211,7 +211,12 @@ MACHINE_WRITERS: Final[Mapping[str, Callable[[Sequence[MachineRow]], list[str]]]
 
 
 class MachineHalf(Struct, frozen=True):
-    """The machine's half of a proposal; see `ChangeSet`."""
+    """The machine's half of a proposal.
+
+    Attributes:
+        settings: Settings to make before the server's half.
+        settings_after: Settings to make after it and its restart; see `ChangeSet`.
+    """
 
     settings: tuple[WantedSetting, ...] = ()
     settings_after: tuple[WantedSetting, ...] = ()
@@ -228,7 +233,7 @@ def settings_to_make(rows: Sequence[MachineRow], plan: MemoryPlan | None, *, las
     One sysctl that cannot be made leaves all settings out.
 
     Args:
-        plan: Memory plan of the proposal: says whether strict accounting pauses while the half is made.
+        plan: Memory plan of the proposal. Strict overcommit accounting pauses where the plan requires it.
         lasting: The half survives a reboot: sysctls by our file of sysctl.d, other settings by a printed command.
     """
     writable, left_out = list[MachineRow](), list[MachineRow]()
@@ -254,7 +259,7 @@ def settings_to_make(rows: Sequence[MachineRow], plan: MemoryPlan | None, *, las
 
 
 def advised_with(half: MachineHalf, basis: AdviceBasis) -> Mapping[str, Advice]:
-    """Return the advice for the server beside the machine's half: huge_pages is on only with the pages."""
+    """Return the advice for the server; huge_pages is advised on only where the half reserves huge pages."""
     return basis.proposal.parameters if half.has_pool else basis.proposal.server_half()
 
 
@@ -351,8 +356,8 @@ def run_advise(request: AdviseRequest) -> int:
             f"--format {request.format.value} and --group {request.group} do not go together",
             f"sysctl is for --group {GROUP}; sql and conf are for parameters of the server",
         )
-    is_applied = request.for_how_long or request.restart or request.yes or request.dry_run
-    if not request.apply and is_applied:
+    has_apply_option = request.for_how_long or request.restart or request.yes or request.dry_run
+    if not request.apply and has_apply_option:
         raise UsageProblem("--for, --restart, --yes and --dry-run are for --apply", "add --apply, or leave them out")
     if request.apply and request.format is not AdviceFormat.TEXT:
         raise UsageProblem("--apply writes no other format", "leave --format out")
@@ -380,7 +385,7 @@ def run_advise(request: AdviseRequest) -> int:
 
 
 def _applied(request: AdviseRequest, basis: AdviceBasis) -> int:
-    """Apply both halves, or that of the group; on another machine the server's half alone."""
+    """Apply both halves, or the half that --group names; for a server elsewhere, the server's half alone."""
     group, for_s = request.group, for_seconds(request.for_how_long)
     of_machine, of_server = group.lower() in ("", GROUP), group.lower() != GROUP
     with_machine = of_machine and (not isinstance(basis.machine, Unavailable) or not of_server)

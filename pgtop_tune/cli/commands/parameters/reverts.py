@@ -78,7 +78,7 @@ def run_revert(request: RevertRequest) -> int:
     if request.overdue and (unknown := _unknown(set_id, directory)) is not None:
         raise unknown
     if request.overdue and set_id and not _is_pending(set_id, directory):
-        # Reverted or kept by somebody else: a server that is gone by now need not be asked.
+        # Another process has reverted or kept the set: a server that is gone by now need not be asked.
         say("nothing to revert")
         return ExitCode.OK
     try:

@@ -120,7 +120,7 @@ class SeparateEvaluations:
         settings: Their names.
         before_set: Takes the id of a change set before it is made.
         block_s: Length of a block in one run.
-        own_cycles: For knobs that work through checkpoints; None waits for the server's checkpoints.
+        own_cycles: Makes checkpoints for knobs that work through them; None waits for the server's own.
 
     Raises:
         UsageProblem: The load of another program would not survive a restart, and has no blocks.
@@ -340,7 +340,7 @@ class SearchRequest(Struct, frozen=True, kw_only=True):
     """A search.
 
     Attributes:
-        knobs, groups: As typed.
+        knobs, groups: Words of the command line.
         budget_s: Time of all evaluations.
         request: The part that resuming needs.
         engine: Name of the search engine.
@@ -478,14 +478,14 @@ class TuningSession:
 
     Args:
         live: The session that watches and changes the server.
-        options: Of `live`.
+        options: Options of `live`.
         cell: The load; None where another program drives it.
         objective: None decides by the same mix of statements.
 
     Attributes:
         load: Held between evaluations.
         blocks: Frames as blocks.
-        facts: Of server and machine under the load; None before the load.
+        facts: Facts of server and machine under the load; None before the load.
     """
 
     def __init__(

@@ -387,7 +387,7 @@ def _speaks_utf8() -> bool:
 
 
 def last_words(outcome: ScreenOutcome, recording: Path | None) -> None:
-    """Print what stays when the screen is closed: the recording, and the changes in force."""
+    """Print the recording and the changes in force, which remain when the screen is closed."""
     if recording is not None:
         say(f"recording: {recording}")
         say(f"  {PROGRAM} replay {recording}")

@@ -38,7 +38,7 @@ _WATCHING: Final = (5_000, 5, 5)
 """Thresholds of the garbage collector after the start. Drawing leaves cycles: the thresholds of the start let three
 megabytes of them gather."""
 _LOOK_S: Final = 5.0
-"""How soon a change or an experiment of another program is noticed, as `changes.confirm.orphans` looks for them."""
+"""Time between two searches for changes and experiments of other programs, as in `changes.confirm.orphans`."""
 
 
 def _settle() -> None:
@@ -64,7 +64,7 @@ class ScreenSession:
 
     Args:
         conninfo: The server.
-        options: Of the session.
+        options: Options of the session.
         keeper: A sink of the same engine, which keeps the frames that judge runs.
 
     Attributes:

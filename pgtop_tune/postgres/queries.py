@@ -1,4 +1,4 @@
-"""SQL texts as files: sql/NAME.FIRSTMAJOR.sql, the highest first major that fits the server.
+"""Queries, kept in files sql/NAME.FIRSTMAJOR.sql; a server gets the file of the highest first major up to its own.
 
 A line that ends with `-- from 17`, `-- until 16` or both is for servers of these majors only.
 """

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STEPS: Final = (2, 1)
 _CLEAR: Final = 2.0
-"""Errors of the screen's effect."""
+"""Standard errors of the screen's effect, beyond which it is clear."""
 _SECTION: Final = 0.382
 """1 − 1/φ."""
 
@@ -44,7 +44,7 @@ def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
 
 
 def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
-    """Return all knobs that the screen favours clearly, together."""
+    """Race all knobs that the screen favours clearly, moved together, against the best."""
     if len(knobs) < 2:
         return
     for steps in _STEPS:
@@ -151,13 +151,13 @@ def _bracket(search: Search, axis: int) -> tuple[int, int]:
 #
 # The sampler is TPE (tree-structured Parzen estimator) over all knobs together, fed with the screen's rows. Each
 # candidate is evaluated once, against the point in force when the engine began; then the best four twice more, and
-# these fresh two decide. It turns nearly all knobs, so the ablation after it has more to take back than after the
+# these two fresh ones decide. This search moves nearly all knobs, so the ablation after it has more to take back than after the
 # climb.
 
 _AGAIN: Final = 2
 _BEST: Final = 4
 _ABLATION: Final = 4
-"""Evaluations that it leaves for the ablation beyond those that the protocol keeps."""
+"""Evaluations that the engine leaves for the ablation beyond those that the protocol keeps."""
 _STARTUP: Final = 10
 _STOPPED: Final = -0.7
 """The sampler's value of a stopped trial: as bad as half of the throughput."""
@@ -166,7 +166,7 @@ _MOST_REFUSED: Final = 100
 
 
 def bayes() -> Engine:
-    """Return the engine.
+    """Return the Bayesian engine.
 
     Raises:
         UsageProblem: Optuna is not installed.
@@ -208,7 +208,7 @@ def _search(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
 
 
 def _finals(search: Search, base: Point, tried: Mapping[Point, float]) -> Asking[None]:
-    """Return the best candidates once more; the one that is best in its fresh evaluations, if it is above 0."""
+    """Measure the best candidates once more; move to the best of these fresh evaluations, if its effect is above 0."""
     best, best_effect = None, 0.0
     promising = [point for point in sorted(tried, key=lambda point: -tried[point]) if tried[point] > 0.0]
     with suppress(Spent):
@@ -241,7 +241,7 @@ def _distributions(search: Search, free: list[int]) -> dict[str, BaseDistributio
 def _screened(
     search: Search, base: Point, free: list[int], study: Study, room: dict[str, BaseDistribution]
 ) -> dict[Point, float]:
-    """Return the screen's rows, told to the study as trials."""
+    """Tell the study the screen's rows as trials; return their values."""
     from optuna.trial import create_trial
 
     values: dict[Point, float] = {}

@@ -1,4 +1,4 @@
-"""From a name on the command line to a side of a comparison; also a part of a recording: `run.jsonl@3m..5m`."""
+"""Sides of a comparison, opened by their names on the command line; `run.jsonl@3m..5m` is a part of a recording."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from pgtop_tune.runtime.window import Timeline, Window, parse_moment
 
 _LOOK: Final = 4096
 _LARGE: Final = 4 << 20
-"""Bytes of all together from which on another process is worth its start."""
+"""Total size in bytes from which a second process is worth its start."""
 
 
 def open_material(path: Path, name: str = "") -> Material:
     """Open a recording, the record of a run or of a series, or a directory of records.
 
     Args:
-        name: In place of the file's.
+        name: Name of the side, in place of the file's.
 
     Raises:
         RecordingProblem: It is none of them, or cannot be read.
@@ -76,7 +76,7 @@ def _size(path: Path) -> int:
 
 
 def _opened(paths: Sequence[Path]) -> list[Material | PgtopError]:
-    """Read each file; the first that cannot be read stands for all that follow."""
+    """Read each file; once one cannot be read, its problem stands for it and for all that follow."""
     outcomes: list[Material | PgtopError] = []
     for path in paths:
         try:
@@ -87,7 +87,7 @@ def _opened(paths: Sequence[Path]) -> list[Material | PgtopError]:
 
 
 def _apart(paths: Sequence[Path]) -> Connection:
-    """Open files in another process; the result is to be received from the connection."""
+    """Open files in another process; return the connection on which the result arrives."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     context.Process(target=_send, args=(sender, paths), daemon=True).start()
@@ -96,7 +96,7 @@ def _apart(paths: Sequence[Path]) -> Connection:
 
 
 def _send(sender: Connection, paths: Sequence[Path]) -> None:
-    # Ctrl-C reaches both; one of them says so.
+    # Ctrl-C reaches both processes; only the parent reports it.
     reset_in_fork()
     sender.send(_opened(paths))
 
@@ -138,7 +138,7 @@ def _begin(path: Path) -> bytes:
 # A part of a recording by name: `run.jsonl@3m..5m`.
 
 _WHOLE_UP_TO: Final = 3000
-"""Frames of a window that are read one by one. Of a longer one key frames are enough: ten blocks of five minutes."""
+"""Most frames of a window that is read frame by frame; of a longer one key frames do: ten blocks of five minutes."""
 _EVERYTHING: Final = WantedSections(
     {"host": frozenset(HostSample.__struct_fields__), "postgres": frozenset(PostgresSample.__struct_fields__)}, {}
 )
@@ -153,7 +153,7 @@ class WindowName(Struct, frozen=True):
     """A name on the command line.
 
     Attributes:
-        since, until: The window in words; None for all of it.
+        since, until: Begin and end of the window as typed; None for the whole recording.
     """
 
     path: Path
@@ -166,7 +166,7 @@ class WindowName(Struct, frozen=True):
 
 
 def window_name(argument: Path) -> WindowName:
-    """Take a name apart; a file that is really called so is that file."""
+    """Split a name into file and window; where a file has the whole name, the name means that file."""
     path, at, window = str(argument).rpartition(_AT)
     since, to, until = window.partition(_TO)
     if not at or not to or argument.exists():

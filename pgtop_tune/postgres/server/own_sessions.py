@@ -43,8 +43,8 @@ class OwnSessions(Struct):
 def marked(text: str) -> str:
     """Mark a statement as ours for pg_stat_statements.
 
-    The mark is behind the first word, because pg_stat_statements drops a comment before it, and may cut the end. Not
-    for statements that others send as well (BEGIN, COMMIT, SET): from PostgreSQL 16 on they share one query id.
+    The mark is behind the first word, because pg_stat_statements drops a comment before it, and may cut the end. Do
+    not mark statements that others send as well (BEGIN, COMMIT, SET): from PostgreSQL 16 on they share one query id.
     """
     verb, *tail = text.split(maxsplit=1)
     return " ".join((verb, OWN_MARK, *tail))
@@ -95,7 +95,7 @@ def bites(message: str, sqlstate: str) -> bool:
 
 
 def ended_by_limit(message: str, sqlstate: str) -> bool:
-    """Return whether a limit has certainly ended a session; with `bites`, the session may have crashed instead."""
+    """Return whether a limit has certainly ended a session; where only `bites` holds, it may have crashed."""
     return sqlstate in _BITES or (not sqlstate and _LIMIT.search(message) is not None)
 
 
@@ -119,8 +119,8 @@ def as_set(row: Parameter, line: tuple[str, str] | None, *, from_start: bool) ->
 
     Args:
         row: Row of pg_settings in our session.
-        line: Its value and line in the files; None without a line, or without the right to read them.
-        from_start: Whether it was lifted in the start-up packet, so that reset_val is our own 0 as well.
+        line: The limit's value and line in the files; None without a line, or without the right to read the files.
+        from_start: Whether the limit was lifted in the start-up packet, so that reset_val is our own 0 as well.
     """
     number = _ms(line[0]) if from_start and line is not None else int(row.reset_val or 0)
     source = "configuration file" if line is not None else "default" if str(number) == row.boot_val else "user"

@@ -56,8 +56,8 @@ SELECT {prewarm}(part::regclass, 'buffer'::text, 'main'::text, NULL::int8, NULL:
         SELECT indexrelid FROM pg_index WHERE indrelid = %s::regclass AND indisvalid) AS parts(part)
  WHERE (SELECT relkind FROM pg_class WHERE oid = part) IN ('r', 'i')
 """
-"""Query that reads a table and its indexes in. All five arguments have types, so that no other account's function of the
-same name fits better."""
+"""Query that reads a table and its indexes in. All five arguments have types, so that no other account's function of
+the same name fits better."""
 
 
 class DatasetTable(Struct, frozen=True):

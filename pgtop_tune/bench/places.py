@@ -167,7 +167,7 @@ def parse_address(text: str) -> SshAddress:
 
 
 def ssh_words(client: Sequence[str], address: SshAddress, command: Sequence[str]) -> list[str]:
-    """Return the command line that runs a command on a machine, without a terminal, without questions and without an agent.
+    """Return the command line that runs a command on a machine, without a terminal, questions or an agent.
 
     Args:
         client: The ssh to use, with its first arguments.

@@ -75,18 +75,18 @@ def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | N
     if match is None:
         return None
     elapsed = float(match["elapsed"])
-    more: dict[str, Any] = {}
+    optional_figures: dict[str, Any] = {}
     for part in match["more"].split(", ")[1:]:
         for pattern, name, read in _MORE:
             figure = pattern.fullmatch(part.strip())
             if figure:
-                more[name] = read(figure[1])
+                optional_figures[name] = read(figure[1])
     return BenchProgress(
         elapsed_s=elapsed - started_epoch_s if elapsed >= _EPOCH_FROM_S else elapsed,
         tps=_number(match["tps"]),
         latency_ms=_number(match["latency"]),
         stddev_ms=_number(match["stddev"]),
-        **more,
+        **optional_figures,
     )
 
 
@@ -192,16 +192,16 @@ def parse_report(stdout: str) -> BenchReport | None:
     A figure that is printed as nan or inf (nothing was processed) is None.
     """
     sections = [_ReportSection()]
-    counts: int | None = None
+    count_columns: int | None = None
     for line in stdout.splitlines():
         section, table = _SECTION.match(line), _TABLE.match(line)
         if section:
             sections.append(_ReportSection(int(section[1]), section[2]))
-            counts = None
+            count_columns = None
         elif table:
-            counts = sum(column is not None for column in table.groups())
-        elif counts is not None:
-            statement = _statement(line, counts)
+            count_columns = sum(column is not None for column in table.groups())
+        elif count_columns is not None:
+            statement = _statement(line, count_columns)
             if statement is not None:
                 sections[-1].statements.append(statement)
         elif len(sections) == 1:
@@ -219,11 +219,13 @@ def parse_report(stdout: str) -> BenchReport | None:
     )
 
 
-def _statement(line: str, counts: int) -> StatementReport | None:
-    match = _CELLS[counts].fullmatch(line)
+def _statement(line: str, count_columns: int) -> StatementReport | None:
+    match = _CELLS[count_columns].fullmatch(line)
     latency_ms = _figure(match[1]) if match else None
     if match is None or latency_ms is None:
         return None
-    failures = int(match[2]) if counts > 0 else None
-    retries = int(match[3]) if counts > 1 else None
-    return StatementReport(text=match[counts + 2] or "", latency_ms=latency_ms, failures=failures, retries=retries)
+    failures = int(match[2]) if count_columns > 0 else None
+    retries = int(match[3]) if count_columns > 1 else None
+    return StatementReport(
+        text=match[count_columns + 2] or "", latency_ms=latency_ms, failures=failures, retries=retries
+    )

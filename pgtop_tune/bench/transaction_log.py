@@ -164,7 +164,7 @@ class TransactionLog:
 
     Args:
         directory: Where the files are.
-        name: What their names begin with (--log-prefix); pgbench adds ".PID" and, from the second thread on, ".N".
+        name: Begin of their names (--log-prefix); pgbench adds ".PID" and, from the second thread on, ".N".
         threads: How many files there will be.
         layout: What its lines have, and what is wanted of them.
         clock: Seconds that never go back.

@@ -125,7 +125,7 @@ def _parsed(line: str) -> tuple[str, str]:
 
 def _unescaped(match: re.Match[str]) -> str:
     """Return the character of an escape sequence, as DeescapeQuotedString does."""
-    word = match[1]
-    if word is None:
+    escape = match[1]
+    if escape is None:
         return "'"
-    return chr(int(word, 8) & 0xFF) if word[0] in "01234567" else _CONTROL.get(word, word)
+    return chr(int(escape, 8) & 0xFF) if escape[0] in "01234567" else _CONTROL.get(escape, escape)

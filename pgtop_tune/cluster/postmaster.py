@@ -354,7 +354,7 @@ def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: He
 def _of_container(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
     """Return the manager of a server in a container.
 
-    A container ends with its process 1; a process that was put into it from outside has a parent that is not seen in it.
+    A container ends with its process 1; the parent of a process that was put into it from outside is not seen in it.
     """
     if server.pid == 1:
         return Managed(

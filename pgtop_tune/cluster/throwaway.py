@@ -283,7 +283,7 @@ class Throwaway:
         user: The superuser's name; no password.
         port: Part of the socket's name.
         work_dir: Our directory, removed in the end.
-        socket_dir: What to give as host.
+        socket_dir: Directory of the socket, to be given as host.
         data_dir: PGDATA.
         log_file: The server's standard error.
         has_statements: Whether pg_stat_statements is in the databases postgres and template1.
@@ -328,7 +328,7 @@ class Throwaway:
         """Make a cluster, start it, and return when it takes connections.
 
         Args:
-            binaries: What to make it of.
+            binaries: The programs to make it of.
             keep: Where the cluster is to live and stay: a new or empty directory, or one that an earlier call made,
                 whose cluster is then used again. None: it is removed in the end.
             settings: Values for postgresql.conf that override the defaults and replace those of an earlier call; None
@@ -525,29 +525,29 @@ class Throwaway:
         ]
         descriptor = self._log.open_log(_LOG)
         try:
-            said_before = os.fstat(descriptor).st_size
+            log_size_before = os.fstat(descriptor).st_size
             self._server = self._guarded(argv, descriptor)
-            self._wait_until_ready(self._server, said_before)
+            self._wait_until_ready(self._server, log_size_before)
         finally:
             os.close(descriptor)
 
-    def _wait_until_ready(self, server: Guarded, said_before: int) -> None:
+    def _wait_until_ready(self, server: Guarded, log_size_before: int) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
         with self._data() as data:
             while not _is_ready(data, server.pid):
                 if server.returncode is not None:
-                    raise ClusterProblem(f"the throwaway server did not start:\n{self._log_tail(said_before)}")
+                    raise ClusterProblem(f"the throwaway server did not start:\n{self._log_tail(log_size_before)}")
                 if time.monotonic() > deadline:
-                    log_lines = self._log_tail(said_before)
+                    log_lines = self._log_tail(log_size_before)
                     raise ClusterProblem(
                         f"the throwaway server is not ready after {_START_TIMEOUT_S:.0f} s:\n{log_lines}"
                     )
                 time.sleep(0.01)
 
-    def _log_tail(self, said_before: int) -> str:
+    def _log_tail(self, log_size_before: int) -> str:
         try:
             with self._log.open_file(_LOG, owners=(os.geteuid(),)) as file:
-                return _last_lines(file.fileno(), said_before)
+                return _last_lines(file.fileno(), log_size_before)
         except OSError:
             return _NOTHING_PRINTED
 

@@ -217,9 +217,9 @@ def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
         paths.private(directory)
         path = _free(directory, material.began_ms, _suffix(source))
         _copy(source, path)
-        telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
+        facts = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
         kept = KeptRun(
-            path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=telling,
+            path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=facts,
             doubts=doubtful(material),
         )  # fmt: skip
         _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
@@ -404,14 +404,14 @@ class LevelChange(Struct, frozen=True):
 def level_changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
     """Return changes of level in the order of time, of every load and figure that is followed."""
     kept = kept[-MOST_RUNS:]
-    level_changes = []
+    changes = []
     for load in dict.fromkeys(load for run in kept for load in run.loads):
         for name in FOLLOWED:
             runs = [run for run in kept if name in run.loads.get(load, {})]
             for point in change_points([run.loads[load][name] for run in runs], len(FOLLOWED)):
                 figure = BY_ID[name]
                 better = (point.relative > 0) == (figure.better is Better.HIGHER)
-                level_changes.append(
+                changes.append(
                     LevelChange(
                         load=load,
                         figure=figure,
@@ -420,7 +420,7 @@ def level_changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
                         verdict="better" if better else "worse",
                     )
                 )
-    return tuple(sorted(level_changes, key=lambda change: change.since.began_ms))
+    return tuple(sorted(changes, key=lambda change: change.since.began_ms))
 
 
 # Baselines as a table and as JSON, and changes of level in words.

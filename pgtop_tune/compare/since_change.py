@@ -1,8 +1,8 @@
 """The effect of the newest change of parameters on throughput, computed while the load runs. Pure.
 
 The change is judged at few looks, each twice as long after it as the previous one (`before_after.LOOKS`); between looks
-the result stays as it is. Checkpoints that write, full pages in the WAL and CPU time of other programs are columns of the
-regression; where full pages or foreign CPU time differ too much between before and after, a look makes no claim.
+the result stays as it is. Checkpoints that write, full pages in the WAL and CPU time of other programs are columns of
+the regression; where full pages or foreign CPU time differ too much between before and after, a look makes no claim.
 """
 
 from __future__ import annotations
@@ -310,28 +310,28 @@ def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_ParameterChange]
             breaks.append(at_s)
         elif event.kind is EventKind.PARAMETER:
             name, _, values = event.text.partition(" ")
-            was, arrow, now = values.partition(_ARROW)
+            old_value, arrow, new_value = values.partition(_ARROW)
             if arrow:
                 if not changes or at_s - changes[-1].last_s > SETTLING_S:
                     changes.append(_ParameterChange(at_s, at_s))
                 changes[-1].last_s = at_s
-                _note(changes[-1].fresh, values_by_name.setdefault(name, []), name, was, now)
+                _note(changes[-1].fresh, values_by_name.setdefault(name, []), name, old_value, new_value)
             elif name.isdigit():
                 # So many parameters at once are another server behind the same name.
                 breaks.append(at_s)
     return changes, loads, breaks
 
 
-def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: str) -> None:
+def _note(fresh: dict[str, str], values: list[str], name: str, old_value: str, new_value: str) -> None:
     """Enter a change; `values` are those the parameter had, without those that were taken back."""
-    if was not in values:
-        values.append(was)
-    if now in values:
-        del values[values.index(now) + 1 :]
+    if old_value not in values:
+        values.append(old_value)
+    if new_value in values:
+        del values[values.index(new_value) + 1 :]
         fresh.pop(name, None)
     else:
-        values.append(now)
-        fresh[name] = now
+        values.append(new_value)
+        fresh[name] = new_value
 
 
 def _warm(seconds: list[tuple[float, float]]) -> list[tuple[float, float]]:

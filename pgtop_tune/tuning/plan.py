@@ -66,9 +66,9 @@ class KnobSpace(Struct, frozen=True):
     dimensions: tuple[Dimension, ...]
     left_out: tuple[tuple[str, str], ...]
 
-    def beside(self, more: KnobSpace) -> KnobSpace:
+    def beside(self, other_space: KnobSpace) -> KnobSpace:
         """Return the knobs of both spaces."""
-        return KnobSpace((*self.dimensions, *more.dimensions), (*self.left_out, *more.left_out))
+        return KnobSpace((*self.dimensions, *other_space.dimensions), (*self.left_out, *other_space.left_out))
 
 
 class Space(Struct, frozen=True, dict=True):
@@ -203,7 +203,7 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
         budget: The budget in the unit of the costs: evaluations, or seconds.
         cost: The cost of one evaluation.
         restart_cost: The cost of one evaluation whose two arms differ in a knob that takes a restart.
-        machine_cost: The cost of an evaluation whose arms differ in a setting of the machine, and in none that takes a restart.
+        machine_cost: The cost of an evaluation whose arms differ in a setting of the machine, in none with a restart.
         seed: The seed of all that is drawn.
         engine: A name of `tuning.engines`.
         worth: The smallest effect worth having, as a share.

@@ -427,7 +427,7 @@ class LeadingFinding(Struct, frozen=True):
 
     Attributes:
         rule: Rule of the finding.
-        share: Of the looks at the run in which it was first, 0 to 1.
+        share: Share of the looks at the run in which it was first, 0 to 1.
         sentence: Its sentence in the newest of these looks.
     """
 
@@ -448,8 +448,8 @@ class ComparedRun(Struct):
         checkpoints_s: When checkpoints began, seconds since the run began; None where that is not known.
         looks: Number of looks at whether a disk was at its ceiling.
         at_cap: Number of these looks that found a disk there, by disk and ceiling: "vda (data): 6000 IOPS".
-        findings: Findings that were first in at least a fifth of the looks, the most frequent first; none of a long run.
-        spec: What it takes to run it again; None without a load, and for scripts, which are not kept.
+        findings: Findings that led in at least a fifth of the looks, the most frequent first; none of a long run.
+        spec: Parameters to run it again; None without a load, and for scripts, which are not kept.
         scripts: SHA-256 of each script file; empty for pgbench's own.
         statements: Counters of statements, look by look; without looks where they were not recorded.
     """
@@ -519,8 +519,8 @@ class Material(Struct, frozen=True):
         seconds: From begin to end.
         runs: In the order of time.
         facts: The fingerprint.
-        events: What happened, oldest first.
-        problems: What could not be read.
+        events: Events, oldest first.
+        problems: Parts that could not be read, in words.
         all_parameters: Whether the facts hold every parameter, or only what was set.
         datasets: Data sets that were made for it, where that was kept beside the records.
     """

@@ -57,11 +57,11 @@ def open_all(paths: Sequence[Path]) -> list[Material]:
     workers = min(len(paths), os.cpu_count() or 1) if sum(map(_size, paths)) >= _LARGE else 1
     shares = [paths[worker::workers] for worker in range(workers)]
     receivers = [_apart(share) for share in shares[1:]]
-    opened = [_opened(shares[0])]
-    if isinstance(opened[0][0], PgtopError):
-        raise opened[0][0]
-    opened += [_received(receiver) for receiver in receivers]
-    outcomes = [opened[index % workers][index // workers] for index in range(len(paths))]
+    outcomes_by_worker = [_opened(shares[0])]
+    if isinstance(outcomes_by_worker[0][0], PgtopError):
+        raise outcomes_by_worker[0][0]
+    outcomes_by_worker += [_received(receiver) for receiver in receivers]
+    outcomes = [outcomes_by_worker[index % workers][index // workers] for index in range(len(paths))]
     for outcome in outcomes:
         if isinstance(outcome, PgtopError):
             raise outcome
@@ -184,16 +184,12 @@ def read_windows(names: Sequence[WindowName]) -> list[WindowSide]:
     readers: list[RecordingReader] = []
     try:
         windows: list[Window] = []
-        for window_name in names:
-            if is_records(window_name.path):
-                raise UsageProblem(f"{window_name.path} is a record of a run, which has no windows", "a recording has")
-            readers.append(RecordingReader(window_name.path))
-            windows.append(_window(window_name, readers[-1]))
-            if (
-                len(windows) > 1
-                and window_name.path.resolve() == names[0].path.resolve()
-                and windows[0].overlaps(windows[-1])
-            ):
+        for name in names:
+            if is_records(name.path):
+                raise UsageProblem(f"{name.path} is a record of a run, which has no windows", "a recording has")
+            readers.append(RecordingReader(name.path))
+            windows.append(_window(name, readers[-1]))
+            if len(windows) > 1 and name.path.resolve() == names[0].path.resolve() and windows[0].overlaps(windows[-1]):
                 raise UsageProblem("the windows overlap: choose separate ones", HINT)
         return [_read(*side) for side in zip(names, windows, readers, strict=True)]
     finally:
@@ -201,16 +197,16 @@ def read_windows(names: Sequence[WindowName]) -> list[WindowSide]:
             reader.close()
 
 
-def _window(side: WindowName, reader: RecordingReader) -> Window:
+def _window(name: WindowName, reader: RecordingReader) -> Window:
     first_s = reader.elapsed_s(0) if reader.frame_count else 0.0
-    if side.since is None or side.until is None:
+    if name.since is None or name.until is None:
         return Window(first_s, reader.length_s)
     began_ms = next((frame.taken_at_ms - frame.elapsed_s * 1000.0 for _, frame in reader.frames()), 0.0)
-    line = Timeline(first_s, reader.length_s, began_ms)
-    since_s = max(parse_moment(side.since or "start", line), first_s)
-    until_s = parse_moment(side.until or "end", replace(line, shown_s=since_s))
+    timeline = Timeline(first_s, reader.length_s, began_ms)
+    since_s = max(parse_moment(name.since or "start", timeline), first_s)
+    until_s = parse_moment(name.until or "end", replace(timeline, shown_s=since_s))
     if until_s <= since_s:
-        raise UsageProblem(f"{side.since}{_TO}{side.until} of {side.path} ends before it begins", HINT)
+        raise UsageProblem(f"{name.since}{_TO}{name.until} of {name.path} ends before it begins", HINT)
     return Window(since_s, until_s)
 
 

@@ -132,7 +132,7 @@ class RunNoise(Struct, frozen=True):
 
     Attributes:
         sd: Standard deviation of the logarithm of one run's figure.
-        degrees: Of freedom behind it, the prior's four included.
+        degrees: Degrees of freedom behind it, the prior's four included.
         from_history: How many of them earlier runs gave.
         measured: How many runs gave, these and earlier ones; 0 where all is assumed.
     """
@@ -250,12 +250,12 @@ def autocorrelation_time(values: Sequence[float]) -> float:
     n = len(values)
     mean = fmean(values) if values else 0.0
     centred = [value - mean for value in values]
-    variance = math.fsum(value * value for value in centred)
-    if n < 4 or variance <= 0.0:
+    squares = math.fsum(value * value for value in centred)
+    if n < 4 or squares <= 0.0:
         return 1.0
     time = 1.0
     for lag in range(1, n // 2):
-        time += 2.0 * math.fsum(a * b for a, b in zip(centred, centred[lag:], strict=False)) / variance
+        time += 2.0 * math.fsum(a * b for a, b in zip(centred, centred[lag:], strict=False)) / squares
         if lag >= _WINDOW * max(time, 1.0):
             break
     return max(time, 1.0)

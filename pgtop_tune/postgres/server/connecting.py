@@ -225,8 +225,8 @@ def refused_with(conninfo: ConnInfo) -> str:
 async def refusal(conninfo: ConnInfo) -> str:
     """Return the sqlstate with which a server refuses a login; libpq reports only a message, in the server's language.
 
-    The sqlstate is "" where the server does not answer or accepts the login, and where a keyword needs libpq: asyncpg would send a
-    password to a server that the keyword excludes.
+    The sqlstate is "" where the server does not answer or accepts the login, and where a keyword needs libpq: asyncpg
+    would send a password to a server that the keyword excludes.
     """
     if beyond_asyncpg(conninfo):
         return ""

@@ -122,10 +122,14 @@ def as_set(row: Parameter, line: tuple[str, str] | None, *, from_start: bool) ->
         line: The limit's value and line in the files; None without a line, or without the right to read the files.
         from_start: Whether the limit was lifted in the start-up packet, so that reset_val is our own 0 as well.
     """
-    number = _ms(line[0]) if from_start and line is not None else int(row.reset_val or 0)
-    source = "configuration file" if line is not None else "default" if str(number) == row.boot_val else "user"
+    milliseconds = _ms(line[0]) if from_start and line is not None else int(row.reset_val or 0)
+    source = "configuration file" if line is not None else "default" if str(milliseconds) == row.boot_val else "user"
     return replace(
-        row, setting=str(number), shown=_shown(number), source=source, sourcefile=line[1] if line is not None else ""
+        row,
+        setting=str(milliseconds),
+        shown=_shown(milliseconds),
+        source=source,
+        sourcefile=line[1] if line is not None else "",
     )
 
 
@@ -135,6 +139,8 @@ def _ms(text: str) -> int:
     return round(float(match[1]) * size) if match is not None and size is not None else 0
 
 
-def _shown(number: int) -> str:
+def _shown(milliseconds: int) -> str:
     """Format milliseconds as SHOW does: in the largest unit that gives a whole number."""
-    return next((f"{number // size}{unit}" for unit, size in _UNITS_MS if number and number % size == 0), "0")
+    return next(
+        (f"{milliseconds // size}{unit}" for unit, size in _UNITS_MS if milliseconds and milliseconds % size == 0), "0"
+    )

@@ -84,15 +84,21 @@ class Objective(Struct, frozen=True):
 
     def log_ratio(self, candidate: ArmBlock, against: ArmBlock) -> float | None:
         """Return ln(candidate / against), above 0 where the candidate is better; None without two figures above 0."""
-        one, reference = self.value(candidate), self.value(against)
-        if one is None or reference is None or not (0.0 < one < math.inf and 0.0 < reference < math.inf):
+        candidate_value, against_value = self.value(candidate), self.value(against)
+        if (
+            candidate_value is None
+            or against_value is None
+            or not (0.0 < candidate_value < math.inf and 0.0 < against_value < math.inf)
+        ):
             return None
-        ratio = math.log(one / reference)
+        ratio = math.log(candidate_value / against_value)
         return ratio if self.higher else -ratio
 
 
 def objective(typed: str, rate: float | None = None) -> Objective:
-    """Parse an objective: "tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
+    """Parse an objective: "tps", "p99@500" (per second), "cost", or arithmetic over figures.
+
+    Examples of arithmetic: "tps / cpu", "min p99 + 0.1 * wal".
 
     Arithmetic is made as large as possible, behind "min" as small as possible.
 
@@ -185,8 +191,10 @@ def _arithmetic(typed: str, rate: float | None) -> Objective:
     names = _checked(tree, typed, hint, _DEEPEST)
     if not names:
         raise UsageProblem(f"{typed!r} has no figure in it", hint)
-    if rate is None and (waiting := sorted(name for name in names if _figure(name).of_rate)):
-        raise UsageProblem(f"{' and '.join(waiting)} tell little of a load without a rate", "--rate gives the load one")
+    if rate is None and (figures_of_rate := sorted(name for name in names if _figure(name).of_rate)):
+        raise UsageProblem(
+            f"{' and '.join(figures_of_rate)} tell little of a load without a rate", "--rate gives the load one"
+        )
     _check_not_held(names, rate)
     _check_direction(tree, names, typed, lower=lower)
 

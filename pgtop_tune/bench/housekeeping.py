@@ -21,14 +21,14 @@ PREWARM: Final = "prewarm"
 CHECKPOINT: Final = "checkpoint"
 QUIET: Final = "quiet"
 STEPS: Final = (TRUNCATE, VACUUM, PREWARM, CHECKPOINT, QUIET)
-"""In the order in which they are done; the last one by whoever sees the frames."""
+"""All steps in their order; `tidy` does all but QUIET, which needs frames."""
 USUAL: Final = (TRUNCATE, VACUUM, CHECKPOINT, QUIET)
 NONE: Final = "none"
 
 DATASET_TABLES: Final = {"pgbench": tuple(PGBENCH_COLUMNS)}
-"""By data set; those of a schema of their own are found by `FOUND_IN`."""
+"""Names of tables by data set; a data set with a schema of its own is in `FOUND_IN` instead."""
 FOUND_IN: Final = {"bus": "bus"}
-"""Schema of a data set that has one."""
+"""Schema by data set, where it has one of its own."""
 HISTORY: Final = "pgbench_history"
 
 _TABLES: Final = f"""
@@ -43,7 +43,7 @@ SELECT DISTINCT ON (c.relname)
  WHERE c.relkind IN ('r', 'p') AND (%s::text[] IS NULL OR c.relname = ANY (%s))
  ORDER BY c.relname, path.place
 """
-"""Of each name the table that comes first on a path."""
+"""Query for tables on a path of schemas; of each name it returns the first on the path."""
 
 
 _PREWARM: Final = """
@@ -56,7 +56,8 @@ SELECT {prewarm}(part::regclass, 'buffer'::text, 'main'::text, NULL::int8, NULL:
         SELECT indexrelid FROM pg_index WHERE indrelid = %s::regclass AND indisvalid) AS parts(part)
  WHERE (SELECT relkind FROM pg_class WHERE oid = part) IN ('r', 'i')
 """
-"""All five arguments with their types: no function of another's with the same name fits better."""
+"""Query that reads a table and its indexes in. All five arguments have types, so that no other account's function of
+the same name fits better."""
 
 
 class DatasetTable(Struct, frozen=True):
@@ -100,12 +101,12 @@ def parse_housekeeping(text: str) -> tuple[str, ...]:
 
 @decodes
 async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTable, ...]:
-    """Return tables of a data set that are there; none for a load that has no data set of ours.
+    """Return the tables that exist of a data set; none for a load without a data set of ours.
 
     Source: pg_class, pg_attribute.
 
     Raises:
-        ServerProblem: Refused.
+        ServerProblem: The server refuses the query.
         ConnectionProblem: The connection is gone.
     """
     schema, names = FOUND_IN.get(dataset), DATASET_TABLES.get(dataset)
@@ -130,10 +131,10 @@ async def find_tables(sql_session: SqlSession, dataset: str) -> tuple[DatasetTab
 async def tidy(
     sql_session: SqlSession, steps: Sequence[str], tables: Sequence[DatasetTable], on_step: Callable[[str], None]
 ) -> tuple[HousekeepingStep, ...]:
-    """Do the steps but the last, in order; one that is refused is in the result with the server's words.
+    """Do the steps but QUIET, in order; a step that is refused has the server's words in its result.
 
     Args:
-        tables: Of the data set.
+        tables: Tables of the data set.
         on_step: Takes the name of the step that begins.
 
     Raises:

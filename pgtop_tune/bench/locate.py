@@ -29,7 +29,7 @@ INSTALL_HINT: Final = remedy("name one with --pgbench")
 
 _ANSWER_TIMEOUT_S: Final = 10.0
 _TRIES_TLS: Final = ("-n", "-t", "1", "-h", os.devnull, "-U", "nobody", "postgres")
-"""There is no server; a libpq without TLS refuses PGSSLMODE=require before it finds that out."""
+"""Options of a run without a server: a libpq without TLS refuses PGSSLMODE=require before it looks for the server."""
 NO_TLS: Final = "invalid when SSL support is not compiled in"
 
 
@@ -94,10 +94,10 @@ def newest_usable(
     Args:
         candidates: At least one.
         over_tls: It has to have TLS.
-        without_tls: Tells that one has none; None tries it on this machine.
+        without_tls: Returns whether a pgbench lacks TLS; None: it is tried on this machine.
 
     Raises:
-        LoadProblem: It is older than PostgreSQL 13, or none of them has TLS.
+        LoadProblem: The newest is older than PostgreSQL 13, or none of them has TLS.
     """
     lacks_tls = without_tls or _lacks_tls
     recent_first = sorted(candidates, key=lambda pgbench: pgbench.version_num, reverse=True)

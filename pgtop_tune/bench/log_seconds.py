@@ -65,10 +65,10 @@ class SecondPart(Struct):
     """Transactions of one second and one script.
 
     Attributes:
-        second: Since the epoch.
-        script: From 0.
-        latencies: In µs, of those that ended well; not below 0.
-        lags: Of the same, where the layout has them.
+        second: Seconds since the epoch.
+        script: Number of the script, from 0.
+        latencies: Latencies of transactions that ended well, in µs; not below 0.
+        lags: Lags of the same transactions, where the layout has them.
         word_counts: By word, how often it stood in place of a latency.
     """
 
@@ -382,7 +382,7 @@ def at_least(low: int) -> bytes:
 
 
 READ_LINES: Final = 20_000
-"""Of each second: some 7 to 10 ms of CPU."""
+"""Lines of each second that are all decoded: some 7 to 10 ms of CPU."""
 
 
 class _Latencies(Struct):

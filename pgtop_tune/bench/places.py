@@ -61,7 +61,7 @@ def passfile_text(password: Secret) -> str:
 
 
 class RunDirectory:
-    """Made on construction with mode 0700; `remove()` ends it.
+    """The private directory of a run: construction makes it with mode 0700, `remove()` removes it.
 
     Raises:
         LoadProblem: It cannot be made.
@@ -75,7 +75,7 @@ class RunDirectory:
         except OSError as problem:
             hint = "TMPDIR names another directory"
             raise LoadProblem(f"no directory for pgbench's log: {problem}", hint) from problem
-        # Held until we end, however that is: a directory whose marker can be locked belongs to nobody any more.
+        # Held until we end, however that is: a directory whose marker can be locked is no program's any more.
         fcntl.flock(self._marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write_passfile(self, password: Secret) -> Path:
@@ -133,7 +133,7 @@ _ALWAYS: Final = (
 
 
 class SshAddress(Struct, frozen=True):
-    """A machine as the user's ssh knows it; None leaves it to his configuration."""
+    """A machine as the user's ssh knows it; None leaves a field to the user's ssh configuration."""
 
     host: str
     user: str | None = None
@@ -167,10 +167,10 @@ def parse_address(text: str) -> SshAddress:
 
 
 def ssh_words(client: Sequence[str], address: SshAddress, command: Sequence[str]) -> list[str]:
-    """Return the command line that runs a command there, without a terminal, without questions and without an agent.
+    """Return the command line that runs a command on a machine, without a terminal, questions or an agent.
 
     Args:
-        client: The ssh to use, with words of its own.
+        client: The ssh to use, with its first arguments.
         command: Each word reaches the other side as it is.
     """
     parts = [*client, *_ALWAYS]
@@ -180,10 +180,10 @@ def ssh_words(client: Sequence[str], address: SshAddress, command: Sequence[str]
 
 
 class ClockOffset(Struct, frozen=True):
-    """A clock against ours.
+    """The offset of another machine's clock from ours.
 
     Attributes:
-        ahead_ms: How far it is before ours.
+        ahead_ms: Milliseconds by which that clock is ahead of ours.
         uncertain_ms: Half of the quickest round trip; the true figure is not further off.
     """
 
@@ -192,10 +192,10 @@ class ClockOffset(Struct, frozen=True):
 
 
 class RunOrder(Struct, frozen=True):
-    """A run of pgbench.
+    """An order to run pgbench.
 
     Attributes:
-        argv: Its command line, with paths as they are in that place.
+        argv: Command line of pgbench, with paths as they are in the place where it runs.
         directory: A directory on this machine that does not exist yet; the files of its log appear in it.
         scripts: The files it reads, as they are here.
     """
@@ -208,12 +208,12 @@ class RunOrder(Struct, frozen=True):
 
 
 class Running(Protocol):
-    """pgbench, started.
+    """A pgbench that was started.
 
     Attributes:
         pid: Its process id on this machine; None where it runs on another.
         directory: Where the files of its log grow, on this machine.
-        clock: Of the machine it runs on; None for this one.
+        clock: Clock of the machine that pgbench runs on; None for this machine.
     """
 
     @property
@@ -232,7 +232,7 @@ class Running(Protocol):
         ...
 
     async def stop(self) -> None:
-        """End it, by force in the end; returns when it is gone."""
+        """End pgbench, by force in the end; return when it is gone."""
         ...
 
     def kill(self) -> None:
@@ -248,7 +248,7 @@ class LoadPlace(Protocol):
     """A machine with a pgbench.
 
     Attributes:
-        name: As it was named; "" for this machine.
+        name: The machine as it was named by --load-from; "" for this machine.
     """
 
     @property
@@ -283,7 +283,7 @@ class LoadPlace(Protocol):
         ...
 
 
-# pgbench beside us, under the guard.
+# pgbench on this machine, under the guard.
 
 GUARD_GRACE_S: Final = 5.0
 

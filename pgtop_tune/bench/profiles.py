@@ -26,9 +26,9 @@ from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary, ScriptChoice
 
 BUILTIN_SCRIPTS: Final = ("tpcb-like", "select-only", "simple-update")
-"""pgbench's own."""
+"""pgbench's own scripts."""
 DATASETS: Final = ("pgbench", "bus")
-"""What a profile may need; made by `bench init`."""
+"""Data sets that a profile may need; made by `bench init`."""
 PROTOCOLS: Final = ("simple", "extended", "prepared")
 
 LOG_CLASSES: Final = {"commits": 10_000.0, "mixed": 40_000.0, "lookups": 100_000.0}
@@ -48,7 +48,7 @@ _ORDER: Final = (
     "hot-row",
     "write-heavy",
 )
-"""Of the load screen: ours first."""
+"""Profiles in the order of the load screen: ours first."""
 
 
 class Script(Struct, frozen=True):
@@ -320,7 +320,7 @@ _WEIGHT: Final = re.compile(r"\d{1,10}")
 
 
 BUILTIN_STATEMENTS: Final = {"tpcb-like": 7, "select-only": 1, "simple-update": 5}
-"""Of pgbench's own scripts, BEGIN and END among them."""
+"""Number of statements of pgbench's own scripts, BEGIN and END among them."""
 _TOKEN: Final = re.compile(
     r"""(?P<blank>\s+|--[^\n]*|/\*.*?\*/)
       | (?P<quoted>[eE]'(?:[^'\\]|''|\\.)*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)
@@ -336,8 +336,8 @@ class ScriptText(Struct, frozen=True):
     """The content of a script file.
 
     Attributes:
-        text: As it is run. Foreign text.
-        sha256: Of the bytes, in hexadecimal.
+        text: Text as it is run. Foreign.
+        sha256: SHA-256 of the bytes, in hexadecimal.
         shell_line: Line of the first `\\shell` or `\\setshell`, from 1; None when there is none.
     """
 

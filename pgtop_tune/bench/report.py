@@ -1,13 +1,16 @@
 """pgbench's final report (stdout), versions 13 to 19, read line by line.
 
 Figures of the run come first; "SQL script N: …" begins a section whose figures are indented with " - "; "statement
-latencies in milliseconds…" begins a table. Up to 14 a script's transactions have the skipped ones among them, from 15
-to 17 they are those that ended well, and from 18 on a line of its own tells these. pgbench counts for scripts and
+latencies in milliseconds…" begins a table. The "transactions" of a script include the skipped ones up to 14, and are
+those that ended well from 15 to 17; from 18 on a line of its own counts these. pgbench counts for scripts and
 statements without locks: with several threads their sums fall short of the run's by a few.
 
-pgbench's `progress:` lines (stderr, one per second with -P 1), versions 13 to 19.
-progress: 10.0 s, 1234.5 tps, lat 8.097 ms stddev 1.234 13, 14 progress: 10.0 s, 1234.5 tps, lat 8.097 ms stddev 1.234,
-0 failed 15 and later …, lag 0.123 ms[, 5 skipped][, 7 retried, 9 retries] with --rate, --latency-limit, --max-tries
+pgbench's `progress:` lines (stderr, one per second with -P 1), versions 13 to 19:
+
+    progress: 10.0 s, 1234.5 tps, lat 8.097 ms stddev 1.234               (13, 14)
+    progress: 10.0 s, 1234.5 tps, lat 8.097 ms stddev 1.234, 0 failed     (15 and later)
+    …, lag 0.123 ms[, 5 skipped][, 7 retried, 9 retries]                  (--rate, --latency-limit, --max-tries)
+
 With --progress-timestamp the first figure is seconds since the epoch.
 """
 
@@ -36,13 +39,13 @@ _EPOCH_FROM_S: Final = 1e9
 
 
 def _figure(text: str) -> float | None:
-    """Return None for nan and inf: nothing was processed."""
+    """Return the number; None for nan and inf, which mean that nothing was processed."""
     value = float(text)
     return value if math.isfinite(value) else None
 
 
 def _number(text: str) -> float:
-    """Return 0.0 for nan and inf: pgbench divides by the count of an interval in which nothing ended."""
+    """Return the number; 0.0 for nan and inf: pgbench divides by the count of an interval in which nothing ended."""
     return _figure(text) or 0.0
 
 
@@ -53,7 +56,7 @@ _MORE: Final[tuple[tuple[re.Pattern[str], str, Callable[[str], float]], ...]] = 
     (re.compile(r"(\d{1,18}) retried"), "retried", int),
     (re.compile(r"(\d{1,18}) retries"), "retries", int),
 )
-"""What may follow: pattern, field of BenchProgress, and how its text is read."""
+"""Optional figures of a line: pattern, field of BenchProgress, and conversion of its text."""
 
 
 def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | None:
@@ -72,18 +75,18 @@ def parse_progress(line: str, started_epoch_s: float = 0.0) -> BenchProgress | N
     if match is None:
         return None
     elapsed = float(match["elapsed"])
-    more: dict[str, Any] = {}
+    optional_figures: dict[str, Any] = {}
     for part in match["more"].split(", ")[1:]:
         for pattern, name, read in _MORE:
             figure = pattern.fullmatch(part.strip())
             if figure:
-                more[name] = read(figure[1])
+                optional_figures[name] = read(figure[1])
     return BenchProgress(
         elapsed_s=elapsed - started_epoch_s if elapsed >= _EPOCH_FROM_S else elapsed,
         tps=_number(match["tps"]),
         latency_ms=_number(match["latency"]),
         stddev_ms=_number(match["stddev"]),
-        **more,
+        **optional_figures,
     )
 
 
@@ -184,21 +187,21 @@ class _ReportSection(Struct):
 
 
 def parse_report(stdout: str) -> BenchReport | None:
-    """Read the report; None when there is none in it (the run never began).
+    """Parse the report in pgbench's stdout; return None where there is none, because the run never began.
 
-    What is printed as nan or inf (nothing was processed) is None.
+    A figure that is printed as nan or inf (nothing was processed) is None.
     """
     sections = [_ReportSection()]
-    counts: int | None = None
+    count_columns: int | None = None
     for line in stdout.splitlines():
         section, table = _SECTION.match(line), _TABLE.match(line)
         if section:
             sections.append(_ReportSection(int(section[1]), section[2]))
-            counts = None
+            count_columns = None
         elif table:
-            counts = sum(column is not None for column in table.groups())
-        elif counts is not None:
-            statement = _statement(line, counts)
+            count_columns = sum(column is not None for column in table.groups())
+        elif count_columns is not None:
+            statement = _statement(line, count_columns)
             if statement is not None:
                 sections[-1].statements.append(statement)
         elif len(sections) == 1:
@@ -216,11 +219,13 @@ def parse_report(stdout: str) -> BenchReport | None:
     )
 
 
-def _statement(line: str, counts: int) -> StatementReport | None:
-    match = _CELLS[counts].fullmatch(line)
+def _statement(line: str, count_columns: int) -> StatementReport | None:
+    match = _CELLS[count_columns].fullmatch(line)
     latency_ms = _figure(match[1]) if match else None
     if match is None or latency_ms is None:
         return None
-    failures = int(match[2]) if counts > 0 else None
-    retries = int(match[3]) if counts > 1 else None
-    return StatementReport(text=match[counts + 2] or "", latency_ms=latency_ms, failures=failures, retries=retries)
+    failures = int(match[2]) if count_columns > 0 else None
+    retries = int(match[3]) if count_columns > 1 else None
+    return StatementReport(
+        text=match[count_columns + 2] or "", latency_ms=latency_ms, failures=failures, retries=retries
+    )

@@ -119,7 +119,7 @@ class PgbenchRun:
     Attributes:
         facts: As a frame has it; replaced as the state changes.
         report: pgbench's final report, None while it runs and where there was none.
-        stdout: What it printed there, bounded. Foreign text.
+        stdout: Text that it printed there, bounded. Foreign text.
         stderr: The same, without progress lines.
     """
 
@@ -256,7 +256,7 @@ def planned_argv(
     """Return the exact command line of a run, with paths as they are in that place.
 
     Args:
-        directory: Of the run, on this machine.
+        directory: Directory of the run, on this machine.
 
     Raises:
         LoadProblem: A spec pgbench would refuse.
@@ -278,7 +278,7 @@ async def start_run(
     """Start pgbench.
 
     Args:
-        number: Of the run in this session.
+        number: Number of the run in this session.
         directory: A directory of this machine that does not exist yet, for the log.
 
     Raises:

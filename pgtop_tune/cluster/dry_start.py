@@ -1,4 +1,4 @@
-"""Asks the server's own programs whether it would start with other values, without starting it.
+"""Dry starts: the server's own programs say whether it would start with other values; the server is not started.
 
 `postgres -C` reads the files and certificates, loads shared_preload_libraries and computes the shared memory (15+), in
 a directory that holds nothing of the cluster but its version, its pg_control and the postgresql.auto.conf to be tried.
@@ -52,14 +52,14 @@ _COPIED: Final = ("PG_VERSION", "global/pg_control")
 _PLAIN_WORDS: Final = ("-c", "log_line_prefix=", "-c", "lc_messages=C", "-c", "log_destination=stderr")
 _SEVERITY: Final = re.compile(r"^(FATAL|LOG|DETAIL|HINT|ERROR|CONTEXT):\s+")
 _AFTERWARDS: Final = re.compile(r"database system is shut down|other active server|shutting down due|aborting startup")
-"""What a server says of an end whose reason it has given."""
+"""Lines that a server logs after the reason of its end."""
 _PREFIX: Final = "pgtop-dry-"
 _NEW_S: Final = 60.0
-"""Its program may be about to lock it."""
+"""Age up to which a directory is no leftover: its program may be about to lock it."""
 _MB: Final = 2**20
 _TIMEOUT_S: Final = 20.0
 _NO_ANSWER: Final = (TOO_LONG, NOT_RUN, -signal.SIGKILL)
-"""Statuses of a program that says nothing of the server."""
+"""Exit statuses that say nothing about the server."""
 _MOST_BYTES: Final = 2**20
 
 
@@ -82,9 +82,9 @@ class DryStart(Struct, frozen=True):
 
     Attributes:
         refusal: The server's words where it would not get as far as its shared memory; "" where it would.
-        shared_memory_bytes: What it would ask for; None before 15.
+        shared_memory_bytes: Shared memory that the server would ask for; None before 15.
         huge_pages: The same in huge pages; None before 15 and where the machine has none.
-        libraries: Whether it was looked for shared_preload_libraries.
+        libraries: Whether the files of shared_preload_libraries were looked for.
     """
 
     refusal: str = ""
@@ -103,10 +103,10 @@ def dry_start(
 
     Args:
         server_place: The server.
-        text: What is tried.
-        major: Its major version.
-        missing: Libraries that are not there, of shared_preload_libraries and dynamic_library_path: asked before 15,
-            where a dry start loads none; None where that cannot be said.
+        text: The values to try.
+        major: The server's major version.
+        missing: Returns the libraries without a file, for shared_preload_libraries and dynamic_library_path; called
+            before 15, where a dry start loads no library. None where that cannot be said.
 
     Raises:
         ClusterProblem: It cannot be tried: the files of the cluster cannot be read, no directory can be made, or the
@@ -141,10 +141,10 @@ def dry_start(
 def _refusal_of_start(
     server_place: ServerPlace, directory: ForeignPath, options: Sequence[str], limits_of: int | None = None
 ) -> str:
-    """Return why certificates, keys or access rules are refused that -C does not read.
+    """Return why a server refuses certificates, keys or access rules, which -C does not read.
 
-    It is a start of a server without data. It reads certificates, makes its shared memory and ends there where
-    `_MADE_FOR_RULES` is not made; else it reads the rules and ends for want of pg_wal, before it writes anything
+    A server without data is started. It reads the certificates and makes its shared memory. Without the directories of
+    `_MADE_FOR_RULES` it ends there; with them it reads the rules and ends for want of pg_wal, before it writes anything
     (postmaster.c, PostmasterMain; ipci.c, AsyncShmemInit; xlog.c, ValidateXLOGDirectoryStructure).
     """
     least = (f"{name}={value}" for name, value in {**_LEAST, "unix_socket_directories": str(directory)}.items())
@@ -156,8 +156,8 @@ def _refusal_of_start(
 def _refusal_of_rings(server: ServerPlace, text: StartText, options: Sequence[str]) -> str:
     """Return why the kernel gives the server no io_uring: memory it may lock, open files, sysctl io_uring_disabled.
 
-    The rings are made last of the shared memory (ipci.c, CreateOrAttachShmemStructs), a process each, under the limits
-    that a restart has: systemd's where it is a unit, else ours.
+    The server makes the rings, one for each process, last in its shared memory (ipci.c, CreateOrAttachShmemStructs).
+    The trial has the limits of a restart: systemd's where the server is a unit, else ours.
     """
     pid = None
     with suppress(PermissionError):
@@ -173,7 +173,7 @@ def _with_libraries(
     if missing is None:
         return DryStart(libraries=False)
     names = ("shared_preload_libraries", "dynamic_library_path")
-    # What it logs would stand in place of an empty value.
+    # Without this option, a line of the log would stand in place of an empty value.
     libraries, path = (_asked(server_place, directory, name, "-c", "log_min_messages=fatal")[1] for name in names)
     try:
         absent = missing(libraries, path)
@@ -219,7 +219,7 @@ def _number(answer: str) -> int | None:
 
 @contextmanager
 def _directory(server_place: ServerPlace, text: StartText) -> Iterator[ForeignPath]:
-    """Make a directory of the server's account with the files of the trial, in one of ours."""
+    """Make a directory of the server's account with the files of the trial, in a directory of ours."""
     clear_leftovers()
     try:
         own_directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
@@ -251,7 +251,7 @@ def _directory(server_place: ServerPlace, text: StartText) -> Iterator[ForeignPa
 
 
 def clear_leftovers() -> None:
-    """Remove directories of this account's trials whose program was killed: nobody holds their lock."""
+    """Remove directories of this account's trials whose program was killed: no process holds their lock."""
     directory = tempfile.gettempdir()
     if not is_private_place(directory):
         return
@@ -267,7 +267,7 @@ def clear_leftovers() -> None:
 
 
 def _locked(path: str | Path) -> int:
-    """Return a descriptor of a directory that holds its lock; nobody inherits it.
+    """Return a descriptor of a directory that holds its lock; no child process inherits it.
 
     Raises:
         OSError: It is gone, or another process holds the lock.
@@ -281,7 +281,7 @@ def _locked(path: str | Path) -> int:
     return descriptor
 
 
-# Finds libraries as a server does, for majors whose programs cannot be asked whether they find them.
+# The search for libraries as a server does it, for majors whose programs cannot be asked whether they find them.
 #
 # Source: dfmgr.c (expand_dynamic_library_name, find_in_dynamic_libpath).
 
@@ -290,13 +290,13 @@ _SUFFIXES: Final = ("", ".so")
 
 
 def missing(names: Sequence[str], search_path: str, library_directory: str, data_directory: Path) -> tuple[str, ...]:
-    """Return those of some libraries that no file is there for.
+    """Return the libraries for which there is no file.
 
     Args:
         names: As in shared_preload_libraries.
         search_path: dynamic_library_path.
         library_directory: What $libdir stands for.
-        data_directory: Where the server runs.
+        data_directory: Working directory of the server.
 
     Raises:
         OSError: We may not look.

@@ -24,7 +24,7 @@ ROOT: Final = Path("/")
 _MOST_BYTES: Final = 65_536
 PID_FILE: Final = "postmaster.pid"
 BELONGS: Final = re.compile(r"LD_LIBRARY_PATH|PATH|TZ|LANG|LC_[A-Z]+|PG_OOM_[A-Z_]+")
-"""Of a server's environment: what it would be another server without. The rest may be secrets."""
+"""Variables of its environment without which a server would run differently. The others may be secrets."""
 
 
 class Postmaster(Struct, frozen=True):
@@ -37,11 +37,11 @@ class Postmaster(Struct, frozen=True):
         program: Path of the postgres that runs; "" where we may not look.
         arguments: Its arguments, without the program and the directory.
         cgroup: Path of its control group, "/" at the root.
-        parent_pid: Who started it; 1 when that one has ended, 0 when it is out of this container's sight.
+        parent_pid: Process that started it; 1 when that has ended, 0 when it is not in this container.
         parent: The parent's name and arguments.
-        environment: What of its environment belongs to it.
-        stderr_file: What its standard error is, "" where it is no file or we may not look.
-        begun_by_first: It is in the session of process 1, which has started it: pg_ctl and systemd begin a new one.
+        environment: Variables of its environment that match `BELONGS`.
+        stderr_file: Path of its standard error, "" where that is no file or we may not look.
+        begun_by_first: Whether process 1 started it: they share a session, where pg_ctl and systemd begin a new one.
     """
 
     pid: int
@@ -62,10 +62,10 @@ class Listening(Struct, frozen=True):
 
     Attributes:
         port: TCP port, and the number in the name of its sockets.
-        socket_directory: The first of them, "" without.
+        socket_directory: The first directory with a socket, "" without.
         address: The first of listen_addresses, "*" for all, "" for none.
-        ready: It lets sessions in.
-        standby: It recovers for ever, and lets nobody in (hot_standby = off).
+        ready: Whether it accepts sessions.
+        standby: Whether it is a standby that accepts no sessions (hot_standby = off).
     """
 
     port: int
@@ -101,7 +101,7 @@ def listening(data_directory: Path) -> Listening | None:
 
 
 def postmaster_of(pid: int, root: Path = ROOT) -> Postmaster:
-    """Return the process as it is now.
+    """Return the postmaster with a process id, as it is now.
 
     Raises:
         OSError: It has ended, or /proc hides it.
@@ -222,10 +222,10 @@ def _regular(path: str) -> str:
 # Source: systemd.unit(5), systemctl(1); pg_ctlcluster(1); pg_ctl of the PostgreSQL documentation.
 
 PATIENCE_S: Final = 300
-"""What pg_ctl and pg_ctlcluster may take to stop a server, and again to start it."""
+"""Time that pg_ctl and pg_ctlcluster may take to stop a server, and again to start it."""
 
 PATRONI: Final = "Patroni"
-"""What manages a server that Patroni has started."""
+"""Description of the manager of a server that Patroni has started."""
 
 _UNIT: Final = re.compile(r"[^/]+\.service")
 _OF_USER: Final = re.compile(r"/user@(\d+)\.service/")
@@ -238,14 +238,14 @@ class Managed(Struct, frozen=True):
     """The manager of a server, and the commands that restart it.
 
     Attributes:
-        description: How it is managed.
-        command: As one types it; "" where it cannot be known.
-        restart: As an argument list; empty where it is not ours to run.
-        start: What starts it when it is down; empty likewise.
-        why_not: Why it is not ours to run, "" where it is.
-        as_owner: The lists are to be run as the server's user.
+        description: The manager in words.
+        command: Command that restarts the server, as the operator types it; "" where it cannot be known.
+        restart: The same as an argument list; empty where we may not run it.
+        start: Argument list that starts the server when it is down; empty where we may not run it.
+        why_not: Reason why we may not run these commands, "" where we may.
+        as_owner: Whether the argument lists are to be run as the server's user.
         unit: The systemd unit, "" without.
-        log_file: Where the server's first words go; "" where that is said elsewhere.
+        log_file: File of the server's first messages; "" where the manager chooses it.
     """
 
     description: str
@@ -263,8 +263,9 @@ class Here(Struct, frozen=True):
 
     Attributes:
         euid: Our user.
-        main_pid: Main process of a systemd unit, 0 where unknown; told whether it is one of the user's own units.
-        has: Whether a program is there.
+        main_pid: Returns the main process of a systemd unit, 0 where unknown; takes the name of the unit, and whether
+            it is one of the user's own.
+        has: Returns whether a program is in PATH.
     """
 
     euid: int
@@ -281,10 +282,10 @@ def managed(server: Postmaster, data_directory: str, config_file: str, me: Here)
     """Return the manager of a server.
 
     Args:
-        server: As the kernel tells.
+        server: The server's postmaster.
         data_directory: Its PGDATA.
         config_file: Its postgresql.conf.
-        me: Who asks.
+        me: This account and this machine.
     """
     for rule in _RULES:
         restarter = rule(server, data_directory, config_file, me)
@@ -351,8 +352,10 @@ def _of_debian(server: Postmaster, data_directory: str, config_file: str, me: He
 
 
 def _of_container(server: Postmaster, data_directory: str, config_file: str, me: Here) -> Managed | None:
-    """Return a container ends with its process 1, and what came into it from outside has a parent that is not seen in
-    it."""
+    """Return the manager of a server in a container.
+
+    A container ends with its process 1; the parent of a process that was put into it from outside is not seen in it.
+    """
     if server.pid == 1:
         return Managed(
             "process 1 of its container",

@@ -66,7 +66,7 @@ def run_program(
         argv: The program and its arguments.
         server_place: The server it is about.
         as_owner: Run as the server's user, not as ours.
-        in_english: Its words are read by us, not by people.
+        in_english: Whether it prints English, because this program reads its output.
         leave: When it is set, the program goes on without us.
         timeout_s: After so long it is ended.
         limits_of: A process whose limits of open files and locked memory it gets, as far as ours can be raised.

@@ -42,7 +42,7 @@ class Account(Struct, frozen=True):
     """The account of the server.
 
     Attributes:
-        name: For messages.
+        name: Name for messages.
         uid: User to change to; None where we are that user already.
         gid: Its group; None where uid is.
     """
@@ -186,7 +186,7 @@ _LIBRARY_DIRS: Final = ("lib", "lib/postgresql", "lib64", "lib64/pgsql")
 
 
 def default_settings(binaries: Binaries) -> dict[str, str]:
-    """Return the settings of a throwaway server without other wishes."""
+    """Return the settings that every throwaway server has unless others are given."""
     settings = {"cluster_name": "pgtop-tune", "track_io_timing": "on"}
     if has_statements(binaries):
         settings["shared_preload_libraries"] = STATEMENTS
@@ -259,7 +259,7 @@ _SIGNALS: Final[dict[StopMode, str]] = {"smart": "TERM", "fast": "INT", "immedia
 _DATA: Final = "data"
 _LOG: Final = "server.log"
 _OF_ACCOUNT: Final = "pg"
-"""Of the account's directory in ours: sockets, and the data of a cluster that is not kept."""
+"""Name of the account's directory in ours; it holds sockets, and the data of a cluster that is not kept."""
 _GRACE_S: Final = {False: 10.0, True: 60.0}
 """How long a shutdown may take before it becomes an immediate one, by whether the cluster is kept."""
 _LONGEST_SOCKET: Final = 107
@@ -278,12 +278,12 @@ class Throwaway:
     runs as an unprivileged account when we are root, and ends when this process does, in whatever way.
 
     Attributes:
-        binaries: The programs it was asked to be made of.
-        bin_dir: Their directory.
+        binaries: The programs that were given for it; a copy of them may run.
+        bin_dir: Directory of these programs.
         user: The superuser's name; no password.
         port: Part of the socket's name.
         work_dir: Our directory, removed in the end.
-        socket_dir: What to give as host.
+        socket_dir: Directory of the socket, to be given as host.
         data_dir: PGDATA.
         log_file: The server's standard error.
         has_statements: Whether pg_stat_statements is in the databases postgres and template1.
@@ -325,14 +325,14 @@ class Throwaway:
         settings: Mapping[str, str] | None = None,
         on_step: Callable[[str], None] = lambda step: None,
     ) -> Self:
-        """Make a cluster, starts it, and returns when it takes connections.
+        """Make a cluster, start it, and return when it takes connections.
 
         Args:
-            binaries: What to make it of.
+            binaries: The programs to make it of.
             keep: Where the cluster is to live and stay: a new or empty directory, or one that an earlier call made,
                 whose cluster is then used again. None: it is removed in the end.
-            settings: Values for postgresql.conf beyond and before the defaults, in place of those of an earlier call;
-                None leaves these. ALTER SYSTEM still overrides them.
+            settings: Values for postgresql.conf that override the defaults and replace those of an earlier call; None
+                keeps the earlier ones. ALTER SYSTEM still overrides them.
             on_step: Takes the next step in plain words.
 
         Raises:
@@ -355,7 +355,7 @@ class Throwaway:
 
     @property
     def postmaster_pid(self) -> int:
-        """Process id of the server.
+        """Return the process id of the server.
 
         Raises:
             ClusterProblem: It does not run.
@@ -365,16 +365,16 @@ class Throwaway:
         return self._server.pid
 
     def configure(self, settings: Mapping[str, str]) -> None:
-        """Give it other settings, as those of `create`, and restarts it.
+        """Give the server other settings, as in `create`, and restart it.
 
         Raises:
-            ClusterProblem: It does not start with them; a cluster that is kept has its former ones again.
+            ClusterProblem: The server does not start with them; a kept cluster has its former settings again.
         """
         with self._with(settings):
             self.restart()
 
     def restart(self) -> None:
-        """End the server (fast) and starts it again; returns when it takes connections.
+        """End the server (fast) and start it again; return when it takes connections.
 
         Raises:
             ClusterProblem: It does not come back; the message holds its last words.
@@ -384,10 +384,10 @@ class Throwaway:
         self._start()
 
     def stop(self, mode: StopMode = "fast") -> None:
-        """End the server, and removes its directories. Does nothing the second time.
+        """End the server and remove its directories; a second call does nothing.
 
         Args:
-            mode: As pg_ctl's; where it takes too long it becomes an immediate one.
+            mode: Shutdown mode, as of pg_ctl; a shutdown that takes too long becomes an immediate one.
         """
         if self._under_way is not None:
             self._under_way.stop()
@@ -452,7 +452,7 @@ class Throwaway:
 
     @contextmanager
     def _with(self, settings: Mapping[str, str] | None) -> Iterator[None]:
-        """Give a server that starts within the block the settings; where it fails, restore those of before."""
+        """Write settings for a server that starts within the block; where the start fails, restore the former ones."""
         with self._data() as data:
             before = read_settings(data)
             if settings is not None:
@@ -525,29 +525,29 @@ class Throwaway:
         ]
         descriptor = self._log.open_log(_LOG)
         try:
-            said_before = os.fstat(descriptor).st_size
+            log_size_before = os.fstat(descriptor).st_size
             self._server = self._guarded(argv, descriptor)
-            self._wait_until_ready(self._server, said_before)
+            self._wait_until_ready(self._server, log_size_before)
         finally:
             os.close(descriptor)
 
-    def _wait_until_ready(self, server: Guarded, said_before: int) -> None:
+    def _wait_until_ready(self, server: Guarded, log_size_before: int) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
         with self._data() as data:
             while not _is_ready(data, server.pid):
                 if server.returncode is not None:
-                    raise ClusterProblem(f"the throwaway server did not start:\n{self._log_tail(said_before)}")
+                    raise ClusterProblem(f"the throwaway server did not start:\n{self._log_tail(log_size_before)}")
                 if time.monotonic() > deadline:
-                    log_lines = self._log_tail(said_before)
+                    log_lines = self._log_tail(log_size_before)
                     raise ClusterProblem(
                         f"the throwaway server is not ready after {_START_TIMEOUT_S:.0f} s:\n{log_lines}"
                     )
                 time.sleep(0.01)
 
-    def _log_tail(self, said_before: int) -> str:
+    def _log_tail(self, log_size_before: int) -> str:
         try:
             with self._log.open_file(_LOG, owners=(os.geteuid(),)) as file:
-                return _last_lines(file.fileno(), said_before)
+                return _last_lines(file.fileno(), log_size_before)
         except OSError:
             return _NOTHING_PRINTED
 

@@ -1,7 +1,7 @@
-"""Baselines: runs kept under a name, each with a summary; many runs over time, where a figure changed its level.
+"""Baselines: runs kept under a name, each with a summary; and the runs since which a figure has another level.
 
     STATE/baselines/NAME/20261122-054133.jsonl.gz      the recording, or the records as one series (.json)
-    STATE/baselines/NAME/20261122-054133.summary       what `list` and the search for changes read: small, remade never
+    STATE/baselines/NAME/20261122-054133.summary       small, never made anew; `list` and the search for changes read it
 
 Directories have mode 0700 and files 0600. A run is written beside its final name and moved, so that a baseline holds
 whole runs only.
@@ -43,7 +43,7 @@ from pgtop_tune.compare.statistics.effect import t_quantile
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.run_result import RunVerdict
 
-# Where a row of measurements changed its level: for the same measurement repeated over weeks.
+# The search for changes of level in a row of measurements, the same one repeated over weeks.
 #
 # Binary segmentation with Student's t, as Hunter and its successor Otava have it (Fleming et al., "Hunter: Using
 # Change Point Detection to Hunt for Performance Regressions", ICPE 2023), on logarithms:
@@ -59,10 +59,10 @@ from pgtop_tune.model.run_result import RunVerdict
 FEWEST: Final = 4
 """Runs that a level takes."""
 LEAST: Final = 0.02
-"""A change of level below this share is none."""
+"""Smallest change, as a share, that is a change of level."""
 _WRONG: Final = 0.01
 _EXACT: Final = 1e-9
-"""A spread below this share is taken for this: equal figures do not make any difference certain."""
+"""Smallest spread, as a share: otherwise equal figures would make every difference certain."""
 
 
 class ChangePoint(Struct, frozen=True):
@@ -87,7 +87,7 @@ def change_points(values: Sequence[float], figures: int = 1) -> tuple[ChangePoin
     """Return changes in the order of time; none with fewer than eight values, or where one is not above 0.
 
     Args:
-        figures: So many rows are searched at the same time, and all of them together are to be wrong as seldom.
+        figures: The number of rows that are searched at the same time; they share the one per cent of errors.
     """
     if len(values) < 2 * FEWEST or min(values) <= 0:
         return ()
@@ -143,19 +143,19 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SUMMARY: Final = ".summary"
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _MOST_RUNS: Final = 100
-"""Of a baseline, the newest."""
+"""Newest runs of a baseline that `earlier_runs` reads."""
 
 
 class KeptRun(Struct, frozen=True):
     """One run of a baseline.
 
     Attributes:
-        path: Of the recording or the records.
+        path: File of the recording or of the records.
         began_ms: When it was measured, milliseconds since the epoch.
         note: The operator's words. Foreign text.
-        loads: Figures by title of the load; foreign text.
-        facts: What somebody set, and what a result depends on; empty of runs that older versions kept.
-        doubts: Ids of what speaks against the figures; none of runs that older versions kept. Foreign text.
+        loads: Figures by id, by title of the load. Foreign text.
+        facts: Facts that were set or that a result depends on; empty for runs that older versions kept.
+        doubts: Ids of the doubts about the figures; empty for runs that older versions kept. Foreign text.
     """
 
     path: Path
@@ -174,10 +174,10 @@ class KeptRun(Struct, frozen=True):
 
 
 def check_name(name: str) -> str:
-    """Return the name of a baseline, as it is.
+    """Return the name unchanged, if a baseline can have it.
 
     Raises:
-        UsageProblem: It could not be a directory's, or is a hidden one's.
+        UsageProblem: It cannot be the name of a directory, or begins with a dot.
     """
     if not _NAME.fullmatch(name):
         raise UsageProblem(
@@ -190,7 +190,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
     """Copy a recording, a record or a directory of records into a baseline.
 
     Raises:
-        UsageProblem: No such name can be.
+        UsageProblem: No baseline can have this name.
         RecordingProblem: The source cannot be read, or the baseline cannot be written.
     """
     directory = paths.baselines_dir() / check_name(name)
@@ -217,9 +217,9 @@ def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
         paths.private(directory)
         path = _free(directory, material.began_ms, _suffix(source))
         _copy(source, path)
-        telling = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
+        facts = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
         kept = KeptRun(
-            path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=telling,
+            path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=facts,
             doubts=doubtful(material),
         )  # fmt: skip
         _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
@@ -231,7 +231,7 @@ def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
 
 
 def _why_unfit(run: ComparedRun) -> str:
-    """Return why a run is unfit; one that failed has no figures, and is left out of every phase anyway."""
+    """Return why a run is no reference; "" where it is one, and for a failed run, which is in no phase anyway."""
     if run.summary.state == RunState.FAILED:
         return ""
     under_way = run.summary.state not in ("", RunState.FINISHED, RunState.STOPPED)
@@ -264,7 +264,7 @@ def earlier_runs(side: Material) -> Earlier:
     """Return kept runs of the same machine, server and data, in groups with the same settings.
 
     Args:
-        side: Runs whose results depend on something else are left out.
+        side: The side to compare; kept runs whose results depend on other conditions than its own are left out.
     """
     groups: list[list[KeptRun]] = []
     for name in baseline_names():
@@ -285,7 +285,7 @@ def _same_set_up(a: KeptRun, b: KeptRun) -> bool:
 
 
 def baseline_names() -> tuple[str, ...]:
-    """Return baselines there are."""
+    """Return the names of all baselines, sorted."""
     try:
         entries = sorted(paths.baselines_dir().iterdir())
     except OSError:
@@ -383,7 +383,7 @@ def _read(path: Path) -> KeptRun:
 
 FOLLOWED: Final = ("tps", "p50", "p95", "p99", "latency", "cpu_per_tx", "wal_per_tx")
 MOST_RUNS: Final = 100
-"""The newest that are looked at: the search takes the third power of them."""
+"""Newest runs that are searched: the time of the search grows with the third power of their number."""
 
 
 class LevelChange(Struct, frozen=True):
@@ -404,14 +404,14 @@ class LevelChange(Struct, frozen=True):
 def level_changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
     """Return changes of level in the order of time, of every load and figure that is followed."""
     kept = kept[-MOST_RUNS:]
-    level_changes = []
+    changes = []
     for load in dict.fromkeys(load for run in kept for load in run.loads):
         for name in FOLLOWED:
             runs = [run for run in kept if name in run.loads.get(load, {})]
             for point in change_points([run.loads[load][name] for run in runs], len(FOLLOWED)):
                 figure = BY_ID[name]
                 better = (point.relative > 0) == (figure.better is Better.HIGHER)
-                level_changes.append(
+                changes.append(
                     LevelChange(
                         load=load,
                         figure=figure,
@@ -420,7 +420,7 @@ def level_changes(kept: Sequence[KeptRun]) -> tuple[LevelChange, ...]:
                         verdict="better" if better else "worse",
                     )
                 )
-    return tuple(sorted(level_changes, key=lambda change: change.since.began_ms))
+    return tuple(sorted(changes, key=lambda change: change.since.began_ms))
 
 
 # Baselines as a table and as JSON, and changes of level in words.
@@ -462,7 +462,7 @@ def baselines_json(rows: Sequence[tuple[str, KeptRun]]) -> list[dict[str, Any]]:
 
 
 def change_words(change: LevelChange) -> str:
-    """Return one line: since when, what, how much."""
+    """Return a change as one line: since when, of which figure, by how much."""
     figure, point = change.figure, change.point
     return one_line(
         f"since {wall_moment(change.since.began_ms)}: {figure_title(figure)} of {change.load}"

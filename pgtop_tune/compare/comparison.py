@@ -297,7 +297,7 @@ def to_settle(
     """Return the commands that lead to a verdict, line by line, after a sentence about them.
 
     Args:
-        runs: Of the load in question, on both sides.
+        runs: Runs of the load in question, on both sides.
         prints: What is under test.
         needed: Runs on each side until a verdict is likely; None where no number of them is.
     """
@@ -382,7 +382,7 @@ class ComparedPhase(Struct, frozen=True):
     """One load, run on both sides.
 
     Attributes:
-        notes: What a reader of the figures must know.
+        notes: Notes that a reader of the figures must know.
         period_s: Seconds of a checkpoint cycle that blocks are whole multiples of; None where they are not aligned.
         no_verdict: Why the runs allow none; "" where they do.
         to_settle: What to type for a verdict; empty where there is one.

@@ -239,7 +239,7 @@ def _cycles(runs: Runs) -> list[float]:
 
 
 SHORTEST_S: Final = 30
-"""Of a run behind its warm-up, below which it is not compared."""
+"""Shortest run behind its warm-up that is compared."""
 NOT_COMPARABLE: Final = "not comparable"
 TOO_SHORT: Final = "too little to say"
 MORE: Final = "more"

@@ -35,7 +35,7 @@ from pgtop_tune.compare.statistics.effect import CONFIDENCE, MOST_HISTORY, RunNo
 # What the noise of runs belongs to: a machine, a major version of the server, and a load.
 
 BESIDE_US: Final = "beside pgtop-tune"
-"""Of a fingerprint's fact that names the machine of pgbench."""
+"""Value of the fact that names the machine of pgbench, where that is ours."""
 _OF_THE_MACHINE: Final = ("host name", "CPU model", "CPUs", "memory")
 _DIGEST: Final = 12
 _LONGEST: Final = 200
@@ -400,7 +400,7 @@ class MeasuredRun(Struct, frozen=True):
         figures: By id, behind the warm-up.
         within: Variance of the logarithm of its throughput that its own seconds tell.
         left_out: Why it does not count; "" when it does.
-        short: It is measured, and not compared.
+        short: Whether it was too short to be compared.
     """
 
     side: Material
@@ -432,8 +432,8 @@ class CellOfRuns(Struct, frozen=True):
         half: Half of the 98 % interval of the mean, as a share; None where there is none.
         assumed: Nothing is known of how runs differ here: 2 % is assumed.
         from_history: Degrees of freedom that earlier runs gave.
-        notes: What a reader of the figures must know.
-        load: What its noise belongs to.
+        notes: Notes that a reader of the figures must know.
+        load: The load to which its noise belongs.
     """
 
     title: str

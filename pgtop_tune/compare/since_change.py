@@ -1,8 +1,8 @@
 """The effect of the newest change of parameters on throughput, computed while the load runs. Pure.
 
-It is looked at few times, each time twice as long after the change as before (`before_after.LOOKS`), and nothing is
-told anew in between. Checkpoints that write, full pages in the WAL and CPU time of other programs are columns of the
-regression; where full pages or foreign CPU time differ too much between before and after, a look makes no claim.
+The change is judged at few looks, each twice as long after it as the previous one (`before_after.LOOKS`); between looks
+the result stays as it is. Checkpoints that write, full pages in the WAL and CPU time of other programs are columns of
+the regression; where full pages or foreign CPU time differ too much between before and after, a look makes no claim.
 """
 
 from __future__ import annotations
@@ -46,18 +46,19 @@ from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
 
 SETTLING_S: Final = 5.0
-"""Left out after a change; changes that follow each other faster are one."""
+"""Seconds left out after a change; changes that follow each other faster are one."""
 NOTICED_S: Final = 2.0
-"""Left out before a change: it was made a little before it was read back."""
+"""Seconds left out before a change was read back: it was made a little earlier."""
 MOST_S: Final = 300.0
-"""The longest window before it, the nearest to the change."""
+"""Longest window before a change, in seconds; it ends at the change."""
 WARM_UP_S: Final = 120.0
-"""Of a load that is left out; half of it where the change came within `_SOON_S`, with no claim before so long."""
+"""Seconds left out at the begin of a load; half of them where the change came within `_SOON_S`, and then looks before
+`WARM_UP_S` make no claim."""
 _SOON_S: Final = 180.0
 _FEWEST_UNREAD: Final = 180
-"""Seconds before the change where it cannot be read when checkpoints write."""
+"""Fewest seconds before the change on a server that does not show when its checkpoints write."""
 _EDGE_S: Final = 10.0
-"""Left out on both sides of a checkpoint's begin and end, unless that is more than half of a side."""
+"""Seconds left out around a checkpoint's begin and end, unless that is more than half of a side."""
 _SECOND: Final = 0.95
 _ARROW: Final = "→"
 _SHARES: Final[tuple[tuple[Charted, float], ...]] = ((CPU_FOREIGN, 20.0), (FULL_PAGES, 100.0))
@@ -70,16 +71,16 @@ class SinceChange(Struct, frozen=True):
     """Transactions per second since a change, against before it under the same load.
 
     Attributes:
-        changed: (name, value) of what is in force by it. Foreign text.
+        changed: (name, value) of the parameters that it changed. Foreign text.
         effect: After against before at the newest look; None until the first.
-        verdict: What may be said of it.
-        unlike: What else was not the same before and after, in words; "" where there is nothing.
-        final: There is no further look.
-        after_s: Seconds after the change has settled that the newest look has.
-        next_s: Those of the next look; None after the last.
-        withdrawn: A claim was made, and is not clear any more.
+        verdict: The verdict that the looks so far allow.
+        unlike: Another condition that was not the same before and after, in words; "" where there is none.
+        final: Whether the newest look is the last.
+        after_s: Seconds that the newest look has, counted from when the change had settled.
+        next_s: Seconds that the next look will have; None after the last.
+        withdrawn: Whether an earlier look made a claim that is not clear any more.
         moved: Change of throughput in ten minutes that was under way before the change; None where none is clear.
-        too_early: The load was too young before the change for anything to be said.
+        too_early: Whether the load was too young before the change for a verdict.
     """
 
     changed: tuple[tuple[str, str], ...]
@@ -95,7 +96,7 @@ class SinceChange(Struct, frozen=True):
 
 
 class _ParameterChange(Struct):
-    """Ticks of parameters that belong together; `fresh` are those that no earlier value came back by."""
+    """Changes of parameters that belong together; `fresh` has those that did not bring back an earlier value."""
 
     first_s: float
     last_s: float
@@ -106,12 +107,12 @@ class _Scope(Struct, frozen=True):
     """The seconds by which a change is judged; with the same scope the result is the same.
 
     Attributes:
-        first_s, last_s: Of the change.
-        begun_s: The load, or the server after a restart, began.
-        settled_s: The change before had settled.
-        loaded_s: The load began; None where none of ours runs.
-        ages_s: Looks so far.
-        ended: The load is over.
+        first_s, last_s: First and last moment of the change.
+        begun_s: Begin of the load, or of the server after a restart.
+        settled_s: Moment at which the previous change had settled.
+        loaded_s: Begin of the load; None where none of ours runs.
+        ages_s: Looks so far, in seconds since the change had settled.
+        ended: Whether the load is over.
     """
 
     first_s: float
@@ -148,7 +149,7 @@ class _Sides(Struct):
     """Seconds before a change, and those after it.
 
     Attributes:
-        checkpoints: It can be read when they write.
+        checkpoints: Whether the server shows when they write.
     """
 
     before: list[_Row]
@@ -157,14 +158,14 @@ class _Sides(Struct):
 
 
 _KEPT: WeakKeyDictionary[Session, tuple[_Scope, int, SinceChange | None]] = WeakKeyDictionary()
-"""Between looks nothing is computed anew: the scope, how many readings it had, and what was told."""
+"""Scope, number of its readings, and result of each session's last look: between looks nothing is computed anew."""
 
 
 def since_change(session: Session) -> SinceChange | None:
     """Return the newest change and its effect on the client's TPS, or on the server's where no load of ours runs.
 
-    Before is from when the load began, without its warm-up, or from the change before. After begins when the change has
-    settled and ends with the newest look.
+    The seconds before begin with the load, without its warm-up, or with the previous change. The seconds after begin
+    when the change has settled and end with the newest look.
 
     Returns:
         None when nothing was changed, when the change was taken back, when another load, a restart or another server
@@ -221,7 +222,7 @@ def _since(session: Session, scope: _Scope) -> SinceChange | None:
 def _sides(
     session: Session, scope: _Scope, before: list[tuple[float, float]], after: Sequence[tuple[float, float]]
 ) -> _Sides:
-    """Return the seconds that count, with what else weighed on them."""
+    """Return the seconds that count, with the columns of other influences on them."""
     if scope.loaded_s is not None:
         warm_s = scope.loaded_s + (WARM_UP_S / 2.0 if scope.hasty else WARM_UP_S)
         before = [point for point in before if point[0] >= warm_s]
@@ -268,7 +269,7 @@ def _with_claim(session: Session, scope: _Scope, sides: _Sides, so_far: SinceCha
 
 
 def _at(column: Sequence[tuple[float, float]], at_s: float) -> float:
-    """Return the newest value of a column then; 0 before its first."""
+    """Return the newest value of a column at a moment; 0 before its first."""
     position = bisect_right(column, at_s + _SECOND / 2.0, key=itemgetter(0))
     return column[position - 1][1] if position else 0.0
 
@@ -296,7 +297,7 @@ def _unlike(session: Session, changed: Collection[str], *windows: tuple[float, f
 
 
 def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_ParameterChange], list[float], list[float]]:
-    """Return changes of parameters, moments of loads, and moments nothing can be compared across."""
+    """Return changes of parameters, moments of loads, and moments across which nothing can be compared."""
     changes: list[_ParameterChange] = []
     loads: list[float] = []
     breaks: list[float] = []
@@ -309,28 +310,28 @@ def _read(events: Iterable[tuple[float, Event]]) -> tuple[list[_ParameterChange]
             breaks.append(at_s)
         elif event.kind is EventKind.PARAMETER:
             name, _, values = event.text.partition(" ")
-            was, arrow, now = values.partition(_ARROW)
+            old_value, arrow, new_value = values.partition(_ARROW)
             if arrow:
                 if not changes or at_s - changes[-1].last_s > SETTLING_S:
                     changes.append(_ParameterChange(at_s, at_s))
                 changes[-1].last_s = at_s
-                _note(changes[-1].fresh, values_by_name.setdefault(name, []), name, was, now)
+                _note(changes[-1].fresh, values_by_name.setdefault(name, []), name, old_value, new_value)
             elif name.isdigit():
                 # So many parameters at once are another server behind the same name.
                 breaks.append(at_s)
     return changes, loads, breaks
 
 
-def _note(fresh: dict[str, str], values: list[str], name: str, was: str, now: str) -> None:
+def _note(fresh: dict[str, str], values: list[str], name: str, old_value: str, new_value: str) -> None:
     """Enter a change; `values` are those the parameter had, without those that were taken back."""
-    if was not in values:
-        values.append(was)
-    if now in values:
-        del values[values.index(now) + 1 :]
+    if old_value not in values:
+        values.append(old_value)
+    if new_value in values:
+        del values[values.index(new_value) + 1 :]
         fresh.pop(name, None)
     else:
-        values.append(now)
-        fresh[name] = now
+        values.append(new_value)
+        fresh[name] = new_value
 
 
 def _warm(seconds: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -47,9 +47,9 @@ class StatementRow(Struct, frozen=True):
 
     Attributes:
         text: Foreign; "" where it is not known.
-        calls_a, calls_b: Behind the warm-up.
-        a_ms, b_ms: Per call; None without calls.
-        effect: Of the time per call; None for a statement of one side.
+        calls_a, calls_b: Calls behind the warm-up.
+        a_ms, b_ms: Mean time of a call; None without calls.
+        effect: Effect on the time per call; None for a statement of one side.
         weight_ms: Milliseconds that the change costs over A's calls, and for a new or gone one all of its time in as
             long as A.
         verdict: "new", "gone", or as of other figures.
@@ -76,10 +76,10 @@ class StatementComparison(Struct, frozen=True):
     """Statements of two sides.
 
     Attributes:
-        rows: What is certain first, each part with the largest effect on the time of the server first.
-        same_mix: Of the fixed set; None where it is empty.
-        a_ms, b_ms: A call of the same mix; None where there is none.
-        verdict: Of `same_mix`.
+        rows: Rows, the certain ones first; in each part the largest effect on the time of the server first.
+        same_mix: Effect over the fixed set; None where it is empty.
+        a_ms, b_ms: Mean time of a call of the same mix; None where there is none.
+        verdict: Verdict on `same_mix`.
         fixed: Statements in the fixed set.
         covered_a, covered_b: Share of the execution time of all statements that the fixed set has; None when unknown.
     """
@@ -198,7 +198,7 @@ def comparison_of(
 
     Args:
         weights: As of `same_mix`.
-        mix, verdict: Of the same mix.
+        mix, verdict: Effect over the same mix, and its verdict.
     """
     mixed = same_mix(weights)
     return StatementComparison(

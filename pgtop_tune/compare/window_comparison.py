@@ -208,9 +208,9 @@ class ToldChange(StrEnum):
     """The form in which a change is written."""
 
     SHARE = "share"
-    """Of A: +4.1 %."""
+    """Share of A: +4.1 %."""
     POINTS = "points"
-    """Of a percentage: −12 pt."""
+    """Points of a percentage: −12 pt."""
     AMOUNT = "amount"
     """In the unit of the number, where one side is 0 or below."""
 
@@ -254,9 +254,9 @@ class WindowComparison(Struct, frozen=True):
 
     Attributes:
         comparison: Fingerprint, waits of a transaction, notes.
-        rows: What is certain first, each part by the size of the effect.
+        rows: Rows, the certain ones first; each part by the size of the effect.
         alike: Numbers that were one and the same in both all the time.
-        notes: What a reader must know beyond those of the phase.
+        notes: Notes that a reader must know beyond those of the phase.
     """
 
     comparison: Comparison

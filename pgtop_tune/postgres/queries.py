@@ -1,4 +1,4 @@
-"""SQL texts as files: sql/NAME.FIRSTMAJOR.sql, the highest first major that fits the server.
+"""Queries, kept in files sql/NAME.FIRSTMAJOR.sql; a server gets the file of the highest first major up to its own.
 
 A line that ends with `-- from 17`, `-- until 16` or both is for servers of these majors only.
 """
@@ -46,8 +46,8 @@ def sql(name: str, major: int) -> str:
 
 def _lines_for(major: int, text: str) -> Iterator[str]:
     for line in text.splitlines():
-        marked = _MAJORS.search(line)
-        if marked is None:
+        condition = _MAJORS.search(line)
+        if condition is None:
             yield line
-        elif int(marked["first"] or major) <= major <= int(marked["last"] or major):
-            yield line[: marked.start()]
+        elif int(condition["first"] or major) <= major <= int(condition["last"] or major):
+            yield line[: condition.start()]

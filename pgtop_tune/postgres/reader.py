@@ -63,7 +63,7 @@ class PostgresReader:
 
     Attributes:
         conninfo: Where the next `connect` goes; replaced when a password was typed.
-        own: What our sessions have cost so far.
+        own: Cost of our sessions so far.
     """
 
     def __init__(self, conninfo: ConnInfo, clock: Callable[[], float], own_sessions: OwnSessions | None = None) -> None:
@@ -105,7 +105,7 @@ class PostgresReader:
         return self._capabilities or NOT_YET
 
     async def connect(self) -> ServerFacts:
-        """Connects (anew) and probes the server.
+        """Connect (anew) and probe the server.
 
         Returns:
             What `facts` returns.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _STEPS: Final = (2, 1)
 _CLEAR: Final = 2.0
-"""Errors of the screen's effect."""
+"""Standard errors of the screen's effect, beyond which it is clear."""
 _SECTION: Final = 0.382
 """1 − 1/φ."""
 
@@ -44,7 +44,7 @@ def climb(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
 
 
 def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
-    """Return all knobs that the screen favours clearly, together."""
+    """Race all knobs that the screen favours clearly, moved together, against the best."""
     if len(knobs) < 2:
         return
     for steps in _STEPS:
@@ -63,8 +63,8 @@ def _jump(search: Search, knobs: Sequence[Favoured]) -> Asking[None]:
 
 
 def _passes(search: Search, order: Sequence[Favoured]) -> Asking[None]:
-    again = True
-    while again:
+    improved = True
+    while improved:
         before = search.best
         for knob in order:
             if search.free(knob.axis):
@@ -72,7 +72,7 @@ def _passes(search: Search, order: Sequence[Favoured]) -> Asking[None]:
         for knob in order:
             if search.free(knob.axis) and search.best[knob.axis] != search.space.start[knob.axis]:
                 yield from _refine(search, knob.axis)
-        again = search.best != before
+        improved = search.best != before
 
 
 def _along(search: Search, knob: Favoured) -> Asking[None]:
@@ -151,13 +151,13 @@ def _bracket(search: Search, axis: int) -> tuple[int, int]:
 #
 # The sampler is TPE (tree-structured Parzen estimator) over all knobs together, fed with the screen's rows. Each
 # candidate is evaluated once, against the point in force when the engine began; then the best four twice more, and
-# these fresh two decide. It turns nearly all knobs, so the ablation after it has more to take back than after the
-# climb.
+# these two fresh ones decide. This search moves nearly all knobs, so the ablation after it has more to take back than
+# after the climb.
 
 _AGAIN: Final = 2
 _BEST: Final = 4
 _ABLATION: Final = 4
-"""Evaluations that it leaves for the ablation beyond those that the protocol keeps."""
+"""Evaluations that the engine leaves for the ablation beyond those that the protocol keeps."""
 _STARTUP: Final = 10
 _STOPPED: Final = -0.7
 """The sampler's value of a stopped trial: as bad as half of the throughput."""
@@ -166,7 +166,7 @@ _MOST_REFUSED: Final = 100
 
 
 def bayes() -> Engine:
-    """Return the engine.
+    """Return the Bayesian engine.
 
     Raises:
         UsageProblem: Optuna is not installed.
@@ -186,14 +186,14 @@ def _search(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
 
     base = search.best
     free = [knob.axis for knob in order if search.free(knob.axis)]
-    room = _distributions(search, free)
+    distributions = _distributions(search, free)
     sampler = optuna.samplers.TPESampler(seed=search.plan.seed, multivariate=True, n_startup_trials=_STARTUP)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    tried = _screened(search, base, free, study, room)
-    again = (_AGAIN * _BEST + _ABLATION) * search.cost_of(free)
+    tried = _screened(search, base, free, study, distributions)
+    reserve = (_AGAIN * _BEST + _ABLATION) * search.cost_of(free)
     refused = 0
-    while search.left >= again + search.cost_of(free) and refused < _MOST_REFUSED:
-        trial = study.ask(room)
+    while search.left >= reserve + search.cost_of(free) and refused < _MOST_REFUSED:
+        trial = study.ask(distributions)
         candidate = _point(search, base, trial.params)
         if candidate == base or not search.allowed(candidate):
             study.tell(trial, state=optuna.trial.TrialState.FAIL)
@@ -208,7 +208,7 @@ def _search(search: Search, order: tuple[Favoured, ...]) -> Asking[None]:
 
 
 def _finals(search: Search, base: Point, tried: Mapping[Point, float]) -> Asking[None]:
-    """Return the best candidates once more; the one that is best in its fresh evaluations, if it is above 0."""
+    """Measure the best candidates once more; move to the best of these fresh evaluations, if its effect is above 0."""
     best, best_effect = None, 0.0
     promising = [point for point in sorted(tried, key=lambda point: -tried[point]) if tried[point] > 0.0]
     with suppress(Spent):
@@ -228,20 +228,20 @@ def _finals(search: Search, base: Point, tried: Mapping[Point, float]) -> Asking
 def _distributions(search: Search, free: list[int]) -> dict[str, BaseDistribution]:
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
-    room: dict[str, BaseDistribution] = {}
+    distributions: dict[str, BaseDistribution] = {}
     for axis in free:
         dimension = search.space.dimensions[axis]
         last = len(dimension.levels) - 1
-        room[dimension.name] = (
+        distributions[dimension.name] = (
             IntDistribution(0, last) if dimension.ordered else CategoricalDistribution(range(last + 1))
         )
-    return room
+    return distributions
 
 
 def _screened(
-    search: Search, base: Point, free: list[int], study: Study, room: dict[str, BaseDistribution]
+    search: Search, base: Point, free: list[int], study: Study, distributions: dict[str, BaseDistribution]
 ) -> dict[Point, float]:
-    """Return the screen's rows, told to the study as trials."""
+    """Tell the study the screen's rows as trials; return their values."""
     from optuna.trial import create_trial
 
     values: dict[Point, float] = {}
@@ -252,7 +252,7 @@ def _screened(
             continue
         values[point] = _value(search, step.outcome)
         params: dict[str, Any] = {search.space.dimensions[axis].name: point[axis] for axis in free}
-        study.add_trial(create_trial(params=params, distributions=room, value=values[point]))
+        study.add_trial(create_trial(params=params, distributions=distributions, value=values[point]))
     return values
 
 

@@ -31,7 +31,7 @@ class Dimension(Struct, frozen=True, kw_only=True):
             is 1.4 times the one before.
         restart: A change takes a restart of the server.
         machine: A setting of the operating system: measured in blocks that have a load of their own.
-        group: The group, for the report.
+        group: Group of the knob, for the report.
     """
 
     name: str
@@ -66,9 +66,9 @@ class KnobSpace(Struct, frozen=True):
     dimensions: tuple[Dimension, ...]
     left_out: tuple[tuple[str, str], ...]
 
-    def beside(self, more: KnobSpace) -> KnobSpace:
-        """Return both together."""
-        return KnobSpace((*self.dimensions, *more.dimensions), (*self.left_out, *more.left_out))
+    def beside(self, other_space: KnobSpace) -> KnobSpace:
+        """Return the knobs of both spaces."""
+        return KnobSpace((*self.dimensions, *other_space.dimensions), (*self.left_out, *other_space.left_out))
 
 
 class Space(Struct, frozen=True, dict=True):
@@ -101,7 +101,7 @@ class Space(Struct, frozen=True, dict=True):
         raise KeyError(name)
 
     def values(self, point: Point) -> dict[str, str]:
-        """Return value by name."""
+        """Return the value of each knob at a point, by name."""
         return {
             dimension.name: dimension.levels[level] for dimension, level in zip(self.dimensions, point, strict=True)
         }
@@ -144,7 +144,7 @@ def log_grid(
 
     Args:
         start: Above 0; kept as it is.
-        each_way: The most levels on either side.
+        each_way: Most levels on each side of the start.
         integer: Numbers are rounded, and each stands once.
 
     Raises:
@@ -173,7 +173,7 @@ class Constraint(Struct, frozen=True, kw_only=True):
 
     Attributes:
         figure: A key of the figures that come with an evaluation.
-        most, least: None where there is no such end.
+        most, least: Upper and lower limit; None where there is none.
         unit: The unit of the figure.
     """
 
@@ -199,11 +199,11 @@ class TuningPlan(Struct, frozen=True, kw_only=True):
     """A search before it begins.
 
     Attributes:
-        space: Without values that a guard forbids outright.
+        space: The knobs, without values that a guard forbids outright.
         budget: The budget in the unit of the costs: evaluations, or seconds.
         cost: The cost of one evaluation.
         restart_cost: The cost of one evaluation whose two arms differ in a knob that takes a restart.
-        machine_cost: The cost of one whose arms differ in a setting of the machine, and in none that takes a restart.
+        machine_cost: The cost of an evaluation whose arms differ in a setting of the machine, in none with a restart.
         seed: The seed of all that is drawn.
         engine: A name of `tuning.engines`.
         worth: The smallest effect worth having, as a share.

@@ -73,7 +73,7 @@ class SearchResult(Struct, frozen=True, kw_only=True):
         left_out: Knobs that were not searched, with reasons.
         let_go: Knobs that another session changed meanwhile.
         changes: Changes of the conditions meanwhile, in words; the confirmation was made after the last one.
-        tried, races: The path.
+        tried, races: The evaluations and races of the search.
         predictions: The score of the predictions.
         spent: The spent part of the budget.
         evaluation_sd: The deviation of one evaluation's log ratio.
@@ -98,15 +98,16 @@ class SearchResult(Struct, frozen=True, kw_only=True):
     changes: tuple[str, ...] = ()
 
 
-# Bound first: knobs in the order of what they can bring at most, none where that is less than is worth having.
+# Bounds come first: knobs are taken in the order of what they can bring at most, those below the smallest effect worth
+# having not at all.
 
 
 class RankedKnobs(Struct, frozen=True):
     """The knobs of a plan in their order.
 
     Attributes:
-        worth_trying: Places, the highest bound first; those without one stand behind those whose bound is worth having.
-        left_out: Places of those whose bound is below, and why.
+        worth_trying: Indexes of knobs, the highest bound first; knobs without a bound come last.
+        left_out: (index, reason) of the knobs whose bound is below the smallest effect worth having.
     """
 
     worth_trying: tuple[int, ...]
@@ -114,7 +115,7 @@ class RankedKnobs(Struct, frozen=True):
 
 
 def rank(plan: TuningPlan) -> RankedKnobs:
-    """Return all knobs of the plan."""
+    """Rank the knobs of the plan by what they can bring at most."""
     tried, left_out = [], []
     for axis, dimension in enumerate(plan.space.dimensions):
         prediction = plan.predictions.get(dimension.name)
@@ -146,7 +147,7 @@ _FEWEST_STEPS: Final = 12
 """Evaluations without which a climb finds nothing: three knobs, two races each, two evaluations a race."""
 _STEPS_A_KNOB: Final = 4
 _ABLATION: Final = 4
-"""Evaluations that the search leaves for the ablation."""
+"""Evaluations that the search leaves for the ablation, beyond those for the confirmation."""
 
 
 class Released(Struct, frozen=True, tag="released"):
@@ -176,7 +177,7 @@ class ToldOutcome(Struct, frozen=True, tag="told"):
 
 
 Event: TypeAlias = ToldOutcome | Released | NewConditions
-"""A thing that a search is told; the list of them is its journal."""
+"""An event that a search is told of; the list of its events is its journal."""
 
 
 class SearchProgress(Struct, frozen=True, kw_only=True):
@@ -204,13 +205,13 @@ class Tuning:
     """
 
     def __init__(self, plan: TuningPlan, allowed: Callable[[Mapping[str, str]], bool] = lambda values: True) -> None:
-        """Begin.
+        """Begin the search.
 
         Args:
             allowed: Whether guards (the memory rule, recovery time, free disk) let these values be tried together.
 
         Raises:
-            UsageProblem: The plan's engine is not there.
+            UsageProblem: There is no engine of the plan's name, or its optional packages are missing.
         """
         self.events: list[Event] = []
         self._search = Search(plan, allowed)
@@ -329,7 +330,7 @@ def _search(search: Search) -> Asking[SearchResult]:
 
 
 def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Asking[None]:
-    """Return the engine, begun again from the best so far for each knob that is let go of."""
+    """Run the engine to its end; whenever a knob is let go of, begin it again from the best so far."""
     for _ in range(len(search.space.dimensions) + 1):
         try:
             yield from run(search, order)
@@ -339,7 +340,7 @@ def _to_the_end(search: Search, run: Engine, order: tuple[Favoured, ...]) -> Ask
 
 
 def _judged(search: Search, ranked: RankedKnobs) -> Asking[SearchResult]:
-    """Return ablation and confirmation, both anew whenever a knob was let go of."""
+    """Run ablation and confirmation, both anew whenever a knob is let go of; return the result of the search."""
     while search.best != search.space.start:
         try:
             search.kept = FEWEST * search.cost(search.best, search.space.start)
@@ -363,7 +364,7 @@ def _judged(search: Search, ranked: RankedKnobs) -> Asking[SearchResult]:
 
 
 def _confirmed(search: Search) -> Asking[Confirmed]:
-    """Confirm under the same conditions: anew when these change, while any budget is left. Raises as `confirm`."""
+    """Confirm the winner; begin anew when the conditions change, while any budget is left. Raises as `confirm`."""
     try:
         return (yield from confirm(search))
     except Void:
@@ -382,7 +383,7 @@ class _SearchRefusal(Struct, frozen=True):
 
 
 def _noise(search: Search, axes: Sequence[int]) -> Asking[_SearchRefusal | None]:
-    """Return the start against itself; a reason to refuse the search."""
+    """Measure the start against itself; return a reason to refuse the search, None where there is none."""
     start, outcomes = search.space.start, list[Outcome]()
     while len(outcomes) < _NOISE:
         try:

@@ -60,7 +60,7 @@ def screen_rows(search: Search, axes: Sequence[int]) -> list[tuple[int, ...]]:
 
 
 def screen(search: Search, axes: Sequence[int]) -> Asking[tuple[Favoured, ...]]:
-    """Return knobs in the order of their effects, the largest first; without effects where rows cannot be tried.
+    """Screen knobs; return them with their effects, the largest first, without effects where rows cannot be tried.
 
     Args:
         axes: At most eleven, the most promising first.

@@ -17,7 +17,7 @@ from msgspec import Struct
 from pgtop_tune.base.errors import LoadProblem
 
 VERSION: Final = 1
-"""Of the tables and the arithmetic; another one makes other tables."""
+"""Version of the tables and the arithmetic; another one makes other tables."""
 TABLES: Final = ("cities", "stations", "buses", "seats", "routes", "schedule", "rides", "tickets")
 OWN_TABLES: Final = ("dataset", "chunks")
 SEATS: Final = 40

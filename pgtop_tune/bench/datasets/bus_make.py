@@ -1,4 +1,4 @@
-"""Makes the bus company's tables: step by step, in parts, with what is done written down beside them.
+"""The bus company's tables, made step by step, in parts; the parts that are done are written down beside them.
 
 A making that was cut off is gone on with: steps and parts that are there are not made again.
 """

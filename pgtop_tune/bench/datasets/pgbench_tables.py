@@ -220,7 +220,7 @@ async def look_for_room(
     """Compare an estimate with the file system of the data.
 
     Args:
-        freed_bytes: Of the data set that will be dropped first.
+        freed_bytes: Bytes of the data set that will be dropped first.
         free_bytes: Bytes available at a directory of the server's machine, or why that cannot be said.
         tablespace: Where the tables are to be; "" for the database's own.
     """

@@ -47,8 +47,9 @@ WHERE c.oid IN (
       JOIN pg_class t ON t.relnamespace = s.oid AND t.relname = ANY(%s)
      ORDER BY t.relname, path.place)
 """
-"""Of each name the table that comes first on a path. The last but one: whether its expressions may be evaluated by us:
-they are the code of the owners of table and schema, and run with our rights. The last: whose they are."""
+"""Query for the first table of each name on a path. Its last column but one: whether we may evaluate the expressions of
+the table, which are code of the owners of table and schema and run with our rights. Its last column: the owner of that
+code."""
 _BUS_SCHEMA: Final = f"""
 SELECT {trusted("n.nspowner")}, pg_get_userbyid({real_owner("n.nspowner")})::text
   FROM pg_namespace n CROSS JOIN {ME} WHERE n.nspname = 'bus'
@@ -80,7 +81,7 @@ class PgbenchFacts(Struct, frozen=True):
         fillfactor: Of pgbench_accounts, 100 when none is set.
         partitions: Of pgbench_accounts; 0 when it has none.
         size_bytes: pgbench_accounts with its indexes.
-        incomplete: What is missing; "" when they can be used.
+        incomplete: The missing parts; "" when they can be used.
         stranger: An ordinary role that a table or its schema belongs to, where this one is a superuser: a load executes
             its functions with all rights. "" otherwise.
         tables: Quoted name by oid, of those of the four that are there.

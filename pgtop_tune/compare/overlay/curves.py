@@ -99,7 +99,7 @@ def _name(path: Path) -> str:
 
 
 MOST_POINTS: Final = 20_000
-"""Of a curve; five hours and a half at a frame a second, 320 kB."""
+"""Most points of a curve; five hours and a half at a frame a second, 320 kB."""
 MOST_RUNS: Final = 200
 
 
@@ -135,7 +135,7 @@ class OverlayRun(Struct, frozen=True):
     """One run of a load, or all of a recording without one.
 
     Attributes:
-        profile: Of the load; "" without one.
+        profile: Profile of the load; "" without one.
         clients: 0 without a load.
         began_ms: Its start, Unix epoch.
         tps: Transactions per second: the client's, without a load the server's.
@@ -161,7 +161,7 @@ class OverlayCurves(Struct, frozen=True):
     """An earlier recording, or the records of earlier runs.
 
     Attributes:
-        name: Of the file. Foreign.
+        name: Name of the file. Foreign.
         runs: In the order in which they were run; at least one.
     """
 

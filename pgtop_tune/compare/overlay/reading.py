@@ -1,4 +1,4 @@
-"""Reads the curves of a baseline overlay from a recording or records of runs, and the figures that a list shows of a
+"""The curves of a baseline overlay, read from a recording or records of runs, and the figures that a list shows of a
 file."""
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _CurveReading:
         self._runs: dict[int, OverlayRun] = {}
         self._states: dict[int, BenchRun] = {}
         self._latencies = LatencyHistory()
-        """Of the newest run."""
+        """Latencies of the newest run."""
 
     @property
     def baseline(self) -> OverlayCurves:

@@ -55,9 +55,9 @@ class Chart(Struct, frozen=True):
     """A chart of lines.
 
     Attributes:
-        heading: What is drawn, with its unit.
+        heading: Name of the drawn figure, with its unit.
         format_value: Writes a value as text.
-        across: What the horizontal axis is; "time" is shown as hours, minutes and seconds.
+        across: Quantity of the horizontal axis; "time" is shown as hours, minutes and seconds.
         dots: Whether single points matter (steps of a load) and are drawn.
     """
 

@@ -268,7 +268,7 @@ class Chapter(Struct, frozen=True):
     """A part of a report with a heading of its own.
 
     Attributes:
-        folded: It is there to be looked up, not to be read.
+        folded: Whether it is for looking up, and is shown folded.
     """
 
     heading: str

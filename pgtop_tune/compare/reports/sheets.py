@@ -294,7 +294,7 @@ class Sheet(Struct, frozen=True):
     """A part of a comparison.
 
     Attributes:
-        heading: Of the part.
+        heading: Heading of the part.
         lines: Sentences before the table.
         table: None where sentences are all there is.
         notes: Sentences behind it.
@@ -490,7 +490,7 @@ class RunFigure(Struct, frozen=True):
     """A figure of runs, as a table has it.
 
     Attributes:
-        name: Of the field of `Summary` and of `CellResult`.
+        name: Name of the field of `Summary` and of `CellResult`.
     """
 
     title: str
@@ -532,7 +532,7 @@ def step_sheet(heading: str, heads: Iterable[str], columns: Sequence[Mapping[str
 # Results of `bench run` as a table: profiles side by side, or a row for each run.
 
 _LONGEST_REASON: Final = 100
-"""Of a reason in a cell."""
+"""Most characters of a reason in a cell."""
 
 
 class _ResultName(Struct, frozen=True):

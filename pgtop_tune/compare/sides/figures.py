@@ -120,10 +120,10 @@ FIGURES: Final = (
     ),
     Figure("wal_write_await", "WAL write await", "ms", Better.LOWER, "as write await, if WAL has a separate disk"),
 )
-"""In the order of the table."""
+"""Figures, in the order of the table."""
 PERCENTILES: Final = tuple(figure for figure in FIGURES if figure.quantile is not None)
 FORESEEN: Final = frozenset({TPS, "server_tps", LATENCY})
-"""Of which it is known beforehand by how much runs differ."""
+"""Figures whose difference from run to run is known beforehand."""
 BY_ID: Final = {figure.id: figure for figure in FIGURES}
 
 Found = Iterator[tuple[str, float, float]]
@@ -255,9 +255,9 @@ def disks_by_role(interval: Interval) -> dict[str, str]:
 LEAST_SHARE: Final = 0.005
 """Waits with less than this share of the quicker side's time on both sides are left out."""
 NOT_TOLD: Final = "not told"
-"""In place of a verdict about the CPU queue: the kernel of one side does not tell it."""
+"""Text in place of a verdict about the CPU queue, which the kernel of one side does not tell."""
 WITH_QUEUE: Final = "queue included"
-"""In place of a verdict about the classes that hold the CPU queue of such a side."""
+"""Text in place of a verdict about the classes that hold the CPU queue of such a side."""
 _WITH_QUEUE: Final = (CPU, CLIENT)
 
 

@@ -47,7 +47,7 @@ DATA: Final = "data"
 LOAD: Final = "load"
 TOOL: Final = "tool"
 GROUPS: Final = (MACHINE, SYSTEM, SERVER, PARAMETERS, DATA, LOAD, TOOL)
-"""In the order of a table."""
+"""Groups of facts, in the order of a table."""
 
 OF_THE_PLACE: Final = frozenset(
     {"cluster_name", "config_file", "data_directory", "external_pid_file", "hba_file", "ident_file"}
@@ -380,14 +380,14 @@ def fitting(differences: Sequence[Varied]) -> Contract | None:
 
 
 AS_SHIPPED: Final = "as shipped"
-"""Of a parameter that a record of a run does not tell, because nobody had set it."""
+"""Value of a parameter that a record of a run leaves out, because it was not set."""
 
 
 class FactDifference(Struct, frozen=True):
     """A fact that is not the same on both sides.
 
     Attributes:
-        under_test: It is what the comparison is about.
+        under_test: Whether the comparison is about this fact.
         breaks: The contract wants it equal.
     """
 

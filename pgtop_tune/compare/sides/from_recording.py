@@ -1,4 +1,4 @@
-"""Reads a recording from start to end, once, with memory that does not grow with its length."""
+"""A side from a recording, read once from start to end, with memory that does not grow with its length."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _WANTED: Final = WantedSections(
         "postgres": frozenset({"activity", "statement_counters", "statement_texts"}),
     },
 )
-"""What figures, facts and, now and then, budgets are made of."""
+"""Sections from which figures, facts and, now and then, budgets are made."""
 _OVER_THE_END: Final = 1.1
 """Times the time between two key frames, so that a window over it holds both."""
 _MOST_BUDGETS: Final = 10_000

@@ -1,4 +1,4 @@
-"""Reads what `bench run` wrote: the record of a run, a series of them, or a directory of records."""
+"""A side from the files of `bench run`: the record of a run, a series of records, or a directory of them."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ PER_TRANSACTION: Final = frozenset(metric.id for metric in waits.METRICS)
 PASSING: Final = frozenset(
     metric.id for metric in (*host.PROCESS_METRICS, host_details.PROCESS_RUN_DELAY, host_details.BUSIEST_THREAD)
 )
-"""Of processes, which come and go."""
+"""Metrics of processes, which come and go."""
 OF_OTHER_TIMES: Final = frozenset(
     metric.id
     for metric in (
@@ -61,7 +61,7 @@ OF_OTHER_TIMES: Final = frozenset(
 OF_FIGURED_DISKS: Final = frozenset({host.DISK_BUSY.id, host.DISK_READ_AWAIT.id, host.DISK_WRITE_AWAIT.id})
 """Told by a figure for the disks of the data and of WAL."""
 MOST_KEYS: Final = 64
-"""Of a family (cores, disks): more are no table anybody reads."""
+"""Most keys of a family (cores, disks): a longer table is not read."""
 
 SINGLE: Final[tuple[Metric | ProgressMetric, ...]] = tuple(
     metric
@@ -151,7 +151,7 @@ def read_looks(
 
     Args:
         looks: Those of the window and, for what arrives late, of `LATE_S` after it; others do no harm. Oldest first.
-        name: Of the side.
+        name: Name of the side.
         given_up: Asked at each of them; the rest is not read when it says so.
 
     Returns:

@@ -23,12 +23,12 @@ from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.run_result import Doubt
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample
 
-# Figures of a run second by second as sums that can be added up: of any block the true figure, not a mean of means.
+# A run's figures, second by second, kept as sums: added up, they give the true figure of a block, no mean of means.
 
 MOST_STEPS: Final = 4096
-"""Steps kept; of more, neighbours are added up, so that a day costs no more memory than an hour."""
+"""Most steps that are kept; beyond, neighbours are added up, so that a day costs no more memory than an hour."""
 Sums = tuple[float, float]
-"""What is divided, and by what: transactions and seconds, milliseconds and requests."""
+"""Dividend and divisor of a figure: transactions and seconds, milliseconds and requests."""
 
 
 class LatencySums:
@@ -51,7 +51,7 @@ class LatencySums:
             counts[index] = counts.get(index, 0) + count
 
     def merged(self) -> Merged:
-        """Return all of them."""
+        """Return the sum of all histograms."""
         if self._merged is None:
             self._merged = Merged(
                 logged=self._logged, sum_us=self._sum_us, max_us=self._max_us, buckets=ascending(self._counts)
@@ -75,7 +75,7 @@ class Gathered:
         """Add to the step of a moment.
 
         Args:
-            at_s: Seconds since the run began; before it counts as its first.
+            at_s: Seconds since the run began; an earlier moment counts as the first step.
         """
         column = self._columns.setdefault(figure, {})
         step = self._step(at_s)
@@ -87,7 +87,7 @@ class Gathered:
         self._latencies.setdefault(self._step(at_s), LatencySums()).add(histogram)
 
     def widen(self, seconds: float) -> None:
-        """Make steps at least so long: what is read once in a minute fills no second."""
+        """Make steps at least so long, for figures that are read less often than once a second."""
         while self.step_s < seconds:
             self._coarsen()
 
@@ -111,14 +111,14 @@ class Gathered:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """Return names of figures there is something of, in the order in which they came."""
+        """Return the names of the figures that have sums, in the order of their first one."""
         return tuple(self._columns)
 
     def sums(self, figure: str, from_s: float = 0.0) -> list[Sums]:
-        """Return the figure's sums in the order of time; steps without are left out.
+        """Return the figure's sums in the order of time; steps without a divisor are left out.
 
         Args:
-            from_s: What is before is left out, a warm-up.
+            from_s: Seconds since the run began; earlier steps, a warm-up, are left out.
         """
         first = from_s / self.step_s
         column = self._columns.get(figure, {})
@@ -156,21 +156,21 @@ def blocks(count: int, length: int) -> Iterator[slice]:
 
 # Counters of statements over a stretch of frames, look by look: calls and time of each between two readings.
 #
-# A look has the section's own clock: it is what was counted between two readings of pg_stat_statements. A reset
-# between them, and an entry that was made anew, leave no look.
+# A look has the section's own clock: it holds the counts between two readings of pg_stat_statements. A reset between
+# them leaves no look; an entry that was made anew between them is left out of the look.
 
 MOST_LOOKS: Final = 480
-"""Kept one by one: of a longer stretch neighbours are put together."""
+"""Most looks that are kept: of a longer stretch, neighbours are put together."""
 _OWN_MS_PER_S: Final = 10.0
-"""Of execution time that may be our own: our sessions take less."""
+"""Execution time that is taken for our own: our sessions take less."""
 Counted = tuple[int, float]
 """Calls, and milliseconds of all of them."""
 Look = Mapping[str, Counted]
-"""Of each statement that was called between two readings."""
+"""Calls and time of each statement that was called between two readings, by id of the entry."""
 
 
 class StatementName(Struct, frozen=True):
-    """The origin of a statement. All but the number is foreign.
+    """The origin of a statement. All but the query id is foreign text.
 
     Attributes:
         usename, datname: None when the role or the database is gone.
@@ -190,8 +190,8 @@ class StatementsSeen:
     Attributes:
         looks: Oldest first.
         texts: By query id; foreign.
-        names: By id of the entry.
-        every_s: Between the last two readings; 0 before there were two.
+        names: Origins, by id of the entry.
+        every_s: Seconds between the last two readings; 0 before there were two.
     """
 
     def __init__(self, since_s: float = 0.0) -> None:
@@ -211,7 +211,7 @@ class StatementsSeen:
         """Take the next frame.
 
         Args:
-            folded: It stands for so many that were not read: then entries of both readings count, and no others.
+            folded: Frames before it that were not read; after any, only entries that both readings have count.
         """
         if self._first_s is None:
             self._first_s = frame.elapsed_s
@@ -224,7 +224,7 @@ class StatementsSeen:
             reset_ms = totals.stats_reset_ms
         sample = sections.statement_counters(frame)
         if isinstance(sample, Unavailable):
-            # Of a long recording these are read of two neighbours now and then: others are no pair.
+            # Of a long recording, pairs of neighbouring frames are read now and then: others make no pair.
             self._last = None if folded else self._last
             return
         if sample.at_s < self._since_s or (self._last is not None and sample.at_s <= self._last.at_s):
@@ -263,15 +263,15 @@ class StatementsSeen:
             self._width *= 2
 
     def behind(self, warm_up_s: float) -> list[Look]:
-        """Return looks that began so long after the first frame, or later."""
+        """Return the looks that began at least so many seconds after the first frame."""
         return [look for look, (began_s, _) in zip(self.looks, self._times, strict=True) if began_s >= warm_up_s]
 
     def seconds(self, warm_up_s: float = 0.0) -> float:
-        """Return the length of these looks."""
+        """Return the length of the looks behind the warm-up."""
         return sum(seconds for began_s, seconds in self._times if began_s >= warm_up_s)
 
     def all_ms(self, warm_up_s: float = 0.0) -> float | None:
-        """Return the execution time of all statements in these looks but our own; None where that is unknown."""
+        """Return the time of all statements but our own in the looks behind the warm-up; None where it is unknown."""
         if len(self._totals) < 2 or self._totals[0].stats_reset_ms != self._totals[1].stats_reset_ms:
             return None
         first, last = self._totals
@@ -311,24 +311,24 @@ def summed(looks: Iterable[Look]) -> dict[str, Counted]:
 
 
 def mean_ms(counted: Counted) -> float:
-    """Return the mean of a call, milliseconds."""
+    """Return the mean time of a call in milliseconds."""
     return counted[1] / counted[0]
 
 
 _WARMTH_S: Final = 10
 BUDGET_S: Final = 10.0
-"""From one look at where the time goes to the next, at least."""
+"""Shortest time from one `Budget` of a run to the next."""
 
 
 class FactKind(StrEnum):
     """The meaning of a fact for a comparison."""
 
     IDENTITY = "identity"
-    """Tells one from the other and changes nothing: names, moments."""
+    """A name or a moment: it tells one side from the other, and no result depends on it."""
     SETTING = "setting"
-    """Somebody can set it: where it differs it is under test."""
+    """A value that can be set: where it differs it is under test."""
     CONDITION = "condition"
-    """What a result depends on: where it differs, results are not comparable unless it is said to be under test."""
+    """A condition of results: where it differs, they are not comparable unless it is said to be under test."""
 
 
 class Fact(Struct, frozen=True):
@@ -337,8 +337,8 @@ class Fact(Struct, frozen=True):
     Attributes:
         group: machine, system, server, parameters, data or load.
         value: As text. Foreign.
-        source: Who set it, of a parameter; "" elsewhere. Foreign.
-        shipped: Nobody set it: a side that tells only what was set has the same, as far as is known.
+        source: Source of a parameter's value; "" elsewhere. Foreign.
+        shipped: Whether it is the shipped value: a side that holds only values that were set is taken to have it, too.
     """
 
     group: str
@@ -358,7 +358,7 @@ class LoadKey(Struct, frozen=True):
     """The properties that two loads must share to be compared.
 
     Attributes:
-        name: Of the profile or the scripts; "" for a recording without load.
+        name: Name of the profile or of the scripts; "" for a recording without load.
         endpoint, configuration: Only where one side has several; "" otherwise.
     """
 
@@ -382,7 +382,7 @@ class LoadKey(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """pgbench's own account of a run; None is what it did not say.
+    """pgbench's own account of a run; figures that it did not print are None.
 
     Attributes:
         state: finished, stopped or failed; "" without a load.
@@ -405,11 +405,11 @@ class Summary(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """The time of transactions by wait over ten seconds, of a long recording over a minute.
+    """The time of transactions by wait, over ten seconds; in a long recording, over a minute.
 
     Attributes:
-        at_s: When they ended, seconds since the run began.
-        transactions: Done in that time.
+        at_s: End of the ten seconds or the minute, in seconds since the run began.
+        transactions: Transactions that ended in that time.
         ms: Milliseconds of all of them together, by label.
         classes: Class of each label.
         queue_told: Whether the kernel told the CPU queue; without, its time is in CPU and in Client.
@@ -426,9 +426,9 @@ class LeadingFinding(Struct, frozen=True):
     """The finding that was first in a share of the looks.
 
     Attributes:
-        rule: Of the finding.
-        share: Of the looks at the run in which it was first, 0 to 1.
-        sentence: Of the newest of these looks.
+        rule: Rule of the finding.
+        share: Share of the looks at the run in which it was first, 0 to 1.
+        sentence: Its sentence in the newest of these looks.
     """
 
     rule: str
@@ -442,14 +442,14 @@ class ComparedRun(Struct):
     Attributes:
         began_ms: Wall clock, milliseconds since the epoch.
         seconds: How long it was measured.
-        warm_up_s: What is left out at the beginning.
+        warm_up_s: Seconds left out at the beginning.
         steady: Whether it settled; None when that cannot be said.
         whole_run: Figures over all of it where steps cannot give them (percentiles of a record), by figure.
         checkpoints_s: When checkpoints began, seconds since the run began; None where that is not known.
-        looks: How often it was looked whether a disk stood at the most it does.
-        at_cap: How often one did, by disk and what was reached: "vda (data): 6000 IOPS".
-        findings: What stood first in a fifth of the looks and more, most often first; of a long run nothing.
-        spec: What it takes to run it again; None without a load, and for scripts, which are not kept.
+        looks: Number of looks at whether a disk was at its ceiling.
+        at_cap: Number of these looks that found a disk there, by disk and ceiling: "vda (data): 6000 IOPS".
+        findings: Findings that led in at least a fifth of the looks, the most frequent first; none of a long run.
+        spec: Parameters to run it again; None without a load, and for scripts, which are not kept.
         scripts: SHA-256 of each script file; empty for pgbench's own.
         statements: Counters of statements, look by look; without looks where they were not recorded.
     """
@@ -479,7 +479,7 @@ class ComparedRun(Struct):
 
     @property
     def first_hits(self) -> tuple[int, float] | None:
-        """Return seconds at the begin, and their share of buffer hits, per cent: a cold cache."""
+        """Return (seconds, per cent of buffer hits) of the begin of the run: few hits mean a cold cache."""
         sums = self.gathered.sums("cache_hit")[: max(_WARMTH_S // self.gathered.step_s, 1)]
         if not sums:
             return None
@@ -487,7 +487,7 @@ class ComparedRun(Struct):
 
     @property
     def bound_by(self) -> tuple[str, ...]:
-        """Return disks that stood at the most they do in at least half of the looks, in words."""
+        """Return the disks that were at their ceiling in at least half of the looks, in words."""
         return tuple(
             f"bound by the disk {disk} in {100 * count / self.looks:.0f} % of the time"
             for disk, count in self.at_cap.items()
@@ -514,13 +514,13 @@ class Material(Struct, frozen=True):
     """A recording, or records of runs.
 
     Attributes:
-        name: What it was asked for by, a file or a directory, or the name of a baseline.
+        name: Name by which it was opened: of a file, a directory or a baseline.
         began_ms: Wall clock of its begin, milliseconds since the epoch; 0 when not known.
         seconds: From begin to end.
         runs: In the order of time.
         facts: The fingerprint.
-        events: What happened, oldest first.
-        problems: What could not be read.
+        events: Events, oldest first.
+        problems: Parts that could not be read, in words.
         all_parameters: Whether the facts hold every parameter, or only what was set.
         datasets: Data sets that were made for it, where that was kept beside the records.
     """

@@ -1,4 +1,4 @@
-"""From a name on the command line to a side of a comparison; also a part of a recording: `run.jsonl@3m..5m`."""
+"""Sides of a comparison, opened by their names on the command line; `run.jsonl@3m..5m` is a part of a recording."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from pgtop_tune.runtime.window import Timeline, Window, parse_moment
 
 _LOOK: Final = 4096
 _LARGE: Final = 4 << 20
-"""Bytes of all together from which on another process is worth its start."""
+"""Total size in bytes from which a second process is worth its start."""
 
 
 def open_material(path: Path, name: str = "") -> Material:
     """Open a recording, the record of a run or of a series, or a directory of records.
 
     Args:
-        name: In place of the file's.
+        name: Name of the side, in place of the file's.
 
     Raises:
         RecordingProblem: It is none of them, or cannot be read.
@@ -57,11 +57,11 @@ def open_all(paths: Sequence[Path]) -> list[Material]:
     workers = min(len(paths), os.cpu_count() or 1) if sum(map(_size, paths)) >= _LARGE else 1
     shares = [paths[worker::workers] for worker in range(workers)]
     receivers = [_apart(share) for share in shares[1:]]
-    opened = [_opened(shares[0])]
-    if isinstance(opened[0][0], PgtopError):
-        raise opened[0][0]
-    opened += [_received(receiver) for receiver in receivers]
-    outcomes = [opened[index % workers][index // workers] for index in range(len(paths))]
+    outcomes_by_worker = [_opened(shares[0])]
+    if isinstance(outcomes_by_worker[0][0], PgtopError):
+        raise outcomes_by_worker[0][0]
+    outcomes_by_worker += [_received(receiver) for receiver in receivers]
+    outcomes = [outcomes_by_worker[index % workers][index // workers] for index in range(len(paths))]
     for outcome in outcomes:
         if isinstance(outcome, PgtopError):
             raise outcome
@@ -76,7 +76,7 @@ def _size(path: Path) -> int:
 
 
 def _opened(paths: Sequence[Path]) -> list[Material | PgtopError]:
-    """Read each file; the first that cannot be read stands for all that follow."""
+    """Read each file; once one cannot be read, its problem stands for it and for all that follow."""
     outcomes: list[Material | PgtopError] = []
     for path in paths:
         try:
@@ -87,7 +87,7 @@ def _opened(paths: Sequence[Path]) -> list[Material | PgtopError]:
 
 
 def _apart(paths: Sequence[Path]) -> Connection:
-    """Open files in another process; the result is to be received from the connection."""
+    """Open files in another process; return the connection on which the result arrives."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     context.Process(target=_send, args=(sender, paths), daemon=True).start()
@@ -96,7 +96,7 @@ def _apart(paths: Sequence[Path]) -> Connection:
 
 
 def _send(sender: Connection, paths: Sequence[Path]) -> None:
-    # Ctrl-C reaches both; one of them says so.
+    # Ctrl-C reaches both processes; only the parent reports it.
     reset_in_fork()
     sender.send(_opened(paths))
 
@@ -138,7 +138,7 @@ def _begin(path: Path) -> bytes:
 # A part of a recording by name: `run.jsonl@3m..5m`.
 
 _WHOLE_UP_TO: Final = 3000
-"""Frames of a window that are read one by one. Of a longer one key frames are enough: ten blocks of five minutes."""
+"""Most frames of a window that is read frame by frame; of a longer one key frames do: ten blocks of five minutes."""
 _EVERYTHING: Final = WantedSections(
     {"host": frozenset(HostSample.__struct_fields__), "postgres": frozenset(PostgresSample.__struct_fields__)}, {}
 )
@@ -153,7 +153,7 @@ class WindowName(Struct, frozen=True):
     """A name on the command line.
 
     Attributes:
-        since, until: The window in words; None for all of it.
+        since, until: Begin and end of the window as typed; None for the whole recording.
     """
 
     path: Path
@@ -166,7 +166,7 @@ class WindowName(Struct, frozen=True):
 
 
 def window_name(argument: Path) -> WindowName:
-    """Take a name apart; a file that is really called so is that file."""
+    """Split a name into file and window; where a file has the whole name, the name means that file."""
     path, at, window = str(argument).rpartition(_AT)
     since, to, until = window.partition(_TO)
     if not at or not to or argument.exists():
@@ -184,16 +184,12 @@ def read_windows(names: Sequence[WindowName]) -> list[WindowSide]:
     readers: list[RecordingReader] = []
     try:
         windows: list[Window] = []
-        for window_name in names:
-            if is_records(window_name.path):
-                raise UsageProblem(f"{window_name.path} is a record of a run, which has no windows", "a recording has")
-            readers.append(RecordingReader(window_name.path))
-            windows.append(_window(window_name, readers[-1]))
-            if (
-                len(windows) > 1
-                and window_name.path.resolve() == names[0].path.resolve()
-                and windows[0].overlaps(windows[-1])
-            ):
+        for name in names:
+            if is_records(name.path):
+                raise UsageProblem(f"{name.path} is a record of a run, which has no windows", "a recording has")
+            readers.append(RecordingReader(name.path))
+            windows.append(_window(name, readers[-1]))
+            if len(windows) > 1 and name.path.resolve() == names[0].path.resolve() and windows[0].overlaps(windows[-1]):
                 raise UsageProblem("the windows overlap: choose separate ones", HINT)
         return [_read(*side) for side in zip(names, windows, readers, strict=True)]
     finally:
@@ -201,16 +197,16 @@ def read_windows(names: Sequence[WindowName]) -> list[WindowSide]:
             reader.close()
 
 
-def _window(side: WindowName, reader: RecordingReader) -> Window:
+def _window(name: WindowName, reader: RecordingReader) -> Window:
     first_s = reader.elapsed_s(0) if reader.frame_count else 0.0
-    if side.since is None or side.until is None:
+    if name.since is None or name.until is None:
         return Window(first_s, reader.length_s)
     began_ms = next((frame.taken_at_ms - frame.elapsed_s * 1000.0 for _, frame in reader.frames()), 0.0)
-    line = Timeline(first_s, reader.length_s, began_ms)
-    since_s = max(parse_moment(side.since or "start", line), first_s)
-    until_s = parse_moment(side.until or "end", replace(line, shown_s=since_s))
+    timeline = Timeline(first_s, reader.length_s, began_ms)
+    since_s = max(parse_moment(name.since or "start", timeline), first_s)
+    until_s = parse_moment(name.until or "end", replace(timeline, shown_s=since_s))
     if until_s <= since_s:
-        raise UsageProblem(f"{side.since}{_TO}{side.until} of {side.path} ends before it begins", HINT)
+        raise UsageProblem(f"{name.since}{_TO}{name.until} of {name.path} ends before it begins", HINT)
     return Window(since_s, until_s)
 
 

@@ -144,7 +144,7 @@ class Second(Struct, frozen=True):
     Attributes:
         at_s: From the change; below 0 before it.
         value: Transactions per second, or another positive number.
-        columns: What else weighed on it: the same columns in each second, scaled so that 1 costs some 20 %.
+        columns: Other influences on it: the same columns in each second, scaled so that 1 costs some 20 %.
     """
 
     at_s: float
@@ -158,7 +158,7 @@ class Difference(Struct, frozen=True):
     Attributes:
         change: ln(after/before), other things equal.
         error: Its standard error.
-        degrees: Of freedom, of Student's t.
+        degrees: Degrees of freedom of Student's t.
     """
 
     change: float
@@ -204,7 +204,7 @@ class Claim(Struct, frozen=True):
 
     Attributes:
         verdict: Better or worse (higher is better), no difference beyond 2 %, or undecided.
-        effect: Of the newest look, with the interval of that look's limit: it holds for all looks together.
+        effect: Effect at the newest look, with the interval of that look's limit: it holds for all looks together.
         look: Its number from 0.
         withdrawn: A claim was made earlier and is not held.
     """

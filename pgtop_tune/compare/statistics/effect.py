@@ -114,11 +114,11 @@ def t_quantile(probability: float, degrees: float) -> float:
 # history runs are assumed to differ by 2 % (standard deviation). The interval has 98 %: runs are added until
 # something shows, and 95 % would be wrong in one of eight.
 #
-# That assumption is one about throughput and mean latency. Of other figures (percentiles, waits) nothing is known
+# That assumption holds for throughput and mean latency only. Of other figures (percentiles, waits) nothing is known
 # beforehand: Student's interval of the runs themselves stands where it is wider, and one run a side decides nothing.
 
 ASSUMED_SD: Final = 0.02
-"""By which runs of one setting differ as long as nothing is known of this machine and load."""
+"""Standard deviation of runs of one setting, assumed while nothing is known of this machine and load."""
 PRIOR_DEGREES: Final = 4
 MOST_HISTORY: Final = 16
 """Degrees of freedom that history may have: a machine changes."""
@@ -132,7 +132,7 @@ class RunNoise(Struct, frozen=True):
 
     Attributes:
         sd: Standard deviation of the logarithm of one run's figure.
-        degrees: Of freedom behind it, the prior's four included.
+        degrees: Degrees of freedom behind it, the prior's four included.
         from_history: How many of them earlier runs gave.
         measured: How many runs gave, these and earlier ones; 0 where all is assumed.
     """
@@ -158,8 +158,8 @@ def run_noise(
         a, b: Logarithms of the runs' figures (or shares).
         within: Variance of one such value from the run's own seconds.
         history: Squares about the means of groups of earlier runs that were made alike.
-        foreseen: The assumption holds for this figure: throughput or mean latency.
-        spread: Of these runs, where it is not that about the means of both sides.
+        foreseen: Whether `ASSUMED_SD` holds for this figure: throughput or mean latency.
+        spread: Spread of these runs, where it is not their spread about the means of both sides.
     """
     past = history or RunSpread()
     kept = min(past.degrees, MOST_HISTORY)
@@ -192,7 +192,7 @@ def runs_effect(
     Args:
         a, b: Logarithms of the runs' figures, or shares where `ratio` is not set.
         change: The difference, where it is not that of the means (a percentile of all runs together).
-        root: What a run's deviation is multiplied with for the error of the difference, where runs are in blocks.
+        root: Factor from a run's deviation to the error of the difference, where runs are in blocks.
     """
     moved = fmean(b) - fmean(a) if change is None else change
     if root is None:
@@ -236,7 +236,7 @@ def runs_needed(effect: Effect, noise: RunNoise) -> int | None:
 #
 # The length of a block comes from the series itself: three times its integrated autocorrelation time, with the window
 # of Sokal ("Monte Carlo Methods in Statistical Mechanics", 1997), or whole periods of what is known to recur
-# (checkpoints), whichever is longer. What correlation is left between blocks so short, the effect allows for.
+# (checkpoints), whichever is longer. The effect allows for the correlation that is left between blocks so short.
 
 FEWEST: Final = 4
 """Blocks in a window below which nothing is concluded."""
@@ -250,12 +250,12 @@ def autocorrelation_time(values: Sequence[float]) -> float:
     n = len(values)
     mean = fmean(values) if values else 0.0
     centred = [value - mean for value in values]
-    variance = math.fsum(value * value for value in centred)
-    if n < 4 or variance <= 0.0:
+    squares = math.fsum(value * value for value in centred)
+    if n < 4 or squares <= 0.0:
         return 1.0
     time = 1.0
     for lag in range(1, n // 2):
-        time += 2.0 * math.fsum(a * b for a, b in zip(centred, centred[lag:], strict=False)) / variance
+        time += 2.0 * math.fsum(a * b for a, b in zip(centred, centred[lag:], strict=False)) / squares
         if lag >= _WINDOW * max(time, 1.0):
             break
     return max(time, 1.0)
@@ -293,7 +293,7 @@ _STILL_ALIKE: Final = 1.0 / (1.0 - 0.5 / TIMES)
 _POWER: Final = 0.8
 _MOST_BLOCKS: Final = 10_000
 _LARGEST: Final = 700.0
-"""Of a logarithm whose number can still be said."""
+"""Largest logarithm of a number that a float can hold."""
 
 
 class Verdict(StrEnum):
@@ -304,8 +304,8 @@ class Verdict(StrEnum):
     NO_DIFFERENCE = "no difference distinguishable"
     UNDECIDED = "undecided"
     DIFFER = "differ"
-    """These runs do, which says nothing of the next ones: how runs of one setting differ among each other is not known,
-    or they were not steady."""
+    """These runs differ, which says nothing of further runs: it is not known how runs of one setting differ, or the
+    runs were not steady."""
 
 
 class Effect(Struct, frozen=True):
@@ -313,12 +313,12 @@ class Effect(Struct, frozen=True):
 
     Attributes:
         relative: mean B / mean A − 1.
-        low, high: Its interval; None with fewer than four blocks on a side.
+        low, high: Interval of `relative`; None with fewer than four blocks on a side.
         blocks_a, blocks_b: How many there were.
         block_s: Steps (seconds) of a block; 1 where each is a run.
         smallest_seen: The relative difference that this many blocks would have found four times out of five.
         chance: How often so large a difference would be seen where there is none, two-sided; None without an interval.
-        confidence: Of the interval.
+        confidence: Confidence of the interval.
     """
 
     relative: float
@@ -345,7 +345,7 @@ class Effect(Struct, frozen=True):
         return replace(self, low=None, high=None, smallest_seen=None, chance=None)
 
     def moved_to(self, relative: float) -> Effect:
-        """Return the effect with another difference: blocks leave out the rest at the beginning, a table does not."""
+        """Return the effect with the difference that a table shows: unlike blocks, it leaves out no rest of steps."""
         off = relative - self.relative
         if self.low is None or self.high is None:
             return replace(self, relative=relative)
@@ -362,8 +362,8 @@ class RunSpread(Struct, frozen=True):
     """The spread of runs with one setting.
 
     Attributes:
-        squares: Of the deviations from the mean of each group of runs: of logarithms, or of shares.
-        degrees: Of freedom: runs less groups. 0 when nothing is known.
+        squares: Sum of the squared deviations of logarithms, or of shares, from the mean of each group of runs.
+        degrees: Degrees of freedom: runs less groups. 0 when nothing is known.
     """
 
     squares: float = 0.0
@@ -404,7 +404,7 @@ def effect_of_whole(overall: tuple[float, float], a: Sequence[float], b: Sequenc
 def share_effect(a: Sequence[float], b: Sequence[float], total: float) -> Effect | None:
     """Return the change of a part as a share of the total: 2 ms less of a wait in 10 ms of latency are −20 %.
 
-    A part may be 0 in one of them, so that differences are taken in place of ratios: (mean B − mean A) ± t · error.
+    A part may be 0 on one side, so differences take the place of ratios: (mean B − mean A) ± t · error.
 
     Args:
         a, b: The part in each block, in the unit of `total`.
@@ -458,7 +458,7 @@ def verdict(effect: Effect, *, higher_is_better: bool, certain: bool | None = No
     """Return better or worse only when that is certain and the difference is worth mentioning.
 
     Args:
-        certain: What a correction for several figures says of it; None takes the effect's own.
+        certain: Whether a correction for several figures leaves the difference certain; None: `effect.certain`.
     """
     if effect.low is None or effect.high is None:
         return Verdict.UNDECIDED

@@ -40,8 +40,8 @@ class InBlocks(Struct, frozen=True):
     """B against A on the servers that ran both.
 
     Attributes:
-        change: Of the logarithm.
-        root: What the standard deviation of one run is multiplied with for the error of `change`.
+        change: Change of the logarithm.
+        root: Factor from the standard deviation of one run to the error of `change`.
         runs_a, runs_b: On servers that ran both.
         spread: Squares about the fit, with their degrees of freedom.
     """

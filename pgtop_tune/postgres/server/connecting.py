@@ -87,8 +87,9 @@ _LIFTED: Final[tuple[Mapping[str, Any], ...]] = (
     {},
     *({"limits": dict.fromkeys(own_sessions.of_major(major), "0")} for major in (14, own_sessions.ALL_SINCE)),
 )
-"""Parameters of the start-up packet for each attempt, while a limit of the database or the role ends our session before
-it can lift the limit. A server that does not know one of them refuses the login."""
+"""Extra parameters of the start-up packet, one mapping for each attempt. The next attempt is made when a limit of the
+database or the role ended our session before it could lift the limit. A server that does not know one of the parameters
+refuses the login."""
 
 
 async def open_connection(
@@ -195,7 +196,7 @@ async def _opened(
 
 
 async def _behind_pooler(raw: Any, our_sessions: OwnSessions) -> bool:
-    """Return whether another process serves us than the one in the answer to the start-up packet.
+    """Return whether the backend that serves us is not the one that the answer to the start-up packet names.
 
     A pooler answers the start-up packet itself, with its own key for cancel requests. This is checked before anything
     is set. Source: BackendKeyData, chapter "Message Flow", Start-up.
@@ -207,7 +208,7 @@ async def _behind_pooler(raw: Any, our_sessions: OwnSessions) -> bool:
     try:
         return bool(await raw.fetchval(marked("SELECT pg_catalog.pg_backend_pid()")) != server_pid)
     except asyncpg.InsufficientPrivilegeError:
-        # The function is closed; a session that reads this view holds a lock on it.
+        # This role may not execute the function; a session that reads pg_locks holds a lock on it.
         locked = "SELECT FROM pg_catalog.pg_locks WHERE relation = 'pg_catalog.pg_locks'::regclass AND pid ="
         return not await raw.fetchval(marked(f"SELECT EXISTS ({locked} {server_pid:d})"))
 
@@ -222,10 +223,10 @@ def refused_with(conninfo: ConnInfo) -> str:
 
 
 async def refusal(conninfo: ConnInfo) -> str:
-    """Return the sqlstate with which a server refuses a login, in any language: libpq does not report it.
+    """Return the sqlstate with which a server refuses a login; libpq reports only a message, in the server's language.
 
-    "" where the server does not answer or accepts the login, and where a keyword needs libpq: asyncpg would send a
-    password to a server that the keyword excludes.
+    The sqlstate is "" where the server does not answer or accepts the login, and where a keyword needs libpq: asyncpg
+    would send a password to a server that the keyword excludes.
     """
     if beyond_asyncpg(conninfo):
         return ""

@@ -120,10 +120,10 @@ class ReadConnection:
     """Prepared statements over one connection, one at a time.
 
     Attributes:
-        conninfo: What the operator asked for.
+        conninfo: The server that the operator named.
         own: Our sessions.
         endpoint: Where the connection was made.
-        backend_pid: Of the session, as the server said when we connected; behind a pooler nobody's.
+        backend_pid: Process id of the session, as the server said when we connected; behind a pooler nobody's.
         answered: When the answer of the last `fetch` had come; perhaps before it was called.
         pooled: Behind a pooler: every statement may be served by another backend.
     """
@@ -159,7 +159,7 @@ class ReadConnection:
         return Reached(replace(self.endpoint, hostaddr=address or self.endpoint.hostaddr), tls)
 
     async def settle(self) -> None:
-        """Makes the session one that cannot write and does not wait. Raises as `execute` does."""
+        """Make the session one that cannot write and does not wait. Raises as `execute` does."""
         try:
             await self.execute(_SETTLE)
         except asyncpg.InsufficientPrivilegeError:
@@ -229,7 +229,7 @@ class ReadConnection:
         return await self._ask_alone(text, arguments)
 
     def ask(self, text: str, arguments: tuple[int, ...], looked: Looked) -> bool:
-        """Asks for the rows of a statement as bytes, see `RowsAsBytes`, and wakes no task.
+        """Ask for the rows of a statement as bytes, see `RowsAsBytes`, and wakes no task.
 
         Args:
             text: A statement that `fetch` has prepared.

@@ -43,8 +43,8 @@ class OwnSessions(Struct):
 def marked(text: str) -> str:
     """Mark a statement as ours for pg_stat_statements.
 
-    The mark is behind the first word, because pg_stat_statements drops a comment before it, and may cut the end. Not
-    for statements that others send as well (BEGIN, COMMIT, SET): from PostgreSQL 16 on they share one query id.
+    The mark is behind the first word, because pg_stat_statements drops a comment before it, and may cut the end. Do
+    not mark statements that others send as well (BEGIN, COMMIT, SET): from PostgreSQL 16 on they share one query id.
     """
     verb, *tail = text.split(maxsplit=1)
     return " ".join((verb, OWN_MARK, *tail))
@@ -95,7 +95,7 @@ def bites(message: str, sqlstate: str) -> bool:
 
 
 def ended_by_limit(message: str, sqlstate: str) -> bool:
-    """Return whether a limit has certainly ended a session; with `bites`, the session may have crashed instead."""
+    """Return whether a limit has certainly ended a session; where only `bites` holds, it may have crashed."""
     return sqlstate in _BITES or (not sqlstate and _LIMIT.search(message) is not None)
 
 
@@ -119,13 +119,17 @@ def as_set(row: Parameter, line: tuple[str, str] | None, *, from_start: bool) ->
 
     Args:
         row: Row of pg_settings in our session.
-        line: Its value and line in the files; None without a line, or without the right to read them.
-        from_start: Whether it was lifted in the start-up packet, so that reset_val is our own 0 as well.
+        line: The limit's value and line in the files; None without a line, or without the right to read the files.
+        from_start: Whether the limit was lifted in the start-up packet, so that reset_val is our own 0 as well.
     """
-    number = _ms(line[0]) if from_start and line is not None else int(row.reset_val or 0)
-    source = "configuration file" if line is not None else "default" if str(number) == row.boot_val else "user"
+    milliseconds = _ms(line[0]) if from_start and line is not None else int(row.reset_val or 0)
+    source = "configuration file" if line is not None else "default" if str(milliseconds) == row.boot_val else "user"
     return replace(
-        row, setting=str(number), shown=_shown(number), source=source, sourcefile=line[1] if line is not None else ""
+        row,
+        setting=str(milliseconds),
+        shown=_shown(milliseconds),
+        source=source,
+        sourcefile=line[1] if line is not None else "",
     )
 
 
@@ -135,6 +139,8 @@ def _ms(text: str) -> int:
     return round(float(match[1]) * size) if match is not None and size is not None else 0
 
 
-def _shown(number: int) -> str:
+def _shown(milliseconds: int) -> str:
     """Format milliseconds as SHOW does: in the largest unit that gives a whole number."""
-    return next((f"{number // size}{unit}" for unit, size in _UNITS_MS if number and number % size == 0), "0")
+    return next(
+        (f"{milliseconds // size}{unit}" for unit, size in _UNITS_MS if milliseconds and milliseconds % size == 0), "0"
+    )

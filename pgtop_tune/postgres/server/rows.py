@@ -39,7 +39,8 @@ _COUNT: Final = Struct(">h")
 _DIMENSIONS: Final = Struct(">iiI")
 _BOUNDS: Final = Struct(">ii")
 _ELEMENTS_AT: Final = 20
-"""Of an array: before it stand dimensions, flags, type of the elements, and length and lower bound of one dimension."""
+"""Offset of an array's elements: before them stand dimensions, flags, type of the elements, and length and lower bound
+of one dimension."""
 
 
 def _number(layout: str) -> Callable[[bytes], Any]:

@@ -26,7 +26,7 @@ the server refused or is gone; it is then asked in asyncpg's way, which tells wh
 _HEAD: Final = Struct(">cI")
 _BINARY: Final = pack(">hh", 1, 1)
 _EXECUTE: Final = b"E\0\0\0\x09\0\0\0\0\0"
-"""Of the unnamed portal, without a limit of rows."""
+"""Execute message for the unnamed portal, without a limit of rows."""
 _SYNC: Final = b"S\0\0\0\x04"
 _NEWS: Final = frozenset({b"N", b"S", b"A"})
 """NoticeResponse, ParameterStatus, NotificationResponse: they come at any time and are for asyncpg."""
@@ -178,7 +178,7 @@ class RowsAsBytes(asyncio.Protocol):
             self._answer()
 
     def _read_farewell(self) -> None:
-        """Reads what the server said before a write of ours failed: asyncio does not read it any more."""
+        """Read the server's last messages before a write of ours failed: asyncio does not read it any more."""
         socket = self._transport.get_extra_info("socket")
         if socket is None or self._transport.get_extra_info("ssl_object") is not None:
             return

@@ -78,7 +78,7 @@ class Whereabouts(Struct, frozen=True):
 
 @asynccontextmanager
 async def whereabouts(conninfo: ConnInfo) -> AsyncIterator[Whereabouts]:
-    """Asks in a session of its own, which lasts as long as the block: its process can be looked at in there.
+    """Ask in a session of its own, which lasts as long as the block: its process can be looked at in there.
 
     Raises:
         ConnectionProblem: The server is not there or does not let us in.

@@ -43,7 +43,7 @@ def login_problem(error: psycopg.OperationalError, state: str, conninfo: ConnInf
     """Return why libpq has no connection: LockedOut where the server has taken the credentials.
 
     Args:
-        error: What libpq raised.
+        error: The exception of libpq.
         state: The sqlstate, if it is known.
         conninfo: Where to.
     """
@@ -57,7 +57,7 @@ def attempts(problem: Exception) -> tuple[Mapping[str, str], ...]:
     """Return what the start-up packet says, attempt after attempt, after a login has failed.
 
     Args:
-        problem: Of the login: a time-out may be a login that hangs.
+        problem: The failure of the login: a time-out may be a login that hangs.
     """
     if isinstance(problem, LockedOut):
         return SETTINGS

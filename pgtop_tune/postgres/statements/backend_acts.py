@@ -87,7 +87,7 @@ class BackendActs(Struct, frozen=True):
         """See `PostgresBackends.explain`."""
         async with self._connected(self.conninfo) as connection, _bounded(connection):
             statement = await whole_statement(connection, backend, seen_text)
-            # First, because the following steps would be in vain.
+            # Checked first: for a statement that cannot be explained, the following steps would be in vain.
             explainable(connection, statement)
             candidates = await planners(connection, statement)
         return await self._by_one_of(candidates, statement, agreed, explained)
@@ -121,8 +121,8 @@ class BackendActs(Struct, frozen=True):
         agreed: PlanRisk | None,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T | PlanRisk:
-        """Plan as the first role that can log in, if that is harmless or agreed to."""
-        not_as_session = ""
+        """Plan as the first candidate role that can log in, if planning as that role is harmless or agreed to."""
+        why_not_session_role = ""
         async with contextlib.AsyncExitStack() as stack:
             for role in candidates:
                 conninfo = self.conninfo if role is None else self.conninfo.as_role(role)
@@ -133,16 +133,16 @@ class BackendActs(Struct, frozen=True):
                 except ConnectionProblem as problem:
                     if role is None:
                         raise
-                    not_as_session = problem.message
+                    why_not_session_role = problem.message
                     continue
                 await stack.enter_async_context(_bounded(connection))
                 login = await login_role(connection, role)
                 if login is not None:
-                    risk = await unagreed(connection, statement, login, not_as_session, agreed)
+                    risk = await unagreed(connection, statement, login, why_not_session_role, agreed)
                     if risk is not None:
                         return risk
                     return await self._planned(replace(conninfo, dbname=statement.datname), statement, login, plan)
-                not_as_session = f"{conninfo.describe()}: a pooler makes this a connection of another role"
+                why_not_session_role = f"{conninfo.describe()}: a pooler makes this a connection of another role"
         raise AssertionError("the operator's own role is always among them")
 
     async def _planned(
@@ -154,7 +154,7 @@ class BackendActs(Struct, frozen=True):
     ) -> T:
         """Plan in a session like the role's own: names in the statement are looked up in its search_path.
 
-        Only once that is harmless or agreed to, because login triggers of the database run in such a session.
+        Call this only once the session is harmless or agreed to: login triggers of the database run in it.
         """
         async with self._connected(conninfo, pinned=False) as connection, _bounded(connection, _BEGIN):
             return await plan(connection, statement, role)
@@ -208,9 +208,9 @@ class BackendActs(Struct, frozen=True):
             if sqlstate_of(error) and not sqlstate_of(error).startswith(_CONNECTION_CLASSES):
                 raise ServerProblem(server_words(error), sqlstate=sqlstate_of(error)) from None
             if isinstance(error, psycopg.OperationalError) and not sqlstate_of(error):
-                # For another role, asyncpg would send the password of PGPASSWORD.
-                asks = conninfo.user == self.conninfo.user and refused_in_other_words(error)
-                state = await refusal(conninfo) if asks else ""
+                # Only for the operator's own role: for another one, asyncpg would send the password of PGPASSWORD.
+                may_send_password = conninfo.user == self.conninfo.user and refused_in_other_words(error)
+                state = await refusal(conninfo) if may_send_password else ""
                 raise (await asyncio.to_thread(libpq_problem, error, conninfo, state)) from None
             raise ConnectionProblem(f"{conninfo.describe()}: {server_words(error)}") from None
 

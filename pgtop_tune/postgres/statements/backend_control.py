@@ -1,6 +1,6 @@
-"""Cancels, terminates and explains the server's sessions (runtime.ports.BackendControl).
+"""Control of the server's sessions: cancel, terminate, explain (runtime.ports.BackendControl).
 
-What goes through it is in `backend_acts`, which is imported by the first act: it takes psycopg.
+The actions themselves are in `backend_acts`, which needs psycopg and is imported by the first action.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PostgresBackends:
     def __init__(self, conninfo: ConnInfo, our_sessions: OwnSessions | None = None) -> None:
         """Args:
         conninfo: The server.
-        our_sessions: Our sessions, which are never signalled, with the cost of these statements.
+        our_sessions: Our sessions, which are never signalled.
         """
         self.conninfo = conninfo
         self._own = our_sessions if our_sessions is not None else OwnSessions()
@@ -73,9 +73,9 @@ class PostgresBackends:
     ) -> QueryPlan | PlanRisk:
         """Plan a session's statement, or return the risk to which the operator must agree first.
 
-        The statement is not executed, but planning executes functions in it. So the session's own role plans it, logged
-        in as itself, if it is an ordinary role and can log in without a password of the operator; else the operator's
-        role, if it is an ordinary one; else a powerful role, only once the operator has agreed to the risk.
+        The statement is not executed, but planning executes functions in it. So the session's own role plans it, if
+        that is an ordinary role which can log in without the operator's password; else the operator's role, if that is
+        an ordinary one; else a powerful role, only once the operator has agreed to the risk.
 
         Args:
             backend: The session.
@@ -93,7 +93,7 @@ class PostgresBackends:
         return await (await self._acts()).explain(backend, seen_text, agreed)
 
     async def plan_statement(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
-        """Plan a statement of pg_stat_statements; roles, risk and errors as for `plan_shape`."""
+        """Plan a statement of pg_stat_statements; roles, risk and errors as for `explain`."""
         return await (await self._acts()).plan_statement(statement, agreed)
 
     async def plan_shape(self, statement: StatementToPlan, agreed: PlanRisk | None = None) -> PlanShape | PlanRisk:

@@ -270,7 +270,7 @@ class Evaluator:
 
     Args:
         space: The space of the search.
-        objective: What decides; None where the same mix of statements does, under the load of another program.
+        objective: The figure that decides; None where the same mix of statements does, under load of another program.
         load_words: The load in words, for the record.
         lengths: The lengths of the blocks of evaluations without a restart.
         longest_s: One evaluation takes no longer.

@@ -30,7 +30,7 @@ class BlockFigure(Struct, frozen=True):
         unit: The unit of its number, as it is typed in a constraint.
         units: Others that may be typed, and how many of `unit` each is.
         higher: More is better.
-        of_rate: It only tells something under a load with a rate: clients that never wait send less when it rises.
+        of_rate: Whether it has a meaning only under a load with a rate: clients without one send less when it rises.
     """
 
     name: str
@@ -53,12 +53,12 @@ FIGURES: Final = (
 )
 BY_NAME: Final[Mapping[str, BlockFigure]] = MappingProxyType({figure.name: figure for figure in FIGURES})
 _COST: Final = "cost"
-"""Another word for CPU time per transaction."""
+"""Another name of the figure "cpu"."""
 _AT: Final = re.compile(r"\s*(\w+)\s*@\s*([0-9.]+)\s*\Z")
 _LIMIT: Final = re.compile(r"\s*(\w+)\s*(<=?|>=?|≤|≥)\s*([0-9.]+)\s*(\S*)\s*\Z")
 _SOME: Final = 1.37
 _BETTER: Final = 1.1
-"""Figures, and times by which one gets better, to see which way an objective goes."""
+"""A trial figure, and the factor that makes one better, to see which way an objective goes."""
 _LONGEST: Final = 200
 _DEEPEST: Final = 20
 
@@ -67,7 +67,7 @@ class Objective(Struct, frozen=True):
     """The figure that decides.
 
     Attributes:
-        typed: Its words.
+        typed: The objective as typed.
         rate: Transactions per second that the load is held to; None where the words name none.
         higher: More is better.
     """
@@ -84,15 +84,21 @@ class Objective(Struct, frozen=True):
 
     def log_ratio(self, candidate: ArmBlock, against: ArmBlock) -> float | None:
         """Return ln(candidate / against), above 0 where the candidate is better; None without two figures above 0."""
-        one, reference = self.value(candidate), self.value(against)
-        if one is None or reference is None or not (0.0 < one < math.inf and 0.0 < reference < math.inf):
+        candidate_value, against_value = self.value(candidate), self.value(against)
+        if (
+            candidate_value is None
+            or against_value is None
+            or not (0.0 < candidate_value < math.inf and 0.0 < against_value < math.inf)
+        ):
             return None
-        ratio = math.log(one / reference)
+        ratio = math.log(candidate_value / against_value)
         return ratio if self.higher else -ratio
 
 
 def objective(typed: str, rate: float | None = None) -> Objective:
-    """Return "tps", "p99@500" (per second), "cost", or arithmetic over figures: "tps / cpu", "min p99 + 0.1 * wal".
+    """Parse an objective: "tps", "p99@500" (per second), "cost", or arithmetic over figures.
+
+    Examples of arithmetic: "tps / cpu", "min p99 + 0.1 * wal".
 
     Arithmetic is made as large as possible, behind "min" as small as possible.
 
@@ -123,10 +129,10 @@ def objective(typed: str, rate: float | None = None) -> Objective:
 
 
 def constraint(text: str) -> Constraint:
-    """Return "p99 < 20ms", "tps >= 1000", "wal < 8kB".
+    """Parse a constraint such as "p99 < 20ms", "tps >= 1000", "wal < 8kB".
 
     Raises:
-        UsageProblem: Something else.
+        UsageProblem: The text is no constraint.
     """
     match = _LIMIT.match(text)
     if match is None:
@@ -185,8 +191,10 @@ def _arithmetic(typed: str, rate: float | None) -> Objective:
     names = _checked(tree, typed, hint, _DEEPEST)
     if not names:
         raise UsageProblem(f"{typed!r} has no figure in it", hint)
-    if rate is None and (waiting := sorted(name for name in names if _figure(name).of_rate)):
-        raise UsageProblem(f"{' and '.join(waiting)} tell little of a load without a rate", "--rate gives the load one")
+    if rate is None and (figures_of_rate := sorted(name for name in names if _figure(name).of_rate)):
+        raise UsageProblem(
+            f"{' and '.join(figures_of_rate)} tell little of a load without a rate", "--rate gives the load one"
+        )
     _check_not_held(names, rate)
     _check_direction(tree, names, typed, lower=lower)
 
@@ -199,7 +207,7 @@ def _arithmetic(typed: str, rate: float | None) -> Objective:
 
 
 def _check_not_held(names: Set[str], rate: float | None) -> None:
-    """Raise UsageProblem where the load's rate decides, and no setting does."""
+    """Raise UsageProblem where the load's rate fixes the objective, so that no setting changes it."""
     if names == {"tps"} and rate is not None:
         raise UsageProblem(
             f"the load is held to {rate:g} transactions per second, which no setting changes",
@@ -230,7 +238,7 @@ def _check_direction(tree: ast.expr, names: Set[str], typed: str, *, lower: bool
 
 
 def _checked(node: ast.expr, typed: str, hint: str, depth: int) -> set[str]:
-    """Return the names of figures in it."""
+    """Return the names of the figures in an expression, after a check that it is arithmetic."""
     if depth and isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _checked(node.left, typed, hint, depth - 1) | _checked(node.right, typed, hint, depth - 1)
     if isinstance(node, ast.Name):

@@ -25,11 +25,11 @@ from pgtop_tune.tuning.plan import Point, TuningPlan
 from pgtop_tune.tuning.protocol import Event, NewConditions, Released, SearchResult, Tuning
 from pgtop_tune.tuning.search import Evaluation, Outcome, SearchPhase
 
-# Runs a search on several servers: evaluations that do not depend on each other at the same time.
+# A search on several servers: evaluations that do not depend on each other run at the same time.
 #
 # The search asks for one evaluation after the other. Which ones it will ask for next is found by telling a copy of it
 # what the outcomes under way probably are; those are begun ahead, and count only if the search asks for them. Both arms
-# of an evaluation run on one server, so how fast the servers are is in no effect.
+# of an evaluation run on one server, so no effect contains the speed of a server.
 
 _Question: TypeAlias = tuple[SearchPhase, Point, Point]
 """Phase and points: an evaluation of the confirmation never asks the same as one of the search."""
@@ -119,7 +119,7 @@ class TuningOnServers:
             await asyncio.shield(self._stopped())
 
     def _land(self, evaluation: Evaluation, flight: _Flight) -> None:
-        """Tell the search what came of a flight; of several that ask the same, the first to begin comes first."""
+        """Tell the search the outcome of a flight; of several that ask the same, the first to begin comes first."""
         self._flights.remove(flight)
         self._discarded.pop(flight.server, None)
         now_s = time.monotonic()
@@ -130,7 +130,7 @@ class TuningOnServers:
         self._parts.tell(outcome_line(evaluation, outcome))
 
     def _failures(self) -> bool:
-        """Take flights without an outcome; whether there were any."""
+        """Handle flights that ended without an outcome; return whether there were any."""
         failed = [flight for flight in self._flights if flight.task.done() and flight.task.exception() is not None]
         for flight in failed:
             self._flights.remove(flight)
@@ -213,7 +213,7 @@ class TuningOnServers:
                 self._parts.tell(f"the worker of {server} has not come back: the others take its evaluations")
 
     async def _stopped(self) -> None:
-        """End what is under way."""
+        """Cancel the evaluations under way and the waits for workers."""
         tasks = [*(flight.task for flight in self._flights), *self._waiting.values()]
         for task in tasks:
             task.cancel()
@@ -225,10 +225,10 @@ def _question_of(evaluation: Evaluation) -> _Question:
 
 
 _LOAD_S: Final = 600.0
-"""A load that has stopped is waited for so long."""
+"""Longest wait for a load that has stopped."""
 MOST_CHANGES: Final = 3
 _AMONG: Final = 8
-"""Things that the search was told, the changes among them: as many as the shortest confirmation."""
+"""Newest events of a search, in which `MOST_CHANGES` changes stop it: as many as the shortest confirmation takes."""
 
 
 class RunParts(Struct, frozen=True, kw_only=True):
@@ -236,8 +236,8 @@ class RunParts(Struct, frozen=True, kw_only=True):
 
     Attributes:
         answers: Waits until frames show the server as it is; raises a ConnectionProblem where it does not answer.
-        load_runs: Waits for the load of another program, at most so many seconds; whether it runs.
-        free_bytes: On the disk of the data; None where it is not known.
+        load_runs: Waits for the load of another program, at most so many seconds; returns whether it runs.
+        free_bytes: Returns the free bytes on the disk of the data; None where they are not known.
         stop_file: The search stops before its next evaluation once this is there; None for none.
         tell: Takes what is going on, one line.
         changed: A callback after each thing that the search was told.
@@ -257,7 +257,7 @@ class TuningRun:
     Args:
         tuning: The search as it stands: new, or replayed from the journal.
         log: The journal, open.
-        evaluator: Measures.
+        evaluator: Measures the evaluations.
         seed: The seed of the coins that order blocks.
     """
 
@@ -324,13 +324,13 @@ class TuningRun:
         check_conditions(self._tuning.events[self._begun :])
 
     async def _check_limits(self) -> None:
-        """Raise Stopped where it must not go on."""
+        """Raise Stopped where the stop file is there or the disk is nearly full."""
         check_stop_file(self._parts.stop_file)
         check_room(await self._parts.free_bytes(), "pgtop-tune tune --resume")
 
 
 def check_conditions(events: Sequence[Event]) -> None:
-    """Raise Stopped where the newest of these have too many changes of the conditions among them."""
+    """Raise Stopped where too many of the newest events are changes of the conditions."""
     changes = [event.words for event in events[-_AMONG:] if isinstance(event, NewConditions)]
     if len(changes) >= MOST_CHANGES:
         raise Stopped(
@@ -340,6 +340,6 @@ def check_conditions(events: Sequence[Event]) -> None:
 
 
 def check_stop_file(stop_file: Path | None) -> None:
-    """Raise Stopped where it is there."""
+    """Raise Stopped where the stop file is there."""
     if stop_file is not None and stop_file.exists():
         raise Stopped(f"{stop_file} is there", "remove it, then `pgtop-tune tune --resume`")

@@ -446,7 +446,7 @@ class Diagnoser:
         """Return whether the rule held in three of five seconds; with frames further apart, whether it holds."""
         step_s = now_s - self._newest.elapsed_s if self._newest is not None else 0.0
         known_s = max(track.moments[-1][0] - track.moments[0][0], step_s if step_s >= _KNOWN_S else 0.0)
-        n_held = sum(held for _, held in track.moments)
+        n_held = sum(is_held for _, is_held in track.moments)
         return known_s >= _KNOWN_S - _SLACK_S and 5 * n_held >= _ENTERS_OF_5 * len(track.moments)
 
     def _in_order(self, now_s: float, has_requested_rate: bool) -> list[RankedFinding]:

@@ -73,7 +73,7 @@ def check_set(root: Path, requested: Sequence[WantedSetting], setting_names: Seq
             if alternative in names and request.name in ALONG.get(alternative, ()):
                 raise UsageProblem(
                     f"{request.name} and {alternative} are alternatives: setting one makes the other 0",
-                    "set one of them out",
+                    "leave one of them out",
                 )
     for request in requested:
         check_request(root, request.name, request.value, survive=survive and not request.until_boot)

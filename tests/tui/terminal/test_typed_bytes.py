@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 
 import pytest
 from hypothesis import given
@@ -76,7 +77,7 @@ PIECES = [
 def test_a_paste_is_one_text_without_control_characters_whatever_is_in_it(pieces: list[str], cuts: list[int]) -> None:
     typed = f"j\x1b[200~{''.join(pieces)}\x1b[201~k".encode()
     places = [0, *sorted({cut for cut in cuts if cut < len(typed)}), len(typed)]
-    got = messages(*(typed[begin:end] for begin, end in zip(places, places[1:], strict=False)))
+    got = messages(*(typed[begin:end] for begin, end in itertools.pairwise(places)))
     assert [message.key for message in got if isinstance(message, events.Key)] == ["j", "k"]
     (paste,) = (message for message in got if not isinstance(message, events.Key))
     assert isinstance(paste, events.Paste)

@@ -38,7 +38,7 @@ from pgtop_tune.postgres.server.failures import (
     sqlstate_of,
 )
 from pgtop_tune.postgres.server.libpq import connect_async
-from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.own_sessions import READ_ONLY_BEGIN, OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import pin
 from pgtop_tune.postgres.statements.backend_control import signal_statement
 from pgtop_tune.postgres.statements.explain import (
@@ -57,9 +57,9 @@ _LIMITS: Final = (
     "pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_config('lock_timeout', '200ms', true),"
     " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', true)"
 )
-_BEGIN: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {_LIMITS}")
+_BEGIN: Final = f"{READ_ONLY_BEGIN}; {marked(f'SELECT {_LIMITS}')}"
 """Begin of a transaction with its limits: a pooler accepts no start-up options, and lends the session to others."""
-_BEGIN_PINNED: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {pin(local=True)}, {_LIMITS}")
+_BEGIN_PINNED: Final = f"{READ_ONLY_BEGIN}; {marked(f'SELECT {pin(local=True)}, {_LIMITS}')}"
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
 """Beginnings of sqlstates about the connection, not about a statement."""
 

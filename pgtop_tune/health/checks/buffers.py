@@ -117,7 +117,7 @@ def _halted(facts: CheckFacts, limits: Limits) -> Findings:
     if pages == 0:
         row, says = (
             parameters.row("bgwriter_lru_maxpages"),
-            "the background writer is off, and backends write dirty buffers themselves",
+            "the background writer is off, and backends clean buffers themselves",
         )
         yield value_finding(facts, row, says, set_parameter(row, "100"), subject="off")
         return

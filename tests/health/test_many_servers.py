@@ -181,7 +181,7 @@ def test_the_report_says_how_many_looks_did_not_see_the_server() -> None:
     for why in ("refused", "the socket is gone"):
         looks.miss(why)
     looks.take(MIXED)
-    said = "2 looks; 2 more did not see the server: the socket is gone"
+    said = "2 runs; 2 more did not reach the server: the socket is gone"
     assert dict(looks.together().identity)["looks"] == said
     for name in ("text", "markdown", "html", "json"):
         lines = WRITERS[name](looks.together(), ReportOptions(details=False, fail_on=None))

@@ -78,7 +78,7 @@ def test_a_report_through_a_pooler_says_so() -> None:
     assert not isinstance(server.server, Unavailable)
     pooled = replace(server, server=replace(server.server, pooled=True))
     shown = judge([MEMORY], replace(facts, frames=(*facts.frames[:-1], replace(facts.frames[-1], postgres=pooled))))
-    assert text_lines(shown)[1] == "through a pooler: what is said of sessions is said of the pooler's"
+    assert text_lines(shown)[1] == "through a pooler: findings about sessions are about the pooler's"
     assert not any("pooler" in line for line in text_lines(judge([MEMORY], facts)))
 
 

@@ -20,7 +20,7 @@ def profiles() -> str:
         "list` shows them\n"
         "with yours; `pgtop-tune bench show ticket-read` shows scripts with their hashes and the exact pgbench line.\n",
         table(
-            ("profile", "data set", "clients per core", "protocol", "what it does"),
+            ("profile", "data set", "clients per core", "protocol", "description"),
             [
                 (f"`{each.name}`", each.dataset, str(each.clients_per_core), each.protocol, plain(each.description))
                 for each in known.values()

@@ -115,7 +115,7 @@ def advice_basis(
         if workload
         else by_counters.because
         if by_counters
-        else "assumed: the server has done almost no work yet"
+        else "assumed, because the server has done almost no work yet"
     )
     facts = facts_of(
         interval,

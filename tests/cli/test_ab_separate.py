@@ -47,11 +47,11 @@ def loaded(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         (("shared_buffers=current,48MB", "--restart"), 2, "pass --yes without a terminal"),
         (("shared_buffers=current,900GB", "--restart", "--yes"), 6, "more than the machine has"),
         ((*RESTART, "--for", "2m"), 2, "2m00s is too short for a verdict"),
-        ((*RESTART, "--against-load"), 2, "each block needs a load of its own"),
+        ((*RESTART, "--against-load"), 2, "each block needs its own load"),
         (("--profile", "tpcb-like,tpcb-like"), 2, "A and B are the same profile"),
         (("--profile", "tpcb-like,simple-update", "work_mem=4MB,8MB"), 2, "profile and work_mem differ at once"),
         ((), 2, "nothing to compare"),
-        (("--profile", "a,b,c"), 2, "3 profiles: an experiment compares two"),
+        (("--profile", "a,b,c"), 2, "3 profiles given, but `ab` compares two"),
         (("vm.swapiness=60,1",), 2, "did you mean vm.swappiness"),
     ],
 )

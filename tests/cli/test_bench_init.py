@@ -55,8 +55,8 @@ def test_the_step_table_in_its_three_shapes(where: tuple[str, ...], database: st
     assert "generating data (server-side)" in text.err
     again = init("-s", "1", "-I", "dtGvpf", *where, home=tmp_path)
     assert (again.status, again.out) == (4, "")
-    assert "holds pgbench's tables: scale 1, 100k accounts" in again.err
-    assert "hint: --force replaces them" in again.err
+    assert "contains pgbench's tables: scale 1, 100k accounts" in again.err
+    assert "hint: pass --force to replace them" in again.err
     markdown = init("-s", "1", "-I", "dtGvpf", "--format", "markdown", "--unlogged", "--force", *where, home=tmp_path)
     lines = markdown.out.splitlines()
     assert lines[:2] == ["| init step, s | scale 1 |", "|---|---:|"]
@@ -90,7 +90,7 @@ def test_the_bus_data_set_is_made_once_and_shown_with_its_numbers(where: tuple[s
     assert "it exists already" in json.loads(again.out)["notes"][0]
     other = init("--dataset", "bus", "--size", "6k", *where, home=tmp_path)
     assert other.status == 4
-    assert "holds a bus data set: 5.00k tickets, seed 3" in other.err
+    assert "contains a bus data set: 5.00k tickets, seed 3" in other.err
     shown = run("bench", "show", "ticket-read", "--format", "json", *where, home=tmp_path)
     assert shown.status == 0, shown.err
     found = json.loads(shown.out)

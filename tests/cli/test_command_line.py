@@ -137,14 +137,16 @@ def test_version(tmp_path: Path) -> None:
 def test_the_screen_without_a_terminal_says_what_to_do(tmp_path: Path) -> None:
     ran = run("-h", "/nowhere", home=tmp_path)
     assert ran.status == 2
-    assert ran.err.startswith("pgtop-tune: the screen needs a terminal\nhint: without one: pgtop-tune record")
+    assert ran.err.startswith(
+        "pgtop-tune: the screen needs a terminal\nhint: without a terminal, run pgtop-tune record"
+    )
     assert ran.out == ""
 
 
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [
-        (["record", "-d", "bench"], 2, "no file to record into"),
+        (["record", "-d", "bench"], 2, "no output file"),
         (["record", "-o", "{tmp}/a.jsonl", "-d", "a", "b"], 2, "two databases: a and b"),
         (["record", "-o", "{tmp}/a.jsonl", "service=missing"], 2, "missing"),
         (["record", "-o", "{tmp}/no/such/a.jsonl", "-h", "/nowhere"], 5, "cannot make"),

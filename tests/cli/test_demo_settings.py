@@ -100,7 +100,7 @@ def test_an_advised_server_under_its_load_has_two_findings_above_info(
         (("work_mem=1MB", "max_connections=0"), "0 is outside the valid range for parameter"),
         (("random_page_cost=cheap",), 'invalid value for parameter "random_page_cost"'),
         (("work_mem",), "is not NAME=VALUE"),
-        (("port=5433",), "the demo chooses it"),
+        (("port=5433",), "the demo sets this parameter itself"),
     ],
 )
 def test_a_setting_that_no_server_takes_is_refused_before_one_is_made(

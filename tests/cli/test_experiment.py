@@ -355,7 +355,7 @@ def test_what_a_role_may_not_do_is_told_by_the_check(managed: Throwaway, tmp_pat
         connection.execute("CREATE ROLE reader LOGIN; CREATE ROLE maker LOGIN CREATEDB")
         try:
             ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", reader)
-            assert (ran.status, "may not create the database" in ran.err) == (2, True), ran.err
+            assert (ran.status, "may not create the experiment's database" in ran.err) == (2, True), ran.err
             ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", maker)
         finally:
             connection.execute("DROP ROLE reader; DROP ROLE maker")
@@ -367,7 +367,7 @@ def test_through_a_pooler_the_check_refuses_a_plan_with_a_database_of_its_own(se
     """Seen: the run ended with "CREATE DATABASE cannot run inside a transaction block"."""
     with PgBouncer(servers.running(18), user="postgres") as pooler:
         ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", pooler.conninfo())
-    assert (ran.status, "a pooler answers here" in ran.err) == (2, True), ran.err
+    assert (ran.status, "this connection goes through a pooler" in ran.err) == (2, True), ran.err
     assert 'database = "current"' in ran.err
 
 
@@ -500,7 +500,7 @@ def test_an_experiment_that_there_is_not_is_said(tmp_path: Path) -> None:
     for words in (("status", "none"), ("report", "none"), ("resume", "none")):
         ran = experiment(tmp_path, *words)
         assert ran.status == 2
-        assert "there is no experiment none" in ran.err
+        assert "no experiment none" in ran.err
     assert experiment(tmp_path, "status").out.strip() == "no experiments"
 
 
@@ -512,5 +512,5 @@ def test_an_experiment_is_found_by_the_file_of_its_plan(tmp_path: Path, monkeypa
         experiment_results, "newest_experiment", lambda name: tmp_path / "1" if name == "other" else None
     )
     assert directory_of(str(tmp_path / "wal.toml")) == directory_of("other") == tmp_path / "1"
-    with pytest.raises(UsageProblem, match="there is no experiment wal"):
+    with pytest.raises(UsageProblem, match="no experiment wal"):
         directory_of("wal")

@@ -75,7 +75,7 @@ def test_moments_are_said_as_people_say_them(
 def test_a_file_that_is_there_is_left_alone_and_one_that_failed_is_not_there(recording: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.csv"
     out.write_text("mine")
-    with pytest.raises(UsageProblem, match="exists already"):
+    with pytest.raises(UsageProblem, match="already exists"):
         export_recording(ExportRequest(file=recording, output=out))
     with pytest.raises(UsageProblem, match="no metric is called"):
         export_recording(ExportRequest(file=recording, output=out, force=True, metrics=["server.tsp"]))
@@ -92,9 +92,9 @@ def test_a_file_that_is_there_is_left_alone_and_one_that_failed_is_not_there(rec
 @pytest.mark.parametrize(
     ("format", "name", "wide", "words"),
     [
-        (None, "a.txt", False, "does not name a format"),
-        (ExportFormat.PARQUET, "a.csv", True, "--wide is for CSV"),
-        (ExportFormat.PARQUET, None, False, "Parquet needs a file"),
+        (None, "a.txt", False, "has no known extension"),
+        (ExportFormat.PARQUET, "a.csv", True, "--wide applies to CSV"),
+        (ExportFormat.PARQUET, None, False, "Parquet needs an output file"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(
@@ -164,7 +164,7 @@ def test_a_stdout_that_is_full_is_told_in_one_sentence(recording: Path, tmp_path
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "pgtop-tune: stdout cannot be written: No space left on device",
-        "hint: -o FILE writes elsewhere",
+        "hint: pass -o FILE to write to a file",
     ]
 
 

@@ -182,8 +182,8 @@ def test_the_words_say_the_figures_and_what_can_be_seen() -> None:
     assert "of a pair of 10 s blocks" in said
     assert "judged as A/A: " in said
     assert "other programs took 21 % of the CPU time" in said
-    assert "kept: later comparisons" in said
-    assert "before/after sees ±" in said
+    assert "saved: later comparisons" in said
+    assert "before/after detects ±" in said
 
 
 def test_few_pairs_and_what_is_not_kept_are_said() -> None:

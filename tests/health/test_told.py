@@ -87,10 +87,10 @@ def test_a_report_through_a_pooler_says_so() -> None:
     [
         ("64GB", None, "go together"),
         ("", 4, "go together"),
-        ("-5GB", 4, "no memory of a machine"),
-        ("0", 4, "no memory of a machine"),
-        ("64", 4, "no memory of a machine"),
-        ("99999999TB", 4, "no memory of a machine"),
+        ("-5GB", 4, "not a plausible memory size"),
+        ("0", 4, "not a plausible memory size"),
+        ("64", 4, "not a plausible memory size"),
+        ("99999999TB", 4, "not a plausible memory size"),
         ("much", 4, "not a number"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_directory_named_wins_and_must_be_there(tmp_path: Path) -> None:
     write(tmp_path, GOOD + 'builtin = "select-only"\n', "tpcb-like.toml")
     profiles = load_profiles(profile_directories(tmp_path))
     assert profiles.get("tpcb-like").builtin == "select-only"
-    with pytest.raises(LoadProblem, match="is not a directory of profiles"):
+    with pytest.raises(LoadProblem, match="is not a directory"):
         profile_directories(tmp_path / "missing")
 
 

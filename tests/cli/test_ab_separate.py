@@ -81,7 +81,7 @@ def test_a_value_that_takes_a_restart_is_judged_in_pairs_and_put_back_to_the_byt
     assert all(len(block["tps"]) >= 2 and block["settled_s"] > 1.0 for block in blocks)
     # Each block begins with a restart, also where its arm stays.
     assert len(re.findall("the server is back", ran.err)) >= len(blocks)
-    assert "prewarm: the database has no extension pg_prewarm" in ran.err
+    assert "prewarm: the extension pg_prewarm is missing" in ran.err
     assert auto_conf_of(loaded) == before
     assert shown(loaded, "shared_buffers") == "32MB"
 

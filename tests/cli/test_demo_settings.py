@@ -110,7 +110,7 @@ def test_a_setting_that_no_server_takes_is_refused_before_one_is_made(
     ran = run("demo", "--headless", "--seconds", "1", *given, home=tmp_path)
     assert ran.status == 2
     assert said in ran.err
-    assert "making the cluster" not in ran.err
+    assert "creating the cluster" not in ran.err
 
 
 @pytest.mark.long

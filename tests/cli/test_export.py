@@ -77,7 +77,7 @@ def test_a_file_that_is_there_is_left_alone_and_one_that_failed_is_not_there(rec
     out.write_text("mine")
     with pytest.raises(UsageProblem, match="already exists"):
         export_recording(ExportRequest(file=recording, output=out))
-    with pytest.raises(UsageProblem, match="no metric is called"):
+    with pytest.raises(UsageProblem, match="no metric matches"):
         export_recording(ExportRequest(file=recording, output=out, force=True, metrics=["server.tsp"]))
     assert out.read_text() == "mine"
     export_recording(ExportRequest(file=recording, output=out, force=True, metrics=METRICS, until="1s"))

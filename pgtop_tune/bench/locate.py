@@ -120,7 +120,7 @@ def probe(path: Path) -> Pgbench:
     if stranger := writable_by_others(path):
         raise LoadProblem(
             f"root does not run {path}, because other accounts can write {stranger}",
-            f"name a pgbench of root's with --pgbench, or take away their rights on {stranger}",
+            f"pass a pgbench that root owns with --pgbench, or remove write access to {stranger}",
         )
     answer = _ask(path, None, ("--version",))
     library_path = None
@@ -130,7 +130,7 @@ def probe(path: Path) -> Pgbench:
     parsed = parse_version(answer.stdout)
     if parsed is None:
         message = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
-        hint = own_libraries_hint(message, "name an installed pgbench with --pgbench")
+        hint = own_libraries_hint(message, "pass an installed pgbench with --pgbench")
         raise LoadProblem(f"{path} is not a working pgbench: {message}", hint or INSTALL_HINT)
     version_num, version = parsed
     return Pgbench(path=path, version_num=version_num, version=version, library_path=library_path)

@@ -367,7 +367,7 @@ def read_script(file: Path) -> ScriptText:
     try:
         data = content_of(file, LONGEST_BYTES)
     except OSError as problem:
-        hint = "check that it is a pgbench script" if problem.errno == errno.EFBIG else "check its name"
+        hint = "check that the file is a pgbench script" if problem.errno == errno.EFBIG else "check its name"
         raise LoadProblem(f"the script {file} cannot be read: {problem.strerror}", hint) from None
     text = data.decode("utf-8", "replace")
     match = _SHELL.search(text)

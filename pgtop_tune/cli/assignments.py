@@ -82,7 +82,7 @@ def _check_text(word: str) -> None:
     except UnicodeEncodeError:
         escaped = word.encode(errors="backslashreplace").decode()
         raise UsageProblem(
-            f"{escaped} holds bytes that are not text", "type the word in the terminal's encoding"
+            f"{escaped} contains bytes that are not text", "type the word in the terminal's encoding"
         ) from None
 
 

@@ -296,7 +296,7 @@ def for_seconds(text: str, option: str = "--for") -> float | None:
         return None
     length_s = seconds(text)
     if length_s <= 0:
-        raise UsageProblem(f"{option} takes a time above zero", "pass 30s, 5m or 1h30m")
+        raise UsageProblem(f"{option} needs a time above zero", "pass 30s, 5m or 1h30m")
     return length_s
 
 

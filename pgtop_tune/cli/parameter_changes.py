@@ -399,7 +399,7 @@ def _show_options(assignments: Sequence[WantedParameter], current: dict[str, Par
         value = (assignment.value or "").replace("\\", "\\\\").replace(" ", "\\ ")
         options.append(f"-c {parameter.name}={value}")
     say(f"export PGOPTIONS={shlex.quote(' '.join(options))}")
-    tell("nothing changes on the server: only the sessions of a load started with it have these values")
+    tell("nothing changes on the server: only sessions of a load started with these PGOPTIONS have the values")
 
 
 def _unlocked(request: ChangeRequest, current: dict[str, Parameter]) -> frozenset[str]:

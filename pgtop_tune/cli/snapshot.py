@@ -128,7 +128,7 @@ def advice_basis(
         ),
     )
     if facts is None:
-        raise ConnectionProblem("the server did not report it")
+        raise ConnectionProblem("the server did not report its parameters")
     return AdviceBasis(
         interval=interval,
         facts=facts,

@@ -119,7 +119,7 @@ def chosen(patterns: Iterable[str]) -> tuple[Exported, ...]:
             hint = (
                 f"did you mean {' or '.join(near)}?"
                 if near
-                else "names are like server.tps, host.disk.*, pg_stat_wal.*"
+                else "use names such as server.tps, host.disk.*, pg_stat_wal.*"
             )
             raise UsageProblem(f"no metric matches {pattern}", hint)
         ids |= fitting

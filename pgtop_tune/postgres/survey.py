@@ -172,7 +172,7 @@ class _OtherDatabases:
 
     @property
     def _late(self) -> str:
-        return f"not asked: {self._limit_s:.0f} s have passed"
+        return f"not queried within {self._limit_s:.0f} s"
 
     async def _answer(self, session: _Session, name: str) -> Sequence[Row] | Unavailable:
         """Send a query, unless the limit is over: a slow database cannot delay all of them for long."""

@@ -87,7 +87,7 @@ def test_the_bus_data_set_is_made_once_and_shown_with_its_numbers(where: tuple[s
     again = init("--dataset", "bus", "--size", "5000", "--seed", "3", "--format", "json", *where, home=tmp_path)
     assert again.status == 0
     assert json.loads(again.out)["steps_s"] == {}
-    assert "it exists already" in json.loads(again.out)["notes"][0]
+    assert "the data set already exists" in json.loads(again.out)["notes"][0]
     other = init("--dataset", "bus", "--size", "6k", *where, home=tmp_path)
     assert other.status == 4
     assert "contains a bus data set: 5.00k tickets, seed 3" in other.err

@@ -235,7 +235,7 @@ def create_bus_tables(request: InitRequest) -> CreatedDataSet:
     notes: tuple[str, ...] = ()
     if existing is not None and not anew and existing.fulfils(plan):
         done = Initialised(0.0, ())
-        notes += ("it exists already; --force recreates it",)
+        notes += ("the data set already exists; --force recreates it",)
     else:
         if existing is not None and anew and not existing.empty:
             may_replace(conninfo.dbname, "a bus data set", existing.describe(), force=request.force)
@@ -243,7 +243,7 @@ def create_bus_tables(request: InitRequest) -> CreatedDataSet:
             tell(f"resuming the existing data set: {existing.describe()}")
         notes += _room_notes(room, request)
         again = "the same command without --force" if request.force else "the same command"
-        with _telling_state(f"the tables made so far stay: {again} resumes"):
+        with _telling_state(f"the tables created so far are kept: {again} resumes"):
             done = run_until_signalled(_run_bus(conninfo, plan, anew, jobs))
     facts = {"tickets": plan.tickets, "seed": plan.seed, "version": VERSION, "unlogged": plan.unlogged}
     notes += (_UNLOGGED,) if plan.unlogged else ()

@@ -377,7 +377,7 @@ def tell_of_damage(directory: Path | None) -> bool:
         for damage in text.problems:
             tell(f"{path}: {damage}")
         if text.problems:
-            tell(f"its intact lines count; `pgtop-tune revert --retire {path}` takes the journal out of use")
+            tell(f"its intact lines are still used; `pgtop-tune revert --retire {path}` retires the journal")
     return not readable.problems
 
 

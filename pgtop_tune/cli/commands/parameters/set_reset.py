@@ -173,7 +173,7 @@ async def _settings(machine: HostControl, names: Sequence[str]) -> list[SystemSe
     """
     settings = await machine.settings()
     if isinstance(settings, Unavailable):
-        raise HostProblem(f"nothing was changed: {settings.detail}", "reset it on the server's machine")
+        raise HostProblem(f"nothing was changed: {settings.detail}", "run this command on the server's machine")
     by_name = {setting.name: setting for setting in settings}
     for name in names:
         if name not in by_name:

@@ -352,7 +352,7 @@ async def _run(
                 tell(next_line(directory.name, result))
                 if request.resume or not request.watch:
                     return
-                tell("watching: the next search begins when the load has changed; Ctrl-C ends it")
+                tell("watching: the next search starts when the load changes; Ctrl-C stops watching")
                 tell(f"the load has changed: {await session.until_load_changes()}")
         finally:
             await session.load.end()

@@ -106,7 +106,7 @@ class RunRequest(Struct, frozen=True):
     ] = None
     at_most: Annotated[
         int | None,
-        _measuring_option("--at-most", metavar="N", show_default="12", help="With --until: most runs per cell."),
+        _measuring_option("--at-most", metavar="N", show_default="12", help="With --until: limit of runs per cell."),
     ] = None
     endpoint: Annotated[
         list[str] | None,

@@ -224,7 +224,7 @@ def _statements(result: RunResult) -> list[str]:
             lines.append(f"  {statement.latency_ms:13.3f}{server}{mark} {query}{statement.trouble}")
     if any(row.shared and row.calls for row in times.rows):
         lines.append(f"{_TOGETHER} the server counts identical statements as one: its figures cover all of them")
-    return [*lines, one_line(f"no times from the server: {times.problem}", 200)] if lines and times.problem else lines
+    return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines
 
 
 def _doubts_of_all(results: Sequence[RunResult], verdicts: Sequence[RunVerdict] = tuple(RunVerdict)) -> list[str]:

@@ -44,7 +44,7 @@ class CheckRequest(Struct, frozen=True):
 
     Changes nothing; only --measure writes, into an unlinked file and a few bytes of WAL. A check that lacks its input
     is reported as unknown, never as passed. Exit status: 0 clean; 1 findings at or above --fail-on, with --strict also
-    unknown checks; any other: check could not run.
+    unknown checks; any other: the check could not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format json --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·

@@ -206,7 +206,7 @@ class StopRequest(AttachRequest, frozen=True):
 
 
 class NoiseRequest(Struct, frozen=True):
-    """Measure the noise of a load with nothing changed (A/A), and report which difference is detectable in which time.
+    """Measure the noise of a load with nothing changed (A/A), and report how long it takes to detect a difference.
 
     One continuous load gives the noise between adjacent blocks, the autocorrelation, and the cost of checkpoints;
     separate runs give the deviation between runs. The result is saved with its date; later comparisons, repeats and

@@ -52,7 +52,7 @@ class TuneRequest(Struct, frozen=True):
         _search_option(
             "--objective",
             metavar="FIGURE",
-            help="Measure to optimize: tps, p99@RATE, latency@RATE, cost (CPU time per transaction), or arithmetic: "
+            help="Figure to optimize: tps, p99@RATE, latency@RATE, cost (CPU time per transaction), or arithmetic: "
             "'tps / cpu', 'min p99 + 0.1 * wal'.",
         ),
     ] = "tps"
@@ -85,7 +85,7 @@ class TuneRequest(Struct, frozen=True):
     allow_restart: Annotated[
         bool, _search_option("--allow-restart", help="Also search parameters that need a restart.")
     ] = False
-    yes: Annotated[bool, _search_option("--yes", help="Do not ask before restarts, nor for --apply.")] = False
+    yes: Annotated[bool, _search_option("--yes", help="Do not ask before restarts and before --apply.")] = False
     apply: Annotated[bool, _search_option("--apply", help="Make a confirmed result permanent; also with --show.")] = (
         False
     )

@@ -143,7 +143,7 @@ def test_scripts_come_with_their_weights() -> None:
         ({"seed": -1}, "seed"),
         ({"scripts": (ScriptChoice("a.sql", 0), ScriptChoice("b.sql", 0))}, "weight above 0"),
         ({"scripts": (ScriptChoice("a.sql", -1),)}, "weight of a script"),
-        ({"scripts": (ScriptChoice(""),)}, "name of a file"),
+        ({"scripts": (ScriptChoice(""),)}, "file name"),
         ({"scripts": (ScriptChoice("a.sql"),) * 129}, "128 scripts"),
         ({"variables": (("a-b", "1"),)}, "variable name"),
         ({"variables": (("a", "\0"),)}, "zero byte"),

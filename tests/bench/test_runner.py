@@ -165,7 +165,7 @@ async def test_one_load_at_a_time_and_the_next_has_the_next_number(tables: LoadE
     load = watch(tables)
     spec = LoadSpec("simple-update", clients=1)
     await load.runner.start(spec)
-    with pytest.raises(LoadProblem, match="running already"):
+    with pytest.raises(LoadProblem, match="already running"):
         await load.runner.start(spec)
     await load.runner.stop()
     first = load.look()

@@ -102,11 +102,11 @@ def test_the_bus_data_set_is_made_once_and_shown_with_its_numbers(where: tuple[s
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["-I", "dtz"], 4, "steps are letters of dtgGvpf"),
+        (["-I", "dtz"], 4, "steps are letters from dtgGvpf"),
         (["--size", "6M"], 2, "--size is for --dataset bus"),
         (["--dataset", "bus", "--size", "many"], 4, "'many' is not a size of the bus data set"),
-        (["-s", "900000"], 4, "of disk will be needed, and"),
-        (["--dataset", "bus", "--size", "9G"], 4, "of disk will be needed, and"),
+        (["-s", "900000"], 4, "of disk space, but only"),
+        (["--dataset", "bus", "--size", "9G"], 4, "of disk space, but only"),
     ],
 )
 def test_what_cannot_be_made_is_refused_in_a_sentence(
@@ -242,7 +242,7 @@ def test_a_disk_that_fills_up_is_told_in_pgbenchs_own_words(tiny_tablespace: Thr
     place = (*_place(tiny_tablespace), "-d", "tiny")
     checked = init("-s", "5", *place, home=tmp_path)
     assert checked.status == 4
-    assert re.search(r"of disk will be needed, and \d+\.\dM are free", checked.err)
+    assert re.search(r"of disk space, but only \d+\.\dM is free", checked.err)
     for words in (["-s", "5"], ["--dataset", "bus", "--size", "600k"]):
         ran = init(*words, "--skip-space-check", *place, home=tmp_path)
         assert ran.status == 4, ran.err

@@ -388,10 +388,10 @@ def test_where_the_server_cannot_be_restarted_its_configurations_are_results(ser
         ("seed = 7", "sed = 7", "line 7: unknown key 'sed'"),
         ("shared_buffers =", "shard_buffers =", "line 16: the server has no parameter shard_buffers"),
         ('"8MB"', '"8XB"', "line 17: work_mem"),
-        ("select-only", "select-olny", "line 3: there is no load profile named 'select-olny'"),
+        ("select-only", "select-olny", "line 3: no load profile named 'select-olny'"),
         ("select-only", "select-olny", "hint: did you mean select-only?"),
         ("seed = 7", 'objective = "speed"', "line 7: objective takes one of tps"),
-        ("scales = [1]", "scales = [900000]", "are free"),
+        ("scales = [1]", "scales = [900000]", "is free"),
         ("clients = [2]", "clients = [2000]", "nothing of the plan can run here: 2000 clients"),
         ("seed = 7", '[limits]\ntime = "2s"\n', "the limit is 2"),
     ],
@@ -444,7 +444,7 @@ def test_a_restart_that_ends_sessions_of_others_is_asked_for(managed: Throwaway,
     with psycopg.connect(conninfo(managed)):
         ran = experiment(tmp_path, "run", plan_in(tmp_path), "-d", conninfo(managed))
     assert ran.status == 2
-    assert "2 restarts of the server: ends 1 session of others" in ran.err
+    assert "2 restarts of the server: ends 1 session of other clients" in ran.err
     assert "--yes" in ran.err
     check_put_back(managed, before)
 

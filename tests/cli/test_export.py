@@ -185,7 +185,7 @@ def test_a_dash_is_stdout_and_a_device_is_written_to_and_not_replaced(recording:
 
 
 def test_a_window_behind_the_end_has_no_rows(recording: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="nothing is recorded after 1h") as refused:
+    with pytest.raises(UsageProblem, match="the recording has no frames after 1h") as refused:
         export_recording(ExportRequest(file=recording, output=tmp_path / "a.csv", metrics=METRICS, since="1h"))
     assert "5m" in refused.value.hint
     assert not (tmp_path / "a.csv").exists()

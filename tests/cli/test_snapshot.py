@@ -32,7 +32,7 @@ from tests.support.servers import conninfo
         ("host={tmp} keepalives=1", "nothing is listening on this socket"),
         ("{server} dbname=no_such", 'database "no_such" does not exist'),
         ("{server} user=nobody_there", 'role "nobody_there" does not exist'),
-        ("{server} target_session_attrs=standby", "no server there is standby"),
+        ("{server} target_session_attrs=standby", "no server at this address is standby"),
     ],
 )
 def test_what_waiting_does_not_change_is_asked_once(

@@ -85,8 +85,8 @@ def test_a_report_through_a_pooler_says_so() -> None:
 @pytest.mark.parametrize(
     ("memory", "cpus", "said"),
     [
-        ("64GB", None, "go together"),
-        ("", 4, "go together"),
+        ("64GB", None, "need each other"),
+        ("", 4, "need each other"),
         ("-5GB", 4, "not a plausible memory size"),
         ("0", 4, "not a plausible memory size"),
         ("64", 4, "not a plausible memory size"),

@@ -155,7 +155,7 @@ class BusFacts(Struct, frozen=True):
         missing = [step for step in _BUS_STEPS if step not in self.done]
         if not missing:
             return ""
-        return f"{count(self.loaded)} of {count(self.tickets)} tickets created, {missing[0]} missing"
+        return f"{count(self.loaded)} of {count(self.tickets)} tickets created, {missing[0]} not done"
 
     @property
     def empty(self) -> bool:

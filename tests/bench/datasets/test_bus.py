@@ -185,7 +185,7 @@ async def test_another_seed_makes_other_tickets_and_replaces_only_when_told(
 ) -> None:
     await made(database, SMALL)
     before = await digest(sql_session)
-    with pytest.raises(LoadProblem, match=r"another bus data set: 6\.00k tickets, seed 7"):
+    with pytest.raises(LoadProblem, match=r"another bus data set exists: 6\.00k tickets, seed 7"):
         await made(database, replace(SMALL, seed=8))
     assert await digest(sql_session) == before
     assert (await made(database, SMALL)).steps_s == ()

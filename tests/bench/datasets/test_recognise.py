@@ -36,7 +36,7 @@ async def test_an_empty_database_has_none(sql_session: PsycopgSession) -> None:
     assert await recognise_pgbench(sql_session) is None
     assert await recognise_bus(sql_session) is None
     assert await found_variables(sql_session, "") == {}
-    with pytest.raises(LoadProblem, match="the pgbench data set is not in this database") as caught:
+    with pytest.raises(LoadProblem, match="this database has no pgbench data set") as caught:
         await found_variables(sql_session, "pgbench")
     assert "pgtop-tune bench init --dataset pgbench" in caught.value.hint
 

@@ -189,7 +189,7 @@ def test_the_words_say_the_figures_and_what_can_be_seen() -> None:
 def test_few_pairs_and_what_is_not_kept_are_said() -> None:
     said = noise_markdown(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "pgbench was the bottleneck"))
     assert any("3 pairs are few" in line for line in said)
-    assert "- not kept: pgbench was the bottleneck" in said
+    assert "- not saved: pgbench was the bottleneck" in said
     assert '"kept": false' in noise_json(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "x"))[0]
 
 

@@ -236,7 +236,7 @@ def test_of_several_scripts_the_one_that_failed_is_named(tables: str, tmp_path: 
         (("-f", "shell.sql", "-t", "1"), 4, ("run programs on this machine",)),
         (("-f", "absent.sql", "-t", "1"), 4, ("absent.sql cannot be read",)),
         (("-T", "1", "-t", "1"), 2, ("contradict",)),
-        (("--profile", "none-such"), 4, ("there is no load profile named",)),
+        (("--profile", "none-such"), 4, ("no load profile named",)),
         (("--housekeeping", "dust"), 2, ("'dust' is not a housekeeping step",)),
         (("-D", "7"), 2, ("not a variable",)),
     ],

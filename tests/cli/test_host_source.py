@@ -200,4 +200,4 @@ def test_without_proc_the_wheel_says_why_its_programs_do_not_find_their_librarie
     assert ran.err.endswith(f"{why}pass the directory of an installed server's programs with --pg-bin\n")
     pgbench = binaries.bin_dir / "pgbench"
     ran = hidden(tmp_path, "bench", "init", "-s", "1", "--pgbench", str(pgbench), conninfo(server))
-    assert ran.err.endswith(f"{why}name an installed pgbench with --pgbench\n")
+    assert ran.err.endswith(f"{why}pass an installed pgbench with --pgbench\n")

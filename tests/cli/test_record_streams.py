@@ -117,7 +117,7 @@ def test_a_recording_without_a_server_leaves_its_name_to_the_next_try(server: Th
     path = tmp_path / "a.jsonl.gz"
     ran = run(*RECORD, "-q", "-o", str(path), *NOBODY, home=tmp_path)
     assert ran.status == 3
-    assert f"never answered; {path} holds nothing and was removed" in ran.err
+    assert f"never answered; {path} was empty and has been removed" in ran.err
     assert not path.exists()
     again = run(*RECORD, "-q", "-o", str(path), conninfo(server), home=tmp_path)
     assert again.status == 0, again.err

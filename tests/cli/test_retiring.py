@@ -27,7 +27,7 @@ def test_a_damaged_line_is_told_by_revert_which_follows_the_rest(server: Throwaw
     ran = run("revert", "-d", conninfo(server), home=tmp_path)
     assert (ran.status, ran.out) == (0, "commit_delay: 7 → 0\n1 change reverted\n")
     assert f"{journal}: line {number} is damaged" in ran.err
-    assert f"`pgtop-tune revert --retire {journal}` takes the journal out of use" in ran.err
+    assert f"`pgtop-tune revert --retire {journal}` retires the journal" in ran.err
 
 
 def test_a_journal_is_retired_after_a_yes_and_nothing_is_changed(server: Throwaway, tmp_path: Path) -> None:

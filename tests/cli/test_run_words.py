@@ -95,4 +95,4 @@ def test_figures_of_the_server_for_equal_statements_are_marked() -> None:
     made = replace(made, report=replace(made.report, statements=statements), server_times=ServerTimes(times))
     lines = results_text([made], None, "#").splitlines()
     assert [line.endswith(f"* {read}") for line in lines if "SELECT" in line] == [True, False, True]
-    assert "* the server counts equal statements together: its figures cover all of them" in lines
+    assert "* the server counts identical statements as one: its figures cover all of them" in lines

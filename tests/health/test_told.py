@@ -85,12 +85,12 @@ def test_a_report_through_a_pooler_says_so() -> None:
 @pytest.mark.parametrize(
     ("memory", "cpus", "said"),
     [
-        ("64GB", None, "go together"),
-        ("", 4, "go together"),
-        ("-5GB", 4, "no memory of a machine"),
-        ("0", 4, "no memory of a machine"),
-        ("64", 4, "no memory of a machine"),
-        ("99999999TB", 4, "no memory of a machine"),
+        ("64GB", None, "need each other"),
+        ("", 4, "need each other"),
+        ("-5GB", 4, "not a plausible memory size"),
+        ("0", 4, "not a plausible memory size"),
+        ("64", 4, "not a plausible memory size"),
+        ("99999999TB", 4, "not a plausible memory size"),
         ("much", 4, "not a number"),
     ],
 )

@@ -165,12 +165,12 @@ def test_a_program_is_asked_and_its_answer_read(asked: Callable[[str], BackupToo
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("echo 'ERROR: [037] cannot' >&2; exit 37", r"it failed with status 37: ERROR: \[037\] cannot"),
-        ("exit 1", "it failed with status 1: no message"),
-        ("printf 'postgres://u:secret@h/d \\033[31m' >&2; exit 1", r"it failed with status 1: (?!.*(secret|\x1b))"),
-        ("echo nonsense", "its answer is not understood: no JSON"),
-        ("head -c 17000000 /dev/zero", "it printed more than 16 MB"),
-        ("sleep 60", "it did not answer within"),
+        ("echo 'ERROR: [037] cannot' >&2; exit 37", r"failed with exit status 37: ERROR: \[037\] cannot"),
+        ("exit 1", "failed with exit status 1: no message"),
+        ("printf 'postgres://u:secret@h/d \\033[31m' >&2; exit 1", r"failed with exit status 1: (?!.*(secret|\x1b))"),
+        ("echo nonsense", "unexpected output: not JSON"),
+        ("head -c 17000000 /dev/zero", "more than 16 MB of output"),
+        ("sleep 60", "no answer within"),
     ],
 )
 def test_a_program_that_says_nothing_useful_is_a_problem_in_one_line(

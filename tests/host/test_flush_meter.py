@@ -165,4 +165,4 @@ def test_a_system_without_fdatasync_and_unnamed_files_says_so() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.startswith("['fsync', 'open_datasync', 'open_sync'] ")
-    assert "this system has no files without a name" in said
+    assert "this system has no unnamed files" in said

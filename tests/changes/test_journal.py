@@ -422,7 +422,8 @@ def test_a_directory_that_is_another_account_s_is_told_with_the_remedy(tmp_path:
     os.chown(directory, owner.pw_uid, owner.pw_gid)
     assert refusals_of(owner.pw_uid, directory) == []
     directory.chmod(0)
-    words = f"the change journals in {directory} cannot be read: this user has no access to {directory}\nchmod u+rwX {directory}"
+    reason = f"this user has no access to {directory}\nchmod u+rwX {directory}"
+    words = f"the change journals in {directory} cannot be read: {reason}"
     assert refusals_of(owner.pw_uid, directory)[0] == words
 
 

@@ -41,7 +41,7 @@ MOST_FLUSHES = Metric(
 )  # fmt: skip
 FLUSHES_USED = Metric(
     "ceiling.wal_flushes_used", "of its flushes", "%",
-    "Flushes as a share of the WAL device's measured limit. Near 100, a higher commit rate needs more commits per flush (commit_delay, more sessions) or a faster device. A value above 100 means that the measurement was disturbed.",
+    "Flushes as a share of the WAL device's measured limit. Near 100 %, a higher commit rate needs more commits per flush (commit_delay, more sessions) or a faster device. A value above 100 % means that the measurement was disturbed.",
     "flushes / flushes of the WAL device", _flushes_used, critical=95.0,
 )  # fmt: skip
 CEILING_AGE = Metric(

@@ -12,42 +12,42 @@ from pgtop_tune.metrics.host_values import DiskDelta
 from pgtop_tune.model.frame import Footprint
 
 CPU_USER = Metric(
-    "host.cpu.user", "usr", "%", "CPU time in user mode, including nice and virtual guests; all cores together are 100.",
+    "host.cpu.user", "usr", "%", "CPU time in user mode, including nice and virtual guests; 100 % = all cores.",
     "/proc/stat cpu: Δ(user + nice) / Δ all", values.cpu_share(lambda cpu: cpu.user_ticks + cpu.nice_ticks),
 )  # fmt: skip
 CPU_SYSTEM = Metric(
-    "host.cpu.system", "sys", "%", "CPU time in the kernel on behalf of programs, without interrupts; all cores are 100.",
+    "host.cpu.system", "sys", "%", "CPU time in the kernel on behalf of programs, without interrupts; 100 % = all cores.",
     "/proc/stat cpu: Δ system / Δ all", values.cpu_share(lambda cpu: cpu.system_ticks),
 )  # fmt: skip
 CPU_IOWAIT = Metric(
     "host.cpu.iowait", "io", "%",
-    "Idle CPU time while a task last run on that CPU waited for a disk; all cores are 100. A lower bound: on a CPU with other work the wait is not counted, so check psi io as well.",
+    "Idle CPU time while a task last run on that CPU waited for a disk; 100 % = all cores. A lower bound: on a CPU with other work the wait is not counted, so check psi io as well.",
     "/proc/stat cpu: Δ iowait / Δ all", values.cpu_share(lambda cpu: cpu.iowait_ticks),
 )  # fmt: skip
 CPU_STEAL = Metric(
     "host.cpu.steal", "st", "%",
-    "Time this virtual machine was ready to run while the hypervisor ran others; all cores are 100. It distorts measurements.",
+    "Time this virtual machine was ready to run while the hypervisor ran others; 100 % = all cores. It distorts measurements.",
     "/proc/stat cpu: Δ steal / Δ all", values.cpu_share(lambda cpu: cpu.steal_ticks), critical=5.0,
 )  # fmt: skip
 CPU_IDLE = Metric(
-    "host.cpu.idle", "id", "%", "Idle CPU time while no task waited for a disk; all cores are 100.",
+    "host.cpu.idle", "id", "%", "Idle CPU time while no task waited for a disk; 100 % = all cores.",
     "/proc/stat cpu: Δ idle / Δ all", values.cpu_share(lambda cpu: cpu.idle_ticks),
 )  # fmt: skip
 CPU_INTERRUPTS = Metric(
-    "host.cpu.irq", "irq", "%", "CPU time in hardware and software interrupts, mostly network traffic; all cores are 100.",
+    "host.cpu.irq", "irq", "%", "CPU time in hardware and software interrupts, mostly network traffic; 100 % = all cores.",
     "/proc/stat cpu: Δ(irq + softirq) / Δ all", values.cpu_share(values.irq_ticks),
 )  # fmt: skip
 CPU_BUSY = Metric(
-    "host.cpu.busy", "cpu", "%", "Time the CPUs were busy, including stolen time, excluding waits for disks; all cores are 100.",
+    "host.cpu.busy", "cpu", "%", "Time the CPUs were busy, including stolen time, excluding waits for disks; 100 % = all cores.",
     "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all", values.cpu_share(values.busy_ticks), critical=95.0,
 )  # fmt: skip
 CPU_FOREIGN = Metric(
     "host.cpu.foreign", "foreign", "%",
-    "CPU time of programs other than the server, pgbench and pgtop-tune, including stolen time; all cores are 100.",
+    "CPU time of programs other than the server, pgbench and pgtop-tune, including stolen time; 100 % = all cores.",
     "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two readings of the processes", values.foreign_cpu,
 )  # fmt: skip
 CORE_BUSY = Keyed(
-    "host.core.busy", "cores", "%", "Time this core was busy; each core is 100. One busy core among idle ones is a bottleneck that the total hides.",
+    "host.core.busy", "cores", "%", "Time this core was busy; 100 % = one core. One busy core among idle ones is a bottleneck that the total hides.",
     "/proc/stat cpuN: 1 − Δ(idle + iowait) / Δ all", values.core_busy, critical=95.0,
 )  # fmt: skip
 RUN_QUEUE = Metric(
@@ -77,7 +77,7 @@ LOAD_15M = Metric(
 )  # fmt: skip
 
 MEMORY_TOTAL = Metric(
-    "host.memory.total", "memory", "bytes", "Memory available to the kernel.",
+    "host.memory.total", "memory", "bytes", "Total memory usable by the kernel.",
     "/proc/meminfo MemTotal", values.gauge(sections.memory, lambda memory: memory.total_bytes),
 )  # fmt: skip
 MEMORY_USED = Metric(
@@ -96,7 +96,7 @@ MEMORY_ARC = Metric(
     "/proc/spl/kstat/zfs/arcstats size", values.gauge(sections.memory, lambda memory: memory.arc_bytes),
 )  # fmt: skip
 MEMORY_FREE = Metric(
-    "host.memory.free", "free", "bytes", "Memory in no use, not even as cache.",
+    "host.memory.free", "free", "bytes", "Unused memory, not even used as cache.",
     "/proc/meminfo MemFree", values.gauge(sections.memory, lambda memory: memory.free_bytes),
 )  # fmt: skip
 MEMORY_AVAILABLE = Metric(
@@ -235,7 +235,7 @@ DISK_REQUEST_BYTES = Keyed(
 )  # fmt: skip
 
 PROCESS_CPU = Keyed(
-    "host.process.cpu", "CPU%", "%", "CPU time of this process, user and system; one core is 100, as in top.",
+    "host.process.cpu", "CPU%", "%", "CPU time of this process, user and system; 100 % = one core, as in top.",
     "/proc/PID/schedstat: Δ first field (ns) / Δt; without it, and for several threads, /proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)",
     values.process_cpu,
 )  # fmt: skip

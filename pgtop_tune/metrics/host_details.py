@@ -317,19 +317,19 @@ GROUP_METRICS: Final = (
 
 
 CPU_NICE = Metric(
-    "host.cpu.nice", "nice", "%", "Part of usr: programs with lowered priority (nice above 0); all cores are 100.",
+    "host.cpu.nice", "nice", "%", "Part of usr: programs with lowered priority (nice above 0); 100 % = all cores.",
     "/proc/stat cpu: Δ nice / Δ all", values.cpu_share(lambda cpu: cpu.nice_ticks),
 )  # fmt: skip
 CPU_GUEST = Metric(
-    "host.cpu.guest", "guest", "%", "Part of usr: virtual machines that run on this machine; all cores are 100.",
+    "host.cpu.guest", "guest", "%", "Part of usr: virtual machines that run on this machine; 100 % = all cores.",
     "/proc/stat cpu: Δ(guest + guest_nice) / Δ all", values.cpu_share(values.guest_ticks),
 )  # fmt: skip
 CPU_HARD = Metric(
-    "host.cpu.hardirq", "hirq", "%", "Part of irq: interrupt handlers of devices; all cores are 100.",
+    "host.cpu.hardirq", "hirq", "%", "Part of irq: interrupt handlers of devices; 100 % = all cores.",
     "/proc/stat cpu: Δ irq / Δ all", values.cpu_share(lambda cpu: cpu.irq_ticks),
 )  # fmt: skip
 CPU_SOFT = Metric(
-    "host.cpu.softirq", "sirq", "%", "Part of irq: deferred work of interrupts, mostly network packets; all cores are 100.",
+    "host.cpu.softirq", "sirq", "%", "Part of irq: deferred work of interrupts, mostly network packets; 100 % = all cores.",
     "/proc/stat cpu: Δ softirq / Δ all", values.cpu_share(lambda cpu: cpu.softirq_ticks),
 )  # fmt: skip
 INTERRUPTS = Metric(
@@ -391,7 +391,7 @@ def _busiest_thread(interval: Interval) -> dict[int, float]:
 
 BUSIEST_THREAD = Keyed(
     "host.process.busiest_thread", "thread%", "%",
-    "CPU time of the busiest pgbench thread; one core is 100. At 100 the thread delays its clients, and the server appears slower than it is.",
+    "CPU time of the busiest pgbench thread; 100 % = one core. At 100 % the thread delays its clients, and the server appears slower than it is.",
     "/proc/PID/task/TID/stat: largest Δ(utime + stime) / (ticks per second · Δt)", _busiest_thread, critical=90.0,
 )  # fmt: skip
 

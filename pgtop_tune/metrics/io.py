@@ -300,7 +300,7 @@ def _flush_ms(interval: Interval) -> float | None:
 
 WAL_BUSY = Metric(
     "io.wal.busy", "WAL busy", "%",
-    "Share of the time in which a session writes or flushes WAL. Only one session does at a time, so 100 is the limit of commits. Mean of 10 s.",
+    "Share of the time in which a session writes or flushes WAL. Only one session can do so at a time, so 100 % limits commits. Mean of 10 s.",
     "mean client backends in IO:WalSync, WalWrite, WalInitSync and WalInitWrite, sampled", _busy, critical=90.0,
 )  # fmt: skip
 WAL_FLUSH_MS = Metric(

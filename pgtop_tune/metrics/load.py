@@ -156,7 +156,7 @@ def _slow_seconds(interval: Interval) -> float | None:
 
 SILENT_SECONDS: Final = Metric(
     "client.seconds_without", "seconds without a transaction", "s",
-    "Seconds in which no transaction of the load ended, in gaps that ended within the last 60 s and in a present one. "
+    "Seconds in which no transaction of the load ended, in gaps that ended within the last 60 s and in the current gap. "
     "Slow seconds are counted separately.",
     "tps and failed of pgbench's progress lines: lines with neither", _silent_seconds,
 )  # fmt: skip

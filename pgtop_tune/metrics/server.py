@@ -243,7 +243,7 @@ TPS = Metric(
     "server.tps", "server", "1/s",
     "Transactions that ended per second: commits and rollbacks in all databases, without those of pgtop-tune; over at "
     "least a second, because backends report once a second. Single values therefore vary more than the client's.",
-    "Δ(xact_commit + xact_rollback) of pg_stat_database − our own, / Δt", _tps,
+    "Δ(xact_commit + xact_rollback) of pg_stat_database − pgtop-tune's own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(
     "server.rollbacks", "rollbacks", "1/s", "Transactions rolled back per second.",
@@ -257,7 +257,7 @@ CONNECTS = Metric(
 QPS = Metric(
     "server.qps", "qps", "1/s",
     "Statements finished per second, as pg_stat_statements counts them (pg_stat_statements.track applies). Unknown while entries are evicted, because their calls are lost.",
-    "Δ sum(calls) of pg_stat_statements − our own, / Δt", _qps,
+    "Δ sum(calls) of pg_stat_statements − pgtop-tune's own, / Δt", _qps,
 )  # fmt: skip
 CACHE_HIT = Metric(
     "server.cache_hit", "hit", "%",
@@ -275,7 +275,7 @@ WAL_BYTES = Metric(
 FULL_PAGES = Metric(
     "server.wal_full_pages", "full pages", "%",
     "Full-page images as a share of WAL bytes over the last 10 s: high after a checkpoint, lower once most pages have been "
-    "changed. Before PostgreSQL 19 an estimate (~), at most 100: too high where pages have free space. With wal_compression it is an upper bound, shown as \"at most\".",
+    "changed. Before PostgreSQL 19 an estimate (~), at most 100 %: too high where pages have free space. With wal_compression it is an upper bound, shown as \"at most\".",
     "Δ wal_fpi_bytes / Δ wal_bytes of pg_stat_wal; before 19 Δ wal_fpi × block_size / Δ wal_bytes", _full_page_percent,
 )  # fmt: skip
 WAL_BUFFERS_FULL = Metric(

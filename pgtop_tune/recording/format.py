@@ -133,7 +133,7 @@ def read_header(line: bytes) -> Header:
         raise RecordingProblem(f"unknown format {name[:40]!r}") from None
     if major > MAJOR:
         raise RecordingProblem(
-            f"the recording has format {name[:40]}; this version reads formats up to {FORMAT}", "use a newer pgtop-tune"
+            f"the recording has format {name[:40]}, this version reads up to {FORMAT}", "use a newer pgtop-tune"
         )
     defaults = {"tool": "", "created_ms": 0, "timezone": "+00:00", "interval_s": 1.0, "target": ""}
     values: dict[str, Any] = {"format": name}

@@ -191,7 +191,7 @@ def test_as_root_it_runs_as_the_owner_of_the_data(asked: Callable[[str], BackupT
     open_to_all(tmp_path)
     os.chown(tmp_path, 65534, 65534)
     ((_, why),) = asked('echo "$(id -u) $(id -G) $PGPASSWORD" >&2; exit 1').problems
-    assert why == "it failed with status 1: 65534 65534"
+    assert why == "failed with exit status 1: 65534 65534"
 
 
 def test_where_no_tool_is_installed_none_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

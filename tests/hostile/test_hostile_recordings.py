@@ -272,7 +272,7 @@ def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(
     monkeypatch.setattr(SpoolFile, "write", lambda self, data: (written.append(len(data)), write_all(self, data)))
     path = tmp_path / "bomb"
     path.write_bytes(pack(f"{header_line(HEADER)}\n".encode() + b'{"delta":{}}\n' * 20_000_000))
-    with pytest.raises(RecordingProblem, match="bomb: it unpacks to more than 100 times its size"):
+    with pytest.raises(RecordingProblem, match="bomb: the file unpacks to more than 100 times its size"):
         RecordingReader(path)
     assert sum(written) < 100e6
 

@@ -68,6 +68,6 @@ def test_what_start_py_has_started_starts_its_children_by_it(tmp_path: Path, mon
     assert held_descriptors() == (7,)
     own_program._why_not.cache_clear()
     start.write_text("raise SystemExit(1)\n")
-    with pytest.raises(OSError, match="a child of this program cannot import pgtop_tune"):
+    with pytest.raises(OSError, match="a child process cannot import pgtop_tune"):
         own_argv()
     own_program._why_not.cache_clear()

@@ -149,7 +149,7 @@ def test_the_screen_without_a_terminal_says_what_to_do(tmp_path: Path) -> None:
         (["record", "-d", "bench"], 2, "no output file"),
         (["record", "-o", "{tmp}/a.jsonl", "-d", "a", "b"], 2, "two databases given: a and b"),
         (["record", "-o", "{tmp}/a.jsonl", "service=missing"], 2, "missing"),
-        (["record", "-o", "{tmp}/no/such/a.jsonl", "-h", "/nowhere"], 5, "cannot make"),
+        (["record", "-o", "{tmp}/no/such/a.jsonl", "-h", "/nowhere"], 5, "cannot create"),
         (["replay", "{tmp}/none.jsonl"], 5, "cannot read"),
         (["replay", "--lines", "pyproject.toml"], 5, "not a recording"),
         (["revert", "-h", "{tmp}"], 3, "nothing is listening on this socket|No such file"),

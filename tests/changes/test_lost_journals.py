@@ -172,7 +172,7 @@ async def test_lines_that_a_disk_refused_count_in_the_program_and_are_written_la
         assert path.stat().st_size == size
         assert await control.in_force() == ()
         (problem,) = write_owed()
-        assert "it shows changes as in force that are reverted" in problem.message
+        assert "it shows reverted changes as in force" in problem.message
         with pytest.raises(JournalProblem, match="File too large"):
             await control.apply_set((WantedParameter("work_mem", "8MB"),), Terms())
     finally:

@@ -273,7 +273,7 @@ class OperatorSession:
             if not hung.is_set():
                 raise
             raise ServerProblem(
-                f"{library} did not load within {CONNECT_TIMEOUT_S} s", "its session may stay until it is killed"
+                f"{library} did not load within {CONNECT_TIMEOUT_S} s", "its session may remain until it is killed"
             ) from None
         finally:
             timer.cancel()

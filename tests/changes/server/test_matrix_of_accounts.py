@@ -356,7 +356,7 @@ async def test_what_a_killed_program_left_is_reverted_after_its_deadline_by_the_
     monkeypatch.setattr(claims, "GRACE_S", -700.0)
     set_id = await ben.set("16MB", SYSTEM, 600.0)
     assert [words for words in ben.told if words.startswith("work_mem = 8MB was left by ")]
-    assert ben.told[-1].endswith(": back to 4MB first")
+    assert ben.told[-1].endswith(": reverting to 4MB first")
     await ben.control.revert_set(set_id)
     assert value(ana.server, SYSTEM) is None
     # Of the other parameter of the set nobody has asked: its owner's journal reverts it.

@@ -404,7 +404,7 @@ def remove(superuser: Superuser, name: str = "work_mem") -> None:
          'ALTER SYSTEM SET "fsync" = \'off\'; ALTER SYSTEM RESET pgtop_tune.pending_fsync'),
         ("archive_command", {"now": ("true",), "was": "rm *"}, "its old value rm * runs code", "in psql: ALTER"),
         ("log_directory", {"hidden": True}, "do not hold its old value", "pgtop_tune.pending_log_directory` in psql"),
-        ("work_mem", {"now": ("8MB",), "until_ms": 0}, "it reverts to its default when its program ends", "gives up"),
+        ("work_mem", {"now": ("8MB",), "until_ms": 0}, "it reverts to its default when its program ends", "cancels"),
         ("work_mem", {"now": ("8MB",), "instance_digest": "elsewhere"}, "that this one is a copy of", "--adopt"),
     ],
     ids=lambda each: each if isinstance(each, str) and " " not in each else "",

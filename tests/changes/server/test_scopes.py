@@ -127,7 +127,7 @@ async def test_a_journal_without_oids_knows_names_and_takes_nothing_of_all_roles
         act(operator, "DROP ROLE renamed")
         (back,) = await control.revert_set(made.set_id)
         assert (back.state, own_values(operator)) == (ChangeState.SUPERSEDED, {("", "", "work_mem=8MB")})
-        assert "left alone: there is no role renamed any more" in back.message
+        assert "left alone: role renamed no longer exists" in back.message
     finally:
         act(operator, "ALTER ROLE ALL RESET work_mem")
         await control.aclose()

@@ -243,7 +243,7 @@ def test_where_the_role_may_not_switch_it_off_the_file_is_restored(fresh_server:
     assert is_locked_out(fresh_server)
     ran = run("revert", *words, home=tmp_path)
     assert ran.status == 0, ran.err
-    assert "old values are back" in ran.err
+    assert "old values are restored" in ran.err
     assert auto_conf_of(fresh_server) == before
     assert not is_locked_out(fresh_server)
 

@@ -167,7 +167,7 @@ def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_sear
     made = Made()
 
     def disturbed(wanted: Evaluation, seed: int) -> None:
-        raise Disturbed("the load does not get steady")
+        raise Disturbed("the load does not become steady")
 
     made.before = disturbed
     with pytest.raises(Stopped, match="does not get steady"):

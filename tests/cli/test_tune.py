@@ -184,7 +184,7 @@ def test_a_load_of_another_program_that_doubles_or_stops_is_noticed_and_all_is_p
             assert told("2. noise")
         with load(server, "-S", "-c", "2", "-R", "60"):
             assert re.search(
-                r"the load is another one: [56]\d transactions per second, [23]\d before", told("discarded")
+                r"the load has changed: [56]\d transactions per second, [23]\d before", told("discarded")
             )
             assert told("  3: ")
         assert "the load has stopped: " in told("discarded")

@@ -76,7 +76,7 @@ CHANGES: Mapping[str, tuple[Callable[[ArmBlock], ArmBlock], str]] = {
     "rate halves": (lambda block: times(block, 0.5), "transactions per second"),
     "clients leave a server that is busy": (
         lambda block: replace(block, clients=2.0),
-        "2 sessions of clients, 4 before",
+        "2 client sessions, 4 before",
     ),
     "mix shifts": (
         lambda block: replace(block, statements={"read": (4000, 2000.0)}),

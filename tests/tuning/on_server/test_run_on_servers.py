@@ -144,7 +144,7 @@ def test_a_worker_that_ends_costs_its_evaluation_and_the_others_go_on(
     assert found.ending is SearchEnding.BETTER
     assert sum(server == "b" for server, _ in servers.ran) == 1
     assert any("an evaluation is lost" in line for line in told)
-    assert any("has not come back" in line for line in told)
+    assert any("has not returned" in line for line in told)
 
 
 def test_without_any_server_that_can_be_used_it_stops_and_says_why(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_server_whose_machine_goes_on_changing_takes_no_more_evaluations(tmp_p
     assert run(tmp_path / "search", servers, tell=told.append).ending is SearchEnding.BETTER
     assert [server for server, _ in servers.ran].count("b") == 3
     assert "an evaluation is discarded: other programs used 0.9 more cores during the newest blocks, on b" in told
-    assert "the conditions of b go on changing; it takes no more evaluations" in told
+    assert "the conditions of b keep changing; it takes no more evaluations" in told
 
 
 def test_a_constraint_does_not_end_what_is_only_thought_ahead(tmp_path: Path) -> None:

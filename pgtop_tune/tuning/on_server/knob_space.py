@@ -221,9 +221,7 @@ def wanted_knobs(names: Sequence[str], groups: Sequence[str]) -> tuple[Knob, ...
             continue
         knob = BY_NAME.get(name.lower())
         if knob is None:
-            raise UsageProblem(
-                f"{name} is not a knob that a search can turn", _nearest(name, (*BY_NAME, *MACHINE_KNOBS))
-            )
+            raise UsageProblem(f"{name} is not a searchable knob", _nearest(name, (*BY_NAME, *MACHINE_KNOBS)))
         knobs.append(knob)
     if names or groups:
         return tuple(dict.fromkeys((*knobs, *(knob for knob in KNOBS if knob.group in groups))))

@@ -275,8 +275,8 @@ def tuning_chapters(kept: KeptTuning, result: SearchResult, script: Sequence[str
 
 def _head(kept: KeptTuning, result: SearchResult, objective: str) -> Iterator[str]:
     plan = kept.plan
-    yield f"started {wall_moment(kept.began_ms)}, seed {plan.seed}, engine {plan.engine}, budget "
-        f"{duration(plan.budget)}"
+    begin = f"started {wall_moment(kept.began_ms)}"
+    yield f"{begin}, seed {plan.seed}, engine {plan.engine}, budget {duration(plan.budget)}"
     yield from (one_line(line, 300) for line in result_lines(result, objective))
 
 

@@ -128,7 +128,8 @@ def _check_reset_empties(session: OperatorSession, parameter: Parameter, request
     name = parameter.name
     if not request.scope.is_system:
         raise ServerProblem(
-            f"an empty {name} cannot be stored for a role or a database", "`pgtop-tune reset` removes its own value"
+            f"an empty {name} cannot be stored for a role or a database",
+            "`pgtop-tune reset` removes the value of the role or database",
         )
     remains = _without_line(session, parameter)
     if remains:

@@ -107,7 +107,7 @@ def pages_in_words(requested: str, shown_value: str, pool: HugePages) -> str:
     if int(shown_value) > pages:
         return f"{shown_value} of the pages are in use: the pool cannot shrink now"
     return (
-        f"the kernel found room for {shown_value} of {pages} pages: memory is fragmented. Free some (echo 1 into "
+        f"the kernel found room for {shown_value} of {pages} pages: memory is fragmented. Compact it (echo 1 into "
         "/proc/sys/vm/compact_memory) and try again, or reserve them at boot"
     )
 

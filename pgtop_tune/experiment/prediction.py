@@ -124,7 +124,7 @@ _LIMITS: Final = (
     _Limit(
         ("IO:WalSync", "IO:WALSync"),
         _by_flushes,
-        lambda interval: f"the WAL device does its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s",
+        lambda interval: f"the WAL device reaches its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s",
     ),
     _Limit(("IO",), _by_disks, _disk_words),
 )
@@ -281,15 +281,17 @@ def prediction_words(prediction: Prediction) -> str:
     sentences = []
     if prediction.most is not None:
         if prediction.most >= _MOST:
-            sentences.append("no bound: nearly all of the transaction is within reach")
+            sentences.append("no upper bound: nearly the whole transaction could be saved")
         elif prediction.by:
             sentences.append(f"at most {_percent(prediction.most)}: then {prediction.by}")
         else:
             parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in prediction.waits[:3])
             of = f"{_ms(prediction.removable_ms)} of {_ms(prediction.of_ms)} ms"
-            sentences.append(f"at most {_percent(prediction.most)}: {of}{f' ({parts})' if parts else ''} can go")
+            sentences.append(
+                f"at most {_percent(prediction.most)}: {of}{f' ({parts})' if parts else ''} could be saved"
+            )
     if prediction.nothing:
-        sentences.append(f"no value can bring more than {100.0 * _NOTHING:.0f} %")
+        sentences.append(f"no value can gain more than {100.0 * _NOTHING:.0f} %")
     if prediction.likely_low is not None and prediction.likely_high is not None:
         sentences.append(
             f"likely {_percent(prediction.likely_low)} to {_percent(prediction.likely_high)}"

@@ -139,8 +139,8 @@ _NOTHING: Final = 0.04
 """A bound below which no change of these parameters is worth an experiment."""
 _FELT: Final = 0.01
 """A share of a transaction without its waits for others: smaller savings do not shorten those waits."""
-_MOST: Final = 10.0
-"""A share: a bound above it says nothing."""
+_MOST: Final = 3.0
+"""A share: a larger bound is no information, and is not shown."""
 
 
 class Trial(Struct, frozen=True):
@@ -277,12 +277,10 @@ def score(trials: Iterable[Trial]) -> PredictionScore:
 
 
 def prediction_words(prediction: Prediction) -> str:
-    """Return one sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"."""
+    """Return one sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) could be saved"; ""."""
     sentences = []
-    if prediction.most is not None:
-        if prediction.most >= _MOST:
-            sentences.append("no upper bound: nearly the whole transaction could be saved")
-        elif prediction.by:
+    if prediction.most is not None and prediction.most < _MOST:
+        if prediction.by:
             sentences.append(f"at most {_percent(prediction.most)}: then {prediction.by}")
         else:
             parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in prediction.waits[:3])

@@ -195,7 +195,8 @@ def test_a_trial_is_inside_when_it_reaches_the_bound_and_the_likely_range() -> N
     assert inside(trial(0.15, predicted=ranged)) is True
     assert inside(trial(0.20, predicted=ranged)) is False
     assert inside(trial(0.10)) is None
-    assert inside(trial(0.10, predicted=replace(told, most=10.0))) is None, "no bound cannot be wrong: nothing to score"
+    assert inside(trial(0.10, predicted=replace(told, most=9.6))) is None, "no bound cannot be wrong: nothing to score"
+    assert prediction_words(replace(told, most=9.6)) == "", "a bound of +960 % is no information"
     assert inside(trial(0.20, predicted=replace(ranged, most=10.0))) is False
     assert inside(replace(trial(0.10, predicted=told), low=None)) is None
 

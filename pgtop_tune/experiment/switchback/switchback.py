@@ -446,7 +446,8 @@ class Switchback:
         names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
         if (prediction := predict(interval, names, values, self._trials, self.plan.load)) is not None:
             self._put(prediction=prediction)
-            self._note(f"prediction: {prediction_words(prediction)}")
+            if sentence := prediction_words(prediction):
+                self._note(f"prediction: {sentence}")
 
     async def _pair(self, number: int, order: tuple[Arm, Arm]) -> BlockPair:
         """Measure one pair."""

@@ -288,6 +288,8 @@ def _value(effect: FigureEffect, value: float) -> str:
 
 
 _SAID_AT_THE_END: Final = {PairedVerdict.MEASURING.value: "too few pairs"}
+_MEANS: Final = "A, B: arithmetic means over blocks; B against A: geometric mean of the ratios within pairs"
+"""Two means, because one disturbed block moves the first and hardly the second."""
 _BUDGET: Final = "latency budget: changes are in percent of A's latency"
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
@@ -305,6 +307,7 @@ def evaluation_text(headline: str, evaluation: PairsEvaluation | None, remarks: 
             "",
             tables.aligned_text(_table(evaluation)),
             f"{evaluation.main.title} decides; other figures are corrected for multiple comparisons",
+            _MEANS,
             *_of_budget(evaluation),
         ]
     if evaluation is not None and evaluation.statements is not None:
@@ -323,7 +326,7 @@ def evaluation_markdown(headline: str, evaluation: PairsEvaluation | None, remar
     """Return a result with its figures, as Markdown; foreign text in it, such as statements, is escaped."""
     lines = [f"**{tables.escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
-        lines += [tables.as_markdown(_table(evaluation), tables.escaped), ""]
+        lines += [tables.as_markdown(_table(evaluation), tables.escaped), "", _MEANS, ""]
         lines += [line for line_of_budget in _of_budget(evaluation) for line in (line_of_budget, "")]
     if evaluation is not None and evaluation.statements is not None:
         lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]

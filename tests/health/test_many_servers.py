@@ -133,10 +133,10 @@ def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None
     assert (new, [finding.subject for _, finding in gone]) == ([], ["s0", "s1"])
     found = looks.together()
     assert [(each.subject, each.severity, each.evidence[-1].says) for _, each in found.findings] == [
-        ("s0", Severity.HIGH, "found in 2 of 3 runs"), ("s1", Severity.WARNING, "seen in 1 of 3 looks"),
+        ("s0", Severity.HIGH, "found in 2 of 3 runs"), ("s1", Severity.WARNING, "found in 1 of 3 runs"),
     ]  # fmt: skip
     assert [each.says for _, each in found.findings] == [
-        "high now (found in 2 of 3 runs)", "warning now (seen in 1 of 3 looks)",
+        "high now (found in 2 of 3 runs)", "warning now (found in 1 of 3 runs)",
     ]  # fmt: skip
     assert [check.id for check, _ in found.unknowns] == ["AAA-03"]
 

@@ -177,7 +177,7 @@ def test_what_is_accepted_is_counted_for_all_looks_together() -> None:
 def test_the_report_says_how_many_looks_did_not_see_the_server() -> None:
     looks = LookSeries()
     looks.take(MIXED)
-    assert dict(looks.together().identity)["looks"] == "1 look"
+    assert dict(looks.together().identity)["looks"] == "1 run"
     for why in ("refused", "the socket is gone"):
         looks.miss(why)
     looks.take(MIXED)

@@ -362,7 +362,7 @@ def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: s
         key: Opens the list; "" where there is none.
     """
     if diagnosis is None:
-        return fit(((f" {glyphs.pointer} looking {glyphs.ellipsis}", "dim"),), cells)
+        return fit(((f" {glyphs.pointer} diagnosing {glyphs.ellipsis}", "dim"),), cells)
     first = diagnosis.first
     style = FINDING_STYLES[first.kind]
     text, keys = _fitting(first, _keys(first, key, len(diagnosis.findings) - 1), cells - 4)

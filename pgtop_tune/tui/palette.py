@@ -113,7 +113,7 @@ def choose(themes: Themes, requested: str, usual: str) -> str:
     if name in themes.by_name:
         return name
     details = [f"{file}: {problems}" for file, problems in themes.broken.items()]
-    message = f'there is no theme "{requested}"' if requested else "there is no theme that can be used"
+    message = f'there is no theme "{requested}"' if requested else "no usable theme was found"
     raise UsageProblem("; ".join((message, *details)), "themes are: " + ", ".join(themes.by_name))
 
 

@@ -334,7 +334,7 @@ def _worth(row: SettingRow, glyphs: Glyphs) -> Said:
 def _advised(row: SettingRow, glyphs: Glyphs) -> Said:
     advice = row.advice
     if advice is None:
-        yield "advice", "none: there is no rule for it", "dim"
+        yield "advice", "none: no rule covers this parameter", "dim"
         return
     if advice.value is None:
         yield "advice", f"no value: {advice.because}", "dim"

@@ -172,7 +172,7 @@ async def _interval(rig: Rig) -> None:
     assert rig.source.interval_s == 2.0
     await rig.press(*["plus"] * 9)
     assert rig.source.interval_s == 60.0
-    assert [each.message for each in rig.app._notifications] == ["one frame every 60 s"]
+    assert [each.message for each in rig.app._notifications] == ["one sample every 60 s"]
 
 
 async def _theme(rig: Rig) -> None:
@@ -277,7 +277,7 @@ async def _marks(rig: Rig) -> None:
     await rig.press("]")
     await rig.sees("compare with the time before")
     await rig.press("D")
-    await rig.sees("fewer than 2 frames of")
+    await rig.sees("has fewer than 2 frames")
     await rig.press("escape")
 
 

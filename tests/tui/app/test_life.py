@@ -253,7 +253,7 @@ async def test_hostile_names_and_queries_are_shown_and_not_obeyed() -> None:
     source = ScriptedSource([Step(tuple(_hostile_frame(second) for second in range(5)), restart=True)])
     async with running_screen(source, size=(200, 50)) as rig:
         await rig.press("down", "enter")
-        await rig.sees("as pg_stat_activity has it")
+        await rig.sees("as in pg_stat_activity")
         texts = [rig.text()]
         await rig.press("escape", "y")
         await rig.press("slash")

@@ -104,7 +104,7 @@ async def test_what_is_there_is_dropped_only_after_a_typed_yes() -> None:
     async with running_screen(_idle(), load=load) as rig:
         await _form(rig)
         await rig.press("i")
-        await rig.sees("the database bench holds scale 1, 100k accounts. It will be dropped.")
+        await rig.sees("the database bench holds scale 1, 100k accounts, which will be dropped.")
         await rig.press("s")
         await rig.sees("existing tables are dropped only when you type yes")
         await rig.type("ye")

@@ -248,7 +248,7 @@ async def test_details_follow_their_row_and_say_when_it_is_gone() -> None:
         await rig.press("down", "enter")
         await rig.until(lambda: isinstance(rig.app.screen, DetailsDialog))
         key = screen.view.selected
-        await rig.sees("as pg_stat_activity has it")
+        await rig.sees("as in pg_stat_activity")
         rig.source.feed(frame(5, postgres=replace(frame(5).postgres, activity=_without(key))))  # type: ignore[type-var]
         await rig.sees("is gone")
         await rig.press("escape", "y")

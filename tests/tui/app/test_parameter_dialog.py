@@ -145,7 +145,7 @@ async def test_u_undoes_the_last_and_capital_u_everything_after_a_question() -> 
         await rig.press("u")
         await rig.sees("undo the last change")
         await rig.press("escape")
-        await rig.sees("nothing was undone")
+        await rig.sees("no change was undone")
         await rig.press("u")
         await rig.sees("undo the last change")
         await rig.press("y")

@@ -115,7 +115,7 @@ async def test_a_window_of_which_nothing_was_kept_is_said_in_the_table() -> None
     found, source = changed(), ScriptedSource([Step((frames()[0],))])
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found[120:]), source=source) as rig:
         await marked(rig, source, found, (10, "["), (60, "]"), (130, "["), (150, "]"))
-        await rig.sees("fewer than 2 frames of A")
+        await rig.sees("has fewer than 2 frames")
         await rig.press("escape")
 
 

@@ -269,8 +269,8 @@ _STYLES: Final = {
     RestartVerdict.DOUBTFUL: "warning",
     RestartVerdict.IMPOSSIBLE: "critical",
 }
-_KEYS: Final = "y restart  Esc change nothing"
-_ANYWAY_KEYS: Final = "! try anyway  Esc change nothing"
+_KEYS: Final = "y restart  Esc cancel"
+_ANYWAY_KEYS: Final = "! try anyway  Esc cancel"
 _LABEL_CELLS: Final = 15
 _LOOK_S: Final = 0.5
 _PROGRESS_LINES: Final = 6

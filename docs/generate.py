@@ -140,8 +140,8 @@ def keys() -> str:
         "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) assigns other keys to actions:\n",
         '```toml\n[keys]\nquit = "q,f10"\nnote = "n"\n```\n',
         "Names are those in the column *action*. Separate several keys by commas; write `comma` for the comma key.\n"
-        "pgtop-tune does not start with an unknown action, an action without a key, or one key for two actions and prints\n"
-        "the reason.\n",
+        "With an unknown action, an action without a key, or one key for two actions, pgtop-tune does not start and\n"
+        "prints the reason.\n",
     ]
     return "\n".join(parts)
 

@@ -200,7 +200,7 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
     try:
         in_force = await changes.in_force()
         if not in_force:
-            return "no change is in force: none to undo", True
+            return "no change is in force", True
         changes_to_undo = tuple(reversed(in_force if everything else last(in_force)))
         if not await app.push_screen_wait(await _question(changes, changes_to_undo, glyphs)):
             return "no change was undone", True

@@ -156,7 +156,7 @@ async def test_what_nothing_mends_is_not_tagged() -> None:
     async with running_screen(checks=ScriptedCheck(typical())) as rig:
         await _opened(rig)
         await rig.press("end", "space")
-        await rig.sees("OS-01: it has no automatic fix")
+        await rig.sees("OS-01: no automatic fix")
         assert "tagged" not in rig.text()
 
 

@@ -265,7 +265,7 @@ async def _findings(rig: Rig) -> None:
 
 async def _ghost(rig: Rig) -> None:
     await rig.press("g")
-    await rig.sees("there are no recordings yet")
+    await rig.sees("no recordings yet")
     await rig.press("escape")
 
 
@@ -303,7 +303,7 @@ async def _wait_groups(rig: Rig) -> None:
 
 async def _burst(rig: Rig) -> None:
     await rig.press("F")
-    await rig.until(lambda: any("50 looks a second" in each.message for each in rig.app._notifications))
+    await rig.until(lambda: any("50 samples a second" in each.message for each in rig.app._notifications))
 
 
 CHECKS: dict[str, Check] = {

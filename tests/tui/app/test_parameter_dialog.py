@@ -157,7 +157,7 @@ async def test_u_undoes_the_last_and_capital_u_everything_after_a_question() -> 
         assert rig.app.parameters.changes is not None
         assert rig.app.parameters.changes.made == ()
         await rig.press("u")
-        await rig.sees("there is nothing to undo")
+        await rig.sees("no change is in force")
 
 
 async def test_the_figures_go_on_while_the_dialog_is_open() -> None:

@@ -101,7 +101,7 @@ async def test_one_window_stands_against_as_long_a_time_before_it() -> None:
         (((10, "D"),), "no window is marked"),
         (((10, "]"),), "set the start first"),
         (((10, "["), (60, "]"), (40, "["), (80, "]")), "overlap"),
-        (((0, "["), (60, "]"), (60, "D")), "no time before"),
+        (((0, "["), (60, "]"), (60, "D")), "no data before"),
     ],
 )
 async def test_what_cannot_be_compared_is_said(at: tuple[tuple[int, str], ...], says: str) -> None:

@@ -81,9 +81,8 @@ _NAME_CELLS: Final = 40
 
 def plural(number: float, noun: str, verb: str = "") -> str:
     """Return "1 session", "12 sessions"; with a verb "1 session waits", "12 sessions wait"."""
-    is_one = round(number) == 1
-    subject = f"{number:.0f} {noun}{'' if is_one else 's'}"
-    return f"{subject} {verb}{'s' if is_one else ''}" if verb else subject
+    subject = f"{number:.0f} {noun}{'' if round(number) == 1 else 's'}"
+    return f"{subject} {verb}{'s' if round(number) == 1 else ''}" if verb else subject
 
 
 def evidence(*rows: tuple[str, str | None]) -> tuple[tuple[str, str], ...]:

@@ -98,7 +98,7 @@ def _connections(facts: Facts) -> Hit | None:
         share=min((row.percent or 0.0) / 100.0, 1.0),
         evidence=evidence(
             ("in use", f"{row.used} of {row.limit}"),
-            ("limit of", short_name(row.name).replace("not reserved", "connections without the reserved")),
+            ("limit of", f"{short_name(row.name).replace('not reserved', 'unreserved connections')}"),
             (
                 "most from",
                 f"{short_name(largest[0].usename)} {short_name(largest[0].application_name)}: {largest[0].sessions}"

@@ -198,7 +198,7 @@ class SessionActions:
                 keys = more
                 answer = await self._context.app.push_screen_wait(await self._question(control, act, session, keys, 0))
             if not answer:
-                return "not done", True
+                return "no session was signalled", True
             results = await self._context.client.ask(control.signal(act, keys))
         except PgtopError as problem:
             return str(problem), False

@@ -91,7 +91,7 @@ class SourceActions:
         control = self._context.controls.interval
         seconds = None if control is None else await self._context.asked(control.burst())
         if seconds:
-            self._context.tell(f"50 samples a second for {seconds:.0f} s; the header shows the own cost")
+            self._context.tell(f"50 samples a second for {seconds:.0f} s; see own cost in the header")
 
     def look_at_password(self) -> None:
         """Ask for the password by itself when the server waits for one. After each frame."""

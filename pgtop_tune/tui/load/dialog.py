@@ -238,7 +238,7 @@ _LISTS: Final = {"clients": "1,2,4,8,16,32,64", "rate": "100,200,400,800"}
 _SECONDS: Final = 60
 _TIDY: Final = (
     ("yes", "empty history, vacuum, checkpoint"),
-    ("no", "each starts where the previous one ended"),
+    ("no", "each starts where the last one ended"),
 )
 
 

@@ -108,7 +108,7 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
         await rig.press("a")
         await rig.sees("is now 2GB")
         assert control.terms.keep_within_s == 5.0
-        await rig.sees("or at p99>5")
+        await rig.sees("or if p99>5")
 
 
 async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:

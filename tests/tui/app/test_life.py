@@ -162,7 +162,7 @@ async def test_a_source_that_ends_leaves_the_last_picture() -> None:
     source = ScriptedSource([Step(tuple(frames(5)), restart=True)], ends=True)
     async with running_screen(source) as rig:
         await rig.until(lambda: rig.app._notifications)
-        assert "no more frames" in next(iter(rig.app._notifications)).message
+        assert "no more data" in next(iter(rig.app._notifications)).message
         assert "sessions 33" in rig.text()
 
 

@@ -144,7 +144,7 @@ async def test_what_the_fields_of_steps_say_is_whole_at_80_columns() -> None:
         await rig.sees("separated by commas, in this order")
         await rig.sees("empty history, vacuum, checkpoint")
         await rig.press("down", "down", "right")
-        await rig.sees("each starts where the previous one ended")
+        await rig.sees("each starts where the last one ended")
 
 
 async def test_making_a_data_set_is_offered_where_that_would_help() -> None:

@@ -131,7 +131,7 @@ async def test_a_making_is_stopped_with_x_and_its_end_is_told() -> None:
         await rig.until(lambda: load.stops == 1)
         load.standing = LoadState(made=DataSetMade("scale 10", (("vacuum", 0.5),), 3.6))
         rig.source.feed(frame(7, load=False))
-        await rig.sees("made: scale 10")
+        await rig.sees("created: scale 10")
         assert isinstance(rig.app.screen, InitDialog)
 
 

@@ -71,7 +71,7 @@ async def test_escape_does_nothing_and_enter_is_no_answer() -> None:
         await asked(rig)
         await rig.press("enter", "escape")
         await rig.until(lambda: isinstance(rig.app.screen, SceneScreen))
-        await told(rig, "not done")
+        await told(rig, "no session was signalled")
         assert control.signalled == []
 
 

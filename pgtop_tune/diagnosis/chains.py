@@ -18,6 +18,7 @@ WRITING: Final = ("io:walwrite", "io:walinitsync", "io:walinitwrite")
 INSERTING: Final = ("lwlock:walinsert", "lwlock:walbufmapping")
 DEVICE: Final = ("lwlock:walwrite", "io:walsync", "io:walwrite", "io:walinitsync", "io:walinitwrite")
 READS: Final = ("io:datafileread", "io:aioiocompletion", "ipc:bufferio")
+TEMP_WAITS: Final = ("io:buffile*",)
 _ROW: Final = ("lock:transactionid", "lock:tuple")
 _MANAGER: Final = "lwlock:lockmanager"
 _GATHER: Final = ("ipc:executegather", "ipc:messagequeue*", "ipc:bgworkershutdown", "ipc:parallelfinish")
@@ -104,6 +105,11 @@ def queue_ms(facts: Facts) -> float:
         return facts.queue_ms + put_off * wal_ms(facts)
     preempted = facts.is_full and wal_busy(facts) < _HOLDER_RUNS
     return facts.queue_ms + (facts.b("lwlock:walwrite") if preempted else 0.0)
+
+
+def temp_ms(facts: Facts) -> float:
+    """Return the ms in temporary files, those of parallel workers included."""
+    return facts.b(*TEMP_WAITS) + _of_workers(facts, *TEMP_WAITS)
 
 
 def read_ms(facts: Facts) -> float:

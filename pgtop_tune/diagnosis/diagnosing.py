@@ -24,7 +24,7 @@ from pgtop_tune.diagnosis.chains import wal_busy
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts, RootLook, jam_over_s, root_look
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, short_sentence
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, forms, short_sentence
 from pgtop_tune.diagnosis.rules import (
     client,
     cpus,
@@ -527,11 +527,16 @@ def _moment(frame: Frame) -> tuple[int, float]:
 
 def _finding(rule: FindingRule, hit: Hit, confidence: Confidence, strength: float, since_ms: int) -> Finding:
     latency = rule.kind is FindingKind.LATENCY
+    sentence = worded(confidence, hit.sentence)
+    short = short_sentence(worded(confidence, hit.short or hit.sentence), hit.culprit)
     return Finding(
         rule=rule.id,
         kind=hit.kind_of(rule),
-        sentence=worded(confidence, hit.sentence),
-        short=short_sentence(worded(confidence, hit.short or hit.sentence)),
+        sentence=sentence,
+        short=short,
+        forms=forms(sentence, [worded(confidence, text) for text in hit.middle], short, hit.culprit),
+        culprit=hit.culprit,
+        statement=hit.statement,
         impact_ms=hit.impact_ms,
         share=strength if latency else hit.share,
         confidence=confidence,
@@ -539,5 +544,5 @@ def _finding(rule: FindingRule, hit: Hit, confidence: Confidence, strength: floa
         since_ms=since_ms,
         evidence=hit.evidence,
         next_step=hit.next_step,
-        advice=hit.advice,
+        deeds=hit.deeds,
     )

@@ -8,10 +8,11 @@ from pgtop_tune.base.units import number, with_ms
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms
 from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page
 from pgtop_tune.diagnosis.rules.client import turn_owner
-from pgtop_tune.diagnosis.rules.statements import TIME, statement_clause
+from pgtop_tune.diagnosis.rules.statements import TIME, named
 from pgtop_tune.metrics import host, host_details, sections
+from pgtop_tune.model.waits import CPU
 
 _QUEUE: Final = 0.10
 _LONG_QUEUE: Final = 0.25
@@ -42,12 +43,16 @@ def _server(facts: Facts) -> Hit | None:
     cpus_text = number(cpus, 3)
     fills = busy >= FULL or _own_cpus_full(facts)
     whose = f"the server's own work {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs"
+    by = named(facts, TIME, CPU.lower())
+    short = f"the server {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs"
     return Hit(
         sentence=(
-            f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one"
-            f"{statement_clause(facts, TIME)}"
+            f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one{by.clause}"
         ),
-        short=f"the server {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs: {facts.percent(impact_ms)}",
+        middle=(f"{short}: {facts.percent(impact_ms)}{by.clause}",),
+        short=f"{short}{by.brief or f': {facts.percent(impact_ms)}'}",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
@@ -59,6 +64,7 @@ def _server(facts: Facts) -> Hit | None:
             f"about {2 * cpus:.0f} clients: throughput stays or rises; then the statement with most time."
             " Refuted if throughput falls with the number of clients"
         ),
+        deeds=(*explain(by.statement, "shows where its time goes"), page("5", "shows statements by their time")),
     )
 
 
@@ -93,9 +99,12 @@ def _full(facts: Facts) -> Hit | None:
     shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
     shares += [f"other programs {other_cpus:.1f}"] if other_cpus is not None else []
     are = f"the {cpus} CPUs are {'full' if busy >= FULL else f'{busy:.0f} % busy'}"
+    largest = facts.other_programs[:1]
+    names = f" ({', '.join(facts.other_programs)})" if largest and other_cpus is not None else ""
     return Hit(
-        sentence=f"{are}: {', '.join(shares)}; {facts.share_text(waiting_ms)} waits for one",
-        short=f"{are}: {facts.percent(waiting_ms)} waits for one",
+        sentence=f"{are}: {', '.join(shares)}{names}; {facts.share_text(waiting_ms)} waits for one",
+        short=f"{are}: {shares[0]}, {largest[0]}" if names else f"{are}: {facts.percent(waiting_ms)} waits for one",
+        culprit=largest[0] if names else "",
         impact_ms=waiting_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
@@ -103,6 +112,7 @@ def _full(facts: Facts) -> Hit | None:
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
         next_step="pgbench on another host, other programs elsewhere. Refuted if the CPU queue stays as it is",
+        deeds=(page("7", "shows the processes by their CPU time"),),
     )
 
 
@@ -126,6 +136,7 @@ def _pgbench(facts: Facts) -> Hit | None:
             ("client's turn and CPU queue", with_ms(impact_ms)),
         ),
         next_step="pgbench on another host: throughput rises by up to its share of the CPUs",
+        deeds=(page("7", "shows pgbench beside the server"),),
     )
 
 
@@ -137,16 +148,17 @@ def _others(facts: Facts) -> Hit | None:
     if other_cpus is None or other_cpus < _OTHERS * cpus:
         return None
     share = min(other_cpus / (busy / 100.0 * cpus), 1.0)
-    names = f": {facts.other_names}" if facts.other_names else ""
+    subject, programs = f"other programs take {other_cpus:.1f} of {cpus} CPUs", facts.other_programs
+    bound = f"; up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}"
     return Hit(
-        sentence=(
-            f"other programs take {other_cpus:.1f} of {cpus} CPUs{names}; up to {with_ms(waiting_ms * share)}"
-            f" of {with_ms(facts.latency_ms)}"
-        ),
-        short=f"other programs take {other_cpus:.1f} of {cpus} CPUs",
+        sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}",
+        middle=tuple(f"{subject}: {', '.join(programs[:count])}" for count in (2, 1)) if programs else (),
+        short=f"{subject}: {programs[0]}" if programs else subject,
+        culprit=programs[0] if programs else "",
         impact_ms=waiting_ms * share,
         evidence=evidence(("other programs", f"{other_cpus:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
         next_step="stop them, or lower their priority. Refuted if the CPU queue stays as it is",
+        deeds=(page("7", "shows the processes by their CPU time"),),
     )
 
 
@@ -161,6 +173,7 @@ def _steal(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(("steal", f"{facts.steal:.1f} %"), ("CPUs busy", f"{busy:.0f} %")),
         next_step="another size of virtual machine; no parameter helps",
+        deeds=(page("7", "shows the host"),),
     )
 
 
@@ -186,6 +199,7 @@ def _quota(facts: Facts) -> Hit | None:
             ("waiting for a CPU", with_ms(facts.queue_ms)),
         ),
         next_step="a larger quota, or fewer sessions. Refuted if as many periods are throttled",
+        deeds=(page("7", "shows the host"),),
     )
 
 
@@ -205,6 +219,7 @@ def _one(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(("full", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
         next_step="more threads (-j) for pgbench, another pooler process, receive-side scaling for the network",
+        deeds=(page("7", "shows the host"),),
         agreed=False,
     )
 
@@ -220,6 +235,7 @@ def _freq(facts: Facts) -> Hit | None:
         impact_ms=(1.0 - slow / 100.0) * facts.cpu_ms,
         evidence=evidence(("clock", f"{slow:.0f} % of the highest"), ("CPUs busy", f"{facts.busy:.0f} %")),
         next_step="the governor performance; a power limit otherwise",
+        deeds=(page("7", "shows the host"),),
     )
 
 
@@ -237,6 +253,7 @@ def _kernel(facts: Facts) -> Hit | None:
         impact_ms=system / (busy or 100.0) * facts.cpu_ms,
         evidence=evidence(("kernel", f"{system:.0f} %"), ("programs", f"{user:.0f} %"), ("clock source", clock)),
         next_step="clock source tsc, huge pages, no defragmentation for transparent huge pages",
+        deeds=(page("7", "shows the host"),),
     )
 
 

@@ -5,24 +5,36 @@ from __future__ import annotations
 from collections import Counter
 from typing import Final
 
+from msgspec import Struct
+
 from pgtop_tune.base.units import duration, with_ms
 from pgtop_tune.diagnosis.chains import handed_to_wal_ms, roots_flushing, row_ms
 from pgtop_tune.diagnosis.facts import JAM_IDLE_S, JAM_LOOKS, Facts, RootLook
-from pgtop_tune.diagnosis.finding import ParameterAdvice
+from pgtop_tune.diagnosis.finding import Deed, DeedKind
 from pgtop_tune.diagnosis.rule import (
     FindingRule,
     Hit,
+    culprit_of,
+    end,
     evidence,
+    explain,
+    page,
     plural,
-    root_advice,
+    root_deeds,
+    root_name,
     root_next_step,
     root_words,
     short_name,
+    stage,
+    statement_of,
 )
 from pgtop_tune.metrics import sections
+from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.waits import LockWait
 
 _BLOCKED: Final = 2
+_LONE_WAIT_S: Final = 5.0
+"""Time for which a single session waits until that is a jam."""
 _RELATION: Final = 0.5
 _DEAD_S: Final = 60.0
 _STRONG: Final = ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock", "ShareLock")
@@ -32,49 +44,116 @@ def _last(facts: Facts) -> RootLook | None:
     return facts.roots[-1] if facts.roots and facts.roots[-1].blocked else None
 
 
-def queue_words(facts: Facts, root: RootLook) -> str:
-    """Return the session that waits for the root with a strong lock and holds up others; "" where none does."""
+class Queue(Struct, frozen=True):
+    """A session that waits for the root with a strong lock, and holds up others.
+
+    Attributes:
+        waiter: The session.
+        command: Its command: "ALTER TABLE".
+        behind: Number of sessions behind it.
+    """
+
+    waiter: Backend
+    command: str
+    behind: int
+
+    @property
+    def name(self) -> str:
+        """Return "ALTER TABLE (21093)"."""
+        return f"{self.command} ({self.waiter.pid})"
+
+
+def queue_of(facts: Facts, root: RootLook) -> Queue | None:
+    """Return the session that waits for the root with a strong lock and holds up others; None where none does."""
     ddl, activity = facts.once(_strongest), facts.interval.now(sections.activity)
     if ddl is None or activity is None or ddl.pid == root.pid:
-        return ""
+        return None
     behind = sum(ddl.pid in row.blocked_by for row in activity.backends)
     waiter = next((row for row in activity.backends if row.pid == ddl.pid), None)
     if waiter is None or behind < 1:
-        return ""
-    command = short_name(" ".join((waiter.query or "").split()[:2]).upper()) or "a session"
-    return f"{command} ({ddl.pid}) waits for {root_words(root)} and holds up {behind}"
+        return None
+    return Queue(waiter, short_name(" ".join((waiter.query or "").split()[:2]).upper()) or "a session", behind)
+
+
+class Jam(Struct, frozen=True):
+    """Words, next step and deeds for sessions that wait for one root.
+
+    Attributes:
+        sentence, middle, short, culprit, next_step, deeds: As in `Hit`.
+    """
+
+    sentence: str
+    middle: tuple[str, ...]
+    short: str
+    culprit: str
+    next_step: str
+    deeds: tuple[Deed, ...]
+
+
+def jam_of(facts: Facts, root: RootLook) -> Jam:
+    """Return the words for the sessions that wait for this root."""
+    name, queue = root_name(root), queue_of(facts, root)
+    if queue is None:
+        verb = "waits" if root.blocked == 1 else "wait"
+        waiting = f"{plural(root.blocked, 'session')} {verb} {duration(root.waited_s)} for"
+        return Jam(
+            sentence=f"{waiting} {root_words(root)}", middle=(f"{waiting} {name}",),
+            short=f"{root.blocked} {verb} {duration(root.waited_s)} for {name}", culprit=name,
+            next_step=root_next_step(root), deeds=root_deeds(facts, root),
+        )  # fmt: skip
+    behind = plural(queue.behind, "session")
+    return Jam(
+        sentence=f"{queue.name} waits for {root_words(root)} and holds up {queue.behind}",
+        middle=(f"{queue.name} waits for {name} and holds up {queue.behind}",),
+        short=f"{queue.behind} wait behind {queue.name}: {name}",
+        culprit=name,
+        next_step=f"cancel {queue.name}, and run it again with lock_timeout; or {root_next_step(root)}",
+        deeds=(
+            end(DeedKind.CANCEL, queue.waiter, f"frees {behind}; run it again with lock_timeout"),
+            *root_deeds(facts, root),
+        ),
+    )
 
 
 def _jam(facts: Facts) -> Hit | None:
     root = _last(facts)
-    if root is None or root.blocked < _BLOCKED or root.pid is None:
+    if root is None or root.blocked < 1 or root.pid is None:
         return None
     if root.idle_s <= JAM_IDLE_S and root.of_load:
         return None
     looks = facts.roots[-10:]
     same = [look for look in looks if look.blocked and look.transaction == root.transaction]
-    # A long wait is a jam in a single look, too: a slow server is sampled rarely.
+    # A long wait is a jam in a single look, too: a slow server is sampled rarely. One session alone waits for long.
     if len(same) < JAM_LOOKS and min(root.idle_s, root.waited_s) < JAM_LOOKS:
         return None
-    impact_ms = facts.b("lock:*")
-    sentence = queue_words(facts, root) or (
-        f"{plural(root.blocked, 'session')} wait {duration(root.waited_s)} for {root_words(root)}"
-    )
+    if root.blocked < _BLOCKED and root.waited_s < _LONE_WAIT_S:
+        return None
+    impact_ms, jam = facts.b("lock:*"), facts.once(_jam_words)
+    assert jam is not None
     return Hit(
-        sentence=sentence,
-        short=queue_words(facts, root) or f"{root.blocked} wait {duration(root.waited_s)} for {root_words(root)}",
+        sentence=jam.sentence,
+        middle=jam.middle,
+        short=jam.short,
+        culprit=jam.culprit,
+        statement=statement_of(root.backend),
         impact_ms=impact_ms or None,
         share=None if facts.budget else 1.0,
         evidence=evidence(
             ("waiting sessions", str(root.blocked)),
             ("longest wait", duration(root.waited_s)),
-            ("same transaction at the end", f"{len(same)} of {len(looks)} looks"),
-            ("it runs", short_name(root.backend.query or "") if root.backend else None),
+            ("same blocker", f"in {len(same)} of {len(looks)} samples"),
+            ("last statement" if root.idle_s else "statement", statement_of(root.backend)),
+            ("waits for", "; ".join(f"{event}: {count}" for event, count in root.events)),
         ),
-        next_step=root_next_step(root),
-        advice=root_advice(root),
+        next_step=jam.next_step,
+        deeds=(*jam.deeds, page("4", "shows the lock tree")),
         blocks=facts.budget is None,
     )
+
+
+def _jam_words(facts: Facts) -> Jam | None:
+    root = _last(facts)
+    return None if root is None else jam_of(facts, root)
 
 
 def _dead(facts: Facts) -> Hit | None:
@@ -88,9 +167,14 @@ def _dead(facts: Facts) -> Hit | None:
     impact_ms = facts.b("lock:*")
     timeout = facts.shown("deadlock_timeout")
     subject = f"{plural(rate, 'deadlock')} per minute" if deadlocks > 0 else "sessions wait for each other"
+    statement = facts.statement("lock:transactionid", "lock:tuple")
+    by = f", most at {statement.words}" if statement is not None else ""
     return Hit(
-        sentence=f"{subject}: each stands for deadlock_timeout{f' ({timeout})' if timeout else ''} and others behind it",
-        short=f"{subject}: {facts.percent(impact_ms)}" if impact_ms else subject,
+        sentence=f"{subject}{by}: each lasts for deadlock_timeout{f' ({timeout})' if timeout else ''}, and others wait behind it",
+        middle=(f"{subject}{by}: {facts.percent(impact_ms)}",) if impact_ms else (),
+        short=f"{subject}{by}",
+        culprit=culprit_of(statement),
+        statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
         evidence=evidence(
             ("deadlocks", f"{deadlocks} in {minutes * 60:.0f} s" if deadlocks > 0 else None),
@@ -98,7 +182,11 @@ def _dead(facts: Facts) -> Hit | None:
             ("waits for locks", with_ms(impact_ms)),
         ),
         next_step="lock rows in the same order everywhere; a shorter deadlock_timeout shortens each stand",
-        advice=ParameterAdvice("deadlock_timeout", "lower", "each deadlock stands for so long"),
+        deeds=(
+            *explain(statement, "shows in which order it locks rows"),
+            stage("deadlock_timeout", "lower", "each deadlock lasts for so long"),
+            page("9", "shows the server log with the statements of each deadlock"),
+        ),
     )
 
 
@@ -106,22 +194,28 @@ def _table(facts: Facts) -> Hit | None:
     waiting, root = facts.s("lock:relation"), _last(facts)
     if waiting < _RELATION or root is None:
         return None
-    impact_ms = facts.b("lock:relation")
+    impact_ms, jam = facts.b("lock:relation"), facts.once(_jam_words)
+    assert jam is not None
     ddl = facts.once(_strongest)
     table = f" for table {short_name(ddl.relation)}" if ddl is not None and ddl.relation else ""
-    sentence = queue_words(facts, root) or f"{plural(waiting, 'session')} queue{table} for {root_words(root)}"
+    sentence = jam.sentence
+    if queue_of(facts, root) is None:
+        sentence = f"{plural(waiting, 'session')} queue{table} for {root_words(root)}"
     return Hit(
         sentence=sentence,
-        short=queue_words(facts, root) or f"{waiting:.0f} queue{table}, at their end {root_words(root)}",
+        middle=jam.middle,
+        short=jam.short,
+        culprit=jam.culprit,
+        statement=statement_of(root.backend),
         impact_ms=impact_ms or None,
         share=None if facts.budget else 1.0,
         evidence=evidence(
             ("waiting for a table", f"{waiting:.1f} sessions"),
-            ("wants the strongest lock", f"{ddl.pid}: {ddl.mode}" if ddl else None),
-            ("at the end", root_words(root)),
+            ("strongest lock requested", f"{ddl.pid}: {ddl.mode}" if ddl else None),
+            ("root", root_words(root)),
         ),
-        next_step=f"end session {root.pid} or wait for it; run the command again with lock_timeout",
-        advice=root_advice(root),
+        next_step=jam.next_step,
+        deeds=(*jam.deeds, page("4", "shows the lock tree")),
         looks=facts.n("lock:relation"),
         blocks=facts.budget is None,
     )
@@ -143,10 +237,16 @@ def _row(facts: Facts) -> Hit | None:
     sample = facts.interval.now(sections.locks)
     tables = Counter(wait.relation for wait in sample.waits if wait.relation) if sample else Counter()
     table = f" of {short_name(tables.most_common(1)[0][0])}" if tables else ""
-    does = _does(looks, facts)
+    does, statement = _does(looks, facts), facts.statement("lock:transactionid", "lock:tuple")
+    by = f", at {statement.words}" if statement is not None else ""
     return Hit(
-        sentence=f"sessions queue for the same rows{table}: {facts.share_text(impact_ms)}{does}",
-        short=f"sessions queue for the same rows{table}: {facts.percent(impact_ms)}",
+        sentence=f"sessions queue for the same rows{table}{by}: {facts.share_text(impact_ms)}{does}",
+        middle=(f"sessions queue for the same rows{by}: {facts.percent(impact_ms)}",),
+        short=f"sessions queue for rows{by}"
+        if by
+        else f"sessions queue for the same rows{table}: {facts.percent(impact_ms)}",
+        culprit=culprit_of(statement),
+        statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
         evidence=evidence(
             ("queue for rows", with_ms(row_ms(facts))),
@@ -160,6 +260,7 @@ def _row(facts: Facts) -> Hit | None:
             "shorter transactions, the hot statement last in them; fewer clients leave throughput as it is."
             " Refuted if throughput grows with clients"
         ),
+        deeds=(*explain(statement, "shows the statement that waits"), page("4", "shows who holds the rows")),
         looks=facts.n("lock:transactionid", "lock:tuple"),
     )
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from pgtop_tune.base.units import duration, size, with_ms
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, page, short_name, sql, stage
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
@@ -19,13 +19,14 @@ _PAUSED: Final = "paused"
 _HALF: Final = 0.5
 _WAIT: Final = "ipc:syncrep"
 _PARTS: Final = (
-    ("sync.net", "its network", "remote_write does not help; a nearer standby does"),
+    ("sync.net", "its network", "remote_write does not help; a nearer standby does", ""),
     (
         "sync.disk",
         "its flush",
         "synchronous_commit = remote_write halves it, and loses commits with the standby's machine",
+        "",
     ),
-    ("sync.apply", "its replay", "back from remote_apply to on"),
+    ("sync.apply", "its replay", "back from remote_apply to on", "commits wait for the flush of the standby only"),
 )
 
 
@@ -48,7 +49,7 @@ def _which(facts: Facts) -> str:
     return rule if parts[rule] >= _HALF * waits_ms else ""
 
 
-def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
+def _waits(rule: str, part: str, advice: str, effect: str) -> Callable[[Facts], Hit | None]:
     def find(facts: Facts) -> Hit | None:
         impact_ms, which = facts.b(_WAIT), facts.once(_which)
         # Where no part explains the wait, the disk's rule only names the standby.
@@ -57,9 +58,11 @@ def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
         sender = _slowest(facts)
         standby = short_name(sender.application_name or "a standby") if sender else "a standby"
         because = f": {part}" if which else ""
+        staged = stage("synchronous_commit", "set", effect) if effect else None
         return Hit(
             sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}",
             short=f"commits wait {with_ms(impact_ms)} for {standby}{because}",
+            culprit=standby if sender else "",
             impact_ms=impact_ms,
             evidence=evidence(
                 ("wait for the standby", with_ms(impact_ms)),
@@ -68,9 +71,7 @@ def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
                 ("replay lag", with_ms(sender.replay_lag_ms) if sender and sender.replay_lag_ms is not None else None),
             ),
             next_step=advice if which else "look at the standby's disk and network; the lags do not say which it is",
-            advice=ParameterAdvice("synchronous_commit", "set", f"commits wait for {part}")
-            if rule == "sync.apply"
-            else None,
+            deeds=(*((staged,) if staged else ()), page("9", "shows the lags of each standby")),
             looks=facts.n(_WAIT),
         )
 
@@ -93,6 +94,7 @@ def _paused(facts: Facts) -> Hit | None:
             ("behind", None if lag.delay_s is None else duration(lag.delay_s)),
         ),
         next_step="SELECT pg_wal_replay_resume(), unless it was paused on purpose. Refuted if page 9 says that it replays",
+        deeds=(sql("SELECT pg_wal_replay_resume();", "replay goes on"), page("9", "shows the replay")),
         note=not lag.unreplayed_bytes,
     )
 
@@ -112,6 +114,7 @@ def _cut_off(facts: Facts) -> Hit | None:
             ("received, not replayed", size(lag.unreplayed_bytes) if lag.unreplayed_bytes else None),
         ),
         next_step="its log says why: primary_conninfo, pg_hba.conf of the primary, or WAL that the primary has removed",
+        deeds=(page("9", "shows the receiver and the server log"),),
     )
 
 
@@ -120,10 +123,10 @@ _LATENCY_RULES: Final = tuple(
         id=rule,
         page="9",
         needs=(sections.waits, sections.replication),
-        find=_waits(rule, part, advice),
+        find=_waits(rule, part, advice, effect),
         before=("lock.row",),
     )
-    for rule, part, advice in _PARTS
+    for rule, part, advice, effect in _PARTS
 )
 RULES: Final = (
     FindingRule(id="standby.paused", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_paused),

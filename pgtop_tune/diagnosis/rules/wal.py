@@ -19,8 +19,9 @@ from pgtop_tune.diagnosis.chains import (
     wal_ms,
 )
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page, short_name, stage
+from pgtop_tune.diagnosis.rules.statements import named
 from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
@@ -86,9 +87,14 @@ def _flush(facts: Facts) -> Hit | None:
             "commit_delay of half a flush, if five sessions or more commit at once: commits per flush rise;"
             " or a faster WAL device. Refuted if latency stays with more commits per flush"
         ),
-        advice=ParameterAdvice("commit_delay", "raise", "more commits per flush")
-        if facts.s(*DEVICE) >= _WRITERS and not put_off
-        else None,
+        deeds=(
+            *(
+                (stage("commit_delay", "raise", "more commits per flush"),)
+                if facts.s(*DEVICE) >= _WRITERS and not put_off
+                else ()
+            ),
+            page("6", "shows flushes and their time"),
+        ),
         looks=facts.n(*DEVICE),
         agreed=flushes is not None,
         note=put_off > 0.0,
@@ -110,7 +116,7 @@ def _delay(facts: Facts) -> Hit | None:
             ("waits for WAL", with_ms(impact_ms)),
         ),
         next_step="commit_delay of half a flush, or 0. Refuted if latency stays",
-        advice=ParameterAdvice("commit_delay", "lower", "commits sleep before they flush"),
+        deeds=(stage("commit_delay", "lower", "commits no longer sleep before they flush"),),
         looks=facts.n(*DEVICE),
     )
 
@@ -122,9 +128,15 @@ def _volume(facts: Facts) -> Hit | None:
     written = facts.of(server.WAL_BYTES)
     per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
     full = server.full_pages(facts.interval)
+    by = named(facts, "wal_bytes", *DEVICE, *INSERTING)
     return Hit(
-        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}",
-        short=f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",
+        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}{by.clause}",
+        middle=(f"WAL itself is too much: {size(written)}/s{by.clause}",),
+        short=f"too much WAL, {size(written)}/s{by.brief}"
+        if by.brief
+        else f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("waits for WAL", with_ms(impact_ms)),
@@ -133,9 +145,15 @@ def _volume(facts: Facts) -> Hit | None:
             ("full pages", f"{'~' if full.estimated else ''}{full.percent:.0f} % of it" if full else None),
         ),
         next_step="wal_compression, fewer indexes, larger wal_buffers. Refuted if the bytes of WAL stay the same",
-        advice=ParameterAdvice("wal_compression", "set", "full pages become smaller")
-        if facts.setting("wal_compression") == "off"
-        else None,
+        deeds=(
+            *(
+                (stage("wal_compression", "set", "full pages become smaller"),)
+                if facts.setting("wal_compression") == "off"
+                else ()
+            ),
+            *explain(by.statement, "shows what it writes"),
+            page("6", "shows WAL by kind"),
+        ),
         looks=facts.n(*DEVICE),
         agreed=written is not None,
     )
@@ -160,7 +178,7 @@ def _buffers(facts: Facts) -> Hit | None:
             ("buffers full", f"{count(full)}/s"), ("waits to insert", with_ms(inserts_ms)), ("wal_buffers", value)
         ),
         next_step="wal_buffers of 64MB, after a restart: the count goes to 0. Refuted if latency stays the same then",
-        advice=ParameterAdvice("wal_buffers", "raise", "it is full several times per transaction"),
+        deeds=(stage("wal_buffers", "raise", "it is no longer full, after a restart"),),
     )
 
 
@@ -181,6 +199,7 @@ def _archive(facts: Facts) -> Hit | None:
             ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
         ),
         next_step="mend archive_command; the server's log has its message. Refuted if the last archived segment stands still",
+        deeds=(page("9", "shows the server log"), page("6", "shows the archiver")),
     )
 
 
@@ -250,7 +269,10 @@ def _often(facts: Facts) -> Hit | None:
             ("their part of the waits for WAL", with_ms(impact_ms)),
         ),
         next_step="a larger max_wal_size: requested checkpoints stop. Refuted if WAL per second is the same two cycles later",
-        advice=ParameterAdvice("max_wal_size", "raise", f"checkpoints come {often}"),
+        deeds=(
+            stage("max_wal_size", "raise", "checkpoints come by time, and fewer pages are written whole"),
+            page("6", "shows checkpoints"),
+        ),
         agreed=True,
     )
 
@@ -278,9 +300,7 @@ def _pages(facts: Facts) -> Hit | None:
             if requested
             else "wal_compression, a longer checkpoint_timeout. full_page_writes stays on"
         ),
-        advice=ParameterAdvice("max_wal_size", "raise", "each page is written whole once after each checkpoint")
-        if requested
-        else None,
+        deeds=(stage("max_wal_size", "raise", "fewer pages are written whole"),) if requested else (),
         looks=facts.n(*WRITING, *INSERTING),
     )
 
@@ -310,7 +330,7 @@ def _sync(facts: Facts) -> Hit | None:
             ("worst of the last five seconds", with_ms(now_ms)),
         ),
         next_step="checkpoint_flush_after of 256kB, a smaller vm.dirty_background_bytes: the kernel has less to write at once",
-        advice=ParameterAdvice("checkpoint_flush_after", "set", "less is left for the fsync"),
+        deeds=(stage("checkpoint_flush_after", "set", "less is left for the fsync"), page("6", "shows checkpoints")),
     )
 
 

@@ -39,7 +39,7 @@ from pgtop_tune.diagnosis.rules import (
     wal,
 )
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
+from pgtop_tune.metrics.catalogue import MISSED_TICKS, STEADY_FRAMES, Interval
 from pgtop_tune.metrics.load import stalls, work_window_s
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
@@ -324,9 +324,12 @@ class Diagnoser:
         settling = settling_words(facts)
         absent: dict[str, list[str]] = {}
         small = is_small(facts)
-        missing_sections = self._missing(interval.newest)
+        missing_sections, late = self._missing(interval.newest), self._is_late(interval)
         for rule in self._rules:
             missing = not self._needs[rule.id].isdisjoint(missing_sections)
+            if missing and late:
+                self._track(rule).held_s = now_s
+                continue
             if missing and (reason := _reason(interval.newest, rule, missing_sections)):
                 absent.setdefault(reason, []).append(rule.id)
             if small and rule.kind is FindingKind.LATENCY:
@@ -338,11 +341,23 @@ class Diagnoser:
         order = self._in_order(now_s, rate_reached(facts))
         findings = [entry.finding for entry in order]
         if not order or order[0].place > LAST_TO_BIND:
-            findings = [self._nothing(facts, settling), *findings]
+            before = self._quiet[1] if late and self._quiet is not None else None
+            findings = [before or self._nothing(facts, settling), *findings]
         not_looked_at = tuple(NotLookedAt(tuple(rules), reason) for reason, rules in absent.items())
         self._newest = interval.newest
         self._looked_at += 1
         return self._remembered(interval.newest, Diagnosis(tuple(findings), settling, not_looked_at))
+
+    def _track(self, rule: FindingRule) -> _Track:
+        return self._tracks.setdefault(rule.id, _Track())
+
+    def _is_late(self, interval: Interval) -> bool:
+        """Return whether the server answers late, and not so late that it is an outage: findings stay as they were."""
+        absent = interval.newest.postgres
+        if self._newest is None or not isinstance(absent, Unavailable) or absent.reason is not Reason.NO_ANSWER:
+            return False
+        recent = interval.frames[-MISSED_TICKS - 1 :]
+        return any(not isinstance(frame.postgres, Unavailable) for frame in recent)
 
     def look_through(self, interval: Interval) -> Diagnosis:
         """Return the diagnosis of the newest frame, after a look at each of those before it."""
@@ -401,9 +416,7 @@ class Diagnoser:
 
     def _note(self, rule: FindingRule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
         now_s, now_ms = facts.interval.newest.elapsed_s, facts.interval.newest.taken_at_ms
-        track = self._tracks.get(rule.id)
-        if track is None:
-            track = self._tracks[rule.id] = _Track()
+        track = self._track(rule)
         if hit is None and track.since_ms is None and not settling:
             # The usual case: the finding is out, and stays out.
             track.note(now_s, holds=False)

@@ -42,7 +42,10 @@ FULL: Final = 95.0
 _QUEUE_OF_L: Final = 0.3
 _OTHERS: Final = 0.25
 _STEAL: Final = 5.0
-_OF_CLIENTS: Final = (CLIENT_BACKEND, "parallel worker")
+WORKER: Final = "parallel worker"
+GATHER: Final = ("ipc:executegather", "ipc:messagequeue*", "ipc:bgworkershutdown", "ipc:parallelfinish")
+"""Waits for parallel workers."""
+_OF_CLIENTS: Final = (CLIENT_BACKEND, WORKER)
 _MANY_CONNECTS: Final = 10.0
 """New sessions per second from which on CPU time of dead backends looks like that of other programs."""
 _PROGRAM: Final = 15
@@ -342,13 +345,16 @@ class Facts:
         measured_ms = self.b(QUEUE.lower())
         if measured_ms or self.run is not None or not self.tps or (self.busy or 0.0) < FULL or not self.server_cpus:
             return measured_ms
-        return min(1000.0 * max(self.s(CPU.lower()) - self.server_cpus, 0.0) / self.tps, self.b(CPU.lower()))
+        # A session that waits for its parallel workers waits for a CPU while they do.
+        on_cpu = self.s(CPU.lower()) + self.s_of(WORKER, CPU.lower())
+        waiting = max(1.0 - self.server_cpus / on_cpu, 0.0) if on_cpu else 0.0
+        return waiting * self.b(CPU.lower(), *GATHER)
 
     @cached_property
     def cpu_ms(self) -> float:
         """Return the ms of each transaction on a CPU."""
         sampled_ms = self.b(CPU.lower())
-        return sampled_ms if self.b(QUEUE.lower()) else sampled_ms - self.queue_ms
+        return sampled_ms if self.b(QUEUE.lower()) else max(sampled_ms - self.queue_ms, 0.0)
 
     @cached_property
     def server_cpus(self) -> float | None:

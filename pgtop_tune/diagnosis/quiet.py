@@ -7,6 +7,8 @@ from itertools import chain
 from math import sqrt
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.base.units import count, mean, ms, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
@@ -31,7 +33,6 @@ _THINKS: Final = 0.6
 _QUEUE: Final = 0.1
 _MOST: Final = 0.6
 _FEW_LOOKS: Final = 5
-_FEW_FRAMES: Final = 3
 _NAMED: Final = 0.1
 _GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "WAL": (*DEVICE, "lwlock:walinsert", "lwlock:walbufmapping"),
@@ -95,7 +96,8 @@ def _sentence(facts: Facts, settling: str | None) -> Hit:
         return Hit(sentence=f"settling: {settling}")
     if isinstance(postgres.waits, Unavailable):
         return Hit(sentence=f"waits cannot be looked at: {postgres.waits}")
-    if facts.waits.looks < _FEW_LOOKS and len(facts.interval.frames) < _FEW_FRAMES:
+    watched_s = facts.interval.newest.elapsed_s - facts.interval.frames[0].elapsed_s
+    if facts.waits.looks < _FEW_LOOKS and watched_s < WINDOW_S:
         return Hit(sentence="settling: the first samples arrive")
     if rate_reached(facts):
         rate_text = f"{count(facts.tps)}/s as asked; {_used(facts)}"
@@ -108,7 +110,8 @@ def _sentence(facts: Facts, settling: str | None) -> Hit:
     if thinks and not waits_for_us and facts.queue_ms < _QUEUE * facts.latency_ms:
         if (facts.busy or 0.0) >= FULL:
             # Clients on a full machine wait for a CPU as well.
-            return _busy_elsewhere(facts)
+            full = _busy_elsewhere(facts)
+            return replace(full, sentence=f"clients think {facts.share_text(thinks_ms)}; {full.sentence}")
         sentence = f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}"
         return Hit(sentence=sentence, evidence=_parts(facts, _parts_ms(facts)))
     if facts.run is None and facts.waits.active < _LESS_THAN_ONE:
@@ -175,7 +178,7 @@ def _busy_elsewhere(facts: Facts) -> Hit:
     largest = facts.other_programs[0] if facts.other_programs and facts.other_cpus is not None else ""
     return Hit(
         sentence=f"{subject}{_users(facts)}; {work}",
-        short=f"{subject}: {largest}" if largest else f"{subject}{_users(facts)}",
+        short=f"{subject}, {facts.other_cpus:.1f} by others: {largest}" if largest else f"{subject}{_users(facts)}",
         culprit=largest,
         deeds=shows,
     )

@@ -14,6 +14,7 @@ from pgtop_tune.diagnosis.facts import Facts, RootLook, Statement
 from pgtop_tune.diagnosis.finding import BRIEF_CELLS, SHORT_CELLS, Deed, DeedKind, FindingKind
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.catalogue import Section
+from pgtop_tune.metrics.vacuum import PREPARED, SLOT, SLOT_CATALOG, HorizonHolder
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 
 LEAST: Final = 0.10
@@ -89,6 +90,7 @@ _OWNER_CELLS: Final = 24
 _BRIEF_STATEMENT: Final = 20
 _FEWEST_WORDS: Final = 8
 _CLAUSE: Final = "; "
+_SENDING: Final = "client:clientwrite"
 
 
 def plural(number: float, noun: str) -> str:
@@ -118,7 +120,7 @@ def short_sentence(text: str, culprit: str = "", cells: int = SHORT_CELLS) -> st
     """
     if len(text) <= cells:
         return text
-    end_of_name = text.find(culprit) + len(culprit)
+    end_of_name = text.find(culprit) + len(culprit) if culprit in text else 0
     for mark in ("; ", ", ", ": "):
         end = text.rfind(mark, 0, cells + 1)
         if end > cells // 2 and end >= end_of_name:
@@ -193,7 +195,9 @@ def root_name(root: RootLook) -> str:
 
 def root_words(root: RootLook) -> str:
     """Return the root of the chain and its activity: "session 9846 (erp_batch), idle in transaction 42 s"."""
-    return root_name(root) + "".join(f", {text}" for text in (_activity(root),) if text)
+    activity = _activity(root)
+    mark = " " if root.pid == 0 else ", "
+    return f"{root_name(root)}{mark}{activity}" if activity else root_name(root)
 
 
 def _activity(root: RootLook) -> str:
@@ -207,7 +211,8 @@ def _activity(root: RootLook) -> str:
         return f"idle in transaction {duration(root.idle_s)}"
     if backend.state == "idle":
         return f"idle {duration(root.state_s)}"
-    running = f"running {duration(root.runs_s)}" if root.runs_s else "running"
+    doing = "sending its result" if root.wait == _SENDING else "running"
+    running = f"{doing} {duration(root.runs_s)}" if root.runs_s else doing
     statement = statement_of(backend)
     return f"{running}: {statement}" if statement and not root.of_load else running
 
@@ -259,6 +264,23 @@ def root_deeds(facts: Facts, root: RootLook) -> tuple[Deed, ...]:
         end(DeedKind.CANCEL, root.backend, f"{frees} once its transaction ends"),
         end(DeedKind.END_SESSION, root.backend, f"{frees}; its transaction is rolled back"),
     )
+
+
+def holder_deeds(holder: HorizonHolder) -> tuple[Deed, ...]:
+    """Return the deeds that end a holder of dead rows."""
+    effect = "vacuum removes the dead rows afterwards"
+    shows = page("9", "shows all holders of dead rows")
+    if holder.kind == PREPARED:
+        return sql(f"ROLLBACK PREPARED {literal(holder.name)};", f"{effect}; its changes are lost"), shows
+    if holder.kind in (SLOT, SLOT_CATALOG):
+        drops = sql(
+            f"SELECT pg_drop_replication_slot({literal(holder.name)});", f"{effect}; its consumer must begin anew"
+        )
+        return drops, shows
+    if holder.backend is None:
+        return (shows,)
+    pid = holder.backend[0]
+    return Deed(kind=DeedKind.END_SESSION, target=str(pid), backend=holder.backend, effect=effect), shows
 
 
 def waiting(

@@ -23,6 +23,8 @@ from pgtop_tune.model.waits import LOAD_APPLICATION
 
 _CONNECTS: Final = 10.0
 _PER_TRANSACTION: Final = 0.1
+_STORM: Final = 0.5
+"""Share of a load of others that its new sessions take: a session costs some ms of CPU, a short transaction less."""
 _WAITING: Final = 1.0
 _WAIT_OF_L: Final = 0.1
 _STUCK_MS: Final = 1000.0
@@ -146,19 +148,24 @@ def _statements(facts: Facts) -> float | None:
 def _storm(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "conn.storm":
         return None
-    per_session, impact_ms = facts.tps / facts.connects, facts.b(THINK, _OTHER)
+    # Without a load of ours the client's time is not known: its sessions are too short for samples.
+    # The server counts a transaction for the start of each session, too.
+    ended = facts.tps if facts.run is not None else max(facts.tps - facts.connects, 0.0)
+    per_session, impact_ms = ended / facts.connects, facts.b(THINK, _OTHER) if facts.run is not None else None
+    of_time = f"; {facts.share_text(impact_ms)}" if impact_ms is not None else ""
     every = "each transaction" if per_session < 1.5 else f"{per_session:.0f} transactions"
     who = _newest_application(facts)
     source = f" from {who}" if who else ""
     return Hit(
-        sentence=f"a new session for {every}{source}: {count(facts.connects)} per second; {facts.share_text(impact_ms)}",
+        sentence=f"a new session for {every}{source}: {count(facts.connects)} per second{of_time}",
         short=f"a new session for {every}{source}: {count(facts.connects)}/s",
         culprit=who,
         impact_ms=impact_ms,
+        share=_STORM,
         evidence=evidence(
             ("new sessions", f"{count(facts.connects)}/s"),
             ("transactions", f"{count(facts.tps)}/s"),
-            ("outside the server", with_ms(impact_ms)),
+            ("outside the server", with_ms(impact_ms) if impact_ms is not None else None),
         ),
         next_step="a pooler, or clients that keep their session",
         deeds=(page("2", "shows the newest sessions by application"),),

@@ -10,7 +10,7 @@ from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page
 from pgtop_tune.diagnosis.rules.client import turn_owner
-from pgtop_tune.diagnosis.rules.statements import TIME, named
+from pgtop_tune.diagnosis.rules.statements import TIME, named, worker_deeds
 from pgtop_tune.metrics import host, host_details, sections
 from pgtop_tune.model.waits import CPU
 
@@ -22,6 +22,8 @@ _OTHERS: Final = 0.25
 _STEAL: Final = 5.0
 _THROTTLED: Final = 5.0
 _QUOTA_USED: Final = 0.9
+_MOSTLY_THROTTLED: Final = 20.0
+"""Per cent of the periods: also a server that others slow down, and that uses less than its quota, stands still."""
 _REST_IDLE: Final = 70.0
 _SLOW_CLOCK: Final = 70.0
 _BUSY: Final = 80.0
@@ -64,7 +66,11 @@ def _server(facts: Facts) -> Hit | None:
             f"about {2 * cpus:.0f} clients: throughput stays or rises; then the statement with most time."
             " Refuted if throughput falls with the number of clients"
         ),
-        deeds=(*explain(by.statement, "shows where its time goes"), page("5", "shows statements by their time")),
+        deeds=(
+            *explain(by.statement, "shows where its time goes"),
+            *worker_deeds(facts),
+            page("5", "shows statements by their time"),
+        ),
     )
 
 
@@ -101,10 +107,14 @@ def _full(facts: Facts) -> Hit | None:
     are = f"the {cpus} CPUs are {'full' if busy >= FULL else f'{busy:.0f} % busy'}"
     largest = facts.other_programs[:1]
     names = f" ({', '.join(facts.other_programs)})" if largest and other_cpus is not None else ""
+    by = named(facts, TIME, CPU.lower())
+    # The statement is the part that the operator can change; the programs are named before it.
     return Hit(
-        sentence=f"{are}: {', '.join(shares)}{names}; {facts.share_text(waiting_ms)} waits for one",
-        short=f"{are}: {shares[0]}, {largest[0]}" if names else f"{are}: {facts.percent(waiting_ms)} waits for one",
-        culprit=largest[0] if names else "",
+        sentence=f"{are}: {', '.join(shares)}{names}; {facts.share_text(waiting_ms)} waits for one{by.clause}",
+        middle=(f"{are}: {', '.join(shares)}{by.clause}",),
+        short=f"{are}{by.brief}" if by.brief else f"{are}: {', '.join(shares[:1] + list(largest))}",
+        culprit=by.culprit or (largest[0] if names else ""),
+        statement=by.words,
         impact_ms=waiting_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
@@ -112,7 +122,11 @@ def _full(facts: Facts) -> Hit | None:
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
         next_step="pgbench on another host, other programs elsewhere. Refuted if the CPU queue stays as it is",
-        deeds=(page("7", "shows the processes by their CPU time"),),
+        deeds=(
+            *explain(by.statement, "shows where its time goes"),
+            *worker_deeds(facts),
+            page("7", "shows the processes by their CPU time"),
+        ),
     )
 
 
@@ -182,17 +196,19 @@ def _quota(facts: Facts) -> Hit | None:
     if throttled is None or not quota or throttled < _THROTTLED:
         return None
     used = facts.server_cpus
-    if used is None or used < _QUOTA_USED * quota:
+    if used is None or (used < _QUOTA_USED * quota and throttled < _MOSTLY_THROTTLED):
         return None
-    waiting_ms = facts.queue_ms * min(throttled / 100.0, 1.0)
+    # The kernel is asked for the queue of pgbench's backends alone; without a load of ours its share is not known.
+    waiting_ms = facts.queue_ms * min(throttled / 100.0, 1.0) if facts.run is not None else None
     quota_text = number(quota, 3)
+    of_time = f": {facts.share_text(waiting_ms)}" if waiting_ms is not None else ""
     return Hit(
         sentence=(
-            f"the control group may use {quota_text} CPUs and stands still in {throttled:.0f} % of its periods:"
-            f" {facts.share_text(waiting_ms)}"
+            f"the control group may use {quota_text} CPUs and stands still in {throttled:.0f} % of its periods{of_time}"
         ),
         short=f"the quota of {quota_text} CPUs is used up in {throttled:.0f} % of its periods",
         impact_ms=waiting_ms,
+        share=min(throttled / 100.0, 1.0),
         evidence=evidence(
             ("periods throttled", f"{throttled:.0f} %"),
             ("used by the server", f"{used:.2f} of {quota_text} CPUs"),

@@ -10,10 +10,11 @@ from pgtop_tune.diagnosis.chains import READS, TEMP_WAITS, read_ms, temp_ms, wal
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, short_name, stage, waiting
-from pgtop_tune.diagnosis.rules.statements import named
+from pgtop_tune.diagnosis.rules.statements import Named, named
 from pgtop_tune.metrics import host, host_details, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
+from pgtop_tune.metrics.statements import statement_rates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters
 
@@ -269,13 +270,21 @@ def _sync_queue(facts: Facts) -> Hit | None:
     )
 
 
+def spilling(facts: Facts) -> Named:
+    """Return the statement that writes most temporary files."""
+    block_bytes = next((rate.block_bytes for rate in statement_rates(facts.interval)), None)
+    spilled = facts.of(server.TEMP_BYTES)
+    total = spilled / block_bytes if spilled and block_bytes else None
+    return named(facts, "temp_blks_written", *TEMP_WAITS, of_total=total)
+
+
 def _temp(facts: Facts) -> Hit | None:
     looks = facts.interval.recent(sections.database, 10.0, least=2)
     steps = [newer.temp_bytes > older.temp_bytes for newer, older in pairwise(looks)]
     if sum(steps) < _SPILLS:
         return None
     spilled, impact_ms = facts.of(server.TEMP_BYTES), temp_ms(facts)
-    by = named(facts, "temp_blks_written", *TEMP_WAITS)
+    by = spilling(facts)
     return Hit(
         sentence=(
             f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}{by.clause}"
@@ -294,7 +303,8 @@ def _temp(facts: Facts) -> Hit | None:
             *explain(by.statement, "shows which sort or hash spills"),
             page("8", "shows temporary files"),
         ),
-        looks=facts.n(*TEMP_WAITS),
+        # The server counts the bytes; samples only say how long sessions wait for them.
+        looks=None if (spilled or 0.0) >= _SPILLS_BYTES else facts.n(*TEMP_WAITS),
         note=impact_ms < LEAST * facts.latency_ms and (spilled or 0.0) >= _SPILLS_BYTES,
     )
 

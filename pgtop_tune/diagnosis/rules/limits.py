@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import count, duration, size
-from pgtop_tune.diagnosis.chains import TEMP_WAITS
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import Deed, FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page, short_name, sql, stage
-from pgtop_tune.diagnosis.rules.statements import named
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page, plural, short_name, sql, stage
+from pgtop_tune.diagnosis.rules.io import spilling
 from pgtop_tune.metrics import host, host_details, io, sections, server
-from pgtop_tune.metrics.connections import groups, limits
+from pgtop_tune.metrics.connections import ConnectionGroup, groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
 from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
 from pgtop_tune.model.absence import Unavailable
@@ -59,11 +58,13 @@ def _disk(facts: Facts) -> Hit | None:
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
-    keeper = _keeper(facts, row)
+    keeper, soon = _keeper(facts, row), when.partition(":")[0]
+    end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
     because = f"; {keeper.words}" if keeper.words else ""
     return Hit(
         sentence=f"{subject} {when}{because}",
-        short=f"{short_name(row.mount, _OWNER)} {when.partition(':')[0]}{': ' if keeper.words else ''}{keeper.words}",
+        middle=(f"{end_of_path} {soon}; {keeper.words}",) if keeper.words else (),
+        short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
         evidence=evidence(
@@ -101,16 +102,20 @@ def _connections(facts: Facts) -> Hit | None:
     row = max(near, key=lambda limit: (limit.percent or 0.0, limit.scope == "server"))
     largest = groups(facts.interval)[:1]
     of = "" if row.scope == "server" else f" of {row.scope} {short_name(row.name)}"
-    sentence = f"{row.used} of {row.limit} connections{of} are taken"
+    most = facts.number("max_connections") if row.scope == "server" else None
+    reserved = int(most) - (row.limit or 0) if most is not None else 0
+    total = (row.limit or 0) + reserved
+    sentence = f"{row.used} of {total} connections{of} are taken"
+    note = f" ({reserved} reserved for superusers)" if reserved else ""
     who = short_name(largest[0].application_name or largest[0].usename, _OWNER) if largest else ""
     idle, short = "", sentence
     if largest and largest[0].idle:
         idle = f"; {largest[0].idle} of them idle from {who or 'one client'}"
-        short = f"{row.used} of {row.limit} connections{of} taken, {largest[0].idle} idle from {who or 'one client'}"
+        short = f"{row.used} of {total} connections{of} taken, {largest[0].idle} idle from {who or 'one client'}"
     elif largest and who:
         idle, short = f"; {largest[0].sessions} of them from {who}", f"{sentence}, {largest[0].sessions} from {who}"
     return Hit(
-        sentence=sentence + idle,
+        sentence=sentence + note + idle,
         short=short,
         culprit=who,
         share=min((row.percent or 0.0) / 100.0, 1.0),
@@ -124,12 +129,27 @@ def _connections(facts: Facts) -> Hit | None:
                 else None,
             ),
         ),
-        next_step="a pooler, or fewer idle sessions at their source; more connections make CPU queues longer",
+        next_step=f"a pooler, or close idle sessions in {who or 'the client'}; a higher limit only lengthens the CPU queue",
         deeds=(
+            *(_end_idle(largest[0]) if largest and largest[0].idle else ()),
             page("2", "shows sessions by application"),
             stage("idle_session_timeout", "raise", "ends sessions that stay idle"),
             stage("max_connections", "raise", "more sessions fit, after a restart; the CPU queue becomes longer"),
         ),
+    )
+
+
+def _end_idle(group: ConnectionGroup) -> tuple[Deed, ...]:
+    """Return the deed that ends the sessions of a group that have been idle for a minute."""
+    name = group.application_name
+    if not name:
+        return ()
+    statement = (
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = {literal(name)}"
+        " AND state = 'idle' AND state_change < now() - interval '1 minute';"
+    )
+    return (
+        sql(statement, f"frees up to {plural(group.idle, 'connection')}: sessions that have been idle for a minute"),
     )
 
 
@@ -275,7 +295,7 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
             name = short_name(state.slot.slot_name, _OWNER)
             return _Keeper(
                 f"start the consumer of slot {name}, or drop the slot; max_slot_wal_keep_size prevents the next one",
-                slot_deeds(state), f"slot {name} keeps {size(state.retained_bytes)} of WAL", name,
+                slot_deeds(state), f"slot {name} keeps {size(state.retained_bytes)} of WAL", f"slot {name}",
             )  # fmt: skip
         backlog = io.ARCHIVE_BACKLOG(facts.interval) or 0.0
         if backlog >= _BACKLOG:
@@ -285,7 +305,7 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
                 f"{backlog:.0f} segments of WAL wait to be archived",
             )  # fmt: skip
     spilled = facts.of(server.TEMP_BYTES) or 0.0
-    by = named(facts, "temp_blks_written", *TEMP_WAITS)
+    by = spilling(facts)
     if (
         any(role == "temp" or role.startswith("tablespace") for role in row.roles)
         and spilled

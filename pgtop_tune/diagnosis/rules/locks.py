@@ -37,6 +37,14 @@ _LONE_WAIT_S: Final = 5.0
 """Time for which a single session waits until that is a jam."""
 _RELATION: Final = 0.5
 _DEAD_S: Final = 60.0
+_KINDS: Final = {
+    "lock:advisory": "advisory lock",
+    "lock:object": "the lock of",
+    "lock:virtualxid": "the end of a transaction:",
+    "lock:page": "the lock of an index page",
+}
+"""Waits for locks of other kinds."""
+_NOTIFIES: Final = "pg_database 0"
 _STRONG: Final = ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock", "ShareLock")
 
 
@@ -70,9 +78,21 @@ def queue_of(facts: Facts, root: RootLook) -> Queue | None:
         return None
     behind = sum(ddl.pid in row.blocked_by for row in activity.backends)
     waiter = next((row for row in activity.backends if row.pid == ddl.pid), None)
-    if waiter is None or behind < 1:
-        return None
-    return Queue(waiter, short_name(" ".join((waiter.query or "").split()[:2]).upper()) or "a session", behind)
+    return None if waiter is None or behind < 1 else Queue(waiter, _command(waiter), behind)
+
+
+def _command(backend: Backend) -> str:
+    """Return the command of a session: "ALTER TABLE"."""
+    return short_name(" ".join((backend.query or "").split()[:2]).upper()) or "a session"
+
+
+def _waiters(facts: Facts, root: RootLook) -> str:
+    """Return the sessions that wait: "6 sessions", of one its command: "CREATE INDEX (29150)"."""
+    activity = facts.interval.now(sections.activity)
+    blocked = [row for row in activity.backends if row.blocked_by] if activity is not None else []
+    if root.blocked != 1 or len(blocked) != 1:
+        return plural(root.blocked, "session")
+    return f"{_command(blocked[0])} ({blocked[0].pid})"
 
 
 class Jam(Struct, frozen=True):
@@ -94,11 +114,11 @@ def jam_of(facts: Facts, root: RootLook) -> Jam:
     """Return the words for the sessions that wait for this root."""
     name, queue = root_name(root), queue_of(facts, root)
     if queue is None:
-        verb = "waits" if root.blocked == 1 else "wait"
-        waiting = f"{plural(root.blocked, 'session')} {verb} {duration(root.waited_s)} for"
+        verb, waiters = "waits" if root.blocked == 1 else "wait", _waiters(facts, root)
+        waiting = f"{waiters} {verb} {duration(root.waited_s)} for"
         return Jam(
             sentence=f"{waiting} {root_words(root)}", middle=(f"{waiting} {name}",),
-            short=f"{root.blocked} {verb} {duration(root.waited_s)} for {name}", culprit=name,
+            short=f"{waiters.removesuffix(' sessions')} {verb} {duration(root.waited_s)} for {name}", culprit=name,
             next_step=root_next_step(root), deeds=root_deeds(facts, root),
         )  # fmt: skip
     behind = plural(queue.behind, "session")
@@ -265,6 +285,60 @@ def _row(facts: Facts) -> Hit | None:
     )
 
 
+def _kind(facts: Facts) -> tuple[str, str, float] | None:
+    """Return the wait of the other kinds of locks with most time, its kind in words, and its ms."""
+    waits = {label: facts.b(label) for label in _KINDS}
+    label = max(waits, key=lambda one: waits[one])
+    return (label, _KINDS[label], waits[label]) if waits[label] > 0.0 else None
+
+
+def _other(facts: Facts) -> Hit | None:
+    """Find sessions that take turns with a lock that is no row, no table and no end of a table."""
+    found = facts.once(_kind)
+    if found is None:
+        return None
+    label, kind, impact_ms = found
+    sample = facts.interval.now(sections.locks)
+    locktype = label.partition(":")[2]
+    targets = Counter(wait.target for wait in sample.waits if wait.locktype == locktype) if sample else Counter()
+    target = short_name(targets.most_common(1)[0][0].removeprefix(f"{locktype} ")) if targets else ""
+    statement = facts.statement(label)
+    by = f", at {statement.words}" if statement is not None else ""
+    looks = [look for look in facts.roots if look.blocked and look.pid]
+    does, deeds = (
+        _does(looks, facts),
+        (*explain(statement, "shows the statement that waits"), page("4", "shows the locks")),
+    )
+    if target == _NOTIFIES:
+        # A commit with notifications locks "database 0" until it is flushed (PreCommit_Notify of async.c).
+        says = "commits that NOTIFY wait for each other"
+        return Hit(
+            sentence=f"{says}: {facts.share_text(impact_ms)}{does}",
+            short=f"{says}: {facts.percent(impact_ms)}",
+            culprit="NOTIFY",
+            impact_ms=impact_ms,
+            evidence=evidence(
+                ("waits for the lock of NOTIFY", with_ms(impact_ms)), ("holder", does.removeprefix("; "))
+            ),
+            next_step="NOTIFY once per batch, in a transaction of its own; a faster WAL device shortens each turn",
+            deeds=deeds,
+            looks=facts.n(label),
+        )
+    lock = f"{kind} {target}".rstrip()
+    return Hit(
+        sentence=f"sessions wait for {lock}{by}: {facts.share_text(impact_ms)}{does}",
+        middle=(f"sessions wait for {lock}{by}: {facts.percent(impact_ms)}",),
+        short=f"sessions wait for {lock}: {facts.percent(impact_ms)}",
+        culprit=lock,
+        statement=statement.words if statement is not None else "",
+        impact_ms=impact_ms,
+        evidence=evidence(("waits for the lock", with_ms(impact_ms)), ("lock", lock)),
+        next_step="hold it for a shorter time; look at the holders (4). If the waits stay, another lock was the cause",
+        deeds=deeds,
+        looks=facts.n(label),
+    )
+
+
 def _does(looks: list[RootLook], facts: Facts) -> str:
     """Return the activity of the holders, where most of them do one thing."""
     if not looks:
@@ -285,7 +359,8 @@ RULES: Final = (
         page="4",
         needs=(sections.activity,),
         find=_jam,
-        before=("lock.table", "lock.row", "lock.dead"),
+        before=("lock.table", "lock.row", "lock.dead", "lock.other"),
+        sure_of_cpu=True,
     ),
     FindingRule(
         id="lock.dead",
@@ -301,5 +376,6 @@ RULES: Final = (
         find=_table,
         before=("lock.row",),
     ),
+    FindingRule(id="lock.other", page="4", needs=(sections.activity, sections.waits), find=_other),
     FindingRule(id="lock.row", page="4", needs=(sections.activity, sections.waits), find=_row),
 )

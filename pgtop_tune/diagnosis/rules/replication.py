@@ -8,7 +8,7 @@ from typing import Final
 from pgtop_tune.base.units import duration, size, with_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, page, short_name, sql, stage
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, culprit_of, evidence, page, short_name, sql, stage
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
@@ -18,6 +18,10 @@ _SYNCHRONOUS: Final = ("sync", "quorum")
 _PAUSED: Final = "paused"
 _HALF: Final = 0.5
 _WAIT: Final = "ipc:syncrep"
+_REORDER: Final = "io:reorderbuffer*"
+_SPILL_S: Final = 60.0
+_SPILLS: Final = 1e6
+_SENDERS: Final = 0.2
 _PARTS: Final = (
     ("sync.net", "its network", "remote_write does not help; a nearer standby does", ""),
     (
@@ -118,6 +122,48 @@ def _cut_off(facts: Facts) -> Hit | None:
     )
 
 
+def _spill(facts: Facts) -> Hit | None:
+    """Find logical decoding that does not fit into its memory."""
+    looks = facts.interval.recent(sections.slots, _SPILL_S, least=2)
+    before = {slot.slot_name: slot.spill_bytes or 0 for slot in looks[-1].slots} if len(looks) > 1 else {}
+    passed_s = looks[0].at_s - looks[-1].at_s if len(looks) > 1 else 0.0
+    grown = [
+        ((slot.spill_bytes or 0) - before[slot.slot_name], slot.slot_name)
+        for slot in (looks[0].slots if passed_s else ())
+        if slot.slot_name in before
+    ]
+    spilled, name = max(grown, default=(0, ""))
+    impact_ms, workers = facts.b(_REORDER), facts.s_of("walsender", _REORDER)
+    per_s = spilled / passed_s if passed_s else 0.0
+    if per_s < _SPILLS and workers < _SENDERS and impact_ms < LEAST * facts.latency_ms:
+        return None
+    statement = facts.statement(_REORDER)
+    value, culprit = facts.shown("logical_decoding_work_mem"), f"slot {short_name(name)}" if per_s >= _SPILLS else ""
+    subject = f"logical decoding{f' of {culprit}' if culprit else ''} spills to disk"
+    rate, limit = f" {size(per_s)}/s" if culprit else "", f": logical_decoding_work_mem is {value}" if value else ""
+    by = f"; {facts.share_text(impact_ms)}" if impact_ms else ""
+    at = f", {statement.words}" if statement is not None and not culprit else ""
+    return Hit(
+        sentence=f"{subject}{rate}{limit}{at}{by}",
+        short=f"{subject}{at or limit}",
+        culprit=culprit or culprit_of(statement),
+        statement=statement.words if statement is not None else "",
+        impact_ms=impact_ms or None,
+        share=None,
+        evidence=evidence(
+            ("spilled", f"{size(per_s)}/s" if per_s else None),
+            ("waits", with_ms(impact_ms) if impact_ms else None),
+            ("logical_decoding_work_mem", value),
+        ),
+        next_step="a larger logical_decoding_work_mem, smaller transactions. If it spills as much, it was not the cause",
+        deeds=(
+            stage("logical_decoding_work_mem", "raise", "more changes of a transaction stay in memory"),
+            page("9", "shows the slots and what they spilled"),
+        ),
+        note=impact_ms < LEAST * facts.latency_ms or not impact_ms,
+    )
+
+
 _LATENCY_RULES: Final = tuple(
     FindingRule(
         id=rule,
@@ -137,5 +183,6 @@ RULES: Final = (
         needs=(sections.replication, sections.parameters),
         find=_cut_off,
     ),
+    FindingRule(id="slot.spill", page="9", needs=(sections.slots, sections.waits), find=_spill, sure_of_cpu=True),
     *_LATENCY_RULES,
 )

@@ -6,15 +6,29 @@ import re
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.sql_quoting import identifier
-from pgtop_tune.base.units import count, size
+from pgtop_tune.base.units import about, count, duration
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms, read_ms
-from pgtop_tune.diagnosis.facts import Facts, Statement
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, culprit_of, evidence, explain, page, short_name, sql
+from pgtop_tune.diagnosis.facts import FULL, WORKER, Facts, Statement
+from pgtop_tune.diagnosis.finding import Deed
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    culprit_of,
+    evidence,
+    explain,
+    holder_deeds,
+    page,
+    session_name,
+    short_name,
+    sql,
+    stage,
+)
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import StatementRate, statement_rates
-from pgtop_tune.metrics.vacuum import GrownRelation, table_rates
+from pgtop_tune.metrics.vacuum import GrownRelation, HorizonHolder, holders, table_rates
 from pgtop_tune.model.relations import TableCounters
 
 TIME: Final = "exec_us"
@@ -30,8 +44,13 @@ _BLOCKS: Final = 200
 """Pages that an execution touches: 1.6 MB."""
 _BLOCKS_FOR_ONE: Final = 50
 """Pages for each returned row; an index takes a handful."""
-_DEAD_OF_LIVE: Final = 2
+_DEAD_OF_LIVE: Final = 0.5
+_HOLDS_S: Final = 10.0
+_TABLE: Final = 20
+_BRIEF: Final = 26
 _CONDITION: Final = re.compile(r"\b(WHERE|JOIN|LIMIT|HAVING)\b")
+_EQUALS: Final = re.compile(r"(?<![<>!])=\s*(\$|'|\d|ANY\b)|\bIN\s*\(", re.IGNORECASE)
+"""A comparison of a column to a value."""
 _WHOLE_ROW: Final = 0.5
 _WHOLE_TABLES: Final = (
     "COPY",
@@ -112,15 +131,19 @@ class Named(Struct, frozen=True):
         return culprit_of(self.statement)
 
 
-def named(facts: Facts, counter: str, *waits: str) -> Named:
+def named(facts: Facts, counter: str, *waits: str, of_total: float | None = None) -> Named:
     """Return the statement with at least half of a counter; of one that has not ended yet, of the samples of its waits.
 
     Args:
         counter: Counter of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read"; "" for samples only.
         waits: Waits of the finding, as for `Facts.statement`.
+        of_total: Growth of the counter per second that statements are to explain half of; None for no such figure. A
+            statement that failed or has not ended yet is not counted.
     """
     sampled = facts.statement(*waits) if waits else None
     part = _largest(facts, counter) if counter else None
+    if part is not None and of_total is not None and (part.rate.grown.per_s(counter) or 0.0) < of_total / 2.0:
+        return Named(sampled or facts.statement("*"))
     if part is not None and part.percent >= _MOST and (sampled is None or part.percent >= 100.0 * sampled.share):
         # The time of statements includes their waits.
         return Named(part.statement, "statement time" if counter == TIME else "")
@@ -138,6 +161,8 @@ class _Scan(Struct, frozen=True):
         table: Table that it reads row by row; None while it is not known.
         rows: Rows of it that an execution reads.
         by_index: Whether these rows come from an index scan.
+        of_trigger: Whether the statement does not name the table: a foreign key or a trigger reads it.
+        holder: Holder of the dead rows of the table, oldest first; None where vacuum can remove them.
     """
 
     rate: StatementRate
@@ -147,6 +172,23 @@ class _Scan(Struct, frozen=True):
     table: TableCounters | None = None
     rows: float = 0.0
     by_index: bool = False
+    of_trigger: bool = False
+    holder: HorizonHolder | None = None
+
+    @property
+    def dead(self) -> int:
+        """Number of dead rows of the table where they explain the reads; else 0."""
+        table = self.table
+        return (
+            table.n_dead_tup
+            if table is not None and table.n_dead_tup >= max(_ROWS, _DEAD_OF_LIVE * table.n_live_tup)
+            else 0
+        )
+
+
+def _holder(facts: Facts) -> HorizonHolder | None:
+    """Return the oldest holder of dead rows that has held them for a while."""
+    return next((one for one in holders(facts.interval) if one.since_s is None or one.since_s >= _HOLDS_S), None)
 
 
 def _tables_of(facts: Facts, query: str) -> list[GrownRelation[TableCounters]]:
@@ -185,17 +227,23 @@ def _worst(facts: Facts) -> _Scan | None:
     scan = max(found, key=lambda one: one.part, default=None)
     if scan is None or scan.rate.text is None:
         return None
-    calls = scan.rate.calls_per_s or 0.0
+    query, calls = scan.rate.text.query, scan.rate.calls_per_s or 0.0
+    tables = _tables_of(facts, query)
+    named_tables = {table.row.oid for table in tables}
+    if query.lstrip()[:6].upper() in ("DELETE", "UPDATE", "INSERT"):
+        # A foreign key or a trigger reads a table that the statement does not name.
+        tables += [table for table in table_rates(facts.interval) if table.row.oid not in named_tables]
     for counter, by_index in (("seq_tup_read", False), ("idx_tup_fetch", True)):
-        tables = [(table.per_s(counter) or 0.0, table) for table in _tables_of(facts, scan.rate.text.query)]
-        rows_per_s, table = max(tables, key=lambda pair: pair[0], default=(0.0, None))
+        read = [(table.per_s(counter) or 0.0, table.row) for table in tables]
+        rows_per_s, row = max(read, key=lambda pair: pair[0], default=(0.0, None))
         rows = rows_per_s / calls if calls else 0.0
-        if table is not None and rows >= max(_ROWS, _READ_FOR_ONE * scan.returned):
-            return _Scan(scan.rate, scan.part, scan.blocks, scan.returned, table.row, rows, by_index)
-    dead = [one.row for one in _tables_of(facts, scan.rate.text.query) if one.row.n_dead_tup >= _ROWS]
-    return _Scan(
-        scan.rate, scan.part, scan.blocks, scan.returned, max(dead, key=lambda row: row.n_dead_tup, default=None)
-    )
+        if row is not None and rows >= max(_ROWS, _READ_FOR_ONE * scan.returned):
+            scan = replace(scan, table=row, rows=rows, by_index=by_index, of_trigger=row.oid not in named_tables)
+            break
+    else:
+        dead = [one.row for one in tables if one.row.n_dead_tup >= _ROWS]
+        scan = replace(scan, table=max(dead, key=lambda row: row.n_dead_tup, default=None))
+    return replace(scan, holder=_holder(facts)) if scan.dead else scan
 
 
 def _reads_all(rate: StatementRate) -> bool:
@@ -211,40 +259,24 @@ def _scan(facts: Facts) -> Hit | None:
     part = _StatementPart(scan.rate, 100.0 * scan.part)
     statement, table, returned = part.statement, scan.table, scan.returned
     assert statement is not None
-    time_text, for_text = (
-        f"{part.percent:.0f} % of the time",
-        f"for {returned:.0f}" if returned >= _WHOLE_ROW else "for none",
+    name = short_name(table.name.removeprefix("public."), _TABLE) if table is not None else ""
+    what = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"
+    for_text = f"for {returned:.0f}" if returned >= _WHOLE_ROW else "for none"
+    says, brief = (
+        f"{words} reads {what} {for_text}" for words in (statement.words, short_name(statement.text, _BRIEF))
     )
     block_bytes = scan.rate.block_bytes
-    dead = table is not None and table.n_dead_tup >= max(_ROWS, _DEAD_OF_LIVE * table.n_live_tup)
-    name = short_name(table.name.removeprefix("public.")) if table is not None else ""
-    if table is None or not scan.rows:
-        read = f"{count(scan.blocks)} pages"
-        likely = (
-            f"likely {count(table.n_dead_tup)} dead rows of {name}"
-            if table is not None and dead
-            else "likely a missing index or a wrong plan"
-        )
-    else:
-        read = f"{count(scan.rows)} rows of {name}"
-        likely = "likely a wrong index" if scan.by_index else "likely a missing index"
-        likely = f"likely {count(table.n_dead_tup)} dead rows" if dead else likely
-    says = f"{statement.words} reads {read} {for_text}"
-    deeds = explain(statement, "shows whether it reads the table by Seq Scan or by which index")
-    if dead and table is not None:
-        deeds = (
-            sql(
-                f"VACUUM {_identifier(table.name)};",
-                "removes dead rows, unless a transaction still sees them (9)",
-                statement.database,
-            ),
-            *deeds,
-        )
+    because, deeds, next_step = _cause(facts, scan, statement, name)
+    held = f"; {because}" if scan.holder is not None else f", {because}"
+    dead = f"{count(scan.dead)} dead rows of {name}"
+    name_of_holder = _name_of(facts, scan.holder) if scan.holder is not None else ""
     return Hit(
-        sentence=f"{says}: {time_text}, {likely}",
-        middle=(f"{says}: {time_text}",),
-        short=says,
-        culprit=culprit_of(statement),
+        sentence=f"{says}: {part.percent:.0f} % of the time{held}",
+        middle=(f"{says}; {because}", f"{brief}; {because}")
+        if name_of_holder
+        else (f"{says}: {part.percent:.0f} % of the time", says),
+        short=f"{dead} are held back by {name_of_holder}" if name_of_holder else brief,
+        culprit=name_of_holder or culprit_of(statement),
         statement=statement.words,
         impact_ms=min(scan.part * busy_ms, facts.latency_ms),
         evidence=evidence(
@@ -252,24 +284,69 @@ def _scan(facts: Facts) -> Hit | None:
             ("executions", f"{count(scan.rate.calls_per_s)}/s of {scan.rate.mean_ms or 0.0:.3g} ms"),
             (
                 "pages",
-                f"{count(scan.blocks)} ({size(scan.blocks * block_bytes)}B) an execution" if block_bytes else None,
+                f"{count(scan.blocks)} ({about(scan.blocks * block_bytes)}) per execution" if block_bytes else None,
             ),
-            ("rows read by an execution", f"{count(scan.rows)} of {name}" if scan.rows else None),
-            ("rows returned", f"{returned:.3g} an execution"),
-            ("dead rows", f"{count(table.n_dead_tup)} of {name}" if table is not None and dead else None),
+            ("rows read", f"{count(scan.rows)} of {name} per execution" if scan.rows else None),
+            ("rows returned", f"{returned:.3g} per execution"),
+            ("dead rows", dead if scan.dead else None),
         ),
-        next_step=(
-            "VACUUM, and end the transaction that holds dead rows back (9). If pages per execution stay, it was the plan"
-            if dead
-            else "explain it (e): an index on the columns it filters by. If the plan reads few rows, it was not the cause"
-        ),
+        next_step=next_step,
         deeds=(*deeds, page("5", "shows pages and rows of each statement")),
     )
 
 
-def _identifier(name: str) -> str:
-    schema, _, table = name.partition(".")
-    return identifier(schema, table)
+def _name_of(facts: Facts, holder: HorizonHolder) -> str:
+    """Return the name of a holder of dead rows: "session 9846 (erp_batch)", "slot debezium"."""
+    activity = facts.interval.now(sections.activity)
+    rows = activity.backends if activity is not None else ()
+    backend = next((row for row in rows if holder.backend is not None and row.pid == holder.backend[0]), None)
+    return session_name(backend) if backend is not None else f"{holder.kind} {short_name(holder.name, _TABLE)}"
+
+
+def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[str, tuple[Deed, ...], str]:
+    """Return the likely cause in words, its deeds and the next step."""
+    plan = explain(statement, "shows whether it reads a whole table or by which index")
+    if scan.holder is not None:
+        since = f" for {duration(scan.holder.since_s)}" if scan.holder.since_s is not None else ""
+        who = _name_of(facts, scan.holder)
+        return (
+            f"{count(scan.dead)} dead rows of {name} are held back by {who}{since}",
+            (*holder_deeds(scan.holder), *plan),
+            f"end {who}, then VACUUM. If pages per execution stay, it was not the cause",
+        )
+    if scan.dead and scan.table is not None:
+        vacuum = sql(f"VACUUM {identifier(*scan.table.name.split('.', 1))};", "removes dead rows", statement.database)
+        return (
+            f"likely {count(scan.dead)} dead rows of {name}", (vacuum, *plan),
+            "VACUUM; then autovacuum for this table (8). If pages per execution stay, it was the plan",
+        )  # fmt: skip
+    if scan.of_trigger:
+        return (
+            f"likely a foreign key of {name} without an index", (*plan, page("8", f"shows the scans of {name}")),
+            f"an index on the columns of {name} that refer to the changed table. If its sequential scans go on, it was"
+            " not the cause",
+        )  # fmt: skip
+    unsure = (
+        "a missing index or a wrong plan"
+        if scan.table is None
+        else "a wrong index"
+        if scan.by_index
+        else "a missing index"
+    )
+    next_step = (
+        "explain it (e): an index on the columns it filters by. If the plan reads few rows, it was not the cause"
+    )
+    if not _EQUALS.search(statement.text) and not scan.by_index:
+        # Without a comparison to a value most rows may match.
+        return "likely the whole table by design", (*plan, *worker_deeds(facts)), next_step
+    return f"likely {unsure}", plan, next_step
+
+
+def worker_deeds(facts: Facts) -> tuple[Deed, ...]:
+    """Return the deed against parallel workers that only share full CPUs; none where there are no workers."""
+    if facts.s_of(WORKER, "*") < 1.0 or (facts.busy or 0.0) < FULL:
+        return ()
+    return (stage("max_parallel_workers_per_gather", "lower", "leaves the full CPUs to fewer processes"),)
 
 
 RULES: Final = (

@@ -21,6 +21,7 @@ _SNAPSHOT: Final = (
     "lwlock:xactslru",
 )
 _READS: Final = 100.0
+_TWO: Final = 1.5
 
 
 def _locks(facts: Facts) -> Hit | None:
@@ -59,14 +60,17 @@ def _mapping(facts: Facts) -> Hit | None:
 
 
 def _page(facts: Facts) -> Hit | None:
+    sessions = facts.s(*_PAGE)
     return waiting(
         facts,
         _PAGE,
-        f"{plural(facts.s(*_PAGE), 'session')} wait for the same page",
+        f"{plural(sessions, 'session')} wait for the same page"
+        if sessions >= _TWO
+        else "sessions wait for the same page",
         "find the statement (3); inserts with a serial key are the usual case: hash partitions, fewer indexes",
         short="a hot page",
         label="waits for pages",
-        more=(("sessions", f"{facts.s(*_PAGE):.2f}"),),
+        more=(("sessions", f"{sessions:.2f}"),),
     )
 
 

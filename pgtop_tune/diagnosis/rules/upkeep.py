@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import Deed, DeedKind, FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, page, short_name, sql, stage
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, holder_deeds, page, short_name, stage
 from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.io import io_rates
-from pgtop_tune.metrics.vacuum import PREPARED, SLOT, SLOT_CATALOG, HorizonHolder, holders, table_rates
+from pgtop_tune.metrics.vacuum import holders, table_rates
 from pgtop_tune.model.relations import TableCounters
 
 _HOLDS_S: Final = 60.0
@@ -55,23 +54,6 @@ def _horizon(facts: Facts) -> Hit | None:
         next_step="end the holder: CPU per transaction falls after a vacuum",
         deeds=holder_deeds(oldest),
     )
-
-
-def holder_deeds(holder: HorizonHolder) -> tuple[Deed, ...]:
-    """Return the deeds that end a holder of dead rows."""
-    effect = "vacuum removes the dead rows afterwards"
-    shows = page("9", "shows all holders of dead rows")
-    if holder.kind == PREPARED:
-        return sql(f"ROLLBACK PREPARED {literal(holder.name)};", f"{effect}; its changes are lost"), shows
-    if holder.kind in (SLOT, SLOT_CATALOG):
-        drops = sql(
-            f"SELECT pg_drop_replication_slot({literal(holder.name)});", f"{effect}; its consumer must begin anew"
-        )
-        return drops, shows
-    if holder.backend is None:
-        return (shows,)
-    pid = holder.backend[0]
-    return Deed(kind=DeedKind.END_SESSION, target=str(pid), backend=holder.backend, effect=effect), shows
 
 
 def _slow(facts: Facts) -> Hit | None:

@@ -20,9 +20,9 @@ from pgtop_tune.diagnosis.chains import (
 )
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page, short_name, stage
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, short_name, stage
 from pgtop_tune.diagnosis.rules.statements import named
-from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server
+from pgtop_tune.metrics import ceilings, checkpoints, io, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
 
@@ -54,9 +54,10 @@ def is_volume(facts: Facts) -> bool:
 
 
 def _flush(facts: Facts) -> Hit | None:
-    impact_ms, busy, put_off = wal_ms(facts), wal_busy(facts), facts.once(flush_for_cpu)
+    whole_ms, busy, put_off = wal_ms(facts), wal_busy(facts), facts.once(flush_for_cpu)
+    impact_ms = whole_ms * (1.0 - put_off)
     rows = handed_to_wal_ms(facts) > facts.b(*DEVICE)
-    if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < (HANDED if rows else _BUSY):
+    if whole_ms < _FLUSH_OF_L * facts.latency_ms or busy < (HANDED if rows else _BUSY):
         return None
     if facts.of(server.WAL_BYTES) is None or (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES:
         return None
@@ -68,7 +69,7 @@ def _flush(facts: Facts) -> Hit | None:
     handed_ms = handed_to_wal_ms(facts)
     queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
     if put_off:
-        queued = f"; the disk takes {with_ms(facts.by(host.DISK_WRITE_AWAIT).get(facts.wal_disk or '', 0.0))}, the rest waits for a CPU"
+        queued = f"; the device takes {with_ms((flush_ms or 0.0) * (1.0 - put_off))}, the rest waits for a CPU"
     told_flushes = f"{count(flushes)} flushes/s{duration_text}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",
@@ -97,7 +98,7 @@ def _flush(facts: Facts) -> Hit | None:
         ),
         looks=facts.n(*DEVICE),
         agreed=flushes is not None,
-        note=put_off > 0.0,
+        note=impact_ms < LEAST * facts.latency_ms,
     )
 
 
@@ -122,8 +123,9 @@ def _delay(facts: Facts) -> Hit | None:
 
 
 def _volume(facts: Facts) -> Hit | None:
-    impact_ms, busy = wal_ms(facts), wal_busy(facts)
-    if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
+    whole_ms, busy = wal_ms(facts), wal_busy(facts)
+    impact_ms = whole_ms * (1.0 - facts.once(flush_for_cpu))
+    if whole_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
         return None
     written = facts.of(server.WAL_BYTES)
     per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""

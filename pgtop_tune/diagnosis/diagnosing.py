@@ -332,7 +332,7 @@ class Diagnoser:
                 continue
             if missing and (reason := _reason(interval.newest, rule, missing_sections)):
                 absent.setdefault(reason, []).append(rule.id)
-            if small and rule.kind is FindingKind.LATENCY:
+            if small and rule.kind is FindingKind.LATENCY and not rule.of_few:
                 # Nobody is left to wait: the load's delay is over.
                 self._tracks[rule.id] = _Track()
                 continue

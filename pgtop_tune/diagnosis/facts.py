@@ -58,6 +58,11 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
+def beginning(text: str, cells: int) -> str:
+    """Return the beginning of a foreign text on one line, runs of blanks folded before it is cut."""
+    return one_line(" ".join(text.split()), cells)
+
+
 class Statement(Struct, frozen=True):
     """A statement that sessions run.
 
@@ -76,7 +81,7 @@ class Statement(Struct, frozen=True):
     @property
     def words(self) -> str:
         """Return the beginning of its text on one line."""
-        return one_line(self.text, STATEMENT_CELLS)
+        return beginning(self.text, STATEMENT_CELLS)
 
 
 class Waits(Struct, frozen=True):
@@ -535,13 +540,13 @@ class RootLook(Struct, frozen=True, kw_only=True):
 
 
 def jam_over_s(roots: Sequence[RootLook], now_s: float) -> float | None:
-    """Return how long ago a transaction ended that was idle while others waited for it; None while one still does."""
-    idle = [look for look in roots if look.blocked and look.idle_s > JAM_IDLE_S]
-    if not idle or idle[-1] is roots[-1]:
+    """Return how long ago a transaction ended that others waited long for; None while they still do."""
+    jams = [look for look in roots if look.blocked and (look.idle_s > JAM_IDLE_S or look.waited_s >= JAM_LOOKS)]
+    if not jams or jams[-1] is roots[-1]:
         return None
-    last = idle[-1].transaction
-    same = sum(look.transaction == last for look in idle)
-    return now_s - idle[-1].at_s if same >= JAM_LOOKS else None
+    last = jams[-1].transaction
+    same = sum(look.transaction == last for look in jams)
+    return now_s - jams[-1].at_s if same >= JAM_LOOKS else None
 
 
 def root_look(

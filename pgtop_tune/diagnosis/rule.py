@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import duration, with_ms
-from pgtop_tune.diagnosis.facts import Facts, RootLook, Statement
+from pgtop_tune.diagnosis.facts import Facts, RootLook, Statement, beginning
 from pgtop_tune.diagnosis.finding import BRIEF_CELLS, SHORT_CELLS, Deed, DeedKind, FindingKind
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.catalogue import Section
@@ -72,6 +71,7 @@ class FindingRule(Struct, frozen=True, kw_only=True):
         kind: Kind of its findings.
         least: Share of L from which on a latency finding comes in.
         before: Symptoms that this cause stands before.
+        of_few: Whether it is looked at while hardly a session is active, because counters say it.
         sure_of_cpu: Whether it stays as sure on a full machine, because it is about the machine's CPUs.
     """
 
@@ -82,6 +82,7 @@ class FindingRule(Struct, frozen=True, kw_only=True):
     kind: FindingKind = FindingKind.LATENCY
     least: float = LEAST
     before: tuple[str, ...] = ()
+    of_few: bool = False
     sure_of_cpu: bool = False
 
 
@@ -105,7 +106,7 @@ def evidence(*rows: tuple[str, str | None]) -> tuple[tuple[str, str], ...]:
 
 def short_name(text: str, cells: int = _NAME_CELLS) -> str:
     """Return a foreign name on one line, cut."""
-    return one_line(text, cells)
+    return beginning(text, cells)
 
 
 def culprit_of(statement: Statement | None) -> str:
@@ -195,12 +196,13 @@ def root_name(root: RootLook) -> str:
 
 def root_words(root: RootLook) -> str:
     """Return the root of the chain and its activity: "session 9846 (erp_batch), idle in transaction 42 s"."""
-    activity = _activity(root)
+    activity = root_activity(root)
     mark = " " if root.pid == 0 else ", "
     return f"{root_name(root)}{mark}{activity}" if activity else root_name(root)
 
 
-def _activity(root: RootLook) -> str:
+def root_activity(root: RootLook) -> str:
+    """Return the activity of the root: "idle in transaction 42 s"; "" where it is not known."""
     backend = root.backend
     if root.pid == 0 and root.gid:
         where = f"in {short_name(root.database)}, " if root.database else ""

@@ -333,6 +333,7 @@ RULES: Final = (
         page="2",
         needs=(sections.databases, sections.waits),
         find=_storm,
+        of_few=True,
         before=("client.think",),
     ),
     FindingRule(id="pool.queue", page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),

@@ -280,6 +280,7 @@ RULES: Final = (
         page="7",
         needs=(sections.cgroup, *_NEEDS),
         find=_quota,
+        of_few=True,
         before=("cpu.server", "cpu.others"),
         sure_of_cpu=True,
     ),

@@ -314,7 +314,7 @@ def _extend(facts: Facts) -> Hit | None:
     return waiting(
         facts,
         _EXTENDING,
-        f"{sessions:.1f} sessions wait to extend a table",
+        f"{sessions:.1f} sessions wait to extend a table" if sessions >= 1.0 else "sessions wait to extend a table",
         "fewer writers, COPY, partitions; from 16 on tables are extended by several pages at once",
         short="sessions wait to extend a table",
         more=(("sessions", f"{sessions:.2f}"),),

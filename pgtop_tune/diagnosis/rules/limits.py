@@ -12,14 +12,28 @@ from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import count, duration, size
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import Deed, FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page, plural, short_name, sql, stage
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    evidence,
+    explain,
+    page,
+    plural,
+    session_name,
+    short_name,
+    sql,
+    stage,
+    statement_of,
+)
 from pgtop_tune.diagnosis.rules.io import spilling
 from pgtop_tune.metrics import host, host_details, io, sections, server
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.connections import ConnectionGroup, groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
-from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
+from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages, table_rates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystem
+from pgtop_tune.model.postgres import Backend
 
 _DISK_S: Final = 1800.0
 _DISK_FULL: Final = 95.0
@@ -35,6 +49,8 @@ _OWNER: Final = 24
 _KEPT: Final = 0.2
 """Share of a file system that one slot keeps."""
 _BACKLOG: Final = 16
+_INSERTS: Final = 100.0
+"""Rows per second."""
 
 
 def _disk(facts: Facts) -> Hit | None:
@@ -174,14 +190,22 @@ def _kill(facts: Facts) -> Hit | None:
         recovery = f"; recovery took {duration(away[-1] - killed_s)}" if away else ""
     most = groups_seen[0].memory_max_bytes
     limit = f"; the cgroup's limit is {size(most)}" if most else ""
-    sentence = f"the OOM killer ended {'a backend' if kills == 1 else f'{kills} processes'} "
-    sentence += f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
+    victim = _largest_before(facts, killed_s)
+    name = session_name(victim) if victim is not None else ""
+    gone = name if kills == 1 and name else "a backend" if kills == 1 else f"{kills} processes"
+    ago = f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
+    statement = statement_of(victim)
+    ran = f"; it ran {statement}" if statement and kills == 1 else ""
     return Hit(
-        sentence=f"{sentence}{recovery}{limit}",
-        short=sentence,
+        sentence=f"the OOM killer ended {gone} {ago}{recovery}{limit}{ran}",
+        short=f"the OOM killer ended {gone} {ago}",
+        culprit=name if kills == 1 else "",
+        statement=statement,
         share=1.0,
         evidence=evidence(
             ("killed", str(kills)),
+            ("largest backend before", name),
+            ("its statement", statement),
             ("limit", size(most) if most else None),
             ("in use", size(groups_seen[0].memory_bytes) if groups_seen[0].memory_bytes else None),
         ),
@@ -189,6 +213,18 @@ def _kill(facts: Facts) -> Hit | None:
         deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("9", "shows the server log")),
         blocks=True,
     )
+
+
+def _largest_before(facts: Facts, moment_s: float) -> Backend | None:
+    """Return the session with most memory in the last frame before a moment: the OOM killer ends the largest."""
+    for frame in reversed(facts.interval.frames):
+        activity, processes = sections.activity(frame), sections.processes(frame)
+        if frame.elapsed_s >= moment_s or isinstance(activity, Unavailable) or isinstance(processes, Unavailable):
+            continue
+        rss = {row.pid: row.rss_bytes for row in processes.processes}
+        clients = [row for row in activity.backends if row.backend_type == CLIENT_BACKEND and row.pid in rss]
+        return max(clients, key=lambda row: rss[row.pid], default=None)
+    return None
 
 
 def _memory(facts: Facts) -> Hit | None:
@@ -318,6 +354,15 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
                 stage("temp_file_limit", "set", "cancels a statement that spills more"),
             ),
             f"temporary files of {by.words}", by.culprit, by.words,
+        )  # fmt: skip
+    filled = [table for table in table_rates(facts.interval) if (table.per_s("n_tup_ins") or 0.0) >= _INSERTS]
+    if filled and any(role == "data" or role.startswith("tablespace") for role in row.roles):
+        table = max(filled, key=lambda one: one.per_s("n_tup_ins") or 0.0)
+        name = short_name(table.row.name.removeprefix("public."), _OWNER)
+        return _Keeper(
+            f"look at {name} (8), and at what inserts into it (5); then slots (9) and other programs (7)",
+            (page("8", "shows the tables by size and inserts"), page("5", "shows the statements that insert")),
+            f"most inserts go to {name}, {count(table.per_s('n_tup_ins'))} rows/s", name,
         )  # fmt: skip
     return _Keeper(
         "find who keeps the space: a slot (9), the archiver (6), temporary files (8), other programs (7)",

@@ -20,6 +20,7 @@ from pgtop_tune.diagnosis.rule import (
     explain,
     page,
     plural,
+    root_activity,
     root_deeds,
     root_name,
     root_next_step,
@@ -110,21 +111,26 @@ class Jam(Struct, frozen=True):
     deeds: tuple[Deed, ...]
 
 
-def jam_of(facts: Facts, root: RootLook) -> Jam:
-    """Return the words for the sessions that wait for this root."""
+def jam_of(facts: Facts, root: RootLook, *, stalled: bool = False) -> Jam:
+    """Return the words for the sessions that wait for this root.
+
+    Args:
+        stalled: Whether the sentence says how long already.
+    """
     name, queue = root_name(root), queue_of(facts, root)
     if queue is None:
         verb, waiters = "waits" if root.blocked == 1 else "wait", _waiters(facts, root)
-        waiting = f"{waiters} {verb} {duration(root.waited_s)} for"
+        for_s = "" if stalled else f" {duration(root.waited_s)}"
+        waiting = f"{waiters} {verb}{for_s} for"
         return Jam(
             sentence=f"{waiting} {root_words(root)}", middle=(f"{waiting} {name}",),
-            short=f"{waiters.removesuffix(' sessions')} {verb} {duration(root.waited_s)} for {name}", culprit=name,
+            short=f"{waiters.removesuffix(' sessions')} {verb}{for_s} for {name}", culprit=name,
             next_step=root_next_step(root), deeds=root_deeds(facts, root),
         )  # fmt: skip
-    behind = plural(queue.behind, "session")
+    behind, activity = plural(queue.behind, "session"), root_activity(root)
     return Jam(
-        sentence=f"{queue.name} waits for {root_words(root)} and holds up {queue.behind}",
-        middle=(f"{queue.name} waits for {name} and holds up {queue.behind}",),
+        sentence=f"{queue.name} waits for {name} and holds up {queue.behind}{f'; it is {activity}' if activity else ''}",
+        middle=(),
         short=f"{queue.behind} wait behind {queue.name}: {name}",
         culprit=name,
         next_step=f"cancel {queue.name}, and run it again with lock_timeout; or {root_next_step(root)}",

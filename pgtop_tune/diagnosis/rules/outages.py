@@ -74,7 +74,7 @@ def _stall(facts: Facts) -> Hit | None:
     active = server.ACTIVE(facts.interval)
     # Without a current answer, the last look is from before the stall.
     root = facts.roots[-1] if active is not None and facts.roots and facts.roots[-1].blocked else None
-    jam = jam_of(facts, root) if root is not None else None
+    jam = jam_of(facts, root, stalled=True) if root is not None else None
     statement = None
     if active is None:
         waiting = "no answer from the server"

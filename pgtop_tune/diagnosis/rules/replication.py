@@ -135,7 +135,8 @@ def _spill(facts: Facts) -> Hit | None:
     spilled, name = max(grown, default=(0, ""))
     impact_ms, workers = facts.b(_REORDER), facts.s_of("walsender", _REORDER)
     per_s = spilled / passed_s if passed_s else 0.0
-    if per_s < _SPILLS and workers < _SENDERS and impact_ms < LEAST * facts.latency_ms:
+    small = impact_ms <= 0.0 or impact_ms < LEAST * facts.latency_ms
+    if per_s < _SPILLS and workers < _SENDERS and small:
         return None
     statement = facts.statement(_REORDER)
     value, culprit = facts.shown("logical_decoding_work_mem"), f"slot {short_name(name)}" if per_s >= _SPILLS else ""
@@ -160,7 +161,7 @@ def _spill(facts: Facts) -> Hit | None:
             stage("logical_decoding_work_mem", "raise", "more changes of a transaction stay in memory"),
             page("9", "shows the slots and what they spilled"),
         ),
-        note=impact_ms < LEAST * facts.latency_ms or not impact_ms,
+        note=small,
     )
 
 

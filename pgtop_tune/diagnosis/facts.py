@@ -258,8 +258,8 @@ class Facts:
         activity, sample = self.interval.now(sections.activity), self.interval.now(sections.statement_texts)
         rows = () if activity is None else activity.backends
         running = {row.query_id: row.query for row in rows if row.query_id is not None and row.query}
-        known = {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
-        return running | known
+        normalized = {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
+        return running | normalized
 
     def statement(self, *waits: str) -> Statement | None:
         """Return the statement that at least half of the sessions in these waits run; None where there is none."""
@@ -288,8 +288,8 @@ class Facts:
                     first.setdefault(without, row)
         if not texts:
             return None
-        text, seen = texts.most_common(1)[0]
-        share = seen / texts.total()
+        text, samples = texts.most_common(1)[0]
+        share = samples / texts.total()
         return Statement(text, None, first[text].datname or "", share) if share >= _MOST_OF_SESSIONS else None
 
     @cached_property

@@ -80,14 +80,14 @@ def rate_reached(facts: Facts) -> bool:
 
 def quiet(facts: Facts, settling: str | None) -> Finding:
     """Return the finding "none" of this moment."""
-    found = _sentence(facts, settling)
-    short = short_sentence(found.short or found.sentence, found.culprit)
+    hit = _sentence(facts, settling)
+    short = short_sentence(hit.short or hit.sentence, hit.culprit)
     return Finding(
-        rule=NONE, kind=FindingKind.NOTE, sentence=found.sentence, short=short,
-        forms=forms(found.sentence, found.middle, short, found.culprit), culprit=found.culprit,
-        statement=found.statement, impact_ms=None, share=None, confidence=Confidence.IS,
-        page=found.deeds[0].target if found.deeds else "3", since_ms=facts.interval.newest.taken_at_ms,
-        evidence=found.evidence, deeds=found.deeds,
+        rule=NONE, kind=FindingKind.NOTE, sentence=hit.sentence, short=short,
+        forms=forms(hit.sentence, hit.middle, short, hit.culprit), culprit=hit.culprit,
+        statement=hit.statement, impact_ms=None, share=None, confidence=Confidence.IS,
+        page=hit.deeds[0].target if hit.deeds else "3", since_ms=facts.interval.newest.taken_at_ms,
+        evidence=hit.evidence, deeds=hit.deeds,
     )  # fmt: skip
 
 

@@ -91,6 +91,7 @@ _OWNER_CELLS: Final = 24
 _BRIEF_STATEMENT: Final = 20
 _FEWEST_WORDS: Final = 8
 _CLAUSE: Final = "; "
+_AUTOVACUUM: Final = "autovacuum: "
 _SENDING: Final = "client:clientwrite"
 
 
@@ -221,7 +222,9 @@ def root_activity(root: RootLook) -> str:
 
 def statement_of(backend: Backend | None) -> str:
     """Return the beginning of the statement that a session runs or ran last; "" where it is not known."""
-    return "" if backend is None or backend.query in (None, HIDDEN_QUERY) else short_name(backend.query or "")
+    if backend is None or backend.query in (None, HIDDEN_QUERY):
+        return ""
+    return short_name((backend.query or "").removeprefix(_AUTOVACUUM))
 
 
 def root_next_step(root: RootLook) -> str:
@@ -262,6 +265,10 @@ def root_deeds(facts: Facts, root: RootLook) -> tuple[Deed, ...]:
         )
     if root.backend.state == "idle":
         return (end(DeedKind.END_SESSION, root.backend, f"{frees}; its lock is released"),)
+    if root.backend.backend_type != CLIENT_BACKEND:
+        # An autovacuum against wraparound begins anew at once.
+        ends_sooner = stage("autovacuum_vacuum_cost_limit", "raise", "it ends sooner")
+        return ends_sooner, end(DeedKind.CANCEL, root.backend, f"{frees}; it begins anew later")
     return (
         end(DeedKind.CANCEL, root.backend, f"{frees} once its transaction ends"),
         end(DeedKind.END_SESSION, root.backend, f"{frees}; its transaction is rolled back"),

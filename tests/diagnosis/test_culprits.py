@@ -148,7 +148,7 @@ def test_commits_that_notify_wait_for_each_other() -> None:
 
     def locks(second: int) -> LockSample:
         wait = LockWait(
-            10, "object", "AccessExclusiveLock", None, "object pg_database 0", EPOCH_MS, (11,), ("AccessExclusiveLock",), (),
+            10, "object", "AccessExclusiveLock", None, "object pg_database 0", EPOCH_MS, (11,), (), (),
         )  # fmt: skip
         return LockSample(float(second), (wait,))
 

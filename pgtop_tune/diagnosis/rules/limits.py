@@ -76,10 +76,10 @@ def _disk(facts: Facts) -> Hit | None:
     )
     keeper, soon = _keeper(facts, row), when.partition(":")[0]
     end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
-    because = f"; {keeper.words}" if keeper.words else ""
+    because = f"; {keeper.clause}" if keeper.clause else ""
     return Hit(
         sentence=f"{subject} {when}{because}",
-        middle=(f"{end_of_path} {soon}; {keeper.words}",) if keeper.words else (),
+        middle=(f"{end_of_path} {soon}; {keeper.clause}",) if keeper.clause else (),
         short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
@@ -123,17 +123,22 @@ def _connections(facts: Facts) -> Hit | None:
     total = (row.limit or 0) + reserved
     sentence = f"{row.used} of {total} connections{of} are taken"
     note = f" ({reserved} reserved for superusers)" if reserved else ""
-    who = short_name(largest[0].application_name or largest[0].usename, _OWNER) if largest else ""
+    application = short_name(largest[0].application_name or largest[0].usename, _OWNER) if largest else ""
     idle, short = "", sentence
     if largest and largest[0].idle:
-        idle = f"; {largest[0].idle} of them idle from {who or 'one client'}"
-        short = f"{row.used} of {total} connections{of} taken, {largest[0].idle} idle from {who or 'one client'}"
-    elif largest and who:
-        idle, short = f"; {largest[0].sessions} of them from {who}", f"{sentence}, {largest[0].sessions} from {who}"
+        idle = f"; {largest[0].idle} of them idle from {application or 'one client'}"
+        short = (
+            f"{row.used} of {total} connections{of} taken, {largest[0].idle} idle from {application or 'one client'}"
+        )
+    elif largest and application:
+        idle, short = (
+            f"; {largest[0].sessions} of them from {application}",
+            f"{sentence}, {largest[0].sessions} from {application}",
+        )
     return Hit(
         sentence=sentence + note + idle,
         short=short,
-        culprit=who,
+        culprit=application,
         share=min((row.percent or 0.0) / 100.0, 1.0),
         evidence=evidence(
             ("taken", f"{row.used} of {row.limit}"),
@@ -145,7 +150,7 @@ def _connections(facts: Facts) -> Hit | None:
                 else None,
             ),
         ),
-        next_step=f"a pooler, or close idle sessions in {who or 'the client'}; a higher limit only lengthens the CPU queue",
+        next_step=f"a pooler, or close idle sessions in {application or 'the client'}; a higher limit only lengthens the CPU queue",
         deeds=(
             *(_end_idle(largest[0]) if largest and largest[0].idle else ()),
             page("2", "shows sessions by application"),
@@ -192,13 +197,13 @@ def _kill(facts: Facts) -> Hit | None:
     limit = f"; the cgroup's limit is {size(most)}" if most else ""
     victim = _largest_before(facts, killed_s)
     name = session_name(victim) if victim is not None else ""
-    gone = name if kills == 1 and name else "a backend" if kills == 1 else f"{kills} processes"
+    victims = name if kills == 1 and name else "a backend" if kills == 1 else f"{kills} processes"
     ago = f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
     statement = statement_of(victim)
     ran = f"; it ran {statement}" if statement and kills == 1 else ""
     return Hit(
-        sentence=f"the OOM killer ended {gone} {ago}{recovery}{limit}{ran}",
-        short=f"the OOM killer ended {gone} {ago}",
+        sentence=f"the OOM killer ended {victims} {ago}{recovery}{limit}{ran}",
+        short=f"the OOM killer ended {victims} {ago}",
         culprit=name if kills == 1 else "",
         statement=statement,
         share=1.0,
@@ -210,7 +215,7 @@ def _kill(facts: Facts) -> Hit | None:
             ("in use", size(groups_seen[0].memory_bytes) if groups_seen[0].memory_bytes else None),
         ),
         next_step="less work_mem, fewer sessions, or a larger limit of the control group. Refuted if it kills again",
-        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("9", "shows the server log")),
+        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("2", "shows the server log")),
         blocks=True,
     )
 
@@ -309,13 +314,13 @@ class _Keeper(Struct, frozen=True):
     """Program, slot or statement that fills a file system.
 
     Attributes:
-        words: Clause for the sentence; "" where it is not known.
+        clause: Clause for the sentence; "" where it is not known.
         name, statement, next_step, deeds: As in `Hit`.
     """
 
     next_step: str
     deeds: tuple[Deed, ...]
-    words: str = ""
+    clause: str = ""
     name: str = ""
     statement: str = ""
 
@@ -337,7 +342,7 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
         if backlog >= _BACKLOG:
             return _Keeper(
                 "mend archive_command: the server log has its message (9)",
-                (page("6", "shows the archiver"), page("9", "shows the server log")),
+                (page("6", "shows the archiver"), page("2", "shows the server log")),
                 f"{backlog:.0f} segments of WAL wait to be archived",
             )  # fmt: skip
     spilled = facts.of(server.TEMP_BYTES) or 0.0

@@ -211,7 +211,7 @@ def _dead(facts: Facts) -> Hit | None:
         deeds=(
             *explain(statement, "shows in which order it locks rows"),
             stage("deadlock_timeout", "lower", "each deadlock lasts for so long"),
-            page("9", "shows the server log with the statements of each deadlock"),
+            page("2", "shows the server log with the statements of each deadlock"),
         ),
     )
 
@@ -300,10 +300,10 @@ def _kind(facts: Facts) -> tuple[str, str, float] | None:
 
 def _other(facts: Facts) -> Hit | None:
     """Find sessions that take turns with a lock that is no row, no table and no end of a table."""
-    found = facts.once(_kind)
-    if found is None:
+    largest = facts.once(_kind)
+    if largest is None:
         return None
-    label, kind, impact_ms = found
+    label, kind, impact_ms = largest
     sample = facts.interval.now(sections.locks)
     locktype = label.partition(":")[2]
     targets = Counter(wait.target for wait in sample.waits if wait.locktype == locktype) if sample else Counter()

@@ -118,7 +118,7 @@ def _cut_off(facts: Facts) -> Hit | None:
             ("received, not replayed", size(lag.unreplayed_bytes) if lag.unreplayed_bytes else None),
         ),
         next_step="its log says why: primary_conninfo, pg_hba.conf of the primary, or WAL that the primary has removed",
-        deeds=(page("9", "shows the receiver and the server log"),),
+        deeds=(page("9", "shows the receiver"),),
     )
 
 

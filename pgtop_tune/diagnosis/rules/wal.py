@@ -201,7 +201,7 @@ def _archive(facts: Facts) -> Hit | None:
             ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
         ),
         next_step="mend archive_command; the server's log has its message. Refuted if the last archived segment stands still",
-        deeds=(page("9", "shows the server log"), page("6", "shows the archiver")),
+        deeds=(page("2", "shows the server log"), page("6", "shows the archiver")),
     )
 
 

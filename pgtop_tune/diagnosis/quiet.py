@@ -114,7 +114,9 @@ def _sentence(facts: Facts, settling: str | None) -> Hit:
         if (facts.busy or 0.0) >= FULL:
             # Clients on a full machine wait for a CPU as well.
             full = _busy_elsewhere(facts)
-            return replace(full, sentence=f"clients think {facts.share_text(thinks_ms)}; {full.sentence}")
+            thinking = f"clients think {facts.share_text(thinks_ms)}"
+            middle = (f"{thinking}; {full.short}", *full.middle)
+            return replace(full, sentence=f"{thinking}; {full.sentence}", middle=middle)
         sentence = f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}"
         return Hit(sentence=sentence, evidence=_parts(facts, _parts_ms(facts)))
     if facts.run is None and facts.waits.active < _LESS_THAN_ONE:

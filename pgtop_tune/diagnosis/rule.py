@@ -27,6 +27,7 @@ class Hit(Struct, frozen=True, kw_only=True):
         sentence: Without confidence, beginning in lower case unless a name begins it.
         short: As `Finding.short`; "" for the sentence.
         middle: Forms between both, longest first. Clauses after a semicolon fall away by themselves.
+        brief: The form for a screen of 60 columns; "" for a cut `short`.
         culprit: As `Finding.culprit`; it stands in every form.
         statement: The statement that it is about; "" without one.
         impact_ms: ms of each transaction; at most L.
@@ -42,6 +43,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     sentence: str
     short: str = ""
     middle: tuple[str, ...] = ()
+    brief: str = ""
     culprit: str = ""
     statement: str = ""
     impact_ms: float | None = None
@@ -134,13 +136,13 @@ def short_sentence(text: str, culprit: str = "", cells: int = SHORT_CELLS) -> st
     return f"{text[:room].rstrip()}… {name}" if room > _FEWEST_WORDS else name
 
 
-def forms(sentence: str, middle: Sequence[str], short: str, culprit: str) -> tuple[str, ...]:
+def forms(sentence: str, middle: Sequence[str], short: str, culprit: str, brief: str = "") -> tuple[str, ...]:
     """Return a sentence in all lengths, longest first: whole, with fewer clauses, those of its rule, short, brief."""
     clauses = sentence.split(_CLAUSE)
     cut = [_CLAUSE.join(clauses[:count]) for count in range(len(clauses) - 1, 0, -1)]
     between = [text for text in (*cut, *middle) if culprit in text and len(short) < len(text) < len(sentence)]
-    brief = short_sentence(short, culprit, BRIEF_CELLS)
-    return tuple(dict.fromkeys((sentence, *sorted(between, key=len, reverse=True), short, brief)))
+    last = short_sentence(brief or short, culprit, BRIEF_CELLS)
+    return tuple(dict.fromkeys((sentence, *sorted(between, key=len, reverse=True), short, last)))
 
 
 def stage(name: str, direction: str, effect: str) -> Deed:
@@ -299,6 +301,7 @@ def waiting(
     next_step: str,
     *,
     short: str = "",
+    brief: str = "",
     label: str = "waits",
     more: tuple[tuple[str, str | None], ...] = (),
     deeds: tuple[Deed, ...] = (),
@@ -308,7 +311,7 @@ def waiting(
     Args:
         waits: As for `Facts.b`.
         says: Beginning of the sentence, before the share of the time.
-        short: A shorter beginning; "" for `says`.
+        short, brief: Shorter beginnings; "" for `says`, and for a cut one.
         label: Label of the time in the evidence.
         more: Further evidence.
     """
@@ -317,11 +320,12 @@ def waiting(
         return None
     statement = facts.statement(*waits)
     by = f"; {100 * statement.share:.0f} % by {statement.words}" if statement is not None else ""
-    brief = f": {statement.words}" if statement is not None else f": {facts.percent(impact_ms)}"
+    end_of_short = f": {statement.words}" if statement is not None else f": {facts.percent(impact_ms)}"
     return Hit(
         sentence=f"{says}: {facts.share_text(impact_ms)}{by}",
         middle=(f"{short or says}: {facts.percent(impact_ms)}{by}",),
-        short=f"{short or says}{brief}",
+        short=f"{short or says}{end_of_short}",
+        brief=f"{brief}{end_of_short}" if brief else "",
         culprit=culprit_of(statement),
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,

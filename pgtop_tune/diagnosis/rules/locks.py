@@ -100,7 +100,7 @@ class Jam(Struct, frozen=True):
     """Words, next step and deeds for sessions that wait for one root.
 
     Attributes:
-        sentence, middle, short, culprit, next_step, deeds: As in `Hit`.
+        sentence, middle, short, brief, culprit, next_step, deeds: As in `Hit`.
     """
 
     sentence: str
@@ -109,6 +109,7 @@ class Jam(Struct, frozen=True):
     culprit: str
     next_step: str
     deeds: tuple[Deed, ...]
+    brief: str = ""
 
 
 def jam_of(facts: Facts, root: RootLook, *, stalled: bool = False) -> Jam:
@@ -131,7 +132,8 @@ def jam_of(facts: Facts, root: RootLook, *, stalled: bool = False) -> Jam:
     return Jam(
         sentence=f"{queue.name} waits for {name} and holds up {queue.behind}{f'; it is {activity}' if activity else ''}",
         middle=(),
-        short=f"{queue.behind} wait behind {queue.name}: {name}",
+        short=f"{queue.behind} wait behind {queue.command}: {name}",
+        brief=f"{queue.behind} wait for {name}",
         culprit=name,
         next_step=f"cancel {queue.name}, and run it again with lock_timeout; or {root_next_step(root)}",
         deeds=(
@@ -160,6 +162,7 @@ def _jam(facts: Facts) -> Hit | None:
         sentence=jam.sentence,
         middle=jam.middle,
         short=jam.short,
+        brief=jam.brief,
         culprit=jam.culprit,
         statement=statement_of(root.backend),
         impact_ms=impact_ms or None,
@@ -199,6 +202,7 @@ def _dead(facts: Facts) -> Hit | None:
         sentence=f"{subject}{by}: each lasts for deadlock_timeout{f' ({timeout})' if timeout else ''}, and others wait behind it",
         middle=(f"{subject}{by}: {facts.percent(impact_ms)}",) if impact_ms else (),
         short=f"{subject}{by}",
+        brief=f"{rate:.0f} deadlocks/min: {statement.words}" if statement is not None and deadlocks > 0 else "",
         culprit=culprit_of(statement),
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
@@ -231,6 +235,7 @@ def _table(facts: Facts) -> Hit | None:
         sentence=sentence,
         middle=jam.middle,
         short=jam.short,
+        brief=jam.brief,
         culprit=jam.culprit,
         statement=statement_of(root.backend),
         impact_ms=impact_ms or None,
@@ -268,6 +273,7 @@ def _row(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"sessions queue for the same rows{table}{by}: {facts.share_text(impact_ms)}{does}",
         middle=(f"sessions queue for the same rows{by}: {facts.percent(impact_ms)}",),
+        brief=f"row queue: {statement.words}" if statement is not None else "",
         short=f"sessions queue for rows{by}"
         if by
         else f"sessions queue for the same rows{table}: {facts.percent(impact_ms)}",

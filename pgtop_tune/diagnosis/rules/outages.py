@@ -90,6 +90,7 @@ def _stall(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"{stalled}: {waiting}",
         middle=tuple(f"{stalled}: {text}" for text in jam.middle) if jam is not None else (),
+        brief=f"{stalled}: {jam.brief}" if jam is not None and jam.brief else "",
         short=f"{stalled}: {jam.short if jam is not None else waiting}",
         culprit=jam.culprit if jam is not None else culprit_of(statement),
         statement=statement_of(root.backend) if root is not None else statement.words if statement is not None else "",

@@ -51,6 +51,8 @@ _BRIEF: Final = 26
 _CONDITION: Final = re.compile(r"\b(WHERE|JOIN|LIMIT|HAVING)\b")
 _EQUALS: Final = re.compile(r"(?<![<>!])=\s*(\$|'|\d|ANY\b)|\bIN\s*\(", re.IGNORECASE)
 """A comparison of a column to a value."""
+_ORDERED: Final = re.compile(r"\bLIMIT\b", re.IGNORECASE)
+"""A query for the first rows may walk the index of their order, and not that of its condition."""
 _WHOLE_ROW: Final = 0.5
 _WHOLE_TABLES: Final = (
     "COPY",
@@ -272,10 +274,11 @@ def _scan(facts: Facts) -> Hit | None:
     name_of_holder = _name_of(facts, scan.holder) if scan.holder is not None else ""
     return Hit(
         sentence=f"{says}: {part.percent:.0f} % of the time{clause}",
-        middle=(f"{says}; {because}", f"{brief}; {because}")
+        middle=(f"{says}; {because}", f"{dead} held by {name_of_holder} slow down {short_name(statement.text, _BRIEF)}")
         if name_of_holder
         else (f"{says}: {part.percent:.0f} % of the time", says),
-        short=f"{dead} are held back by {name_of_holder}" if name_of_holder else brief,
+        short=f"{dead} held by {name_of_holder}" if name_of_holder else brief,
+        brief="" if name_of_holder else brief.replace(f" of {name} ", " ") if scan.rows else brief,
         culprit=name_of_holder or culprit_of(statement),
         statement=statement.words,
         impact_ms=min(scan.part * busy_ms, facts.latency_ms),
@@ -326,13 +329,8 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
             f"an index on the columns of {name} that refer to the changed table. If its sequential scans go on, it was"
             " not the cause",
         )  # fmt: skip
-    unsure = (
-        "a missing index or a wrong plan"
-        if scan.table is None
-        else "a wrong index"
-        if scan.by_index
-        else "a missing index"
-    )
+    many = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
+    unsure = "a missing index or a wrong plan" if scan.table is None else many if scan.by_index else "a missing index"
     next_step = (
         "explain it (e): an index on the columns it filters by. If the plan reads few rows, it was not the cause"
     )

@@ -134,6 +134,7 @@ def _volume(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}{by.clause}",
         middle=(f"WAL itself is too much: {size(written)}/s{by.clause}",),
+        brief=f"too much WAL{by.brief}" if by.brief else "",
         short=f"too much WAL, {size(written)}/s{by.brief}"
         if by.brief
         else f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",

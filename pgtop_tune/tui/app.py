@@ -248,7 +248,8 @@ class ActionCommands(Provider):
         """Yield what resembles the letters typed."""
         if not isinstance(self.screen, SceneScreen):
             return
-        matcher = self.matcher(query)
+        # Letters in their order match; a space would only match a space, not the "_" of "max wal".
+        matcher = self.matcher("".join(query.split()))
         for offered in (self._doing(self.screen), self._named(self.screen)):
             for phrase, act in offered:
                 score = matcher.match(phrase)

@@ -29,7 +29,7 @@ from tests.support.crowd import Crowd
 from tests.support.servers import conninfo
 from tests.support.undoing import undo_all
 
-HOUSEKEEPING = re.compile(r"SET |RESET |BEGIN|COMMIT|ROLLBACK")
+HOUSEKEEPING = re.compile("SET |RESET |COMMIT|ROLLBACK")
 
 
 def unmarked(superuser: Superuser, user: str) -> list[str]:

@@ -30,12 +30,12 @@ from pgtop_tune.postgres.server.connection import (
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo, ServerEndpoint, beyond_asyncpg
 from pgtop_tune.postgres.server.encodings import RAW
 from pgtop_tune.postgres.server.failures import connection_problem, sqlstate_of, takes_connections
-from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.own_sessions import READ_ONLY_BEGIN, OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import pin, pinned_first
 
 _PER_SESSION: Final = frozenset({"default_transaction_read_only", "idle_session_timeout"})
 """Settings without an effect within a transaction."""
-_BEGIN: Final = f"BEGIN READ ONLY, NOT DEFERRABLE; SELECT {OWN_MARK} {pin(local=True)}"
+_BEGIN: Final = f"{READ_ONLY_BEGIN}; SELECT {OWN_MARK} {pin(local=True)}"
 _LIMITS: Final = ", ".join(
     f"pg_catalog.set_config('{name}', '{value}', true)"
     for name, value in SESSION_SETTINGS.items()
@@ -137,8 +137,8 @@ def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:
 
 def _unfit(wish: str, conninfo: ConnInfo) -> ConnectionProblem:
     """Return the problem of a server that does not match target_session_attrs: a standby before its promotion."""
-    hint = "target_session_attrs asks for one; after a failover the standby has to be promoted first"
-    return ConnectionProblem(f"{conninfo.describe()}: no server there is {wish}", hint)
+    hint = "change target_session_attrs; after a failover, promote the standby first"
+    return ConnectionProblem(f"{conninfo.describe()}: no server at this address is {wish}", hint)
 
 
 async def _connected(arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float) -> Any:

@@ -50,6 +50,9 @@ def marked(text: str) -> str:
     return " ".join((verb, OWN_MARK, *tail))
 
 
+READ_ONLY_BEGIN: Final = marked("BEGIN READ ONLY, NOT DEFERRABLE")
+"""Begin of a transaction, written as nobody else writes it, so that its query id is ours alone."""
+
 # Limits that end a statement or a session after some time. Our own sessions lift them, so that one that is too low can
 # still be seen and reverted.
 #

@@ -38,7 +38,7 @@ from pgtop_tune.postgres.server.failures import (
     sqlstate_of,
 )
 from pgtop_tune.postgres.server.libpq import connect_async
-from pgtop_tune.postgres.server.own_sessions import OwnSessions, marked
+from pgtop_tune.postgres.server.own_sessions import READ_ONLY_BEGIN, OwnSessions, marked
 from pgtop_tune.postgres.server.search_path import pin
 from pgtop_tune.postgres.statements.backend_control import signal_statement
 from pgtop_tune.postgres.statements.explain import (
@@ -57,9 +57,9 @@ _LIMITS: Final = (
     "pg_catalog.set_config('statement_timeout', '5s', true), pg_catalog.set_config('lock_timeout', '200ms', true),"
     " pg_catalog.set_config('idle_in_transaction_session_timeout', '10s', true)"
 )
-_BEGIN: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {_LIMITS}")
+_BEGIN: Final = f"{READ_ONLY_BEGIN}; {marked(f'SELECT {_LIMITS}')}"
 """Begin of a transaction with its limits: a pooler accepts no start-up options, and lends the session to others."""
-_BEGIN_PINNED: Final = "BEGIN READ ONLY, NOT DEFERRABLE; " + marked(f"SELECT {pin(local=True)}, {_LIMITS}")
+_BEGIN_PINNED: Final = f"{READ_ONLY_BEGIN}; {marked(f'SELECT {pin(local=True)}, {_LIMITS}')}"
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
 """Beginnings of sqlstates about the connection, not about a statement."""
 
@@ -108,7 +108,7 @@ class BackendActs(Struct, frozen=True):
     ) -> T | PlanRisk:
         seen_statement = SeenStatement(statement.query, statement.datname, statement.role)
         if MASK in seen_statement.query:
-            raise UsageProblem("the statement had a secret removed")
+            raise UsageProblem("a secret was removed from this statement, so it cannot be explained")
         async with self._connected(self.conninfo) as connection, _bounded(connection):
             explainable(connection, seen_statement)
             candidates = await planners(connection, seen_statement)
@@ -142,7 +142,7 @@ class BackendActs(Struct, frozen=True):
                     if risk is not None:
                         return risk
                     return await self._planned(replace(conninfo, dbname=statement.datname), statement, login, plan)
-                why_not_session_role = f"{conninfo.describe()}: a pooler makes this a connection of another role"
+                why_not_session_role = f"{conninfo.describe()}: a pooler changes the role of this connection"
         raise AssertionError("the operator's own role is always among them")
 
     async def _planned(
@@ -162,7 +162,7 @@ class BackendActs(Struct, frozen=True):
     async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
         pid, started_ms = backend
         if pid in self.our_sessions.pids:
-            return BackendResult(backend, BackendOutcome.REFUSED, "one of our own sessions")
+            return BackendResult(backend, BackendOutcome.REFUSED, "this session belongs to pgtop-tune")
         if started_ms is None:
             return BackendResult(
                 backend, BackendOutcome.NOT_PERMITTED, f"this role may not see that session; {self._grant()}"
@@ -177,7 +177,7 @@ class BackendActs(Struct, frozen=True):
             return BackendResult(backend, BackendOutcome.GONE)
         if not row["sent"]:
             return BackendResult(
-                backend, BackendOutcome.REFUSED, "an auxiliary process of the server does not take this signal"
+                backend, BackendOutcome.REFUSED, "an auxiliary process of the server does not accept this signal"
             )
         return BackendResult(backend, BackendOutcome.DONE)
 

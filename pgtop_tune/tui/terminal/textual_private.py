@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import queue
+import sys
 from collections.abc import Iterator, Mapping
 from threading import Thread
 from typing import Any, TypeVar
@@ -108,7 +109,13 @@ class OpensAtOnce(ModalScreen[T]):
 
 
 class JobControlDriver(LinuxDriver):
-    """A terminal driver that decides what happens on SIGTSTP and SIGCONT."""
+    """A terminal driver that decides what happens on SIGTSTP and SIGCONT, and that draws on stdout."""
+
+    def __init__(self, app: App[Any], **options: Any) -> None:
+        super().__init__(app, **options)
+        # `LinuxDriver._file`: Textual's is stderr, which users redirect to a file.
+        assert sys.__stdout__ is not None
+        self._file = sys.__stdout__
 
     def stopped_by_signal(self) -> None:
         """React to SIGTSTP."""

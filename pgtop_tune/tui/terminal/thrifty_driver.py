@@ -126,7 +126,7 @@ class ThriftyDriver(JobControlDriver):
         """
         parser = key_parser(self)
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        old_reports = OldMouseReports()
+        old_reports, pastes = OldMouseReports(), PastedText()
         attentive_until_s = 0.0
         bell = self._bell
         with selectors.PollSelector() as selector:
@@ -142,7 +142,7 @@ class ThriftyDriver(JobControlDriver):
                         break
                     attentive_until_s = time.monotonic() + _ATTENTIVE_S
                     # Part of a character, or of a report, is nothing yet; to the parser, nothing is the end.
-                    if text := decode(old_reports.replaced(typed)):
+                    if text := pastes.without_controls(decode(old_reports.replaced(typed))):
                         for message in parser.feed(text):
                             self.process_message(message)
                 for message in parser.tick():
@@ -244,3 +244,43 @@ def _report(old: re.Match[bytes]) -> bytes:
     # The first form does not tell which button was released.
     code, end = (buttons & ~_RELEASED, b"m") if released else (buttons, b"M")
     return b"\x1b[<%d;%d;%d%s" % (code, column, row, end)
+
+
+_PASTE_START: Final = "\x1b[200~"
+_PASTE_END: Final = "\x1b[201~"
+_END_BEGUN: Final = re.compile(r"\x1b(\[(2(0(1)?)?)?)?\Z")
+_CONTROLS: Final = dict.fromkeys([*range(0x20), *range(0x7F, 0xA0)]) | {ord(kept): kept for kept in "\t\n\r"}
+
+
+class PastedText:
+    """Removes control characters from bracketed pastes: Textual runs keys that follow an Escape within one.
+
+    Source: xterm, ctlseqs ("Bracketed Paste Mode"); terminals that filter pastes themselves remove the same.
+    """
+
+    def __init__(self) -> None:
+        self._pasting = False
+        self._before = ""
+        self._unfinished_end = ""
+
+    def without_controls(self, typed: str) -> str:
+        """Return what was typed, pastes without control characters; keep back the beginning of a paste's end."""
+        rest = self._unfinished_end + typed
+        self._unfinished_end = ""
+        cleaned = []
+        while rest:
+            if self._pasting:
+                pasted, end, rest = rest.partition(_PASTE_END)
+                if not end and (begun := _END_BEGUN.search(pasted)):
+                    self._unfinished_end = begun[0]
+                    pasted = pasted[: begun.start()]
+                cleaned.append(pasted.translate(_CONTROLS) + end)
+                self._pasting = not end
+                continue
+            keys, start, _ = (self._before + rest).partition(_PASTE_START)
+            length = len(keys + start) - len(self._before)
+            self._before = "" if start else keys[1 - len(_PASTE_START) :]
+            self._pasting = bool(start)
+            cleaned.append(rest[:length])
+            rest = rest[length:]
+        return "".join(cleaned)

@@ -208,7 +208,7 @@ async def test_the_palette_finds_parameters_and_sessions_and_obeys_no_markup() -
     source = ScriptedSource([Step((frame(2, postgres=postgres_sample(2, activity=activity)),), restart=True)])
     async with running_screen(source, parameters=ScriptedParameters(), knobs=KNOBS) as rig:
         await rig.press("ctrl+p")
-        await rig.type("parameter max_wal")
+        await rig.type("max wal")
         await rig.sees("parameter max_wal_size")
         await rig.press("enter")
         await rig.sees("/max_wal_size")

@@ -1,22 +1,25 @@
-"""Reports of a terminal that has forgotten how it was asked for them: none of their bytes is a key."""
+"""Bytes that a terminal sends: reports in an old form and pastes with control characters are never taken for keys."""
 
 from __future__ import annotations
 
 import codecs
+import itertools
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from textual import events
 from textual._xterm_parser import XTermParser
 from textual.message import Message
 
-from pgtop_tune.tui.terminal.thrifty_driver import OldMouseReports
+from pgtop_tune.tui.terminal.thrifty_driver import OldMouseReports, PastedText
 
 
 def messages(*reads: bytes) -> list[Message]:
     """What the application gets of bytes that come in so many reads."""
-    parser, reports = XTermParser(), OldMouseReports()
+    parser, reports, pastes = XTermParser(), OldMouseReports(), PastedText()
     decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-    texts = (decode(reports.replaced(read)) for read in reads)
+    texts = (pastes.without_controls(decode(reports.replaced(read))) for read in reads)
     return [message for text in texts if text for message in parser.feed(text)]
 
 
@@ -49,3 +52,33 @@ def test_a_report_that_comes_in_two_reads_is_one(cut: int) -> None:
 def test_other_input_passes_as_it_came() -> None:
     for typed in (b"\x1b[A", b"\x1b[<0;10;10M", "é".encode(), b"\x1b", b"\x1b["):
         assert OldMouseReports().replaced(typed) == typed
+        assert PastedText().without_controls(typed.decode()) == typed.decode()
+
+
+PIECES = [
+    "hello",
+    "\x1b",
+    "\x1b[A",
+    "\x1b[",
+    "\x1b[20",
+    "q",
+    "\x1a",
+    "\x03",
+    "\x1b]0;x\x07",
+    "\x9b1m",
+    "é",
+    "\t",
+    "\x1bOP",
+    "\x1b[I",
+]
+
+
+@given(pieces=st.lists(st.sampled_from(PIECES)), cuts=st.lists(st.integers(1, 60)))
+def test_a_paste_is_one_text_without_control_characters_whatever_is_in_it(pieces: list[str], cuts: list[int]) -> None:
+    typed = f"j\x1b[200~{''.join(pieces)}\x1b[201~k".encode()
+    places = [0, *sorted({cut for cut in cuts if cut < len(typed)}), len(typed)]
+    got = messages(*(typed[begin:end] for begin, end in itertools.pairwise(places)))
+    assert [message.key for message in got if isinstance(message, events.Key)] == ["j", "k"]
+    (paste,) = (message for message in got if not isinstance(message, events.Key))
+    assert isinstance(paste, events.Paste)
+    assert paste.text == "".join(c for c in "".join(pieces) if c == "\t" or c.isprintable())

@@ -44,6 +44,8 @@ _SAFE_BYTES: Final = 1 << 30
 _MIB: Final = 1 << 20
 _AVAILABLE: Final = 0.04
 _OOM_S: Final = 60.0
+_LARGE: Final = 0.2
+"""Share of the control group's limit that a session has to be named for its end."""
 _WAL_GROWS: Final = 0.5
 _OWNER: Final = 24
 _KEPT: Final = 0.2
@@ -195,7 +197,7 @@ def _kill(facts: Facts) -> Hit | None:
         recovery = f"; recovery took {duration(away[-1] - killed_s)}" if away else ""
     most = groups_seen[0].memory_max_bytes
     limit = f"; the cgroup's limit is {size(most)}" if most else ""
-    victim = _largest_before(facts, killed_s)
+    victim = _largest_before(facts, killed_s, _LARGE * (most or inf))
     name = session_name(victim) if victim is not None else ""
     victims = name if kills == 1 and name else "a backend" if kills == 1 else f"{kills} processes"
     ago = f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
@@ -220,14 +222,21 @@ def _kill(facts: Facts) -> Hit | None:
     )
 
 
-def _largest_before(facts: Facts, moment_s: float) -> Backend | None:
-    """Return the session with most memory in the last frame before a moment: the OOM killer ends the largest."""
+def _largest_before(facts: Facts, moment_s: float, least_bytes: float) -> Backend | None:
+    """Return the session with most memory in the last frame before a moment: the OOM killer ends the largest.
+
+    None where it has less than `least_bytes`: older frames have readings of some seconds before.
+    """
     for frame in reversed(facts.interval.frames):
         activity, processes = sections.activity(frame), sections.processes(frame)
         if frame.elapsed_s >= moment_s or isinstance(activity, Unavailable) or isinstance(processes, Unavailable):
             continue
         rss = {row.pid: row.rss_bytes for row in processes.processes}
-        clients = [row for row in activity.backends if row.backend_type == CLIENT_BACKEND and row.pid in rss]
+        clients = [
+            row
+            for row in activity.backends
+            if row.backend_type == CLIENT_BACKEND and rss.get(row.pid, 0) >= least_bytes
+        ]
         return max(clients, key=lambda row: rss[row.pid], default=None)
     return None
 

@@ -329,8 +329,10 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
             f"an index on the columns of {name} that refer to the changed table. If its sequential scans go on, it was"
             " not the cause",
         )  # fmt: skip
-    many = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
-    unsure = "a missing index or a wrong plan" if scan.table is None else many if scan.by_index else "a missing index"
+    by_index = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
+    unsure = (
+        "a missing index or a wrong plan" if scan.table is None else by_index if scan.by_index else "a missing index"
+    )
     next_step = (
         "explain it (e): an index on the columns it filters by. If the plan reads few rows, it was not the cause"
     )

@@ -38,6 +38,10 @@ from pgtop_tune.model.postgres import Backend
 _DISK_S: Final = 1800.0
 _DISK_FULL: Final = 95.0
 _DISK_ENDS: Final = 98.0
+_HALF_FULL: Final = 50.0
+_AT_ONCE_S: Final = 60.0
+_NOT_SOON_S: Final = 601.0
+"""Just above the ten minutes from which on a limit stands behind the first latency finding."""
 _CONNECTIONS: Final = 90.0
 _XID: Final = 80.0
 _SAFE_BYTES: Final = 1 << 30
@@ -76,6 +80,8 @@ def _disk(facts: Facts) -> Hit | None:
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
+    # The growth of some seconds is no forecast for minutes.
+    is_near = percent >= _HALF_FULL or left_s < _AT_ONCE_S
     keeper, soon = _keeper(facts, row), when.partition(":")[0]
     end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
     because = f"; {keeper.clause}" if keeper.clause else ""
@@ -84,7 +90,7 @@ def _disk(facts: Facts) -> Hit | None:
         middle=(f"{end_of_path} {soon}; {keeper.clause}",) if keeper.clause else (),
         short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
         share=percent / 100.0,
-        left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
+        left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s if is_near else max(left_s, _NOT_SOON_S),
         evidence=evidence(
             ("used", f"{percent:.0f} %"), ("left", available), ("full in", duration(left_s) if left_s < inf else None)
         ),

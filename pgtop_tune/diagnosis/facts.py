@@ -253,15 +253,18 @@ class Facts:
         )
 
     @cached_property
-    def texts(self) -> Mapping[int, str]:
-        """Return the texts of statements by query id; of one that pg_stat_statements has not told yet that of a session."""
-        activity, sample = self.interval.now(sections.activity), self.interval.now(sections.statement_texts)
+    def _texts(self) -> Mapping[int, str]:
+        sample = self.interval.now(sections.statement_texts)
+        return {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
+
+    def text_of(self, query_id: int) -> str:
+        """Return the text of a statement; of one that pg_stat_statements has not told yet that of a session, or ""."""
+        if known_text := self._texts.get(query_id):
+            return known_text
+        activity = self.interval.now(sections.activity)
         rows = () if activity is None else activity.backends
-        running = {
-            row.query_id: _CONSTANT.sub("?", row.query).rstrip("; \n") for row in rows if row.query_id and row.query
-        }
-        normalized = {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
-        return running | normalized
+        running = next((row.query for row in rows if row.query_id == query_id and row.query != HIDDEN_QUERY), None)
+        return _CONSTANT.sub("?", running).rstrip("; \n") if running else ""
 
     def statement(self, *waits: str) -> Statement | None:
         """Return the statement that at least half of the sessions in these waits run; None where there is none."""
@@ -274,7 +277,7 @@ class Facts:
         if total < _FEWEST_SESSIONS:
             return self._statement_by_text(waits)
         query_id = max(sums, key=lambda one: sums[one][0])
-        text, share = self.texts.get(query_id, ""), sums[query_id][0] / total
+        text, share = self.text_of(query_id), sums[query_id][0] / total
         return Statement(text, query_id, sums[query_id][1], share) if text and share >= _MOST_OF_SESSIONS else None
 
     def _statement_by_text(self, waits: Iterable[str]) -> Statement | None:

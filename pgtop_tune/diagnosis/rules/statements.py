@@ -92,7 +92,7 @@ def _largest(facts: Facts, counter: str) -> _StatementPart | None:
     rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
     total = sum(grown for _, grown in rates)
     rate, grown = max(rates, key=lambda pair: pair[1], default=(None, 0))
-    text = facts.texts.get(rate.counters.queryid) if rate is not None else None
+    text = facts.text_of(rate.counters.queryid) if rate is not None else ""
     if rate is None or not grown or not text:
         return None
     return _StatementPart(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / total, text)
@@ -214,7 +214,7 @@ def _is_wasteful(rate: StatementRate, whole_us: float, blocks: float, returned: 
 
 def _worst(facts: Facts) -> _Scan | None:
     """Return the statement with most time among those that read far more than they return."""
-    rates, texts = facts.once(_rates), facts.texts
+    rates = facts.once(_rates)
     # A statement inside of a function counts in the statement that calls it, too.
     whole_us = sum(rate.grown.sum("exec_us") or 0 for rate in rates if rate.counters.toplevel)
     scans: list[_Scan] = []
@@ -223,14 +223,16 @@ def _worst(facts: Facts) -> _Scan | None:
         more = rate.grown.each("shared_blks_read", "calls")
         if blocks is None or more is None or returned is None or not whole_us:
             continue
-        text = texts.get(rate.counters.queryid, "")
-        if text and not _reads_all(text) and _is_wasteful(rate, whole_us, blocks + more, returned):
+        if not _is_wasteful(rate, whole_us, blocks + more, returned):
+            continue
+        text = facts.text_of(rate.counters.queryid)
+        if text and not _reads_all(text):
             part = min((rate.grown.sum("exec_us") or 0) / whole_us, 1.0)
             scans.append(_Scan(rate, part, blocks + more, returned))
     scan = max(scans, key=lambda one: one.part, default=None)
     if scan is None:
         return None
-    query, calls = texts[scan.rate.counters.queryid], scan.rate.calls_per_s or 0.0
+    query, calls = facts.text_of(scan.rate.counters.queryid), scan.rate.calls_per_s or 0.0
     tables = _tables_of(facts, query)
     named_tables = {table.row.oid for table in tables}
     if query.lstrip()[:6].upper() in ("DELETE", "UPDATE", "INSERT"):
@@ -259,7 +261,7 @@ def _scan(facts: Facts) -> Hit | None:
     busy_ms = cpu_ms(facts) + queue_ms(facts) + read_ms(facts)
     if not facts.latency_ms or busy_ms < _WORKS * facts.latency_ms or (scan := facts.once(_worst)) is None:
         return None
-    part = _StatementPart(scan.rate, 100.0 * scan.part, facts.texts[scan.rate.counters.queryid])
+    part = _StatementPart(scan.rate, 100.0 * scan.part, facts.text_of(scan.rate.counters.queryid))
     statement, table, returned = part.statement, scan.table, scan.returned
     name = short_name(table.name.removeprefix("public."), _TABLE) if table is not None else ""
     amount = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"

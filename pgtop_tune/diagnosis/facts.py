@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from math import inf
 from typing import Final, TypeVar, cast
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.host_values import ended_cpu, foreign_cpu_over, process_cpu
 from pgtop_tune.metrics.load import running, stalled_s
+from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
@@ -296,6 +298,16 @@ class Facts:
         text, samples = texts.most_common(1)[0]
         share = samples / texts.total()
         return Statement(text, None, first[text].datname or "", share) if share >= _MOST_OF_SESSIONS else None
+
+    def longest_statement(self) -> tuple[Statement, float] | None:
+        """Return the statement that runs longest, and for how long; None while none runs for half of the window."""
+        activity = self.interval.now(sections.activity)
+        running = [row for row in client_backends(activity) if row.state == "active"] if activity is not None else []
+        row = min(running, key=lambda backend: backend.query_start_ms or inf, default=None)
+        if activity is None or row is None or not row.query or row.query_start_ms is None or row.query == HIDDEN_QUERY:
+            return None
+        runs_s = (activity.now_ms - row.query_start_ms) / 1000.0
+        return (Statement(row.query, row.query_id, row.datname or "", 1.0), runs_s) if runs_s >= WINDOW_S / 2 else None
 
     @cached_property
     def waits_now(self) -> dict[str, float]:

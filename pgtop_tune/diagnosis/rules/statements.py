@@ -103,17 +103,21 @@ class Named(Struct, frozen=True):
 
     Attributes:
         statement: The statement; None where no statement has half of the finding.
+        runs_s: Time for which it runs, where that is all that is known of it; else 0.
         total: Noun that its share is of: "statement time"; "" for the finding itself.
     """
 
     statement: Statement | None
     total: str = ""
+    runs_s: float = 0.0
 
     @property
     def clause(self) -> str:
         """Return "; 63 % of statement time by SELECT …" for the end of a sentence; "" without a statement."""
         if self.statement is None:
             return ""
+        if self.runs_s:
+            return f"; {self.statement.words} has run for {duration(self.runs_s)}"
         of_total = f" of {self.total}" if self.total else ""
         return f"; {100 * self.statement.share:.0f} %{of_total} by {self.statement.words}"
 
@@ -133,23 +137,25 @@ class Named(Struct, frozen=True):
         return culprit_of(self.statement)
 
 
-def named(facts: Facts, counter: str, *waits: str, of_total: float | None = None) -> Named:
-    """Return the statement with at least half of a counter; of one that has not ended yet, of the samples of its waits.
+def named(facts: Facts, counter: str, *waits: str, of_total: float | None = None, under_way: bool = False) -> Named:
+    """Return the statement that most sessions run in some waits; where samples do not tell, by a counter.
 
     Args:
-        counter: Counter of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read"; "" for samples only.
+        counter: Counter of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
         waits: Waits of the finding, as for `Facts.statement`.
-        of_total: Growth of the counter per second that statements are to explain half of; None for no such figure. A
+        under_way: Whether a statement that runs for long comes before the samples, because its counts are missing.
+        of_total: Growth of the counter per second that the statement is to explain half of; None for no such figure. A
             statement that failed or has not ended yet is not counted.
     """
-    sampled = facts.statement(*waits) if waits else None
-    part = _largest(facts, counter) if counter else None
-    if part is not None and of_total is not None and (part.rate.grown.per_s(counter) or 0.0) < of_total / 2.0:
-        return Named(sampled or facts.statement("*"))
-    if part is not None and part.percent >= _MOST and (sampled is None or part.percent >= 100.0 * sampled.share):
-        # The time of statements includes their waits.
-        return Named(part.statement, "statement time" if counter == TIME else "")
-    return Named(sampled)
+    part = _largest(facts, counter)
+    counted = part is not None and part.percent >= _MOST
+    if part is None or not counted or (of_total and (part.rate.grown.per_s(counter) or 0.0) < of_total / 2.0):
+        longest = facts.longest_statement() if under_way else None
+        return Named(longest[0], runs_s=longest[1]) if longest is not None else Named(facts.statement(*waits))
+    if of_total is None and (sampled := facts.statement(*waits)) is not None:
+        return Named(sampled)
+    # The time of statements includes their waits.
+    return Named(part.statement, "statement time" if counter == TIME else "")
 
 
 class _Scan(Struct, frozen=True):

@@ -138,7 +138,7 @@ class FindingsDialog(Dialog[None]):
         """Return the findings, the chosen one opened."""
         self._caption_keys()
         if self._shown is None:
-            return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
+            return [((f"diagnosing {self.glyphs.ellipsis}", "dim"),)]
         lines: list[Line] = wrapped(f"settling: {self._shown.settling}", cells, "dim") if self._shown.settling else []
         for finding in self._findings:
             opened = finding is self.chosen

@@ -84,7 +84,7 @@ def quiet(facts: Facts, settling: str | None) -> Finding:
     short = short_sentence(hit.short or hit.sentence, hit.culprit)
     return Finding(
         rule=NONE, kind=FindingKind.NOTE, sentence=hit.sentence, short=short,
-        forms=forms(hit.sentence, hit.middle, short, hit.culprit), culprit=hit.culprit,
+        forms=forms(hit.sentence, hit.middle, short, hit.culprit, hit.brief), culprit=hit.culprit,
         statement=hit.statement, impact_ms=None, share=None, confidence=Confidence.IS,
         page=hit.deeds[0].target if hit.deeds else "3", since_ms=facts.interval.newest.taken_at_ms,
         evidence=hit.evidence, deeds=hit.deeds,
@@ -182,10 +182,12 @@ def _busy_elsewhere(facts: Facts) -> Hit:
     if (facts.busy or 0.0) < FULL:
         full = sum(used >= FULL for used in facts.by(host.CORE_BUSY).values())
         subject = f"{full} of {facts.machine_cpus or '?'} CPUs saturated"
-    largest = facts.other_programs[0] if facts.other_programs and facts.other_cpus is not None else ""
+    largest = facts.other_programs[0] if facts.other_programs and facts.other_cpus else ""
+    named = f": {largest}" if largest else ""
     return Hit(
         sentence=f"{subject}{_users(facts)}; {work}",
-        short=f"{subject}, {facts.other_cpus:.1f} by others: {largest}" if largest else f"{subject}{_users(facts)}",
+        short=f"{subject}, {facts.other_cpus:.1f} by others{named}" if facts.other_cpus else subject,
+        brief=f"CPUs saturated by others{named}" if largest else "",
         culprit=largest,
         deeds=shows,
     )

@@ -89,6 +89,7 @@ def _disk(facts: Facts) -> Hit | None:
         sentence=f"{subject} {when}{because}",
         middle=(f"{end_of_path} {soon}; {keeper.clause}",) if keeper.clause else (),
         short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
+        brief=f"{end_of_path} {soon.removeprefix('will be ').removeprefix('is ')}{f': {keeper.name}' if keeper.name else ''}",
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s if is_near else max(left_s, _NOT_SOON_S),
         evidence=evidence(

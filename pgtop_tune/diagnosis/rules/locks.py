@@ -126,6 +126,7 @@ def jam_of(facts: Facts, root: RootLook, *, stalled: bool = False) -> Jam:
         return Jam(
             sentence=f"{waiting} {root_words(root)}", middle=(f"{waiting} {name}",),
             short=f"{waiters.removesuffix(' sessions')} {verb}{for_s} for {name}", culprit=name,
+            brief=f"{waiters.partition(' (')[0]} waits for {name}" if root.blocked == 1 else "",
             next_step=root_next_step(root), deeds=root_deeds(facts, root),
         )  # fmt: skip
     behind, activity = plural(queue.behind, "session"), root_activity(root)

@@ -71,6 +71,7 @@ def _waits(rule: str, part: str, advice: str, effect: str) -> Callable[[Facts], 
         return Hit(
             sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}",
             short=f"commits wait {with_ms(impact_ms)} for {standby}{because}",
+            brief=f"commits wait for {standby}",
             culprit=standby if sender else "",
             impact_ms=impact_ms,
             evidence=evidence(

@@ -271,6 +271,7 @@ def _scan(facts: Facts) -> Hit | None:
     statement, table, returned = part.statement, scan.table, scan.returned
     name = short_name(table.name.removeprefix("public."), _TABLE) if table is not None else ""
     amount = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"
+    unit = "rows" if scan.rows else "pages"
     for_text = f"to return {returned:.0f}" if returned >= _WHOLE_ROW else "to return none"
     says, brief = (
         f"{text} reads {amount} {for_text}" for text in (statement.words, short_name(statement.text, _BRIEF))
@@ -286,7 +287,9 @@ def _scan(facts: Facts) -> Hit | None:
         if name_of_holder
         else (f"{says}: {part.percent:.0f} % of the time", says),
         short=f"{dead} held by {name_of_holder}" if name_of_holder else brief,
-        brief="" if name_of_holder else brief.replace(f" of {name} ", " ") if scan.rows else brief,
+        brief=""
+        if name_of_holder
+        else f"{short_name(statement.text, _BRIEF)} reads {count(scan.rows or scan.blocks)} {unit}",
         culprit=name_of_holder or culprit_of(statement),
         statement=statement.words,
         impact_ms=min(scan.part * busy_ms, facts.latency_ms),

@@ -202,7 +202,7 @@ class TimeTravel:
             return False
         moved = past.take()
         if past.failure is not None:
-            self._context.tell(f"the past cannot be read: {past.failure}", "error")
+            self._context.tell(f"the history buffer cannot be read: {past.failure}", "error")
         if past.failure is not None or past.caught_up:
             self.to_newest()
         return moved

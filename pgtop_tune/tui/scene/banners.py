@@ -1,4 +1,4 @@
-"""The lines of a scene that come and go: what binds now, marks, a replay, a pending change set, an experiment."""
+"""The lines of a scene that come and go: the bottleneck, marks, a replay, a pending change set, an experiment."""
 
 from __future__ import annotations
 

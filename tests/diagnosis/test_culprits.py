@@ -247,7 +247,7 @@ def test_transactions_that_mostly_roll_back_are_a_note() -> None:
 
 
 def hidden(second: int, now_ms: int) -> tuple[Backend, ...]:
-    root = backend(900, now_ms, application_name=None, state=None, query=HIDDEN_QUERY, usename=None)
+    root = backend(900, now_ms, application_name=None, state=None, query=HIDDEN_QUERY, usename=None, xact_start_ms=None)
     wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": EPOCH_MS}
     return (root, *(backend(pid, now_ms, blocked_by=(900,), **wait) for pid in (10, 11)))
 

@@ -366,6 +366,7 @@ class PgtopApp(DiscreetApp):
             "jump": self.time_travel.ask_moment,
             "seek": self.time_travel.seek,
             "mark": self.windows.mark,
+            "mark_moving": self.windows.mark_moving,
             "compare_windows": self.windows.compare,
             "overlay": self.overlay.turn,
             "findings": self.findings.open,
@@ -499,6 +500,7 @@ class PgtopApp(DiscreetApp):
             self.context.live.apply(step)
         moved = self.time_travel.take()
         if steps or moved:
+            self.windows.follow()
             self._repaint()
         if steps:
             self._prepare()
@@ -525,6 +527,7 @@ class PgtopApp(DiscreetApp):
             diagnosis=self.findings.shown,
             recording=self.source.recording_state(),
             behind_s=self.time_travel.behind_s,
+            in_past=self.time_travel.in_past,
             transport=None if transport is None else transport.state(),
             load=None if load is None else load.state(),
             pending=self.parameters.pending,

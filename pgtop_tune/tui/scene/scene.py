@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -17,7 +18,16 @@ from textual.screen import Screen
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
-from pgtop_tune.tui.actions import ACTIONS, NAMES, POOLERS_KEY, Action, key_name, keys_of
+from pgtop_tune.tui.actions import (
+    ACTIONS,
+    NAMES,
+    POOLERS_KEY,
+    Action,
+    FooterKeys,
+    footer_keys,
+    key_name,
+    keys_of,
+)
 from pgtop_tune.tui.dialogs.dialog import RowKey, copy
 from pgtop_tune.tui.scene.banners import (
     began_ms,
@@ -29,7 +39,7 @@ from pgtop_tune.tui.scene.banners import (
     switched_danger,
     transport_line,
 )
-from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames, ShownMessage, message_lines
+from pgtop_tune.tui.scene.header import PageNames, ShownMessage, message_lines
 from pgtop_tune.tui.terminal.textual_private import driver_of, one_update, regions_in_view
 from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 from pgtop_tune.tui.widgets.canvas import LineCanvas
@@ -151,9 +161,12 @@ TRANSPORT: Final = "transport"
 PENDING: Final = "pending"
 MARKS: Final = "marks"
 EXPERIMENT: Final = "experiment"
+MESSAGE: Final = "message"
+_MESSAGE_FROM: Final = 30
+"""Rows of a screen from which on a line is kept for messages; on a lower one they cover the last row of the table."""
 ABOVE: Final = ("danger",)
-BELOW: Final = (MARKS, TRANSPORT, EXPERIMENT, PENDING)
-"""Lines at the top and above the footer that are there when there is something to say."""
+BELOW: Final = (MARKS, TRANSPORT, EXPERIMENT, PENDING, MESSAGE)
+"""Lines at the top and above the footer; all but the last are there only when there is something to say."""
 _WITH_ONE: Final = {
     "cancel": "app.signal_one('cancel', {}, {})",
     "terminate": "app.signal_one('terminate', {}, {})",
@@ -170,19 +183,21 @@ class Scene(Struct, frozen=True):
         diagnosis: The diagnosis of that moment; None before that is known.
         recording: Whether frames are being written; None where they cannot be.
         behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
+        in_past: Whether another moment of a live session is shown, which is more than a frozen screen.
         transport: Where a replay stands; None when live.
         load: State of the load that frames do not show; None where there is no door to it.
         pending: The change set that awaits confirmation.
         experiment: The one under way, or the newest whose end nobody has looked at; None without any.
         marks: Windows that are marked.
         baseline: An earlier run under the charts.
-        message: To the operator; it stands on the lowest lines of the last table for a while.
+        message: To the operator; it stands above the footer for a while.
     """
 
     session: Session
     diagnosis: Diagnosis | None = None
     recording: RecordingState | None = None
     behind_s: float | None = None
+    in_past: bool = False
     transport: TransportState | None = None
     load: LoadState | None = None
     pending: Pending | None = None
@@ -240,6 +255,7 @@ class SceneScreen(Screen[None]):
         self._last_pane = ("", 0)
         self._drawn: Mapping[str, Sequence[Line]] = {}
         self._pressed: tuple[str, int, int] | None = None
+        self._footer: tuple[object, FooterKeys] = (None, FooterKeys())
 
     def compose(self) -> ComposeResult:
         """Yield a canvas per name, from top to bottom."""
@@ -297,26 +313,40 @@ class SceneScreen(Screen[None]):
         drawn |= {name: [line] for name, line in extra.items()}
         if self._filtering is not None:
             drawn["footer"] = [_filter_line(self._filtering, width)]
-        if self._scene.message is not None:
-            self._put_message(drawn, message_lines(self._scene.message, width, self._glyphs))
+        message = self._scene.message
+        self._put_message(drawn, [] if message is None else message_lines(message, width, self._glyphs))
         self._drawn = drawn
         if not (self._stands and shown_straight(self, self._canvases, drawn)):
             with self.app.batch_update():
                 for name, lines in drawn.items():
                     self._canvases[name].show(lines)
 
-    def _put_message(self, drawn: dict[str, Sequence[Line]], message: Sequence[Line]) -> None:
-        """Put a message over the lowest lines of the last pane: nothing moves when a message comes or goes."""
+    def _put_message(self, drawn: dict[str, Sequence[Line]], message: list[Line]) -> None:
+        """Put a message on its line; lines that have no room there cover the lowest ones of the last pane. Nothing
+        moves when a message comes or goes.
+        """
+        if self._message_rows:
+            drawn[MESSAGE] = message[-1:]
+            message = message[:-1]
         name, rows = self._last_pane
-        if rows:
+        if rows and message:
             kept = max(rows - len(message), 0)
             above = [*drawn.get(name, ())][:kept]
             drawn[name] = [*above, *((),) * (kept - len(above)), *message]
 
+    @property
+    def _message_rows(self) -> int:
+        return int(self.app.size.height >= _MESSAGE_FROM)
+
+    @property
+    def rows_for_panes(self) -> int:
+        """Rows of the screen without the lines that come and go, and without that for messages."""
+        return max(self.app.size.height - len(self._arranged) - self._message_rows, 1)
+
     def _arrange(self) -> None:
-        width, height = self.app.size
         self._arranged = self._extra.keys()
-        heights = self.heights(width, max(height - len(self._arranged), 1)) | dict.fromkeys(self._arranged, 1)
+        heights = self.heights(self.app.size.width, self.rows_for_panes) | dict.fromkeys(self._arranged, 1)
+        heights[MESSAGE] = self._message_rows
         for name in self.STACK:
             canvas, rows = self._canvases[name], heights.get(name, 0)
             canvas.display = rows > 0
@@ -326,7 +356,7 @@ class SceneScreen(Screen[None]):
 
     @property
     def _extra(self) -> dict[str, Line]:
-        """The lines of `ABOVE` and `BELOW` that are there now."""
+        """The lines of `ABOVE` and `BELOW` that are there now, without that of messages."""
         scene, glyphs, width = self._scene, self._glyphs, self.app.size.width
         key = self._key_of
         lines = {FINDING: finding_line(scene.diagnosis, width, glyphs, key("findings"))}
@@ -393,7 +423,24 @@ class SceneScreen(Screen[None]):
         now = self._scene.session.now
         empty = POOLERS_KEY if now is None or isinstance(now.pooler, Unavailable) else ""
         names = tuple((key, name) for key, name in NAMES if key == here or key != empty)
-        return PageNames(names, here, VERY_ROOMY if self.moving else ROOMY)
+        return PageNames(names, here)
+
+    def footer_keys(self, *, arrows: bool = False) -> FooterKeys:
+        """Return the keys of the footer.
+
+        Args:
+            arrows: Whether the arrow keys go through time here.
+        """
+        offered, moving, past = self.offered(), self.moving, self._scene.in_past
+        at = offered, moving, past
+        if self._footer[0] != at:
+            self._footer = at, footer_keys(offered, self._keymap, moving=moving, past=past, arrows=arrows)
+        return replace(self._footer[1], selected=self.has_selection)
+
+    @property
+    def has_selection(self) -> bool:
+        """Return whether a row is selected, or rows are tagged."""
+        raise NotImplementedError
 
     @property
     def moving(self) -> bool:

@@ -175,7 +175,7 @@ async def _moves(rig: Rig) -> None:
 
 
 TABLE_CHECKS: dict[str, Check] = {
-    "details": _details, "filter": _filter, "cancel": _signal, "terminate": _signal, "explain": _explain,
+    "details": _details, "explain": _explain, "cancel": _signal, "terminate": _signal, "filter": _filter,
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
     "background": _background,
     "columns": _columns, "copy": _copy, "tag": _tag, "up": _moves, "down": _moves, "page-up": _moves,

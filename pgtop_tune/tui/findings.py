@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.base.units import wall_clock
-from pgtop_tune.diagnosis.finding import Advice, Diagnosis, Finding, FindingKind, ParameterAdvice
+from pgtop_tune.diagnosis.finding import Deed, DeedKind, Diagnosis, Finding, FindingKind, first_step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import NAMES, PAGES
 from pgtop_tune.tui.dashboard.session_details import session_dialog
@@ -75,14 +75,14 @@ class Findings:
         dialog = FindingsDialog(self._time_travel.shown, self.diagnose, self._step, self._context.glyphs)
         self._context.app.push_screen(dialog)
 
-    def _step(self, advice: Advice) -> Callable[[], None] | None:
+    def _step(self, deed: Deed) -> Callable[[], None] | None:
         """Return what Enter does; None where it cannot be done, as in the past and in a replay."""
 
-        if not isinstance(advice, ParameterAdvice):
-            return partial(self._show_session, advice.backend)
-        if self._time_travel.in_past or all(knob.name != advice.name for knob in self._context.controls.knobs()):
+        if deed.backend is not None:
+            return partial(self._show_session, deed.backend)
+        if self._time_travel.in_past or all(knob.name != deed.target for knob in self._context.controls.knobs()):
             return None
-        return partial(self._context.served(self._parameters.open), advice)
+        return partial(self._context.served(self._parameters.open), deed)
 
     def _show_session(self, key: BackendKey) -> None:
         screen, session = self._context.app.screen, self._time_travel.shown
@@ -103,7 +103,7 @@ class FindingsDialog(Dialog[None]):
     Args:
         session: The session that is shown.
         diagnose: Returns the diagnosis of that moment.
-        step: The next step of an advice; None where it cannot be taken.
+        step: The next step of a deed; None where it cannot be taken.
         glyphs: Characters of the drawing.
     """
 
@@ -114,7 +114,7 @@ class FindingsDialog(Dialog[None]):
         self,
         session: Session,
         diagnose: Callable[[Session], Diagnosis | None],
-        step: Callable[[Advice], Callable[[], None] | None],
+        step: Callable[[Deed], Callable[[], None] | None],
         glyphs: Glyphs,
     ) -> None:
         super().__init__("bottleneck", glyphs)
@@ -154,8 +154,9 @@ class FindingsDialog(Dialog[None]):
     def _caption_keys(self) -> None:
         chosen = self.chosen
         captions = [] if chosen is None else [f"{chosen.page} {_TITLES.get(chosen.page, '')}"]
-        if chosen is not None and chosen.advice is not None and self._step(chosen.advice) is not None:
-            captions.insert(0, f"Enter {_words(chosen.advice)}")
+        deed = None if chosen is None else first_step(chosen)
+        if deed is not None and self._step(deed) is not None:
+            captions.insert(0, f"Enter {_words(deed)}")
         if len(self._findings) > 1:
             captions.append("up, down choose")
         self.captions("bottleneck", "  ".join([*captions, "Esc close"]))
@@ -171,7 +172,8 @@ class FindingsDialog(Dialog[None]):
             at = findings.index(chosen) + (1 if key in ("down", "j") else -1)
             self._chosen = findings[min(max(at, 0), len(findings) - 1)].rule
         elif key == "enter":
-            step = None if chosen is None or chosen.advice is None else self._step(chosen.advice)
+            deed = None if chosen is None else first_step(chosen)
+            step = None if deed is None else self._step(deed)
             self.dismiss(None)
             if step is not None:
                 step()
@@ -183,10 +185,8 @@ class FindingsDialog(Dialog[None]):
         return True
 
 
-def _words(advice: Advice) -> str:
-    if isinstance(advice, ParameterAdvice):
-        return f"stage {advice.name}"
-    return f"open session {advice.backend[0]}"
+def _words(deed: Deed) -> str:
+    return f"stage {deed.target}" if deed.kind is DeedKind.STAGE_PARAMETER else f"open session {deed.target}"
 
 
 def _styled(sign: str, finding: Finding, cells: int) -> list[Line]:

@@ -6,14 +6,15 @@ from itertools import pairwise
 from typing import Final
 
 from pgtop_tune.base.units import count, size, with_ms
-from pgtop_tune.diagnosis.chains import read_ms, wal_ms
+from pgtop_tune.diagnosis.chains import READS, TEMP_WAITS, read_ms, temp_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, short_name, waiting
-from pgtop_tune.diagnosis.rules.statements import statement_clause
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, short_name, stage, waiting
+from pgtop_tune.diagnosis.rules.statements import Named, named
 from pgtop_tune.metrics import host, host_details, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
+from pgtop_tune.metrics.statements import statement_rates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters
 
@@ -31,7 +32,6 @@ it is closed, and a statement may take seconds until then."""
 _SPILLS_BYTES: Final = 10e6
 _WAITED_FOR: Final = 0.05
 """Share of L: a shorter wait makes no finding, and saves the search for limits in two minutes of frames."""
-TEMP_WAITS: Final = ("io:buffile*",)
 _EXTENDING: Final = ("lock:extend", "io:datafileextend")
 _SWAP_BYTES: Final = 1e6
 _MEMORY_PRESSURE: Final = 5.0
@@ -82,9 +82,13 @@ def _cap(facts: Facts) -> Hit | None:
     waits = [facts.by(metric).get(disk.name) for metric in (host.DISK_READ_AWAIT, host.DISK_WRITE_AWAIT)]
     await_ms = max((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
     learned = ", learned" if cap.learned else ""
+    by = named(facts, "", *READS)
     return Hit(
-        sentence=f"bound by the {role}: {short_name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}",
-        short=f"bound by the {role}: {now} of {limit}",
+        sentence=f"bound by the {role}: {short_name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}{by.clause}",
+        middle=(f"bound by the {role}: {short_name(disk.name)} does {now} of {limit}",),
+        short=f"bound by the {role} {short_name(disk.name)}: {now} of {limit}",
+        culprit=short_name(disk.name),
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("limit", f"{limit}, {'seen' if cap.learned else 'given'}"),
@@ -98,6 +102,7 @@ def _cap(facts: Facts) -> Hit | None:
             "a faster volume, or less to write: fewer checkpoints and full pages. More memory does not help."
             " Refuted if the disk leaves its limit and latency stays"
         ),
+        deeds=(*explain(by.statement, "shows what it reads"), page("7", "shows the disks")),
     )
 
 
@@ -147,12 +152,16 @@ def _read_disk(facts: Facts) -> Hit | None:
     pressure = facts.of(host.PSI_IO_SOME) or 0.0
     if reads.each_ms < _SLOW_READ_MS or (reads.from_disk < _FROM_DISK and pressure < _PRESSURE):
         return None
+    by = named(facts, "shared_blks_read", *READS)
     return Hit(
         sentence=(
             f"{facts.share_text(impact_ms)} goes into reads: {count(reads.blocks_per_s)} blocks/s,"
-            f" each takes {with_ms(reads.each_ms)}{statement_clause(facts, 'shared_blks_read')}"
+            f" each takes {with_ms(reads.each_ms)}{by.clause}"
         ),
-        short=f"reads: {facts.percent(impact_ms)}, a block takes {with_ms(reads.each_ms)}",
+        middle=(f"reads: {facts.percent(impact_ms)}, a block takes {with_ms(reads.each_ms)}{by.clause}",),
+        short=f"reads: {facts.percent(impact_ms)}{by.brief or f', a block takes {with_ms(reads.each_ms)}'}",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("reads", with_ms(impact_ms)),
@@ -162,7 +171,11 @@ def _read_disk(facts: Facts) -> Hit | None:
             ("io pressure", f"{pressure:.0f} %"),
         ),
         next_step="an index, more shared_buffers or memory. Refuted if hits rise and latency stays",
-        advice=ParameterAdvice("shared_buffers", "raise", "blocks are read from the disk"),
+        deeds=(
+            *explain(by.statement, "shows whether an index is missing"),
+            stage("shared_buffers", "raise", "fewer blocks are read from the disk, after a restart"),
+            page("6", "shows reads by kind of process"),
+        ),
         looks=facts.n("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
         agreed=reads.timed or reads.from_disk >= _FROM_DISK,
     )
@@ -188,7 +201,7 @@ def _read_cache(facts: Facts) -> Hit | None:
             ("a block takes", with_ms(reads.each_ms)), ("copying", f"{100 * min(copying, 1.0):.0f} % of CPU")
         ),
         next_step="more shared_buffers, after a restart: CPU per transaction falls. Refuted by the same throughput",
-        advice=ParameterAdvice("shared_buffers", "raise", "blocks are copied from the system's cache"),
+        deeds=(stage("shared_buffers", "raise", "fewer blocks are copied from the system's cache, after a restart"),),
     )
 
 
@@ -199,13 +212,23 @@ def _write(facts: Facts) -> Hit | None:
     written = sum(
         row.per_s("writes") or 0.0 for row in io_rates(facts.interval) if row.row.backend_type == "client backend"
     )
+    by = named(facts, "shared_blks_written", "io:datafilewrite", "io:datafileflush")
     return Hit(
-        sentence=f"sessions write dirty pages themselves: {facts.share_text(impact_ms)}; {count(written)} pages/s",
-        short=f"sessions write dirty pages themselves: {facts.percent(impact_ms)}",
+        sentence=(
+            f"sessions write dirty pages themselves: {facts.share_text(impact_ms)}; {count(written)} pages/s{by.clause}"
+        ),
+        middle=(f"sessions write dirty pages themselves: {facts.percent(impact_ms)}{by.clause}",),
+        short=f"sessions write dirty pages{by.brief or f' themselves: {facts.percent(impact_ms)}'}",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(("writes by sessions", with_ms(impact_ms)), ("pages", f"{count(written)}/s")),
         next_step="bgwriter_delay 20ms, bgwriter_lru_maxpages 1000: their share falls. Refuted if latency stays then",
-        advice=ParameterAdvice("bgwriter_lru_maxpages", "raise", "sessions write dirty pages themselves"),
+        deeds=(
+            stage("bgwriter_lru_maxpages", "raise", "the background writer cleans pages before sessions need them"),
+            *explain(by.statement, "shows what it writes"),
+            page("6", "shows writes by kind of process"),
+        ),
         looks=facts.n("io:datafilewrite", "io:datafileflush"),
         agreed=written > 0.0,
     )
@@ -225,6 +248,7 @@ def _dirty(facts: Facts) -> Hit | None:
             ("dirty and under way", size(dirty)), ("available", size(available)), ("writes", with_ms(impact_ms))
         ),
         next_step="vm.dirty_background_bytes of 256 MB: stalls become shorter",
+        deeds=(stage("vm.dirty_background_bytes", "lower", "the kernel writes earlier, and less at once"),),
         agreed=False,
     )
 
@@ -242,8 +266,16 @@ def _sync_queue(facts: Facts) -> Hit | None:
             ("sessions that wait for it", f"{waiting:.2f}"), ("files synced by sessions", f"{synced or 0.0:.1f}/s")
         ),
         next_step="more shared_buffers: the queue has as many places",
-        advice=ParameterAdvice("shared_buffers", "raise", "the queue has as many places as there are buffers"),
+        deeds=(stage("shared_buffers", "raise", "the queue has as many places as there are buffers"),),
     )
+
+
+def spilling(facts: Facts) -> Named:
+    """Return the statement that writes most temporary files."""
+    block_bytes = next((rate.block_bytes for rate in statement_rates(facts.interval)), None)
+    spilled = facts.of(server.TEMP_BYTES)
+    total = spilled / block_bytes if spilled and block_bytes else None
+    return named(facts, "temp_blks_written", *TEMP_WAITS, of_total=total)
 
 
 def _temp(facts: Facts) -> Hit | None:
@@ -251,18 +283,28 @@ def _temp(facts: Facts) -> Hit | None:
     steps = [newer.temp_bytes > older.temp_bytes for newer, older in pairwise(looks)]
     if sum(steps) < _SPILLS:
         return None
-    spilled, impact_ms = facts.of(server.TEMP_BYTES), facts.b(*TEMP_WAITS)
+    spilled, impact_ms = facts.of(server.TEMP_BYTES), temp_ms(facts)
+    by = spilling(facts)
     return Hit(
         sentence=(
-            f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}"
-            f"{statement_clause(facts, 'temp_blks_written')}"
+            f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}{by.clause}"
         ),
-        short=f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
+        middle=(f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}{by.clause}",),
+        short=f"spills {size(spilled)}/s{by.brief}"
+        if by.brief
+        else f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(("temporary files", f"{size(spilled)}/s"), ("waits for them", with_ms(impact_ms))),
         next_step="work_mem for the role that spills. Refuted if throughput stays without temporary files",
-        advice=ParameterAdvice("work_mem", "raise", "sorts and hashes spill"),
-        looks=facts.n(*TEMP_WAITS),
+        deeds=(
+            stage("work_mem", "raise", "sorts and hashes stay in memory"),
+            *explain(by.statement, "shows which sort or hash spills"),
+            page("8", "shows temporary files"),
+        ),
+        # The server counts the bytes; samples only say how long sessions wait for them.
+        looks=None if (spilled or 0.0) >= _SPILLS_BYTES else facts.n(*TEMP_WAITS),
         note=impact_ms < LEAST * facts.latency_ms and (spilled or 0.0) >= _SPILLS_BYTES,
     )
 
@@ -289,7 +331,7 @@ def _swap(facts: Facts) -> Hit | None:
         impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
         evidence=evidence(("back from swap", f"{size(swapped)}/s"), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="less shared_buffers or work_mem, fewer sessions; vm.swappiness 1",
-        advice=ParameterAdvice("shared_buffers", "lower", "the machine swaps"),
+        deeds=(stage("shared_buffers", "lower", "less memory is needed, after a restart"), page("7", "shows memory")),
     )
 
 
@@ -303,6 +345,7 @@ def _group(facts: Facts) -> Hit | None:
         impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
         evidence=evidence(("limit hit", f"{hits:.0f}/s"), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="a larger limit, or less shared_buffers and work_mem. Refuted if the waits for memory stay",
+        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("7", "shows memory")),
     )
 
 
@@ -316,7 +359,7 @@ def _pages(facts: Facts) -> Hit | None:
         share=tables / total,
         evidence=evidence(("page tables", size(tables)), ("of memory", f"{100 * tables / total:.1f} %")),
         next_step="huge_pages=try with vm.nr_hugepages, after a restart. Its time cannot be measured from here",
-        advice=ParameterAdvice("huge_pages", "set", "page tables take memory"),
+        deeds=(stage("huge_pages", "set", "page tables become small, after a restart"),),
     )
 
 

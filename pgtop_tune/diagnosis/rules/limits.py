@@ -6,12 +6,16 @@ from itertools import pairwise
 from math import inf
 from typing import Final
 
+from msgspec import Struct
+
+from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import count, duration, size
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
-from pgtop_tune.metrics import host, host_details, io, sections
-from pgtop_tune.metrics.connections import groups, limits
+from pgtop_tune.diagnosis.finding import Deed, FindingKind
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page, plural, short_name, sql, stage
+from pgtop_tune.diagnosis.rules.io import spilling
+from pgtop_tune.metrics import host, host_details, io, sections, server
+from pgtop_tune.metrics.connections import ConnectionGroup, groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
 from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
 from pgtop_tune.model.absence import Unavailable
@@ -27,6 +31,10 @@ _MIB: Final = 1 << 20
 _AVAILABLE: Final = 0.04
 _OOM_S: Final = 60.0
 _WAL_GROWS: Final = 0.5
+_OWNER: Final = 24
+_KEPT: Final = 0.2
+"""Share of a file system that one slot keeps."""
+_BACKLOG: Final = 16
 
 
 def _disk(facts: Facts) -> Hit | None:
@@ -50,14 +58,22 @@ def _disk(facts: Facts) -> Hit | None:
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
+    keeper, soon = _keeper(facts, row), when.partition(":")[0]
+    end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
+    because = f"; {keeper.words}" if keeper.words else ""
     return Hit(
-        sentence=f"{subject} {when}",
+        sentence=f"{subject} {when}{because}",
+        middle=(f"{end_of_path} {soon}; {keeper.words}",) if keeper.words else (),
+        short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
         evidence=evidence(
             ("used", f"{percent:.0f} %"), ("left", available), ("full in", duration(left_s) if left_s < inf else None)
         ),
-        next_step="find who keeps the space: a slot (9), the archiver (6), temporary files (8), other programs (7)",
+        next_step=keeper.next_step,
+        culprit=keeper.name,
+        statement=keeper.statement,
+        deeds=keeper.deeds,
     )
 
 
@@ -86,15 +102,22 @@ def _connections(facts: Facts) -> Hit | None:
     row = max(near, key=lambda limit: (limit.percent or 0.0, limit.scope == "server"))
     largest = groups(facts.interval)[:1]
     of = "" if row.scope == "server" else f" of {row.scope} {short_name(row.name)}"
-    sentence = f"{row.used} of {row.limit} connections{of} are taken"
-    idle = (
-        f"; {largest[0].idle} of them idle from {short_name(largest[0].application_name) or 'one client'}"
-        if largest and largest[0].idle
-        else ""
-    )
+    most = facts.number("max_connections") if row.scope == "server" else None
+    reserved = int(most) - (row.limit or 0) if most is not None else 0
+    total = (row.limit or 0) + reserved
+    sentence = f"{row.used} of {total} connections{of} are taken"
+    note = f" ({reserved} reserved for superusers)" if reserved else ""
+    who = short_name(largest[0].application_name or largest[0].usename, _OWNER) if largest else ""
+    idle, short = "", sentence
+    if largest and largest[0].idle:
+        idle = f"; {largest[0].idle} of them idle from {who or 'one client'}"
+        short = f"{row.used} of {total} connections{of} taken, {largest[0].idle} idle from {who or 'one client'}"
+    elif largest and who:
+        idle, short = f"; {largest[0].sessions} of them from {who}", f"{sentence}, {largest[0].sessions} from {who}"
     return Hit(
-        sentence=sentence + idle,
-        short=sentence,
+        sentence=sentence + note + idle,
+        short=short,
+        culprit=who,
         share=min((row.percent or 0.0) / 100.0, 1.0),
         evidence=evidence(
             ("taken", f"{row.used} of {row.limit}"),
@@ -106,7 +129,27 @@ def _connections(facts: Facts) -> Hit | None:
                 else None,
             ),
         ),
-        next_step="a pooler, or fewer idle sessions at their source; more connections make CPU queues longer",
+        next_step=f"a pooler, or close idle sessions in {who or 'the client'}; a higher limit only lengthens the CPU queue",
+        deeds=(
+            *(_end_idle(largest[0]) if largest and largest[0].idle else ()),
+            page("2", "shows sessions by application"),
+            stage("idle_session_timeout", "raise", "ends sessions that stay idle"),
+            stage("max_connections", "raise", "more sessions fit, after a restart; the CPU queue becomes longer"),
+        ),
+    )
+
+
+def _end_idle(group: ConnectionGroup) -> tuple[Deed, ...]:
+    """Return the deed that ends the sessions of a group that have been idle for a minute."""
+    name = group.application_name
+    if not name:
+        return ()
+    statement = (
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = {literal(name)}"
+        " AND state = 'idle' AND state_change < now() - interval '1 minute';"
+    )
+    return (
+        sql(statement, f"frees up to {plural(group.idle, 'connection')}: sessions that have been idle for a minute"),
     )
 
 
@@ -143,7 +186,7 @@ def _kill(facts: Facts) -> Hit | None:
             ("in use", size(groups_seen[0].memory_bytes) if groups_seen[0].memory_bytes else None),
         ),
         next_step="less work_mem, fewer sessions, or a larger limit of the control group. Refuted if it kills again",
-        advice=ParameterAdvice("work_mem", "lower", "the kernel has killed a process for lack of memory"),
+        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("9", "shows the server log")),
         blocks=True,
     )
 
@@ -161,7 +204,7 @@ def _memory(facts: Facts) -> Hit | None:
         share=1.0 - available / total,
         evidence=evidence(("available", size(available)), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="less work_mem or fewer sessions. Refuted if available memory stays the same",
-        advice=ParameterAdvice("work_mem", "lower", "memory is nearly used up"),
+        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("7", "shows processes by memory")),
     )
 
 
@@ -175,13 +218,19 @@ def _xid(facts: Facts) -> Hit | None:
     kind = "transactions" if (oldest.xid_age or 0) >= (oldest.multixact_age or 0) else "multixacts"
     return Hit(
         sentence=f"wraparound in {count(n_left)} {kind}: database {short_name(oldest.database.name)} is {count(age)} old",
-        short=f"wraparound in {count(n_left)} {kind}",
+        short=f"wraparound in {count(n_left)} {kind}: database {short_name(oldest.database.name, _OWNER)}",
+        culprit=short_name(oldest.database.name, _OWNER),
         share=age / STOPS_AT,
         left_s=None if age >= 0.9 * STOPS_AT else inf,
         evidence=evidence(
             ("oldest database", short_name(oldest.database.name)), ("age", count(age)), ("stops at", count(STOPS_AT))
         ),
         next_step="end whatever holds back vacuum (9), then VACUUM (FREEZE) the oldest tables (8)",
+        deeds=(
+            page("9", "shows the holders that keep vacuum from freezing"),
+            sql("VACUUM (FREEZE);", "freezes every table of the database", oldest.database.name),
+            page("8", "shows the oldest tables"),
+        ),
     )
 
 
@@ -195,9 +244,11 @@ def _slot(facts: Facts) -> Hit | None:
     away = "its consumer is away" if state.slot.active_pid is None else "its consumer is behind"
     free = io.wal_disk_free_bytes(facts.interval)
     room = (free or 0.0) + (state.retained_bytes or 0)
+    name = short_name(state.slot.slot_name)
     return Hit(
-        sentence=f"slot {short_name(state.slot.slot_name)} keeps {kept} of WAL: {away}",
-        short=f"slot {short_name(state.slot.slot_name)} keeps {kept} of WAL",
+        sentence=f"slot {name} keeps {kept} of WAL: {away}",
+        short=f"slot {name} keeps {kept} of WAL",
+        culprit=name,
         share=(state.retained_bytes or 0) / room if free is not None and room else None,
         left_s=left_s if left_s is not None else io.WAL_DISK_UNTIL_FULL(facts.interval) or inf,
         evidence=evidence(
@@ -206,6 +257,71 @@ def _slot(facts: Facts) -> Hit | None:
             ("lost in", duration(left_s) if left_s is not None else None),
         ),
         next_step="start its consumer, or drop the slot; dropping it breaks the standby that uses it",
+        deeds=slot_deeds(state),
+    )
+
+
+def slot_deeds(state: SlotState) -> tuple[Deed, ...]:
+    """Return the deeds that let the server remove the WAL of a slot."""
+    drop = f"SELECT pg_drop_replication_slot({literal(state.slot.slot_name)});"
+    effect = f"frees {size(state.retained_bytes)}; its consumer must begin anew"
+    limit = stage("max_slot_wal_keep_size", "set", "a slot that keeps more than that is given up")
+    return sql(drop, effect), limit, page("9", "shows slots and what they keep")
+
+
+class _Keeper(Struct, frozen=True):
+    """Program, slot or statement that fills a file system.
+
+    Attributes:
+        words: Clause for the sentence; "" where it is not known.
+        name, statement, next_step, deeds: As in `Hit`.
+    """
+
+    next_step: str
+    deeds: tuple[Deed, ...]
+    words: str = ""
+    name: str = ""
+    statement: str = ""
+
+
+def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
+    """Return what keeps the space of a file system: a slot, the archiver, temporary files."""
+    if "wal" in row.roles:
+        slots = [
+            state for state in slot_states(facts.interval) if (state.retained_bytes or 0) >= _KEPT * row.total_bytes
+        ]
+        if slots:
+            state = max(slots, key=lambda one: one.retained_bytes or 0)
+            name = short_name(state.slot.slot_name, _OWNER)
+            return _Keeper(
+                f"start the consumer of slot {name}, or drop the slot; max_slot_wal_keep_size prevents the next one",
+                slot_deeds(state), f"slot {name} keeps {size(state.retained_bytes)} of WAL", f"slot {name}",
+            )  # fmt: skip
+        backlog = io.ARCHIVE_BACKLOG(facts.interval) or 0.0
+        if backlog >= _BACKLOG:
+            return _Keeper(
+                "mend archive_command: the server log has its message (9)",
+                (page("6", "shows the archiver"), page("9", "shows the server log")),
+                f"{backlog:.0f} segments of WAL wait to be archived",
+            )  # fmt: skip
+    spilled = facts.of(server.TEMP_BYTES) or 0.0
+    by = spilling(facts)
+    if (
+        any(role == "temp" or role.startswith("tablespace") for role in row.roles)
+        and spilled
+        and by.statement is not None
+    ):
+        return _Keeper(
+            "a temp_file_limit for the role, more work_mem, or another statement",
+            (
+                *explain(by.statement, "shows which sort or hash spills"),
+                stage("temp_file_limit", "set", "cancels a statement that spills more"),
+            ),
+            f"temporary files of {by.words}", by.culprit, by.words,
+        )  # fmt: skip
+    return _Keeper(
+        "find who keeps the space: a slot (9), the archiver (6), temporary files (8), other programs (7)",
+        (page("8", "shows the largest tables and temporary files"), page("9", "shows slots"), page("7", "shows disks")),
     )
 
 

@@ -7,8 +7,7 @@ from typing import Final
 from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.chains import manager_is_of_rows
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, plural, waiting
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, culprit_of, evidence, explain, page, plural, stage, waiting
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import slru_rates
 
@@ -22,6 +21,7 @@ _SNAPSHOT: Final = (
     "lwlock:xactslru",
 )
 _READS: Final = 100.0
+_TWO: Final = 1.5
 
 
 def _locks(facts: Facts) -> Hit | None:
@@ -40,7 +40,11 @@ def _locks(facts: Facts) -> Hit | None:
             ("sessions", f"{facts.s(_MANAGER):.1f}"),
             ("locks beyond the fast path", f"{count(beyond_fast_path)}/s" if beyond_fast_path is not None else None),
         ),
-        advice=ParameterAdvice("max_locks_per_transaction", "raise", "more locks fit into the fast path, from 18 on"),
+        deeds=(
+            stage(
+                "max_locks_per_transaction", "raise", "more locks fit into the fast path, from 18 on, after a restart"
+            ),
+        ),
     )
 
 
@@ -51,19 +55,22 @@ def _mapping(facts: Facts) -> Hit | None:
         "sessions fight for the table of buffers while pages are replaced",
         "more shared_buffers. Refuted if the waits stay without replaced pages",
         short="sessions fight for the table of buffers",
-        advice=ParameterAdvice("shared_buffers", "raise", "pages are replaced all the time"),
+        deeds=(stage("shared_buffers", "raise", "pages are replaced all the time"),),
     )
 
 
 def _page(facts: Facts) -> Hit | None:
+    sessions = facts.s(*_PAGE)
     return waiting(
         facts,
         _PAGE,
-        f"{plural(facts.s(*_PAGE), 'session')} wait for the same page",
+        f"{plural(sessions, 'session')} wait for the same page"
+        if sessions >= _TWO
+        else "sessions wait for the same page",
         "find the statement (3); inserts with a serial key are the usual case: hash partitions, fewer indexes",
         short="a hot page",
         label="waits for pages",
-        more=(("sessions", f"{facts.s(*_PAGE):.2f}"),),
+        more=(("sessions", f"{sessions:.2f}"),),
     )
 
 
@@ -94,13 +101,21 @@ def _overflow(
     impact_ms, reads = facts.b(*waits), _reads_of(facts, cache)
     if impact_ms <= 0.0 and reads < _READS:
         return None
+    statement = facts.statement(*waits)
+    by = f", at {statement.words}" if statement is not None else ""
     return Hit(
-        sentence=f"{claim}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}",
-        short=f"{claim}: {count(reads)} page reads/s",
+        sentence=f"{claim}{by}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}",
+        short=f"{claim}{by}: {count(reads)} page reads/s",
+        culprit=culprit_of(statement),
+        statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
         evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s")),
         next_step=f"{next_step}; from 17 on {parameter}",
-        advice=ParameterAdvice(parameter, "raise", "its cache is read again and again"),
+        deeds=(
+            stage(parameter, "raise", "its pages stay in memory, from 17 on, after a restart"),
+            *explain(statement, "shows the statement that waits"),
+            page("6", "shows the caches of transaction states"),
+        ),
         looks=facts.n(*waits),
         agreed=reads >= _READS,
     )

@@ -6,8 +6,8 @@ from typing import Final
 
 from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, holder_deeds, page, short_name, stage
 from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.io import io_rates
 from pgtop_tune.metrics.vacuum import holders, table_rates
@@ -39,19 +39,20 @@ def _horizon(facts: Facts) -> Hit | None:
         return None
     oldest = max(holding, key=lambda holder: holder.since_s or 0.0)
     for_s = duration(oldest.since_s or 0.0)
-    backend = oldest.backend
     return Hit(
         sentence=(
             f"{oldest.kind} {short_name(oldest.name)} holds back vacuum for {for_s}: {short_name(table.name)} has"
             f" {count(table.n_dead_tup)} dead rows for {count(table.n_live_tup)} live ones"
         ),
         short=f"{oldest.kind} {short_name(oldest.name)} holds back vacuum for {for_s}",
+        culprit=short_name(oldest.name),
+        statement=short_name(oldest.activity) if oldest.backend is not None else "",
         evidence=evidence(
             ("holder", f"{oldest.kind} {short_name(oldest.name)} {short_name(oldest.owner)}".strip()),
             ("dead rows", f"{count(table.n_dead_tup)} in {short_name(table.name)}"),
         ),
         next_step="end the holder: CPU per transaction falls after a vacuum",
-        advice=SessionAdvice(backend, "it holds back vacuum") if backend is not None else None,
+        deeds=holder_deeds(oldest),
     )
 
 
@@ -74,7 +75,7 @@ def _slow(facts: Facts) -> Hit | None:
             ("workers asleep", f"{sleeping:.1f} of {working:.1f}"), ("dead rows", count(table.n_dead_tup))
         ),
         next_step="autovacuum_vacuum_cost_limit five times as large: it ends sooner. Refuted if dead rows still grow",
-        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "raise", "its workers sleep most of the time"),
+        deeds=(stage("autovacuum_vacuum_cost_limit", "raise", "its workers sleep less"), page("8", "shows dead rows")),
     )
 
 
@@ -95,7 +96,7 @@ def _load(facts: Facts) -> Hit | None:
         short=f"autovacuum does {100 * vacuum / total:.0f} % of reads and writes",
         evidence=evidence(("of all bytes", f"{100 * vacuum / total:.0f} %")),
         next_step="a smaller autovacuum_vacuum_cost_limit while the load runs; never off",
-        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "lower", "it takes much of the disk"),
+        deeds=(stage("autovacuum_vacuum_cost_limit", "lower", "it takes less of the disk"),),
     )
 
 

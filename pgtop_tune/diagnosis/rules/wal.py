@@ -19,9 +19,10 @@ from pgtop_tune.diagnosis.chains import (
     wal_ms,
 )
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
-from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, short_name, stage
+from pgtop_tune.diagnosis.rules.statements import named
+from pgtop_tune.metrics import ceilings, checkpoints, io, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
 
@@ -53,9 +54,10 @@ def is_volume(facts: Facts) -> bool:
 
 
 def _flush(facts: Facts) -> Hit | None:
-    impact_ms, busy, put_off = wal_ms(facts), wal_busy(facts), facts.once(flush_for_cpu)
+    whole_ms, busy, put_off = wal_ms(facts), wal_busy(facts), facts.once(flush_for_cpu)
+    impact_ms = whole_ms * (1.0 - put_off)
     rows = handed_to_wal_ms(facts) > facts.b(*DEVICE)
-    if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < (HANDED if rows else _BUSY):
+    if whole_ms < _FLUSH_OF_L * facts.latency_ms or busy < (HANDED if rows else _BUSY):
         return None
     if facts.of(server.WAL_BYTES) is None or (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES:
         return None
@@ -67,7 +69,7 @@ def _flush(facts: Facts) -> Hit | None:
     handed_ms = handed_to_wal_ms(facts)
     queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
     if put_off:
-        queued = f"; the disk takes {with_ms(facts.by(host.DISK_WRITE_AWAIT).get(facts.wal_disk or '', 0.0))}, the rest waits for a CPU"
+        queued = f"; the device takes {with_ms((flush_ms or 0.0) * (1.0 - put_off))}, the rest waits for a CPU"
     told_flushes = f"{count(flushes)} flushes/s{duration_text}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",
@@ -86,12 +88,17 @@ def _flush(facts: Facts) -> Hit | None:
             "commit_delay of half a flush, if five sessions or more commit at once: commits per flush rise;"
             " or a faster WAL device. Refuted if latency stays with more commits per flush"
         ),
-        advice=ParameterAdvice("commit_delay", "raise", "more commits per flush")
-        if facts.s(*DEVICE) >= _WRITERS and not put_off
-        else None,
+        deeds=(
+            *(
+                (stage("commit_delay", "raise", "more commits per flush"),)
+                if facts.s(*DEVICE) >= _WRITERS and not put_off
+                else ()
+            ),
+            page("6", "shows flushes and their time"),
+        ),
         looks=facts.n(*DEVICE),
         agreed=flushes is not None,
-        note=put_off > 0.0,
+        note=impact_ms < LEAST * facts.latency_ms,
     )
 
 
@@ -110,21 +117,28 @@ def _delay(facts: Facts) -> Hit | None:
             ("waits for WAL", with_ms(impact_ms)),
         ),
         next_step="commit_delay of half a flush, or 0. Refuted if latency stays",
-        advice=ParameterAdvice("commit_delay", "lower", "commits sleep before they flush"),
+        deeds=(stage("commit_delay", "lower", "commits no longer sleep before they flush"),),
         looks=facts.n(*DEVICE),
     )
 
 
 def _volume(facts: Facts) -> Hit | None:
-    impact_ms, busy = wal_ms(facts), wal_busy(facts)
-    if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
+    whole_ms, busy = wal_ms(facts), wal_busy(facts)
+    impact_ms = whole_ms * (1.0 - facts.once(flush_for_cpu))
+    if whole_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
         return None
     written = facts.of(server.WAL_BYTES)
     per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
     full = server.full_pages(facts.interval)
+    by = named(facts, "wal_bytes", *DEVICE, *INSERTING)
     return Hit(
-        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}",
-        short=f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",
+        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}{by.clause}",
+        middle=(f"WAL itself is too much: {size(written)}/s{by.clause}",),
+        short=f"too much WAL, {size(written)}/s{by.brief}"
+        if by.brief
+        else f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("waits for WAL", with_ms(impact_ms)),
@@ -133,9 +147,15 @@ def _volume(facts: Facts) -> Hit | None:
             ("full pages", f"{'~' if full.estimated else ''}{full.percent:.0f} % of it" if full else None),
         ),
         next_step="wal_compression, fewer indexes, larger wal_buffers. Refuted if the bytes of WAL stay the same",
-        advice=ParameterAdvice("wal_compression", "set", "full pages become smaller")
-        if facts.setting("wal_compression") == "off"
-        else None,
+        deeds=(
+            *(
+                (stage("wal_compression", "set", "full pages become smaller"),)
+                if facts.setting("wal_compression") == "off"
+                else ()
+            ),
+            *explain(by.statement, "shows what it writes"),
+            page("6", "shows WAL by kind"),
+        ),
         looks=facts.n(*DEVICE),
         agreed=written is not None,
     )
@@ -160,7 +180,7 @@ def _buffers(facts: Facts) -> Hit | None:
             ("buffers full", f"{count(full)}/s"), ("waits to insert", with_ms(inserts_ms)), ("wal_buffers", value)
         ),
         next_step="wal_buffers of 64MB, after a restart: the count goes to 0. Refuted if latency stays the same then",
-        advice=ParameterAdvice("wal_buffers", "raise", "it is full several times per transaction"),
+        deeds=(stage("wal_buffers", "raise", "it is no longer full, after a restart"),),
     )
 
 
@@ -181,6 +201,7 @@ def _archive(facts: Facts) -> Hit | None:
             ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
         ),
         next_step="mend archive_command; the server's log has its message. Refuted if the last archived segment stands still",
+        deeds=(page("9", "shows the server log"), page("6", "shows the archiver")),
     )
 
 
@@ -250,7 +271,10 @@ def _often(facts: Facts) -> Hit | None:
             ("their part of the waits for WAL", with_ms(impact_ms)),
         ),
         next_step="a larger max_wal_size: requested checkpoints stop. Refuted if WAL per second is the same two cycles later",
-        advice=ParameterAdvice("max_wal_size", "raise", f"checkpoints come {often}"),
+        deeds=(
+            stage("max_wal_size", "raise", "checkpoints come by time, and fewer pages are written whole"),
+            page("6", "shows checkpoints"),
+        ),
         agreed=True,
     )
 
@@ -278,9 +302,7 @@ def _pages(facts: Facts) -> Hit | None:
             if requested
             else "wal_compression, a longer checkpoint_timeout. full_page_writes stays on"
         ),
-        advice=ParameterAdvice("max_wal_size", "raise", "each page is written whole once after each checkpoint")
-        if requested
-        else None,
+        deeds=(stage("max_wal_size", "raise", "fewer pages are written whole"),) if requested else (),
         looks=facts.n(*WRITING, *INSERTING),
     )
 
@@ -310,7 +332,7 @@ def _sync(facts: Facts) -> Hit | None:
             ("worst of the last five seconds", with_ms(now_ms)),
         ),
         next_step="checkpoint_flush_after of 256kB, a smaller vm.dirty_background_bytes: the kernel has less to write at once",
-        advice=ParameterAdvice("checkpoint_flush_after", "set", "less is left for the fsync"),
+        deeds=(stage("checkpoint_flush_after", "set", "less is left for the fsync"), page("6", "shows checkpoints")),
     )
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from pgtop_tune.changes.confirm.pending_sets import Pending
-    from pgtop_tune.diagnosis.finding import ParameterAdvice
+    from pgtop_tune.diagnosis.finding import Deed
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.parameters.changes import Changes, ListScope
@@ -128,7 +128,7 @@ class ParameterActions:
             restart=services.restart,
         )
 
-    def open(self, services: Services, advice: ParameterAdvice | None = None) -> None:
+    def open(self, services: Services, advice: Deed | None = None) -> None:
         """Open the list, at what a finding wants to try."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 

@@ -12,7 +12,7 @@ from textual import events
 from pgtop_tune.advice.facts import AdviceFacts, MachineLook
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.base.errors import PgtopError, UsageProblem
-from pgtop_tune.diagnosis.finding import ParameterAdvice
+from pgtop_tune.diagnosis.finding import Deed
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.durability import WINDOW, lost_in_a_crash
@@ -149,7 +149,7 @@ class ParameterDialog(ChangingDialog):
         scope: ListScope,
         session: Session,
         glyphs: Glyphs,
-        advice: ParameterAdvice | None = None,
+        advice: Deed | None = None,
     ) -> None:
         super().__init__("parameters", glyphs, keys=_KEYS, low=True)
         self._table = SettingTable(scope.staged)
@@ -204,10 +204,10 @@ class ParameterDialog(ChangingDialog):
     def _stage_wanted(self) -> None:
         """Stage the advice of a finding, once, with the first answer of the server."""
         advice, self._wanted = self._wanted, None
-        row = None if advice is None else self._row(advice.name)
+        row = None if advice is None else self._row(advice.target)
         if advice is None or row is None:
             return
-        self._table.select(advice.name)
+        self._table.select(advice.target)
         if row.staged is None:
             staged = row.towards(advice.direction)
             self._table.stage(staged)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import clock, wall_clock, wall_moment
 from pgtop_tune.changes.model.change_set import value_before
-from pgtop_tune.diagnosis.finding import Diagnosis, Finding, FindingKind, ParameterAdvice
+from pgtop_tune.diagnosis.finding import DeedKind, Diagnosis, Finding, FindingKind, first_step
 from pgtop_tune.metrics.durability import at_risk, switched_risks
 from pgtop_tune.runtime.experiment_control import KILLED, ArmValues, ExperimentState
 from pgtop_tune.runtime.ports import TransportState
@@ -348,8 +348,6 @@ FINDING_STYLES: Final[Mapping[FindingKind, str]] = {
 _TITLES: Final = dict(NAMES)
 _LEAST: Final = 40
 """Cells of a sentence that come before keys beside it."""
-_CLAUSE: Final = "; "
-"""Separator; the clause behind it may be left out."""
 
 
 def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: str = "") -> Line:
@@ -382,28 +380,26 @@ def _keys(first: Finding, key: str, count: int) -> tuple[Line, ...]:
 
 
 def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Line]:
-    """Return the sentence with as many of its clauses as there is room for, else its short form, else fewer words at
-    the keys; these stay as long as the sentence has its least.
+    """Return the longest form of the sentence for which there is room, else fewer words at the keys; these stay as long
+    as the sentence has its least.
     """
-    clauses = first.sentence.split(_CLAUSE)
-    texts = [_CLAUSE.join(clauses[:count]) for count in range(len(clauses), 0, -1)]
-    for text in (text for text in (*texts, first.short) if len(text) >= len(first.short)):
+    for text in (text for text in first.forms if len(text) >= len(first.short)):
         if text_width(text) <= room - width(keys[0]):
             return text, keys[0]
     for line in keys[1:]:
         if text_width(first.short) <= room - width(line):
             return first.short, line
-    return first.short, next(line for line in keys if room - width(line) >= _LEAST or not line)
+    for line in keys:
+        if text_width(first.forms[-1]) <= room - width(line):
+            return first.forms[-1], line
+    return first.forms[-1], next(line for line in keys if room - width(line) >= _LEAST or not line)
 
 
 def _next_words(first: Finding, count: int) -> str:
     """Return what the list offers first."""
-    if first.advice is None:
-        text = "why"
-    elif isinstance(first.advice, ParameterAdvice):
-        text = f"try {first.advice.name}"
-    else:
-        text = f"session {first.advice.backend[0]}"
+    deed = first_step(first)
+    verb = "try" if deed is not None and deed.kind is DeedKind.STAGE_PARAMETER else "session"
+    text = "why" if deed is None else f"{verb} {deed.target}"
     return f"{text}, {count} more" if count else text
 
 

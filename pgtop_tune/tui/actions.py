@@ -126,6 +126,7 @@ class Action(Struct, frozen=True):
         needs: What must be there for the action to exist.
         place: Part of the footer.
         moving: Word for the footer while another moment than the newest is shown.
+        moved: What one of its keys did in earlier versions, and the key for that now.
     """
 
     id: str
@@ -137,6 +138,7 @@ class Action(Struct, frozen=True):
     needs: tuple[Need, ...] = ()
     place: Place = Place.MORE
     moving: str = ""
+    moved: str = ""
 
 
 _SCREEN: Final = "screen"
@@ -164,6 +166,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("password", ("P",), "app.password", "type the password for the server", _TUNING, "", (Need.PASSWORD,)),
     Action("findings", ("w",), "app.findings", "bottleneck: every finding, its evidence, the next step",
         _SCREEN, "why"),
+    Action("deed", ("f",), "app.deed", "do the deed that the first line names, after its question", _SCREEN,
+        moved="f does the deed of the first line; * and Ins tag rows"),
     Action("note", ("m",), "app.note", "add a note to the tape", _SCREEN, "note", (Need.LIVE,)),
     Action("ghost", ("g",), "app.overlay", "baseline overlay under the charts, with the difference; or none",
         _SCREEN, "", (Need.OVERLAYS,)),
@@ -200,7 +204,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "compare window A with window B, or a window with the time before it", _WINDOWS, "", (Need.FRAMES,),
         Place.DEED, "compare"),
     Action("details", ("enter",), "details", "all details of the selected row; of the bottleneck without one", ROWS,
-        "open", place=Place.ROW),
+        "open", place=Place.ROW, moved="Enter without a selected row opens the bottleneck; ↓ selects the first row"),
     Action("explain", ("e",), "app.explain", "plan of the selected query or statement (EXPLAIN, never ANALYZE)", ROWS,
         "plan", (Need.BACKENDS,), Place.ROW),
     Action("cancel", ("c",), "app.signal('cancel')", "cancel the selected, tagged or all filtered statements", ROWS,
@@ -216,7 +220,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("background", ("a",), "background", "list background processes, or fold them into a line", ROWS),
     Action("columns", ("o",), "columns", "choose the columns of this table", ROWS, "columns"),
     Action("copy", ("y",), "copy", "copy the query to the clipboard of your terminal (OSC 52)", ROWS, "copy"),
-    Action("tag", ("insert", "f"), "tag", "tag or untag the selected row", ROWS, "tag"),
+    Action("tag", ("insert", "asterisk"), "tag", "tag or untag the selected row", ROWS, "tag"),
     Action("up", ("up", "k"), "move(-1)", "one row up", ROWS),
     Action("down", ("down", "j"), "move(1)", "one row down", ROWS),
     Action("page-up", ("pageup",), "page(-1)", "one page of rows up", ROWS),
@@ -263,7 +267,7 @@ _SHOWN_KEYS: Final = {
 _LONG_NAMES: Final = {
     "question_mark": "?", "plus": "+", "minus": "-", "slash": "/", "less_than_sign": "<", "greater_than_sign": ">",
     "left_curly_bracket": "{", "right_curly_bracket": "}", "left_square_bracket": "[",
-    "right_square_bracket": "]", ".": "full_stop",
+    "right_square_bracket": "]", ".": "full_stop", "*": "asterisk",
 }  # fmt: skip
 """The same key under another name, so that a clash is seen however it is spelled."""
 

@@ -482,7 +482,7 @@ class Dashboard(SceneScreen):
     async def action_details(self) -> None:
         """Open everything known of the selected session; without one, of the bottleneck."""
         if self._view.selected is None:
-            await self.app.run_action("app.findings")
+            await self.open_bottleneck()
             return
         key = self._view.selected
         self.app.push_screen(session_dialog(self._scene.session, key, self._glyphs, self.keys_for(key)))

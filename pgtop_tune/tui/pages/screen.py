@@ -451,7 +451,7 @@ class PageScreen(SceneScreen):
         """Open all details of the selected row; without one, of the bottleneck."""
         table, key, rows = self.table, self._view.selected, self.rows
         if key is None:
-            await self.app.run_action("app.findings")
+            await self.open_bottleneck()
             return
         if isinstance(rows, Unavailable):
             self.app.notify(one_line(str(rows), _REASON), markup=False, severity="warning")

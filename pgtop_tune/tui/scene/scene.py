@@ -181,6 +181,7 @@ class Scene(Struct, frozen=True):
     Attributes:
         session: Frames up to the moment shown.
         diagnosis: The diagnosis of that moment; None before that is known.
+        deed: The first deed of it that can be done now, in a word or two; "" without one.
         recording: Whether frames are being written; None where they cannot be.
         behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
         in_past: Whether another moment of a live session is shown, which is more than a frozen screen.
@@ -195,6 +196,7 @@ class Scene(Struct, frozen=True):
 
     session: Session
     diagnosis: Diagnosis | None = None
+    deed: str = ""
     recording: RecordingState | None = None
     behind_s: float | None = None
     in_past: bool = False
@@ -205,6 +207,18 @@ class Scene(Struct, frozen=True):
     marks: Marks = Marks()
     baseline: OverlayWatch | None = None
     message: ShownMessage | None = None
+
+
+class KeyMoved(Message):
+    """A key did what it did not do in earlier versions.
+
+    Attributes:
+        action_id: The action it has now.
+    """
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__()
+        self.action_id = action_id
 
 
 class MarksUnwanted(Message):
@@ -359,7 +373,8 @@ class SceneScreen(Screen[None]):
         """The lines of `ABOVE` and `BELOW` that are there now, without that of messages."""
         scene, glyphs, width = self._scene, self._glyphs, self.app.size.width
         key = self._key_of
-        lines = {FINDING: finding_line(scene.diagnosis, width, glyphs, key("findings"))}
+        why = key("findings" if self.has_selection else "details")
+        lines = {FINDING: finding_line(scene.diagnosis, width, glyphs, why, (key("deed"), scene.deed))}
         danger = danger_line(scene.session, width, glyphs)
         if scene.experiment is not None:
             danger = danger or switched_danger(scene.experiment, width, glyphs)
@@ -493,6 +508,11 @@ class SceneScreen(Screen[None]):
     def action_move(self, by: int) -> None:
         """Select the row so many further down."""
         raise NotImplementedError
+
+    async def open_bottleneck(self) -> None:
+        """Open the bottleneck: Enter without a selected row."""
+        self.post_message(KeyMoved("details"))
+        await self.app.run_action("app.findings")
 
     def action_page(self, by: int) -> None:
         """Select a page further down or up."""

@@ -266,6 +266,11 @@ async def _findings(rig: Rig) -> None:
     await rig.press("escape")
 
 
+async def _deed(rig: Rig) -> None:
+    await rig.press("f")
+    await rig.sees("bottleneck")
+
+
 async def _ghost(rig: Rig) -> None:
     await rig.press("g")
     await rig.sees("there are no recordings yet")
@@ -317,7 +322,7 @@ async def _burst(rig: Rig) -> None:
 CHECKS: dict[str, Check] = {
     "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
     "redo": _redo, "keep": _keep, "experiment": _experiment, "check": _check, "password": _password,
-    "findings": _findings, "note": _note,
+    "findings": _findings, "deed": _deed, "note": _note,
     "ghost": _ghost, "live": _steps, "step-back": _steps, "step-forward": _steps, "jump": _jump,
     "next-event": _seeks, "previous-event": _seeks, "next-checkpoint": _seeks, "previous-checkpoint": _seeks,
     "worst-p99": _seeks, "slower": _speed, "faster": _speed,

@@ -93,7 +93,7 @@ async def test_before_the_first_frame_every_page_can_be_drawn() -> None:
         for page in all_pages():
             screen = await turned_to(rig, page.key)
             assert screen.page is page
-        await rig.press("down", "end", "enter", "escape", "right", "s", "f", "y", "i")
+        await rig.press("down", "end", "enter", "escape", "right", "s", "insert", "y", "i")
         await rig.pilot.pause()
         assert isinstance(rig.app.screen, PageScreen)
 
@@ -132,7 +132,7 @@ async def test_only_the_page_in_view_is_computed(monkeypatch: pytest.MonkeyPatch
         asked.clear()
         rig.source.feed(frame(6))
         await rig.until(lambda: asked)
-        await rig.press("down", "down", "s", "f")
+        await rig.press("down", "down", "s", "insert")
         assert asked == ["sessions"], "once per frame, not once per key"
 
 
@@ -333,7 +333,7 @@ async def test_the_palette_leads_to_pages_and_offers_only_what_the_screen_does()
 async def test_the_page_of_sessions_looks_as_it_did(width: int, height: int) -> None:
     async with running_screen(size=(width, height), backends=ScriptedBackends()) as rig:
         await turned_to(rig, "2")
-        await rig.press("down", "f", "down", "right")
+        await rig.press("down", "insert", "down", "right")
         await rig.sees("1 tagged")
         assert_picture(GOLDENS / f"page-sessions-{width}x{height}.txt", rig.text().split("\n"))
 

@@ -430,7 +430,7 @@ class SceneScreen(Screen[None]):
             if action.id in _WITH_ONE:
                 keys = keys_of(action, self._keymap)
                 call = _WITH_ONE[action.id].format(*backend)
-                row_keys.append(RowKey(keys=keys, label=key_name(keys[0]), word=action.id, action=call))
+                row_keys.append(RowKey(keys=keys, label=key_name(keys[0]), word=action.short, action=call))
         return tuple(row_keys)
 
     def page_names(self, here: str) -> PageNames:

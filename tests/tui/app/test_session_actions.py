@@ -136,7 +136,7 @@ async def test_the_details_of_a_session_have_the_same_keys(page: str) -> None:
     control = ScriptedBackends()
     async with running_screen(backends=control, options=ScreenOptions(keymap={"terminate": "X"})) as rig:
         await rig.press(page, "home", "enter")
-        await rig.sees("c cancel  X terminate  e explain")
+        await rig.sees("e plan  c cancel  X end")
         await rig.press("X")
         await asked(rig)
         await rig.press("y")

@@ -236,6 +236,9 @@ _LEAVES_SHARE: Final = 0.06
 _LEADS: Final = 1.25
 _LEADS_S: Final = 5.0
 _TEXT_S: Final = 5.0
+_MOST_LIKELY: Final = "most likely "
+_LIKELY: Final = "likely "
+"""The same where there is little room."""
 _HALF: Final = 0.5
 _NEVER_S: Final = -inf
 _ROOTS: Final = 30
@@ -332,7 +335,7 @@ class Diagnoser:
                 continue
             if missing and (reason := _reason(interval.newest, rule, missing_sections)):
                 absent.setdefault(reason, []).append(rule.id)
-            if small and rule.kind is FindingKind.LATENCY:
+            if small and rule.kind is FindingKind.LATENCY and not rule.of_few:
                 # Nobody is left to wait: the load's delay is over.
                 self._tracks[rule.id] = _Track()
                 continue
@@ -542,12 +545,14 @@ def _finding(rule: FindingRule, hit: Hit, confidence: Confidence, strength: floa
     latency = rule.kind is FindingKind.LATENCY
     sentence = worded(confidence, hit.sentence)
     short = short_sentence(worded(confidence, hit.short or hit.sentence), hit.culprit)
+    brief = worded(confidence, hit.brief) if hit.brief else short
+    brief = brief.removeprefix(_MOST_LIKELY[: -len(_LIKELY)]) if brief.startswith(_MOST_LIKELY) else brief
     return Finding(
         rule=rule.id,
         kind=hit.kind_of(rule),
         sentence=sentence,
         short=short,
-        forms=forms(sentence, [worded(confidence, text) for text in hit.middle], short, hit.culprit),
+        forms=forms(sentence, [worded(confidence, text) for text in hit.middle], short, hit.culprit, brief),
         culprit=hit.culprit,
         statement=hit.statement,
         impact_ms=hit.impact_ms,

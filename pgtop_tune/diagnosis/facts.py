@@ -58,6 +58,11 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
+def beginning(text: str, cells: int) -> str:
+    """Return the beginning of a foreign text on one line, runs of blanks folded before it is cut."""
+    return one_line(" ".join(text.split()), cells)
+
+
 class Statement(Struct, frozen=True):
     """A statement that sessions run.
 
@@ -76,7 +81,7 @@ class Statement(Struct, frozen=True):
     @property
     def words(self) -> str:
         """Return the beginning of its text on one line."""
-        return one_line(self.text, STATEMENT_CELLS)
+        return beginning(self.text, STATEMENT_CELLS)
 
 
 class Waits(Struct, frozen=True):
@@ -253,8 +258,8 @@ class Facts:
         activity, sample = self.interval.now(sections.activity), self.interval.now(sections.statement_texts)
         rows = () if activity is None else activity.backends
         running = {row.query_id: row.query for row in rows if row.query_id is not None and row.query}
-        known = {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
-        return running | known
+        normalized = {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
+        return running | normalized
 
     def statement(self, *waits: str) -> Statement | None:
         """Return the statement that at least half of the sessions in these waits run; None where there is none."""
@@ -283,8 +288,8 @@ class Facts:
                     first.setdefault(without, row)
         if not texts:
             return None
-        text, seen = texts.most_common(1)[0]
-        share = seen / texts.total()
+        text, samples = texts.most_common(1)[0]
+        share = samples / texts.total()
         return Statement(text, None, first[text].datname or "", share) if share >= _MOST_OF_SESSIONS else None
 
     @cached_property
@@ -535,13 +540,13 @@ class RootLook(Struct, frozen=True, kw_only=True):
 
 
 def jam_over_s(roots: Sequence[RootLook], now_s: float) -> float | None:
-    """Return how long ago a transaction ended that was idle while others waited for it; None while one still does."""
-    idle = [look for look in roots if look.blocked and look.idle_s > JAM_IDLE_S]
-    if not idle or idle[-1] is roots[-1]:
+    """Return how long ago a transaction ended that others waited long for; None while they still do."""
+    jams = [look for look in roots if look.blocked and (look.idle_s > JAM_IDLE_S or look.waited_s >= JAM_LOOKS)]
+    if not jams or jams[-1] is roots[-1]:
         return None
-    last = idle[-1].transaction
-    same = sum(look.transaction == last for look in idle)
-    return now_s - idle[-1].at_s if same >= JAM_LOOKS else None
+    last = jams[-1].transaction
+    same = sum(look.transaction == last for look in jams)
+    return now_s - jams[-1].at_s if same >= JAM_LOOKS else None
 
 
 def root_look(

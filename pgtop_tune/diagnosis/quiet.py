@@ -22,6 +22,8 @@ from pgtop_tune.model.waits import CPU, QUEUE
 NONE: Final = "none"
 _FEW_SESSIONS: Final = 0.3
 """Without a load of this program: fewer active sessions have no wait worth a line, unless clients wait elsewhere."""
+_HARDLY_ONE: Final = 0.05
+"""The same while a core is full: a few active sessions may wait for it."""
 _LESS_THAN_ONE: Final = 1.0
 """Without a load of this program: up to so many active sessions, without a finding, are not held up by anything."""
 _NONE_ENDED: Final = 1.0
@@ -47,13 +49,14 @@ _ALL_OF: Final = tuple(name[:-1] for name in _SAID if name.endswith("*"))
 
 def is_small(facts: Facts) -> bool:
     """Return whether there is hardly any work, and no client waits to bring more: no part of it can be too large."""
-    few = facts.run is None and facts.waits.active < _FEW_SESSIONS
-    return few and facts.at_pooler == 0.0 and not _has_full_core(facts)
+    if facts.run is not None or facts.at_pooler:
+        return False
+    return facts.waits.active < (_HARDLY_ONE if _has_full_core(facts) else _FEW_SESSIONS)
 
 
 def _is_idle(facts: Facts) -> bool:
     """Return whether the server is idle: no active session, no ended transaction, no waiting client, no full core."""
-    return is_small(facts) and not _ends_some(facts) and not facts.at_work
+    return is_small(facts) and not _ends_some(facts) and not facts.at_work and not _has_full_core(facts)
 
 
 def _ends_some(facts: Facts) -> bool:
@@ -77,14 +80,14 @@ def rate_reached(facts: Facts) -> bool:
 
 def quiet(facts: Facts, settling: str | None) -> Finding:
     """Return the finding "none" of this moment."""
-    found = _sentence(facts, settling)
-    short = short_sentence(found.short or found.sentence, found.culprit)
+    hit = _sentence(facts, settling)
+    short = short_sentence(hit.short or hit.sentence, hit.culprit)
     return Finding(
-        rule=NONE, kind=FindingKind.NOTE, sentence=found.sentence, short=short,
-        forms=forms(found.sentence, found.middle, short, found.culprit), culprit=found.culprit,
-        statement=found.statement, impact_ms=None, share=None, confidence=Confidence.IS,
-        page=found.deeds[0].target if found.deeds else "3", since_ms=facts.interval.newest.taken_at_ms,
-        evidence=found.evidence, deeds=found.deeds,
+        rule=NONE, kind=FindingKind.NOTE, sentence=hit.sentence, short=short,
+        forms=forms(hit.sentence, hit.middle, short, hit.culprit), culprit=hit.culprit,
+        statement=hit.statement, impact_ms=None, share=None, confidence=Confidence.IS,
+        page=hit.deeds[0].target if hit.deeds else "3", since_ms=facts.interval.newest.taken_at_ms,
+        evidence=hit.evidence, deeds=hit.deeds,
     )  # fmt: skip
 
 
@@ -111,7 +114,9 @@ def _sentence(facts: Facts, settling: str | None) -> Hit:
         if (facts.busy or 0.0) >= FULL:
             # Clients on a full machine wait for a CPU as well.
             full = _busy_elsewhere(facts)
-            return replace(full, sentence=f"clients think {facts.share_text(thinks_ms)}; {full.sentence}")
+            thinking = f"clients think {facts.share_text(thinks_ms)}"
+            middle = (f"{thinking}; {full.short}", *full.middle)
+            return replace(full, sentence=f"{thinking}; {full.sentence}", middle=middle)
         sentence = f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}"
         return Hit(sentence=sentence, evidence=_parts(facts, _parts_ms(facts)))
     if facts.run is None and facts.waits.active < _LESS_THAN_ONE:

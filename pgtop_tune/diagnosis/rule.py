@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import duration, with_ms
-from pgtop_tune.diagnosis.facts import Facts, RootLook, Statement
+from pgtop_tune.diagnosis.facts import Facts, RootLook, Statement, beginning
 from pgtop_tune.diagnosis.finding import BRIEF_CELLS, SHORT_CELLS, Deed, DeedKind, FindingKind
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.catalogue import Section
@@ -28,6 +27,7 @@ class Hit(Struct, frozen=True, kw_only=True):
         sentence: Without confidence, beginning in lower case unless a name begins it.
         short: As `Finding.short`; "" for the sentence.
         middle: Forms between both, longest first. Clauses after a semicolon fall away by themselves.
+        brief: The form for a screen of 60 columns; "" for a cut `short`.
         culprit: As `Finding.culprit`; it stands in every form.
         statement: The statement that it is about; "" without one.
         impact_ms: ms of each transaction; at most L.
@@ -43,6 +43,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     sentence: str
     short: str = ""
     middle: tuple[str, ...] = ()
+    brief: str = ""
     culprit: str = ""
     statement: str = ""
     impact_ms: float | None = None
@@ -72,6 +73,7 @@ class FindingRule(Struct, frozen=True, kw_only=True):
         kind: Kind of its findings.
         least: Share of L from which on a latency finding comes in.
         before: Symptoms that this cause stands before.
+        of_few: Whether it is looked at while hardly a session is active, because counters say it.
         sure_of_cpu: Whether it stays as sure on a full machine, because it is about the machine's CPUs.
     """
 
@@ -82,6 +84,7 @@ class FindingRule(Struct, frozen=True, kw_only=True):
     kind: FindingKind = FindingKind.LATENCY
     least: float = LEAST
     before: tuple[str, ...] = ()
+    of_few: bool = False
     sure_of_cpu: bool = False
 
 
@@ -90,6 +93,7 @@ _OWNER_CELLS: Final = 24
 _BRIEF_STATEMENT: Final = 20
 _FEWEST_WORDS: Final = 8
 _CLAUSE: Final = "; "
+_AUTOVACUUM: Final = "autovacuum: "
 _SENDING: Final = "client:clientwrite"
 
 
@@ -105,7 +109,7 @@ def evidence(*rows: tuple[str, str | None]) -> tuple[tuple[str, str], ...]:
 
 def short_name(text: str, cells: int = _NAME_CELLS) -> str:
     """Return a foreign name on one line, cut."""
-    return one_line(text, cells)
+    return beginning(text, cells)
 
 
 def culprit_of(statement: Statement | None) -> str:
@@ -132,13 +136,13 @@ def short_sentence(text: str, culprit: str = "", cells: int = SHORT_CELLS) -> st
     return f"{text[:room].rstrip()}… {name}" if room > _FEWEST_WORDS else name
 
 
-def forms(sentence: str, middle: Sequence[str], short: str, culprit: str) -> tuple[str, ...]:
+def forms(sentence: str, middle: Sequence[str], short: str, culprit: str, brief: str = "") -> tuple[str, ...]:
     """Return a sentence in all lengths, longest first: whole, with fewer clauses, those of its rule, short, brief."""
     clauses = sentence.split(_CLAUSE)
     cut = [_CLAUSE.join(clauses[:count]) for count in range(len(clauses) - 1, 0, -1)]
     between = [text for text in (*cut, *middle) if culprit in text and len(short) < len(text) < len(sentence)]
-    brief = short_sentence(short, culprit, BRIEF_CELLS)
-    return tuple(dict.fromkeys((sentence, *sorted(between, key=len, reverse=True), short, brief)))
+    last = short_sentence(brief or short, culprit, BRIEF_CELLS)
+    return tuple(dict.fromkeys((sentence, *sorted(between, key=len, reverse=True), short, last)))
 
 
 def stage(name: str, direction: str, effect: str, value: str | None = None) -> Deed:
@@ -195,12 +199,13 @@ def root_name(root: RootLook) -> str:
 
 def root_words(root: RootLook) -> str:
     """Return the root of the chain and its activity: "session 9846 (erp_batch), idle in transaction 42 s"."""
-    activity = _activity(root)
+    activity = root_activity(root)
     mark = " " if root.pid == 0 else ", "
     return f"{root_name(root)}{mark}{activity}" if activity else root_name(root)
 
 
-def _activity(root: RootLook) -> str:
+def root_activity(root: RootLook) -> str:
+    """Return the activity of the root: "idle in transaction 42 s"; "" where it is not known."""
     backend = root.backend
     if root.pid == 0 and root.gid:
         where = f"in {short_name(root.database)}, " if root.database else ""
@@ -219,7 +224,9 @@ def _activity(root: RootLook) -> str:
 
 def statement_of(backend: Backend | None) -> str:
     """Return the beginning of the statement that a session runs or ran last; "" where it is not known."""
-    return "" if backend is None or backend.query in (None, HIDDEN_QUERY) else short_name(backend.query or "")
+    if backend is None or backend.query in (None, HIDDEN_QUERY):
+        return ""
+    return short_name((backend.query or "").removeprefix(_AUTOVACUUM))
 
 
 def root_next_step(root: RootLook) -> str:
@@ -260,6 +267,10 @@ def root_deeds(facts: Facts, root: RootLook) -> tuple[Deed, ...]:
         )
     if root.backend.state == "idle":
         return (end(DeedKind.END_SESSION, root.backend, f"{frees}; its lock is released"),)
+    if root.backend.backend_type != CLIENT_BACKEND:
+        # An autovacuum against wraparound begins anew at once.
+        ends_sooner = stage("autovacuum_vacuum_cost_limit", "raise", "it ends sooner")
+        return ends_sooner, end(DeedKind.CANCEL, root.backend, f"{frees}; it begins anew later")
     return (
         end(DeedKind.CANCEL, root.backend, f"{frees} once its transaction ends"),
         end(DeedKind.END_SESSION, root.backend, f"{frees}; its transaction is rolled back"),
@@ -290,6 +301,7 @@ def waiting(
     next_step: str,
     *,
     short: str = "",
+    brief: str = "",
     label: str = "waits",
     more: tuple[tuple[str, str | None], ...] = (),
     deeds: tuple[Deed, ...] = (),
@@ -299,7 +311,7 @@ def waiting(
     Args:
         waits: As for `Facts.b`.
         says: Beginning of the sentence, before the share of the time.
-        short: A shorter beginning; "" for `says`.
+        short, brief: Shorter beginnings; "" for `says`, and for a cut one.
         label: Label of the time in the evidence.
         more: Further evidence.
     """
@@ -308,11 +320,12 @@ def waiting(
         return None
     statement = facts.statement(*waits)
     by = f"; {100 * statement.share:.0f} % by {statement.words}" if statement is not None else ""
-    brief = f": {statement.words}" if statement is not None else f": {facts.percent(impact_ms)}"
+    end_of_short = f": {statement.words}" if statement is not None else f": {facts.percent(impact_ms)}"
     return Hit(
         sentence=f"{says}: {facts.share_text(impact_ms)}{by}",
         middle=(f"{short or says}: {facts.percent(impact_ms)}{by}",),
-        short=f"{short or says}{brief}",
+        short=f"{short or says}{end_of_short}",
+        brief=f"{brief}{end_of_short}" if brief else "",
         culprit=culprit_of(statement),
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,

@@ -119,7 +119,7 @@ def test_the_watchdog_of_a_killed_program_reverts_without_the_journal(
 def test_a_set_that_no_journal_has_is_not_called_reverted(own: Throwaway, tmp_path: Path) -> None:
     ran = run("revert", "--set", "abcdef123456", "-d", conninfo(own), home=tmp_path)
     assert ran.status == 6
-    assert "has the set abcdef123456: it may be in force" in ran.err
+    assert "has the change set abcdef123456: the set may still be in force" in ran.err
     (tmp_path / STATE.parent).mkdir(parents=True)
     (tmp_path / STATE).write_text("")
     for words in (("revert", "-d", conninfo(own)), ("revert", "--list"), ("revert", "--machine")):
@@ -152,7 +152,7 @@ def test_a_full_disk_keeps_no_value_in_force_and_the_next_program_settles_the_jo
     assert len(read(journal).in_force) == 2
     ran = run("revert", "-d", conninfo(own), home=tmp_path)
     assert ran.status == 0, ran.err
-    assert ran.out.splitlines()[-1] == "2 had the old value already"
+    assert ran.out.splitlines()[-1] == "2 already had the old value"
     assert read(journal).in_force == ()
 
 

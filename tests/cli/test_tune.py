@@ -37,7 +37,7 @@ def auto_conf(server: Throwaway) -> bytes:
         (("--budget", "long"), 2, "long"),
         (("--show", "last"), 2, "there is no search"),
         (("--resume", "20200101-000000-tune"), 2, "there is no search 20200101-000000-tune"),
-        (("-o", "x.html"), 2, "-o belongs to --show"),
+        (("-o", "x.html"), 2, "-o needs --show"),
         (("--profile", "tpcb-like"), 4, "create them first: pgtop-tune bench init"),
     ],
 )
@@ -62,7 +62,7 @@ def test_knobs_that_the_role_may_not_set_or_that_do_not_reach_the_load_are_no_se
     asked = ("tune", "--against-load", "-w", "--knobs")
     ran = run(*asked, "work_mem,jit", "-d", watcher, home=tmp_path)
     assert ran.status == 2
-    assert "there is no knob to search" in ran.err
+    assert "no knob is left to search" in ran.err
     assert "work_mem: this role may not" in ran.err
     ran = run(*asked, "work_mem", "-d", conninfo(fresh_server), home=tmp_path)
     assert "work_mem does not reach the load" in ran.err

@@ -64,7 +64,7 @@ def test_a_unit_binds_the_plan_to_the_server_of_its_environment(
     assert "cannot be read" in answered(b'{"kind": "bind"}')["problem"]
     assert "cannot be read" in answered(b"[]")["problem"]
     assert (
-        "is no experiment"
+        "is not an experiment"
         in answered(
             json.dumps(
                 {**words, "kind": "cell", "plan": found["answer"]["plan"], "number": 1, "id": "../../x"}
@@ -153,9 +153,9 @@ def test_servers_that_are_not_alike_are_refused_by_name(
         words = ("experiment", "run", str(plan), "--profiles", str(plan.parent / "profiles"), "--workers", address)
         ran = run(*words, home=tmp_path)
         assert ran.status == 2
-        assert "are workers of one server" in ran.err
+        assert "are workers of the same server" in ran.err
         processes[2].kill()
         processes[2].wait()
         ran = run(*words, home=tmp_path)
         assert ran.status == 2
-        assert "not alike: parameters.random_page_cost: " in ran.err
+        assert "differ: parameters.random_page_cost: " in ran.err

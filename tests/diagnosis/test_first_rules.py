@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.diagnosis.facts import Facts, root_look
-from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, FindingKind
+from pgtop_tune.diagnosis.finding import Confidence, DeedKind, Diagnosis, FindingKind
 from pgtop_tune.diagnosis.rules.locks import RULES
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -107,16 +107,19 @@ def test_the_statement_that_reads_a_table_row_by_row_is_named() -> None:
     made = MADE["a missing index"][1]
     first = said(made).first
     statement = "SELECT sum(amount) FROM orders WHERE cu…"
-    assert first.sentence == f"{statement} reads 600k rows of public.orders for 1: 100 % of the time"
+    assert first.sentence == f"{statement} reads 600k rows of orders for 1: 100 % of the time, likely a missing index"
     assert "an index" in first.next_step
+    assert (first.deeds[0].kind, first.deeds[0].query_id) == (DeedKind.EXPLAIN, 1)
     unseen = replace(made, server={name: made.server[name] for name in made.server if name != "relations"})
-    assert said(unseen).first.sentence.endswith(f"waiting for one; 100 % of statement time by {statement}")
+    assert said(unseen).first.sentence == (
+        f"{statement} reads 6.25k pages for 1: 100 % of the time, likely a missing index or a wrong plan"
+    )
 
 
 def test_a_standby_that_confirms_nothing_is_first_however_many_wait_behind_the_commit() -> None:
     """remote_apply with a paused replay: for a minute "not clear what binds: 8 active sessions"."""
     sentence = said(MADE["standby that does not confirm"][1]).first.sentence
-    assert sentence.startswith("commits wait 39 s for a synchronous standby that does not confirm them: 1 session in")
+    assert sentence.startswith("commits wait 39 s for b, which does not confirm them: 1 session in")
     assert sentence.endswith("SyncRep; 7 wait behind")
 
 
@@ -151,8 +154,8 @@ def test_a_stall_names_the_session_at_the_end_of_the_chain() -> None:
     stalled = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, bench={"silences": (silence,)})
     first = said(stalled).first
     assert first.kind is FindingKind.OUTAGE
-    assert first.sentence == "STALLED 38 s: 16 sessions wait for 900, idle in transaction 38 s (psql)"
-    assert first.advice is not None
+    assert first.sentence == "STALLED 38 s: 16 sessions wait for session 900 (psql), idle in transaction 38 s"
+    assert [deed.kind for deed in first.deeds][:2] == [DeedKind.END_SESSION, DeedKind.STAGE_PARAMETER]
 
 
 def test_a_stall_of_a_server_that_does_not_answer_names_nobody_of_the_look_before() -> None:
@@ -193,7 +196,7 @@ def test_sessions_wait_for_a_root_no_longer_than_for_its_lock() -> None:
     assert not isinstance(newest.postgres, Unavailable)
     read = replace(newest, postgres=replace(newest.postgres, locks=LockSample(activity.at_s, tuple(waits))))
     first = Diagnoser().look(Interval((*jam.frames[:-1], read))).first
-    assert first.sentence == "16 sessions wait 1.9 s for 900, idle in transaction 38 s (psql)"
+    assert first.sentence == "16 sessions wait 1.9 s for session 900 (psql), idle in transaction 38 s"
 
 
 def test_sessions_that_stay_are_not_one_for_each_transaction() -> None:
@@ -214,7 +217,7 @@ def test_sessions_that_stay_are_not_one_for_each_transaction() -> None:
 def test_without_a_load_the_same_jam_is_a_jam() -> None:
     first = said(Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)).first
     assert first.rule == "lock.jam"
-    assert "900, idle in transaction" in first.sentence
+    assert "session 900 (psql), idle in transaction" in first.sentence
 
 
 def test_an_idle_server_is_said_to_be_idle() -> None:
@@ -228,7 +231,7 @@ def test_a_server_whose_sessions_are_hidden_is_not_said_to_be_idle() -> None:
     first = said(Situation(load=False, cpu=0.0, backends=others)).first
     assert first.rule == "none"
     assert "idle" not in first.sentence
-    assert first.sentence.endswith("other users' sessions are hidden: GRANT pg_monitor TO bench shows them")
+    assert first.sentence.endswith("other users' sessions are hidden: run GRANT pg_monitor TO bench")
 
 
 def test_a_server_whose_sessions_cannot_be_read_is_not_said_to_be_idle() -> None:
@@ -419,7 +422,7 @@ def test_full_pages_are_no_reason_for_flushes_nor_for_a_larger_max_wal_size() ->
         made = said(replace(writes, server=server)).findings
         full = next(each for each in made if each.rule == "wal.fpi")
         assert full.sentence.startswith("full pages are 95 % of the WAL")
-        assert (full.advice is not None) is advised
+        assert bool(full.deeds) is advised
         assert ("max_wal_size" in full.next_step) is advised
 
 
@@ -446,7 +449,7 @@ def test_a_flush_far_slower_than_the_disk_waits_for_a_cpu_while_cores_are_full()
     assert found.first.sentence.startswith("other programs take 1.")
     assert "pip (4711) 1.0, python3 (12) 0.9; up to" in found.first.sentence
     flush = next(each for each in found.findings if each.rule == "wal.flush")
-    assert "the disk takes 0.12 ms, the rest waits for a CPU" in flush.sentence
+    assert "the device takes 0.12 ms, the rest waits for a CPU" in flush.sentence
     assert flush.kind is FindingKind.NOTE
     slow_disk = said(replace(shared, host={"disks": disk(1_500, 950)}))
     assert next(each for each in slow_disk.findings if each.rule == "wal.flush").kind is FindingKind.LATENCY
@@ -521,5 +524,5 @@ def test_an_alter_table_in_a_queue_does_not_count_itself() -> None:
             bench={"silences": silences} if silences else {},
         )  # fmt: skip
         first = said(queue).first
-        assert "ALTER TABLE (21093) waits for 18645" in first.sentence
-        assert first.sentence.endswith("and holds up 8")
+        assert "ALTER TABLE (21093) waits for session 18645 (report) and holds up 8" in first.sentence
+        assert [deed.target for deed in first.deeds[:2]] == ["21093", "18645"]

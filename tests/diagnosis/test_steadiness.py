@@ -111,7 +111,7 @@ def test_without_an_answer_the_age_is_that_of_the_last_one() -> None:
             "no answer for 10 s: sorry, too many clients already; trying again in 4 s",
             ": sorry, too many clients already",
         ),
-        ("no server has a socket there; trying again", ": no server has a socket there"),
+        ("nothing is listening on this socket; trying again", ": nothing is listening on this socket"),
         ("no answer for 10 s", ""),
     ],
 )

@@ -165,4 +165,4 @@ async def test_a_making_that_is_stopped_says_so(database: str) -> None:
         state = service.state()
         assert (state.doing, state.problem, state.made) == ("", "stopped by the operator", None)
         (bus,) = [each for each in await service.datasets() if each.name == "bus"]
-        assert "tickets made" in bus.problem
+        assert "tickets created" in bus.problem

@@ -145,9 +145,9 @@ def test_a_server_without_limits_for_sessions(fresh_server: Throwaway) -> None:
         report = checked(fresh_server, "postgres", select=("CON-06",))
         return [finding.says for _, finding in report.findings]
 
-    assert unlimited() == ["no session has a limit by statement_timeout, lock_timeout, temp_file_limit"]
+    assert unlimited() == ["no session is limited by statement_timeout, lock_timeout, temp_file_limit"]
     run(fresh_server, ["CREATE ROLE app LOGIN", "ALTER ROLE app SET statement_timeout = '1min'"])
-    assert unlimited() == ["no session has a limit by lock_timeout, temp_file_limit"]
+    assert unlimited() == ["no session is limited by lock_timeout, temp_file_limit"]
 
 
 @pytest.mark.long

@@ -44,7 +44,7 @@ PROPOSED = replace(
         (MIXED, Severity.CRITICAL, False, "NO-GO: 1 finding, critical"),
         (ACCEPTED, Severity.INFO, False, "GO: no finding at info or worse; 1 accepted"),
         (ACCEPTED, Severity.INFO, True, "GO: no finding at info or worse; 1 accepted"),
-        (MIXED, None, False, "GO: nothing counts against it; 2 unknown"),
+        (MIXED, None, False, "GO: findings do not count; 2 unknown"),
         (MIXED, None, True, "NO-GO: 2 unknown"),
         (
             replace(
@@ -112,7 +112,7 @@ def test_text_ends_with_the_proposal_and_what_others_say_comes_with_details() ->
     assert lines[-1].startswith("found: ")
     assert any("pgtune 72MB" in line for line in text_lines(PROPOSED, everything=True))
     none = replace(PROPOSED, proposal=ProposedValues(()))
-    assert "proposal: the values that fit together here are all in force" in text_lines(none)
+    assert "proposal: all proposed values are in force" in text_lines(none)
     assert not any("proposal" in line for line in text_lines(report()))
 
 

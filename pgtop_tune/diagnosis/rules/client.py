@@ -154,12 +154,12 @@ def _storm(facts: Facts) -> Hit | None:
     per_session, impact_ms = ended / facts.connects, facts.b(THINK, _OTHER) if facts.run is not None else None
     of_time = f"; {facts.share_text(impact_ms)}" if impact_ms is not None else ""
     every = "each transaction" if per_session < 1.5 else f"{per_session:.0f} transactions"
-    who = _newest_application(facts)
-    source = f" from {who}" if who else ""
+    application = _newest_application(facts)
+    source = f" from {application}" if application else ""
     return Hit(
         sentence=f"a new session for {every}{source}: {count(facts.connects)} per second{of_time}",
         short=f"a new session for {every}{source}: {count(facts.connects)}/s",
-        culprit=who,
+        culprit=application,
         impact_ms=impact_ms,
         share=_STORM,
         evidence=evidence(
@@ -333,6 +333,7 @@ RULES: Final = (
         page="2",
         needs=(sections.databases, sections.waits),
         find=_storm,
+        of_few=True,
         before=("client.think",),
     ),
     FindingRule(id="pool.queue", page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),

@@ -163,6 +163,7 @@ def _others(facts: Facts) -> Hit | None:
         return None
     share = min(other_cpus / (busy / 100.0 * cpus), 1.0)
     subject, programs = f"other programs take {other_cpus:.1f} of {cpus} CPUs", facts.other_programs
+    by = named(facts, TIME, CPU.lower())
     bound = f"; up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}"
     return Hit(
         sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}",
@@ -170,9 +171,17 @@ def _others(facts: Facts) -> Hit | None:
         short=f"{subject}: {programs[0]}" if programs else subject,
         culprit=programs[0] if programs else "",
         impact_ms=waiting_ms * share,
-        evidence=evidence(("other programs", f"{other_cpus:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
+        statement=by.words,
+        evidence=evidence(
+            ("other programs", f"{other_cpus:.1f} CPUs"),
+            ("waiting for a CPU", with_ms(waiting_ms)),
+            ("statement that waits", by.words),
+        ),
         next_step="stop them, or lower their priority. Refuted if the CPU queue stays as it is",
-        deeds=(page("7", "shows the processes by their CPU time"),),
+        deeds=(
+            page("7", "shows the processes by their CPU time"),
+            *explain(by.statement, "shows where its time goes"),
+        ),
     )
 
 
@@ -280,6 +289,7 @@ RULES: Final = (
         page="7",
         needs=(sections.cgroup, *_NEEDS),
         find=_quota,
+        of_few=True,
         before=("cpu.server", "cpu.others"),
         sure_of_cpu=True,
     ),

@@ -159,6 +159,7 @@ def _read_disk(facts: Facts) -> Hit | None:
             f" each takes {with_ms(reads.each_ms)}{by.clause}"
         ),
         middle=(f"reads: {facts.percent(impact_ms)}, a block takes {with_ms(reads.each_ms)}{by.clause}",),
+        brief=f"reads{by.brief}" if by.brief else "",
         short=f"reads: {facts.percent(impact_ms)}{by.brief or f', a block takes {with_ms(reads.each_ms)}'}",
         culprit=by.culprit,
         statement=by.words,
@@ -218,6 +219,7 @@ def _write(facts: Facts) -> Hit | None:
             f"sessions write dirty pages themselves: {facts.share_text(impact_ms)}; {count(written)} pages/s{by.clause}"
         ),
         middle=(f"sessions write dirty pages themselves: {facts.percent(impact_ms)}{by.clause}",),
+        brief=f"dirty pages{by.brief}" if by.brief else "",
         short=f"sessions write dirty pages{by.brief or f' themselves: {facts.percent(impact_ms)}'}",
         culprit=by.culprit,
         statement=by.words,
@@ -290,6 +292,7 @@ def _temp(facts: Facts) -> Hit | None:
             f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}{by.clause}"
         ),
         middle=(f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}{by.clause}",),
+        brief=f"spills{by.brief}" if by.brief else "",
         short=f"spills {size(spilled)}/s{by.brief}"
         if by.brief
         else f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
@@ -314,9 +317,10 @@ def _extend(facts: Facts) -> Hit | None:
     return waiting(
         facts,
         _EXTENDING,
-        f"{sessions:.1f} sessions wait to extend a table",
+        f"{sessions:.1f} sessions wait to extend a table" if sessions >= 1.0 else "sessions wait to extend a table",
         "fewer writers, COPY, partitions; from 16 on tables are extended by several pages at once",
         short="sessions wait to extend a table",
+        brief="extending tables",
         more=(("sessions", f"{sessions:.2f}"),),
     )
 

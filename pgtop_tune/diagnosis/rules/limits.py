@@ -12,14 +12,28 @@ from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import count, duration, size
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import Deed, FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page, plural, short_name, sql, stage
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    evidence,
+    explain,
+    page,
+    plural,
+    session_name,
+    short_name,
+    sql,
+    stage,
+    statement_of,
+)
 from pgtop_tune.diagnosis.rules.io import spilling
 from pgtop_tune.metrics import host, host_details, io, sections, server
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.connections import ConnectionGroup, groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
-from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
+from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages, table_rates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystem
+from pgtop_tune.model.postgres import Backend
 
 _DISK_S: Final = 1800.0
 _DISK_FULL: Final = 95.0
@@ -35,6 +49,8 @@ _OWNER: Final = 24
 _KEPT: Final = 0.2
 """Share of a file system that one slot keeps."""
 _BACKLOG: Final = 16
+_INSERTS: Final = 100.0
+"""Rows per second."""
 
 
 def _disk(facts: Facts) -> Hit | None:
@@ -60,10 +76,10 @@ def _disk(facts: Facts) -> Hit | None:
     )
     keeper, soon = _keeper(facts, row), when.partition(":")[0]
     end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
-    because = f"; {keeper.words}" if keeper.words else ""
+    because = f"; {keeper.clause}" if keeper.clause else ""
     return Hit(
         sentence=f"{subject} {when}{because}",
-        middle=(f"{end_of_path} {soon}; {keeper.words}",) if keeper.words else (),
+        middle=(f"{end_of_path} {soon}; {keeper.clause}",) if keeper.clause else (),
         short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
@@ -107,17 +123,22 @@ def _connections(facts: Facts) -> Hit | None:
     total = (row.limit or 0) + reserved
     sentence = f"{row.used} of {total} connections{of} are taken"
     note = f" ({reserved} reserved for superusers)" if reserved else ""
-    who = short_name(largest[0].application_name or largest[0].usename, _OWNER) if largest else ""
+    application = short_name(largest[0].application_name or largest[0].usename, _OWNER) if largest else ""
     idle, short = "", sentence
     if largest and largest[0].idle:
-        idle = f"; {largest[0].idle} of them idle from {who or 'one client'}"
-        short = f"{row.used} of {total} connections{of} taken, {largest[0].idle} idle from {who or 'one client'}"
-    elif largest and who:
-        idle, short = f"; {largest[0].sessions} of them from {who}", f"{sentence}, {largest[0].sessions} from {who}"
+        idle = f"; {largest[0].idle} of them idle from {application or 'one client'}"
+        short = (
+            f"{row.used} of {total} connections{of} taken, {largest[0].idle} idle from {application or 'one client'}"
+        )
+    elif largest and application:
+        idle, short = (
+            f"; {largest[0].sessions} of them from {application}",
+            f"{sentence}, {largest[0].sessions} from {application}",
+        )
     return Hit(
         sentence=sentence + note + idle,
         short=short,
-        culprit=who,
+        culprit=application,
         share=min((row.percent or 0.0) / 100.0, 1.0),
         evidence=evidence(
             ("taken", f"{row.used} of {row.limit}"),
@@ -129,7 +150,7 @@ def _connections(facts: Facts) -> Hit | None:
                 else None,
             ),
         ),
-        next_step=f"a pooler, or close idle sessions in {who or 'the client'}; a higher limit only lengthens the CPU queue",
+        next_step=f"a pooler, or close idle sessions in {application or 'the client'}; a higher limit only lengthens the CPU queue",
         deeds=(
             *(_end_idle(largest[0]) if largest and largest[0].idle else ()),
             page("2", "shows sessions by application"),
@@ -174,21 +195,41 @@ def _kill(facts: Facts) -> Hit | None:
         recovery = f"; recovery took {duration(away[-1] - killed_s)}" if away else ""
     most = groups_seen[0].memory_max_bytes
     limit = f"; the cgroup's limit is {size(most)}" if most else ""
-    sentence = f"the OOM killer ended {'a backend' if kills == 1 else f'{kills} processes'} "
-    sentence += f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
+    victim = _largest_before(facts, killed_s)
+    name = session_name(victim) if victim is not None else ""
+    victims = name if kills == 1 and name else "a backend" if kills == 1 else f"{kills} processes"
+    ago = f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
+    statement = statement_of(victim)
+    ran = f"; it ran {statement}" if statement and kills == 1 else ""
     return Hit(
-        sentence=f"{sentence}{recovery}{limit}",
-        short=sentence,
+        sentence=f"the OOM killer ended {victims} {ago}{recovery}{limit}{ran}",
+        short=f"the OOM killer ended {victims} {ago}",
+        culprit=name if kills == 1 else "",
+        statement=statement,
         share=1.0,
         evidence=evidence(
             ("killed", str(kills)),
+            ("largest backend before", name),
+            ("its statement", statement),
             ("limit", size(most) if most else None),
             ("in use", size(groups_seen[0].memory_bytes) if groups_seen[0].memory_bytes else None),
         ),
         next_step="less work_mem, fewer sessions, or a larger limit of the control group. Refuted if it kills again",
-        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("9", "shows the server log")),
+        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("2", "shows the server log")),
         blocks=True,
     )
+
+
+def _largest_before(facts: Facts, moment_s: float) -> Backend | None:
+    """Return the session with most memory in the last frame before a moment: the OOM killer ends the largest."""
+    for frame in reversed(facts.interval.frames):
+        activity, processes = sections.activity(frame), sections.processes(frame)
+        if frame.elapsed_s >= moment_s or isinstance(activity, Unavailable) or isinstance(processes, Unavailable):
+            continue
+        rss = {row.pid: row.rss_bytes for row in processes.processes}
+        clients = [row for row in activity.backends if row.backend_type == CLIENT_BACKEND and row.pid in rss]
+        return max(clients, key=lambda row: rss[row.pid], default=None)
+    return None
 
 
 def _memory(facts: Facts) -> Hit | None:
@@ -273,13 +314,13 @@ class _Keeper(Struct, frozen=True):
     """Program, slot or statement that fills a file system.
 
     Attributes:
-        words: Clause for the sentence; "" where it is not known.
+        clause: Clause for the sentence; "" where it is not known.
         name, statement, next_step, deeds: As in `Hit`.
     """
 
     next_step: str
     deeds: tuple[Deed, ...]
-    words: str = ""
+    clause: str = ""
     name: str = ""
     statement: str = ""
 
@@ -301,7 +342,7 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
         if backlog >= _BACKLOG:
             return _Keeper(
                 "mend archive_command: the server log has its message (9)",
-                (page("6", "shows the archiver"), page("9", "shows the server log")),
+                (page("6", "shows the archiver"), page("2", "shows the server log")),
                 f"{backlog:.0f} segments of WAL wait to be archived",
             )  # fmt: skip
     spilled = facts.of(server.TEMP_BYTES) or 0.0
@@ -318,6 +359,15 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
                 stage("temp_file_limit", "set", "cancels a statement that spills more"),
             ),
             f"temporary files of {by.words}", by.culprit, by.words,
+        )  # fmt: skip
+    filled = [table for table in table_rates(facts.interval) if (table.per_s("n_tup_ins") or 0.0) >= _INSERTS]
+    if filled and any(role == "data" or role.startswith("tablespace") for role in row.roles):
+        table = max(filled, key=lambda one: one.per_s("n_tup_ins") or 0.0)
+        name = short_name(table.row.name.removeprefix("public."), _OWNER)
+        return _Keeper(
+            f"look at {name} (8), and at what inserts into it (5); then slots (9) and other programs (7)",
+            (page("8", "shows the tables by size and inserts"), page("5", "shows the statements that insert")),
+            f"most inserts go to {name}, {count(table.per_s('n_tup_ins'))} rows/s", name,
         )  # fmt: skip
     return _Keeper(
         "find who keeps the space: a slot (9), the archiver (6), temporary files (8), other programs (7)",

@@ -20,6 +20,7 @@ from pgtop_tune.diagnosis.rule import (
     explain,
     page,
     plural,
+    root_activity,
     root_deeds,
     root_name,
     root_next_step,
@@ -99,7 +100,7 @@ class Jam(Struct, frozen=True):
     """Words, next step and deeds for sessions that wait for one root.
 
     Attributes:
-        sentence, middle, short, culprit, next_step, deeds: As in `Hit`.
+        sentence, middle, short, brief, culprit, next_step, deeds: As in `Hit`.
     """
 
     sentence: str
@@ -108,24 +109,31 @@ class Jam(Struct, frozen=True):
     culprit: str
     next_step: str
     deeds: tuple[Deed, ...]
+    brief: str = ""
 
 
-def jam_of(facts: Facts, root: RootLook) -> Jam:
-    """Return the words for the sessions that wait for this root."""
+def jam_of(facts: Facts, root: RootLook, *, stalled: bool = False) -> Jam:
+    """Return the words for the sessions that wait for this root.
+
+    Args:
+        stalled: Whether the sentence says how long already.
+    """
     name, queue = root_name(root), queue_of(facts, root)
     if queue is None:
         verb, waiters = "waits" if root.blocked == 1 else "wait", _waiters(facts, root)
-        waiting = f"{waiters} {verb} {duration(root.waited_s)} for"
+        for_s = "" if stalled else f" {duration(root.waited_s)}"
+        waiting = f"{waiters} {verb}{for_s} for"
         return Jam(
             sentence=f"{waiting} {root_words(root)}", middle=(f"{waiting} {name}",),
-            short=f"{waiters.removesuffix(' sessions')} {verb} {duration(root.waited_s)} for {name}", culprit=name,
+            short=f"{waiters.removesuffix(' sessions')} {verb}{for_s} for {name}", culprit=name,
             next_step=root_next_step(root), deeds=root_deeds(facts, root),
         )  # fmt: skip
-    behind = plural(queue.behind, "session")
+    behind, activity = plural(queue.behind, "session"), root_activity(root)
     return Jam(
-        sentence=f"{queue.name} waits for {root_words(root)} and holds up {queue.behind}",
-        middle=(f"{queue.name} waits for {name} and holds up {queue.behind}",),
-        short=f"{queue.behind} wait behind {queue.name}: {name}",
+        sentence=f"{queue.name} waits for {name} and holds up {queue.behind}{f'; it is {activity}' if activity else ''}",
+        middle=(),
+        short=f"{queue.behind} wait behind {queue.command}: {name}",
+        brief=f"{queue.behind} wait for {name}",
         culprit=name,
         next_step=f"cancel {queue.name}, and run it again with lock_timeout; or {root_next_step(root)}",
         deeds=(
@@ -154,6 +162,7 @@ def _jam(facts: Facts) -> Hit | None:
         sentence=jam.sentence,
         middle=jam.middle,
         short=jam.short,
+        brief=jam.brief,
         culprit=jam.culprit,
         statement=statement_of(root.backend),
         impact_ms=impact_ms or None,
@@ -193,6 +202,7 @@ def _dead(facts: Facts) -> Hit | None:
         sentence=f"{subject}{by}: each lasts for deadlock_timeout{f' ({timeout})' if timeout else ''}, and others wait behind it",
         middle=(f"{subject}{by}: {facts.percent(impact_ms)}",) if impact_ms else (),
         short=f"{subject}{by}",
+        brief=f"{rate:.0f} deadlocks/min: {statement.words}" if statement is not None and deadlocks > 0 else "",
         culprit=culprit_of(statement),
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
@@ -205,7 +215,7 @@ def _dead(facts: Facts) -> Hit | None:
         deeds=(
             *explain(statement, "shows in which order it locks rows"),
             stage("deadlock_timeout", "lower", "each deadlock lasts for so long"),
-            page("9", "shows the server log with the statements of each deadlock"),
+            page("2", "shows the server log with the statements of each deadlock"),
         ),
     )
 
@@ -225,6 +235,7 @@ def _table(facts: Facts) -> Hit | None:
         sentence=sentence,
         middle=jam.middle,
         short=jam.short,
+        brief=jam.brief,
         culprit=jam.culprit,
         statement=statement_of(root.backend),
         impact_ms=impact_ms or None,
@@ -262,6 +273,7 @@ def _row(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"sessions queue for the same rows{table}{by}: {facts.share_text(impact_ms)}{does}",
         middle=(f"sessions queue for the same rows{by}: {facts.percent(impact_ms)}",),
+        brief=f"row queue: {statement.words}" if statement is not None else "",
         short=f"sessions queue for rows{by}"
         if by
         else f"sessions queue for the same rows{table}: {facts.percent(impact_ms)}",
@@ -294,10 +306,10 @@ def _kind(facts: Facts) -> tuple[str, str, float] | None:
 
 def _other(facts: Facts) -> Hit | None:
     """Find sessions that take turns with a lock that is no row, no table and no end of a table."""
-    found = facts.once(_kind)
-    if found is None:
+    largest = facts.once(_kind)
+    if largest is None:
         return None
-    label, kind, impact_ms = found
+    label, kind, impact_ms = largest
     sample = facts.interval.now(sections.locks)
     locktype = label.partition(":")[2]
     targets = Counter(wait.target for wait in sample.waits if wait.locktype == locktype) if sample else Counter()

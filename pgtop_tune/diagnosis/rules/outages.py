@@ -62,7 +62,7 @@ def _server(facts: Facts) -> Hit | None:
         share=1.0,
         evidence=evidence(("no answer for", for_s), ("it says", short_name(str(absent)))),
         next_step="check the server log; no parameter fixes this",
-        deeds=(page("9", "shows the last lines of the server log"),),
+        deeds=(page("2", "shows the last lines of the server log"),),
         blocks=True,
     )
 
@@ -74,7 +74,7 @@ def _stall(facts: Facts) -> Hit | None:
     active = server.ACTIVE(facts.interval)
     # Without a current answer, the last look is from before the stall.
     root = facts.roots[-1] if active is not None and facts.roots and facts.roots[-1].blocked else None
-    jam = jam_of(facts, root) if root is not None else None
+    jam = jam_of(facts, root, stalled=True) if root is not None else None
     statement = None
     if active is None:
         waiting = "no answer from the server"
@@ -90,6 +90,7 @@ def _stall(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"{stalled}: {waiting}",
         middle=tuple(f"{stalled}: {text}" for text in jam.middle) if jam is not None else (),
+        brief=f"{stalled}: {jam.brief}" if jam is not None and jam.brief else "",
         short=f"{stalled}: {jam.short if jam is not None else waiting}",
         culprit=jam.culprit if jam is not None else culprit_of(statement),
         statement=statement_of(root.backend) if root is not None else statement.words if statement is not None else "",
@@ -125,14 +126,14 @@ def _syncrep(facts: Facts) -> Hit | None:
         return _unconfirmed(facts, waiting, behind)
     connected = [sender.application_name or "?" for sender in replication.senders]
     missing = [name for name in _names(names) if name not in connected and name != "*"]
-    who = ", ".join(short_name(name) for name in missing)
-    which = f"{'standbys' if len(missing) > 1 else 'standby'} {who}" if missing else "a synchronous standby"
+    standbys_text = ", ".join(short_name(name) for name in missing)
+    which = f"{'standbys' if len(missing) > 1 else 'standby'} {standbys_text}" if missing else "a synchronous standby"
     is_absent = f"{which} {'are' if len(missing) > 1 else 'is'} not connected"
-    held = f"; {behind:.0f} wait behind" if behind >= _ONE else ""
+    behind_text = f"; {behind:.0f} wait behind" if behind >= _ONE else ""
     return Hit(
-        sentence=f"commits are blocked: {is_absent}: {plural(waiting, 'session')} in SyncRep{held}",
+        sentence=f"commits are blocked: {is_absent}: {plural(waiting, 'session')} in SyncRep{behind_text}",
         short=f"commits are blocked: {is_absent}",
-        culprit=who,
+        culprit=standbys_text,
         share=1.0,
         evidence=evidence(
             ("synchronous_standby_names", short_name(names)),
@@ -189,8 +190,8 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
     names = ", ".join(
         short_name(one.application_name or "a standby") for one in senders if one.sync_state in _SYNCHRONOUS
     )
-    who = names or "a synchronous standby"
-    summary = f"commits wait {duration(for_s)} for {who}, which does not confirm them"
+    standbys_text = names or "a synchronous standby"
+    summary = f"commits wait {duration(for_s)} for {standbys_text}, which does not confirm them"
     return Hit(
         sentence=f"{summary}: {plural(waiting, 'session')} in SyncRep{more}",
         short=summary,
@@ -201,7 +202,7 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
             ("synchronous_commit", facts.setting("synchronous_commit")),
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
-        next_step=f"look at {who} (9): does it receive, flush and, for remote_apply, replay?",
+        next_step=f"look at {standbys_text} (9): does it receive, flush and, for remote_apply, replay?",
         deeds=(*_release("", 0, (), ()), page("9", "shows what the standby received, flushed and replayed")),
         blocks=True,
     )

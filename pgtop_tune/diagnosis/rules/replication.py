@@ -118,7 +118,7 @@ def _cut_off(facts: Facts) -> Hit | None:
             ("received, not replayed", size(lag.unreplayed_bytes) if lag.unreplayed_bytes else None),
         ),
         next_step="its log says why: primary_conninfo, pg_hba.conf of the primary, or WAL that the primary has removed",
-        deeds=(page("9", "shows the receiver and the server log"),),
+        deeds=(page("9", "shows the receiver"),),
     )
 
 
@@ -135,7 +135,8 @@ def _spill(facts: Facts) -> Hit | None:
     spilled, name = max(grown, default=(0, ""))
     impact_ms, workers = facts.b(_REORDER), facts.s_of("walsender", _REORDER)
     per_s = spilled / passed_s if passed_s else 0.0
-    if per_s < _SPILLS and workers < _SENDERS and impact_ms < LEAST * facts.latency_ms:
+    small = impact_ms <= 0.0 or impact_ms < LEAST * facts.latency_ms
+    if per_s < _SPILLS and workers < _SENDERS and small:
         return None
     statement = facts.statement(_REORDER)
     value, culprit = facts.shown("logical_decoding_work_mem"), f"slot {short_name(name)}" if per_s >= _SPILLS else ""
@@ -160,7 +161,7 @@ def _spill(facts: Facts) -> Hit | None:
             stage("logical_decoding_work_mem", "raise", "more changes of a transaction stay in memory"),
             page("9", "shows the slots and what they spilled"),
         ),
-        note=impact_ms < LEAST * facts.latency_ms or not impact_ms,
+        note=small,
     )
 
 

@@ -51,6 +51,8 @@ _BRIEF: Final = 26
 _CONDITION: Final = re.compile(r"\b(WHERE|JOIN|LIMIT|HAVING)\b")
 _EQUALS: Final = re.compile(r"(?<![<>!])=\s*(\$|'|\d|ANY\b)|\bIN\s*\(", re.IGNORECASE)
 """A comparison of a column to a value."""
+_ORDERED: Final = re.compile(r"\bLIMIT\b", re.IGNORECASE)
+"""A query for the first rows may walk the index of their order, and not that of its condition."""
 _WHOLE_ROW: Final = 0.5
 _WHOLE_TABLES: Final = (
     "COPY",
@@ -101,19 +103,19 @@ class Named(Struct, frozen=True):
 
     Attributes:
         statement: The statement; None where no statement has half of the finding.
-        whole: Noun that its share is of: "statement time"; "" for the finding itself.
+        total: Noun that its share is of: "statement time"; "" for the finding itself.
     """
 
     statement: Statement | None
-    whole: str = ""
+    total: str = ""
 
     @property
     def clause(self) -> str:
         """Return "; 63 % of statement time by SELECT …" for the end of a sentence; "" without a statement."""
         if self.statement is None:
             return ""
-        of_whole = f" of {self.whole}" if self.whole else ""
-        return f"; {100 * self.statement.share:.0f} %{of_whole} by {self.statement.words}"
+        of_total = f" of {self.total}" if self.total else ""
+        return f"; {100 * self.statement.share:.0f} %{of_total} by {self.statement.words}"
 
     @property
     def brief(self) -> str:
@@ -215,7 +217,7 @@ def _worst(facts: Facts) -> _Scan | None:
     rates = [rate for rate in facts.once(_rates) if rate.text is not None and rate.text.query]
     # A statement inside of a function counts in the statement that calls it, too.
     whole_us = sum(rate.grown.sum("exec_us") or 0 for rate in rates if rate.counters.toplevel)
-    found: list[_Scan] = []
+    scans: list[_Scan] = []
     for rate in rates:
         blocks, returned = rate.grown.each("shared_blks_hit", "calls"), rate.rows_per_call
         more = rate.grown.each("shared_blks_read", "calls")
@@ -223,8 +225,8 @@ def _worst(facts: Facts) -> _Scan | None:
             continue
         if _is_wasteful(rate, whole_us, blocks + more, returned):
             part = min((rate.grown.sum("exec_us") or 0) / whole_us, 1.0)
-            found.append(_Scan(rate, part, blocks + more, returned))
-    scan = max(found, key=lambda one: one.part, default=None)
+            scans.append(_Scan(rate, part, blocks + more, returned))
+    scan = max(scans, key=lambda one: one.part, default=None)
     if scan is None or scan.rate.text is None:
         return None
     query, calls = scan.rate.text.query, scan.rate.calls_per_s or 0.0
@@ -260,22 +262,23 @@ def _scan(facts: Facts) -> Hit | None:
     statement, table, returned = part.statement, scan.table, scan.returned
     assert statement is not None
     name = short_name(table.name.removeprefix("public."), _TABLE) if table is not None else ""
-    what = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"
+    amount = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"
     for_text = f"for {returned:.0f}" if returned >= _WHOLE_ROW else "for none"
     says, brief = (
-        f"{words} reads {what} {for_text}" for words in (statement.words, short_name(statement.text, _BRIEF))
+        f"{text} reads {amount} {for_text}" for text in (statement.words, short_name(statement.text, _BRIEF))
     )
     block_bytes = scan.rate.block_bytes
     because, deeds, next_step = _cause(facts, scan, statement, name)
-    held = f"; {because}" if scan.holder is not None else f", {because}"
+    clause = f"; {because}" if scan.holder is not None else f", {because}"
     dead = f"{count(scan.dead)} dead rows of {name}"
     name_of_holder = _name_of(facts, scan.holder) if scan.holder is not None else ""
     return Hit(
-        sentence=f"{says}: {part.percent:.0f} % of the time{held}",
-        middle=(f"{says}; {because}", f"{brief}; {because}")
+        sentence=f"{says}: {part.percent:.0f} % of the time{clause}",
+        middle=(f"{says}; {because}", f"{dead} held by {name_of_holder} slow down {short_name(statement.text, _BRIEF)}")
         if name_of_holder
         else (f"{says}: {part.percent:.0f} % of the time", says),
-        short=f"{dead} are held back by {name_of_holder}" if name_of_holder else brief,
+        short=f"{dead} held by {name_of_holder}" if name_of_holder else brief,
+        brief="" if name_of_holder else brief.replace(f" of {name} ", " ") if scan.rows else brief,
         culprit=name_of_holder or culprit_of(statement),
         statement=statement.words,
         impact_ms=min(scan.part * busy_ms, facts.latency_ms),
@@ -308,11 +311,11 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
     plan = explain(statement, "shows whether it reads a whole table or by which index")
     if scan.holder is not None:
         since = f" for {duration(scan.holder.since_s)}" if scan.holder.since_s is not None else ""
-        who = _name_of(facts, scan.holder)
+        holder_name = _name_of(facts, scan.holder)
         return (
-            f"{count(scan.dead)} dead rows of {name} are held back by {who}{since}",
+            f"{count(scan.dead)} dead rows of {name} are held back by {holder_name}{since}",
             (*holder_deeds(scan.holder), *plan),
-            f"end {who}, then VACUUM. If pages per execution stay, it was not the cause",
+            f"end {holder_name}, then VACUUM. If pages per execution stay, it was not the cause",
         )
     if scan.dead and scan.table is not None:
         vacuum = sql(f"VACUUM {identifier(*scan.table.name.split('.', 1))};", "removes dead rows", statement.database)
@@ -326,13 +329,8 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
             f"an index on the columns of {name} that refer to the changed table. If its sequential scans go on, it was"
             " not the cause",
         )  # fmt: skip
-    unsure = (
-        "a missing index or a wrong plan"
-        if scan.table is None
-        else "a wrong index"
-        if scan.by_index
-        else "a missing index"
-    )
+    many = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
+    unsure = "a missing index or a wrong plan" if scan.table is None else many if scan.by_index else "a missing index"
     next_step = (
         "explain it (e): an index on the columns it filters by. If the plan reads few rows, it was not the cause"
     )

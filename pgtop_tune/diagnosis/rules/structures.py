@@ -36,6 +36,7 @@ def _locks(facts: Facts) -> Hit | None:
         (_MANAGER,),
         "the lock manager is contended",
         "plans that touch fewer partitions and indexes; from 18 on a larger max_locks_per_transaction",
+        brief="lock manager",
         more=(
             ("sessions", f"{facts.s(_MANAGER):.1f}"),
             ("locks beyond the fast path", f"{count(beyond_fast_path)}/s" if beyond_fast_path is not None else None),
@@ -55,6 +56,7 @@ def _mapping(facts: Facts) -> Hit | None:
         "sessions fight for the table of buffers while pages are replaced",
         "more shared_buffers. Refuted if the waits stay without replaced pages",
         short="sessions fight for the table of buffers",
+        brief="buffer table",
         deeds=(stage("shared_buffers", "raise", "pages are replaced all the time"),),
     )
 
@@ -80,6 +82,7 @@ def _snapshot(facts: Facts) -> Hit | None:
         _SNAPSHOT,
         "snapshots and ends of transactions contend",
         "fewer active sessions: a pooler",
+        brief="snapshots",
         more=(("active sessions", f"{facts.waits.active:.0f}"),),
     )
 

@@ -134,6 +134,7 @@ def _volume(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}{by.clause}",
         middle=(f"WAL itself is too much: {size(written)}/s{by.clause}",),
+        brief=f"too much WAL{by.brief}" if by.brief else "",
         short=f"too much WAL, {size(written)}/s{by.brief}"
         if by.brief
         else f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",
@@ -201,7 +202,7 @@ def _archive(facts: Facts) -> Hit | None:
             ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
         ),
         next_step="mend archive_command; the server's log has its message. Refuted if the last archived segment stands still",
-        deeds=(page("9", "shows the server log"), page("6", "shows the archiver")),
+        deeds=(page("2", "shows the server log"), page("6", "shows the archiver")),
     )
 
 

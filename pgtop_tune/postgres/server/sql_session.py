@@ -236,9 +236,9 @@ class PsycopgSession:
             )
         if not path and not owner_is_safe:
             raise ServerProblem(
-                f"every schema of search_path belongs to an ordinary role, as the database does to {owner}: its "
-                "functions would run as a superuser",
-                f"connect as {owner}, or use a database of your own",
+                f"every schema in search_path belongs to an ordinary role, and the database belongs to {owner}: "
+                "functions of that role would run as a superuser",
+                f"connect as {owner}, or use your own database",
             )
         return path
 

@@ -190,7 +190,7 @@ async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Pa
     assert outcome.changes[0].shown_after == "66"
     outcome = await service.revert_set(outcome.changes[0].id)
     assert outcome.state is RestartState.WAITING
-    assert "only the pgtop-tune that made it" in outcome.hint
+    assert "only the pgtop-tune that created" in outcome.hint
     await asyncio.to_thread(own.restart)
     await control.aclose()
 

@@ -101,7 +101,7 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
         await rig.press("tab", "tab", "tab", "ctrl+u")
         await rig.type("p98>5")
         await rig.press("enter")
-        await rig.sees("there is no trip wire on 'p98'")
+        await rig.sees("no trip wire can watch 'p98'")
         await rig.press("escape")
         await rig.until(lambda: not isinstance(rig.app.screen, ConditionsDialog))
         await rig.sees("reverts after 5 s unless confirmed (Y), or at once at p99>5")

@@ -316,4 +316,4 @@ async def test_asking_after_the_engine_has_ended_is_a_sentence() -> None:
         await rig.press("b")
         await rig.until(lambda: "x stop" in rig.text())
         await rig.press("x")
-        await rig.sees("the engine has ended")
+        await rig.sees("sampling has ended")

@@ -122,7 +122,7 @@ async def test_a_copied_query_pastes_as_text_and_what_was_left_out_is_said(keys:
 
 @pytest.mark.parametrize("key", ["c", "e"])
 async def test_a_refusal_is_said(key: str) -> None:
-    control = ScriptedBackends(refuses=UsageProblem("the text holds more than one statement"))
+    control = ScriptedBackends(refuses=UsageProblem("the text contains more than one statement"))
     async with running_screen(backends=control) as rig:
         await rig.press("down", key)
         if key == "c":

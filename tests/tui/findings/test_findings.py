@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.diagnosis.diagnosing import Diagnoser
 from pgtop_tune.diagnosis.finding import Diagnosis, FindingKind
+from pgtop_tune.diagnosis.rule import forms
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.scene.banners import finding_line
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
@@ -41,9 +42,8 @@ def test_clauses_go_before_the_words_that_say_of_what_a_share_is() -> None:
     short = "most likely commits wait for the WAL device: 45 % of time"
     found = diagnosis(SLOW_WAL)
     whole = "most likely commits wait for the WAL device: 45 % of each transaction"
-    found = replace(
-        found, findings=(replace(found.first, sentence=sentence, short=short, forms=(sentence, whole, short)),) * 3
-    )
+    lengths = forms(sentence, (), short, "")
+    found = replace(found, findings=(replace(found.first, sentence=sentence, short=short, forms=lengths),) * 3)
     deed = ("f", "stage commit_delay")
     shown = {cells: plain_text(finding_line(found, cells, UNICODE, "w", deed)) for cells in (160, 120, 104, 80)}
     assert [

@@ -281,7 +281,7 @@ def test_the_help_gives_the_reason_below_the_definition(by_psutil: Session) -> N
     metrics = {row.id: row for row in PAGE.numbers}
     why = why_untold(metrics["host.run_queue"], by_psutil.now)
     said = [plain_text(line).strip() for line in explained(metrics["host.run_queue"], 100, why)]
-    assert "unknown here: psutil does not report how many tasks are ready to run" in said
+    assert "unknown here: psutil does not report the number of runnable tasks" in said
     assert why_untold(metrics["host.load_1m"], by_psutil.now) == ""
     delay = next(column for column in PROCESSES.columns if column.title == "delay%")
     assert "schedstat" in why_untold(delay.metric, by_psutil.now)

@@ -99,7 +99,7 @@ class Need(StrEnum):
     OVERLAYS = "ghosts"
 
 
-class Place(StrEnum):
+class FooterPart(StrEnum):
     """Parts of the footer, from left to right; each has its actions in the order of the table."""
 
     PAGE = "page"
@@ -124,7 +124,7 @@ class Action(Struct, frozen=True):
         group: Heading in the help.
         short: One word for the footer; "" keeps it out of there.
         needs: What must be there for the action to exist.
-        place: Part of the footer.
+        part: Part of the footer.
         moving: Word for the footer while another moment than the newest is shown.
         moved: What one of its keys did in earlier versions, and the key for that now.
     """
@@ -136,7 +136,7 @@ class Action(Struct, frozen=True):
     group: str
     short: str = ""
     needs: tuple[Need, ...] = ()
-    place: Place = Place.MORE
+    part: FooterPart = FooterPart.MORE
     moving: str = ""
     moved: str = ""
 
@@ -150,9 +150,9 @@ _WINDOWS: Final = "two windows"
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,),
-        Place.DEED),
+        FooterPart.DEED),
     Action("parameters", ("p",), "app.parameters", "change parameters, live", _TUNING, "params", (Need.PARAMETERS,),
-        Place.DEED),
+        FooterPart.DEED),
     Action("undo", ("u",), "app.undo", "undo the last change set", _TUNING, "undo", (Need.PARAMETERS,)),
     Action("undo-all", ("U",), "app.undo(True)", "undo every change in force", _TUNING, "",
         (Need.PARAMETERS,)),
@@ -160,9 +160,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("keep", ("Y",), "app.keep", "confirm the pending change; keep B of an experiment", _TUNING, "",
         (Need.PARAMETERS,)),
     Action("experiment", ("x",), "app.experiment", "experiment: what is staged (B) against what is in force (A)",
-        _TUNING, "A/B", (Need.EXPERIMENT,), Place.DEED),
+        _TUNING, "A/B", (Need.EXPERIMENT,), FooterPart.DEED),
     Action("check", ("C",), "app.check", "check this server and its machine: risks and their fixes",
-        _TUNING, "check", (Need.CHECK,), Place.DEED),
+        _TUNING, "check", (Need.CHECK,), FooterPart.DEED),
     Action("password", ("P",), "app.password", "type the password for the server", _TUNING, "", (Need.PASSWORD,)),
     Action("findings", ("w",), "app.findings", "bottleneck: every finding, its evidence, the next step",
         _SCREEN, "why"),
@@ -172,12 +172,12 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("ghost", ("g",), "app.overlay", "baseline overlay under the charts, with the difference; or none",
         _SCREEN, "", (Need.OVERLAYS,)),
     Action("live", ("z",), "app.live", "back to live; in a replay to the end", MOVING, "", (Need.TRANSPORT,),
-        Place.DEED, "newest"),
+        FooterPart.DEED, "newest"),
     Action("step-back", ("comma",), "app.step(-1)", "one frame back", MOVING, "", (Need.TRANSPORT,),
-        Place.DEED, "step"),
+        FooterPart.DEED, "step"),
     Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", MOVING, "", (Need.TRANSPORT,)),
     Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", MOVING, "back", (Need.TRANSPORT,),
-        Place.DEED, "jump"),
+        FooterPart.DEED, "jump"),
     Action("next-event", ("n",), "app.seek('NEXT_EVENT')", "jump to the next event", MOVING, "",
         (Need.TRANSPORT,), moving="event"),
     Action("previous-event", ("N",), "app.seek('PREVIOUS_EVENT')", "jump to the previous event", MOVING, "",
@@ -192,25 +192,26 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("faster", ("}",), "app.speed(1)", "play at twice the speed", MOVING, "", (Need.TRANSPORT,),
         moving="faster"),
     Action("record", ("r",), "app.record", "start or stop recording", _SCREEN, "rec", (Need.RECORDING,),
-        Place.DEED),
+        FooterPart.DEED),
     Action("mark-begin", ("[",), "app.mark", "start a window at the time shown", _WINDOWS, "", (Need.FRAMES,)),
     Action("mark-end", ("]",), "app.mark(True)", "end the window here; the second one opens the comparison",
         _WINDOWS, "", (Need.FRAMES,)),
     Action("mark-earlier", ("shift+left",), "app.mark_moving(-1)", "mark a window, going one frame back", _WINDOWS, "",
-        (Need.FRAMES, Need.TRANSPORT), Place.DEED, "mark"),
+        (Need.FRAMES, Need.TRANSPORT), FooterPart.DEED, "mark"),
     Action("mark-later", ("shift+right",), "app.mark_moving(1)", "mark a window, going one frame forward", _WINDOWS, "",
         (Need.FRAMES, Need.TRANSPORT)),
     Action("brush", ("D",), "app.compare_windows",
         "compare window A with window B, or a window with the time before it", _WINDOWS, "", (Need.FRAMES,),
-        Place.DEED, "compare"),
+        FooterPart.DEED, "compare"),
     Action("details", ("enter",), "details", "all details of the selected row; of the bottleneck without one", ROWS,
-        "open", place=Place.ROW, moved="Enter without a selected row opens the bottleneck; ↓ selects the first row"),
+        "open", part=FooterPart.ROW,
+        moved="Enter without a selected row opens the bottleneck; ↓ selects the first row"),
     Action("explain", ("e",), "app.explain", "plan of the selected query or statement (EXPLAIN, never ANALYZE)", ROWS,
-        "plan", (Need.BACKENDS,), Place.ROW),
+        "plan", (Need.BACKENDS,), FooterPart.ROW),
     Action("cancel", ("c",), "app.signal('cancel')", "cancel the selected, tagged or all filtered statements", ROWS,
-        "cancel", (Need.BACKENDS,), Place.ROW),
+        "cancel", (Need.BACKENDS,), FooterPart.ROW),
     Action("terminate", ("K",), "app.signal('terminate')", "terminate the selected, tagged or all filtered sessions",
-        ROWS, "end", (Need.BACKENDS,), Place.ROW),
+        ROWS, "end", (Need.BACKENDS,), FooterPart.ROW),
     Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),
     Action("sort", ("s",), "sort(1)", "sort by the next column", ROWS, "sort"),
     Action("sort-right", (">",), "sort(1)", "sort by the column to the right", ROWS),
@@ -235,7 +236,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         Action(page.id, (page.key,), f"app.look_at('{page.id}')", f"page of {page.title}", _PAGES)
         for page in PAGES
     ),
-    Action("next-table", ("tab",), "table(1)", "next table of this page", _PAGES, "table", place=Place.PAGE),
+    Action("next-table", ("tab",), "table(1)", "next table of this page", _PAGES, "table", part=FooterPart.PAGE),
     Action("previous-table", ("shift+tab",), "table(-1)", "previous table of this page", _PAGES),
     Action("pause", ("space",), "app.pause", "freeze the screen; pause a replay, or the past", _SCREEN, "pause"),
     Action("longer", ("+",), "app.interval(1)", "sample less often", _SCREEN, "", (Need.INTERVAL,)),
@@ -251,9 +252,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("redraw", ("ctrl+l",), "app.redraw", "redraw the whole screen", _SCREEN),
     Action("suspend", ("ctrl+z",), "app.suspend_process", "suspend to the shell (fg resumes)",
         _SCREEN),
-    Action("help", ("?", "f1"), "app.help", "keys, and what every number means", _SCREEN, "help", place=Place.LAST),
+    Action("help", ("?", "f1"), "app.help", "keys, and what every number means", _SCREEN, "help", part=FooterPart.LAST),
     Action("quit", ("q", "ctrl+c"), "app.quit", "leave; asks about a load and changes in force", _SCREEN, "quit",
-        place=Place.LAST),
+        part=FooterPart.LAST),
 )  # fmt: skip
 """In the order of the footer, the help and the palette."""
 
@@ -357,20 +358,20 @@ def footer_keys(
 
     def label(action: Action) -> str:
         pair = _ARROWS if arrows and action.id == "step-back" else _BACK_AND_FORTH.get(action.id, (action.id,))
-        first, *others = (keys.get(name, "") for name in pair)
+        first, *following = (keys.get(name, "") for name in pair)
         shared = first.rpartition("+")[0]
-        return first + "".join(other.removeprefix(f"{shared}+") for other in others)
+        return first + "".join(second.removeprefix(f"{shared}+") for second in following)
 
-    parts: dict[Place, tuple[tuple[str, str], ...]] = dict.fromkeys(Place, ())
+    parts: dict[FooterPart, tuple[tuple[str, str], ...]] = dict.fromkeys(FooterPart, ())
     for action in actions:
         word = action.moving if moving and action.moving else action.short
-        place = Place.MORE if moving and not action.moving and action.place is Place.DEED else action.place
-        if word and not (past and place is Place.ROW and Need.BACKENDS in action.needs):
-            parts[place] += ((label(action), word),)
+        part = FooterPart.MORE if moving and not action.moving and action.part is FooterPart.DEED else action.part
+        if word and not (past and part is FooterPart.ROW and Need.BACKENDS in action.needs):
+            parts[part] += ((label(action), word),)
     return FooterKeys(
-        tables=parts[Place.PAGE],
-        rows=parts[Place.ROW],
-        deeds=parts[Place.DEED],
-        more=parts[Place.MORE],
-        last=parts[Place.LAST],
+        tables=parts[FooterPart.PAGE],
+        rows=parts[FooterPart.ROW],
+        deeds=parts[FooterPart.DEED],
+        more=parts[FooterPart.MORE],
+        last=parts[FooterPart.LAST],
     )

@@ -534,7 +534,7 @@ class PgtopApp(DiscreetApp):
         return Scene(
             session=self.time_travel.shown,
             diagnosis=self.findings.shown,
-            deed="" if deed is None else deed.words,
+            deed="" if deed is None else deed.brief,
             recording=self.source.recording_state(),
             behind_s=self.time_travel.behind_s,
             in_past=self.time_travel.in_past,

@@ -41,7 +41,7 @@ class DeedRow(Struct, frozen=True, kw_only=True):
 
     Attributes:
         label: The deed: "end session 32092".
-        words: The same for the first line: "end 32092".
+        brief: The same for the first line: "end 32092".
         effect: Its effect.
         keys: Its keys, as Textual names them; () where it has none of its own.
         act: Does it, after a question where it changes something; None where it cannot be done now.
@@ -49,7 +49,7 @@ class DeedRow(Struct, frozen=True, kw_only=True):
     """
 
     label: str
-    words: str
+    brief: str
     effect: str
     keys: tuple[str, ...] = ()
     act: Callable[[], None] | None = None
@@ -109,18 +109,18 @@ class Deeds:
         if not on_page and finding.page in _IDS:
             on_page = [Deed(kind=DeedKind.OPEN_PAGE, target=finding.page, effect="shows the evidence")]
         rows += map(self._page, on_page)
-        taken: set[str] = set()
+        used_keys: set[str] = set()
         unique = []
         for row in rows:
-            keys = () if row.act is None or taken.intersection(row.keys) else row.keys
-            taken.update(keys)
+            keys = () if row.act is None or used_keys.intersection(row.keys) else row.keys
+            used_keys.update(keys)
             unique.append(replace(row, keys=keys))
         return unique
 
     def first(self, finding: Finding) -> DeedRow | None:
         """Return the first deed that can be done now; None without one."""
-        made = (self._made[deed.kind](deed) for deed in finding.deeds)
-        return next((row for row in made if row.act is not None), None)
+        rows = (self._made[deed.kind](deed) for deed in finding.deeds)
+        return next((row for row in rows if row.act is not None), None)
 
     @property
     def why_none(self) -> str:
@@ -149,7 +149,7 @@ class Deeds:
             label=f"{verb} session {deed.target}"
             if verb == "end"
             else f"{verb} the statement of session {deed.target}",
-            words=f"{verb} {deed.target}",
+            brief=f"{verb} {deed.target}",
             effect=deed.effect,
             keys=self._keys.get(action, ()),
             act=partial(self._sessions.signal_one, action, *backend) if possible and backend is not None else None,
@@ -160,7 +160,7 @@ class Deeds:
         to = "" if deed.value is None else f" = '{deed.value}'"
         return DeedRow(
             label=f"stage {deed.target}{to}",
-            words=f"stage {deed.target}",
+            brief=f"stage {deed.target}",
             effect=deed.effect,
             keys=self._keys.get("parameters", ()),
             act=partial(stage, deed) if self._can("parameters") else None,
@@ -175,7 +175,7 @@ class Deeds:
         return [
             DeedRow(
                 label=f"A/B of {deed.target}",
-                words="A/B",
+                brief="A/B",
                 effect="stages it and measures both values by turns, before it stays",
                 keys=self._keys["experiment"],
                 act=partial(measure, deed),
@@ -189,7 +189,7 @@ class Deeds:
             act, transaction = prepared
             return DeedRow(
                 label=f"{statement}{where}",
-                words=f"{act.lower()} {one_line(transaction.gid, _SHORT)}",
+                brief=f"{act.lower()} {one_line(transaction.gid, _SHORT)}",
                 effect=deed.effect,
                 keys=self._keys["copy"],
                 act=partial(self._sessions.end_prepared, act, transaction),
@@ -197,7 +197,7 @@ class Deeds:
             )
         return DeedRow(
             label=f"{statement}{where}",
-            words="copy SQL",
+            brief="copy SQL",
             effect=deed.effect,
             keys=self._keys["copy"],
             act=partial(self.copy, deed.target, deed.database),
@@ -224,7 +224,7 @@ class Deeds:
     def _plan(self, deed: Deed) -> DeedRow:
         return DeedRow(
             label=f"plan of {one_line(deed.target, _CELLS)}",
-            words="plan",
+            brief="plan",
             effect=deed.effect,
             keys=self._keys.get("explain", ()),
             act=partial(self._sessions.explain_named, deed) if self._can("explain") else None,
@@ -234,7 +234,7 @@ class Deeds:
         title, name = _TITLES.get(deed.target, ""), _IDS.get(deed.target)
         return DeedRow(
             label=f"page of {title}",
-            words=title,
+            brief=title,
             effect=deed.effect,
             keys=self._keys.get(name or "", ()),
             act=partial(self._turn_to, name) if name is not None else None,
@@ -247,7 +247,7 @@ class Deeds:
     def _session(self, backend: BackendKey) -> DeedRow:
         return DeedRow(
             label=f"open session {backend[0]}",
-            words=f"session {backend[0]}",
+            brief=f"session {backend[0]}",
             effect="shows its locks, times and statements",
             act=partial(self._show_session, backend),
         )

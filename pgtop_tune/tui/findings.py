@@ -72,8 +72,8 @@ class Findings:
     @property
     def first_deed(self) -> DeedRow | None:
         """The first deed of the first finding that can be done now; None without one."""
-        shown = self.shown
-        return None if shown is None else self._deeds.first(shown.first)
+        diagnosis = self.shown
+        return None if diagnosis is None else self._deeds.first(diagnosis.first)
 
     def open(self) -> None:
         """Open the dialog with all findings."""
@@ -149,7 +149,7 @@ class FindingsDialog(Dialog[None]):
         return [finding for finding in self._findings if finding is not chosen]
 
     def content(self, cells: int) -> list[Line]:
-        """Return the chosen finding: its sentence, why, what to do; then the others. Where there is no room for all,
+        """Return the chosen finding: its sentence, why, what to do; then the further. Where there is no room for all,
         the deeds come before the evidence.
         """
         chosen = self.chosen
@@ -161,12 +161,12 @@ class FindingsDialog(Dialog[None]):
         self.captions(f"bottleneck{since}", _KEYS)
         settling = wrapped(f"settling: {self._shown.settling}", cells, "dim") if self._shown.settling else []
         top = [*settling, *_styled(self.glyphs.bullet, chosen, cells)]
-        evidence, rest = _evidence(chosen, cells), self._other_lines(cells)
+        evidence, below = _evidence(chosen, cells), self._other_lines(cells)
         deeds = self._deed_lines(cells, len(self._deed_rows))
         room = self.app.size.height - _FRAME_ROWS
         evidence_first = len(top) + len(evidence) + len(deeds) + len(self._others) <= room
         middle = [*evidence, *deeds] if evidence_first else [*deeds, *evidence]
-        lines = [*top, *middle, *rest]
+        lines = [*top, *middle, *below]
         pointed = [number for number, line in enumerate(lines) if line and line[0][1] == "cursor"]
         self._cursor_line = pointed[0] if pointed else 0
         return lines
@@ -202,10 +202,10 @@ class FindingsDialog(Dialog[None]):
         return lines
 
     def _other_lines(self, cells: int) -> list[Line]:
-        others, lines = self._others, list[Line]()
-        if others:
+        further, lines = self._others, list[Line]()
+        if further:
             lines.append(head((("also", "title"),), cells, self.glyphs))
-        for number, finding in enumerate(others, len(self._deed_rows)):
+        for number, finding in enumerate(further, len(self._deed_rows)):
             pointed = number == self._at
             text = next((form for form in finding.forms if cell_len(form) <= cells - 2), finding.short)
             text = ellipsized(text, cells - 2, self.glyphs.ellipsis).rstrip()
@@ -259,12 +259,12 @@ class FindingsDialog(Dialog[None]):
                 self.dismiss(None)
                 row.act()
             return
-        others = self._others
-        if self._at - len(self._deed_rows) < len(others):
-            self._chosen, self._at = others[self._at - len(self._deed_rows)].rule, 0
+        further = self._others
+        if self._at - len(self._deed_rows) < len(further):
+            self._chosen, self._at = further[self._at - len(self._deed_rows)].rule, 0
             self._take(self._shown)
             self.show_from(0)
-        elif not others:
+        elif not further:
             self.dismiss(None)
 
     def _show_cursor(self) -> None:

@@ -225,8 +225,8 @@ class SessionActions:
         result = _ENDED[act] if done else str(outcome)
         if done:
             self._context.client.note(EventKind.NOTE, f"{result} prepared transaction {name}", statement)
-        told = f"prepared transaction {name}: {result}" + (f"\n{detail}" if detail else "")
-        return told, outcome in (BackendOutcome.DONE, BackendOutcome.GONE)
+        message = f"prepared transaction {name}: {result}" + (f"\n{detail}" if detail else "")
+        return message, outcome in (BackendOutcome.DONE, BackendOutcome.GONE)
 
     def _explain(self, services: Services, session: Session, chosen: Sequence[BackendKey]) -> None:
         if services.backends is not None:

@@ -145,8 +145,8 @@ async def staged_by(deed: Deed, changes: Changes, scope: ListScope, session: Ses
         advised = row if facts is None else advised_anew(row, facts, propose(facts))
         staged = staged_for(advised, deed)
         if staged is not None:
-            others = tuple(other for other in scope.staged if other.name != row.name)
-            scope.staged = (*others, replace(advised, staged=staged))
+            kept_rows = tuple(staged_row for staged_row in scope.staged if staged_row.name != row.name)
+            scope.staged = (*kept_rows, replace(advised, staged=staged))
             return ""
     return f"{deed.target}: no value is advised; p stages one"
 

@@ -349,7 +349,7 @@ _LEAST: Final = 40
 
 
 def finding_line(
-    diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, why: str = "", deed: tuple[str, str] = ("", "")
+    diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, list_key: str = "", deed: tuple[str, str] = ("", "")
 ) -> Line:
     """Return the line of the bottleneck, at most so many cells.
 
@@ -357,26 +357,26 @@ def finding_line(
         diagnosis: Of the moment shown; None before there is one.
         cells: Width.
         glyphs: Characters.
-        why: Key that opens the list; "" where there is none.
+        list_key: Key that opens the list; "" where there is none.
         deed: Key and words of the first deed; "" without one.
     """
     if diagnosis is None:
         return fit(((f" {glyphs.pointer} looking {glyphs.ellipsis}", "dim"),), cells)
     first = diagnosis.first
     style = FINDING_STYLES[first.kind]
-    text, keys = _fitting(first, _keys(why, deed, len(diagnosis.findings) - 1), cells - 4)
+    text, keys = _fitting(first, _keys(list_key, deed, len(diagnosis.findings) - 1), cells - 4)
     sentence = ellipsized(text, cells - 4 - width(keys), glyphs.ellipsis)
     return fit(((f" {glyphs.pointer} {sentence}", style), *keys), cells)
 
 
-def _keys(why: str, deed: tuple[str, str], count: int) -> tuple[Line, ...]:
+def _keys(list_key: str, deed: tuple[str, str], count: int) -> tuple[Line, ...]:
     """Return the keys beside the sentence, from many words to none; the deed is the last to go."""
-    key, words = deed
+    key, deed_words = deed
     more: Line = ((f"  +{count}", "dim"),) if count else ()
-    opens: Line = (("  ", PLAIN), (why, "key"), (" why", PLAIN)) if why else ()
-    if not key or not words:
+    opens: Line = (("  ", PLAIN), (list_key, "key"), (" why", PLAIN)) if list_key else ()
+    if not key or not deed_words:
         return (*opens, *more), opens, opens[:2], ()
-    acts: Line = (("  ", PLAIN), (key, "key"), (f" {words}", PLAIN))
+    acts: Line = (("  ", PLAIN), (key, "key"), (f" {deed_words}", PLAIN))
     fixes: Line = (*acts[:2], (" fix", PLAIN))
     return (*opens, *acts, *more), (*opens, *fixes, *more), (*opens[:2], *fixes), fixes, acts[:2], ()
 

@@ -373,8 +373,8 @@ class SceneScreen(Screen[None]):
         """The lines of `ABOVE` and `BELOW` that are there now, without that of messages."""
         scene, glyphs, width = self._scene, self._glyphs, self.app.size.width
         key = self._key_of
-        why = key("findings" if self.has_selection else "details")
-        lines = {FINDING: finding_line(scene.diagnosis, width, glyphs, why, (key("deed"), scene.deed))}
+        list_key = key("findings" if self.has_selection else "details")
+        lines = {FINDING: finding_line(scene.diagnosis, width, glyphs, list_key, (key("deed"), scene.deed))}
         danger = danger_line(scene.session, width, glyphs)
         if scene.experiment is not None:
             danger = danger or switched_danger(scene.experiment, width, glyphs)

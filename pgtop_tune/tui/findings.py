@@ -159,7 +159,8 @@ class FindingsDialog(Dialog[None]):
             "" if chosen.kind is FindingKind.NOTE else f" {self.glyphs.separator} since {wall_clock(chosen.since_ms)}"
         )
         self.captions(f"bottleneck{since}", _KEYS)
-        settling = wrapped(f"settling: {self._shown.settling}", cells, "dim") if self._shown.settling else []
+        settles = self._shown.settling
+        settling = wrapped(f"settling: {settles}", cells, "dim") if settles and settles not in chosen.sentence else []
         top = [*settling, *_styled(self.glyphs.bullet, chosen, cells)]
         evidence, below = _evidence(chosen, cells), self._other_lines(cells)
         deeds = self._deed_lines(cells, len(self._deed_rows))

@@ -418,6 +418,10 @@ class Dashboard(SceneScreen):
         return tuple(row.key for row in self._rows) if self._view.filter else ()
 
     @property
+    def table_in_view(self) -> str:
+        return "sessions"
+
+    @property
     def has_selection(self) -> bool:
         return self._view.selected is not None
 
@@ -431,7 +435,8 @@ class Dashboard(SceneScreen):
     @property
     def visible_rows(self) -> int:
         """Rows of sessions that are in view."""
-        return max(dict(self._layout).get("sessions", 0) - HEAD_ROWS - bool(self._background), 0)
+        below = max(int(bool(self._background)), self.covered_rows)
+        return max(dict(self._layout).get("sessions", 0) - HEAD_ROWS - below, 0)
 
     @property
     def view(self) -> SessionsView:

@@ -281,7 +281,7 @@ class PageScreen(SceneScreen):
     @property
     def visible_rows(self) -> int:
         """Rows of the table that are in view."""
-        return max(self._table_height - HEAD_ROWS, 0)
+        return max(self._table_height - HEAD_ROWS - self.covered_rows, 0)
 
     @property
     def _view(self) -> ListingView:
@@ -374,6 +374,10 @@ class PageScreen(SceneScreen):
         backend_of = self.table.backend_of
         keys = () if backend_of is None else (backend_of(row) for row in rows)
         return tuple(dict.fromkeys(key for key in keys if key is not None))
+
+    @property
+    def table_in_view(self) -> str:
+        return f"{self.page.id} {self.table.id}"
 
     @property
     def has_selection(self) -> bool:

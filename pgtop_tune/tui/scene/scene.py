@@ -353,6 +353,13 @@ class SceneScreen(Screen[None]):
         return int(self.app.size.height >= _MESSAGE_FROM)
 
     @property
+    def covered_rows(self) -> int:
+        """Rows of the last pane that a message covers now."""
+        message = self._scene.message
+        lines = () if message is None else message_lines(message, self.app.size.width, self._glyphs)
+        return max(len(lines) - self._message_rows, 0)
+
+    @property
     def rows_for_panes(self) -> int:
         """Rows of the screen without the lines that come and go, and without that for messages."""
         return max(self.app.size.height - len(self._arranged) - self._message_rows, 1)
@@ -446,11 +453,16 @@ class SceneScreen(Screen[None]):
         Args:
             arrows: Whether the arrow keys go through time here.
         """
-        offered, moving, past = self.offered(), self.moving, self._scene.in_past
-        at = offered, moving, past
+        moving, past = self.moving, self._scene.in_past
+        at = self.table_in_view, moving, past
         if self._footer[0] != at:
-            self._footer = at, footer_keys(offered, self._keymap, moving=moving, past=past, arrows=arrows)
+            self._footer = at, footer_keys(self.offered(), self._keymap, moving=moving, past=past, arrows=arrows)
         return replace(self._footer[1], selected=self.has_selection)
+
+    @property
+    def table_in_view(self) -> str:
+        """Name of the table in view: the actions offered are the same as long as it is."""
+        raise NotImplementedError
 
     @property
     def has_selection(self) -> bool:

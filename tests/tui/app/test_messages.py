@@ -26,6 +26,20 @@ async def test_a_message_stands_above_the_footer_and_moves_nothing(page: str, si
         await rig.until(lambda: rig.text().split("\n") == before)
 
 
+async def test_the_selected_row_is_never_under_a_message() -> None:
+    async with running_screen(size=(80, 24)) as rig:
+        await rig.press("2")
+        page = rig.app._pages
+        await rig.until(lambda: rig.app.screen is page and page.visible_rows > 1)
+        for _ in range(page.visible_rows):
+            await rig.press("down")
+        last = page.view.selected
+        assert isinstance(last, tuple)
+        rig.app.context.tell("the recorder stops", "warning")
+        await rig.sees("the recorder stops")
+        assert f" {last[0]} " in rig.text()
+
+
 async def test_with_a_dialog_open_it_stands_on_its_edge_and_never_over_its_content() -> None:
     async with running_screen(load=ScriptedLoad(), size=(80, 24)) as rig:
         await rig.press("b")

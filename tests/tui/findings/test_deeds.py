@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from pgtop_tune.tui.session_actions import PlanDialog
 from tests.support.experiments import ScriptedExperiments
 from tests.support.frames import parameter
+from tests.support.pictures import assert_picture
 from tests.support.screens import (
     Rig,
     ScriptedBackends,
@@ -28,6 +30,7 @@ from tests.support.screens import (
 )
 from tests.tui.findings.test_findings import STALLED, diagnosis
 
+GOLDENS = Path(__file__).parents[1] / "goldens"
 FIRST = STALLED.interval(40).newest.postgres.activity.backends[0]  # type: ignore[union-attr]
 KEY = (FIRST.pid, FIRST.backend_start_ms)
 END = Deed(kind=DeedKind.END_SESSION, target=str(KEY[0]), backend=KEY, effect="frees 4 sessions")
@@ -92,6 +95,14 @@ async def test_the_dialog_has_a_row_with_key_and_effect_for_each_deed(size: tupl
         await rig.sees("▸ both CPUs are busy")
         await rig.press("enter")
         await rig.until(lambda: dialog.chosen is not None and dialog.chosen.rule == "cpu.full")
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40)])
+async def test_the_dialog_looks_as_it_did(width: int, height: int) -> None:
+    async with showing(END, STAGE, ROLLBACK, PLAN, LOCKS, size=(width, height)) as rig:
+        await rig.press("w")
+        await rig.sees("▸ K     end session")
+        assert_picture(GOLDENS / f"bottleneck-{width}x{height}.txt", rig.text().split("\n"))
 
 
 @pytest.mark.parametrize(("key", "act"), [("K", BackendAct.TERMINATE), ("c", BackendAct.CANCEL)])

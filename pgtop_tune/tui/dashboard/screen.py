@@ -362,8 +362,11 @@ class Dashboard(SceneScreen):
         self._layout: tuple[tuple[str, int], ...] = ()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
-        self._layout = dashboard_layout(width, height, self._wanted, measured=self._measured)
-        return dict(self._layout)
+        # The line for messages is taken from the sessions, not from the charts.
+        rows = dict(dashboard_layout(width, height + self.message_rows, self._wanted, measured=self._measured))
+        rows["sessions"] -= self.message_rows
+        self._layout = tuple(rows.items())
+        return rows
 
     def show(self, scene: Scene) -> None:
         """Draw another scene; give other heights where the sessions need many more or far fewer rows, and with the

@@ -339,7 +339,7 @@ class SceneScreen(Screen[None]):
         """Put a message on its line; lines that have no room there cover the lowest ones of the last pane. Nothing
         moves when a message comes or goes.
         """
-        if self._message_rows:
+        if self.message_rows:
             drawn[MESSAGE] = message[-1:]
             message = message[:-1]
         name, rows = self._last_pane
@@ -349,7 +349,8 @@ class SceneScreen(Screen[None]):
             drawn[name] = [*above, *((),) * (kept - len(above)), *message]
 
     @property
-    def _message_rows(self) -> int:
+    def message_rows(self) -> int:
+        """Rows of the line for messages: 0 on a low screen."""
         return int(self.app.size.height >= _MESSAGE_FROM)
 
     @property
@@ -357,17 +358,17 @@ class SceneScreen(Screen[None]):
         """Rows of the last pane that a message covers now."""
         message = self._scene.message
         lines = () if message is None else message_lines(message, self.app.size.width, self._glyphs)
-        return max(len(lines) - self._message_rows, 0)
+        return max(len(lines) - self.message_rows, 0)
 
     @property
     def rows_for_panes(self) -> int:
         """Rows of the screen without the lines that come and go, and without that for messages."""
-        return max(self.app.size.height - len(self._arranged) - self._message_rows, 1)
+        return max(self.app.size.height - len(self._arranged) - self.message_rows, 1)
 
     def _arrange(self) -> None:
         self._arranged = self._extra.keys()
         heights = self.heights(self.app.size.width, self.rows_for_panes) | dict.fromkeys(self._arranged, 1)
-        heights[MESSAGE] = self._message_rows
+        heights[MESSAGE] = self.message_rows
         for name in self.STACK:
             canvas, rows = self._canvases[name], heights.get(name, 0)
             canvas.display = rows > 0

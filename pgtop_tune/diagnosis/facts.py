@@ -253,11 +253,13 @@ class Facts:
         )
 
     @cached_property
-    def _texts(self) -> dict[int, str]:
-        """Return the texts of statements by query id."""
+    def texts(self) -> Mapping[int, str]:
+        """Return the texts of statements by query id; of one that pg_stat_statements has not told yet that of a session."""
         activity, sample = self.interval.now(sections.activity), self.interval.now(sections.statement_texts)
         rows = () if activity is None else activity.backends
-        running = {row.query_id: row.query for row in rows if row.query_id is not None and row.query}
+        running = {
+            row.query_id: _CONSTANT.sub("?", row.query).rstrip("; \n") for row in rows if row.query_id and row.query
+        }
         normalized = {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
         return running | normalized
 
@@ -272,7 +274,7 @@ class Facts:
         if total < _FEWEST_SESSIONS:
             return self._statement_by_text(waits)
         query_id = max(sums, key=lambda one: sums[one][0])
-        text, share = self._texts.get(query_id, ""), sums[query_id][0] / total
+        text, share = self.texts.get(query_id, ""), sums[query_id][0] / total
         return Statement(text, query_id, sums[query_id][1], share) if text and share >= _MOST_OF_SESSIONS else None
 
     def _statement_by_text(self, waits: Iterable[str]) -> Statement | None:

@@ -38,12 +38,18 @@ from pgtop_tune.model.postgres import Backend
 _DISK_S: Final = 1800.0
 _DISK_FULL: Final = 95.0
 _DISK_ENDS: Final = 98.0
+_HALF_FULL: Final = 50.0
+_AT_ONCE_S: Final = 60.0
+_NOT_SOON_S: Final = 601.0
+"""Just above the ten minutes from which on a limit stands behind the first latency finding."""
 _CONNECTIONS: Final = 90.0
 _XID: Final = 80.0
 _SAFE_BYTES: Final = 1 << 30
 _MIB: Final = 1 << 20
 _AVAILABLE: Final = 0.04
 _OOM_S: Final = 60.0
+_LARGE: Final = 0.2
+"""Share of the control group's limit that a session has to be named for its end."""
 _WAL_GROWS: Final = 0.5
 _OWNER: Final = 24
 _KEPT: Final = 0.2
@@ -74,6 +80,8 @@ def _disk(facts: Facts) -> Hit | None:
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
+    # The growth of some seconds is no forecast for minutes.
+    is_near = percent >= _HALF_FULL or left_s < _AT_ONCE_S
     keeper, soon = _keeper(facts, row), when.partition(":")[0]
     end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
     because = f"; {keeper.clause}" if keeper.clause else ""
@@ -82,7 +90,7 @@ def _disk(facts: Facts) -> Hit | None:
         middle=(f"{end_of_path} {soon}; {keeper.clause}",) if keeper.clause else (),
         short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
         share=percent / 100.0,
-        left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
+        left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s if is_near else max(left_s, _NOT_SOON_S),
         evidence=evidence(
             ("used", f"{percent:.0f} %"), ("left", available), ("full in", duration(left_s) if left_s < inf else None)
         ),
@@ -195,7 +203,7 @@ def _kill(facts: Facts) -> Hit | None:
         recovery = f"; recovery took {duration(away[-1] - killed_s)}" if away else ""
     most = groups_seen[0].memory_max_bytes
     limit = f"; the cgroup's limit is {size(most)}" if most else ""
-    victim = _largest_before(facts, killed_s)
+    victim = _largest_before(facts, killed_s, _LARGE * (most or inf))
     name = session_name(victim) if victim is not None else ""
     victims = name if kills == 1 and name else "a backend" if kills == 1 else f"{kills} processes"
     ago = f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
@@ -220,14 +228,21 @@ def _kill(facts: Facts) -> Hit | None:
     )
 
 
-def _largest_before(facts: Facts, moment_s: float) -> Backend | None:
-    """Return the session with most memory in the last frame before a moment: the OOM killer ends the largest."""
+def _largest_before(facts: Facts, moment_s: float, least_bytes: float) -> Backend | None:
+    """Return the session with most memory in the last frame before a moment: the OOM killer ends the largest.
+
+    None where it has less than `least_bytes`: older frames have readings of some seconds before.
+    """
     for frame in reversed(facts.interval.frames):
         activity, processes = sections.activity(frame), sections.processes(frame)
         if frame.elapsed_s >= moment_s or isinstance(activity, Unavailable) or isinstance(processes, Unavailable):
             continue
         rss = {row.pid: row.rss_bytes for row in processes.processes}
-        clients = [row for row in activity.backends if row.backend_type == CLIENT_BACKEND and row.pid in rss]
+        clients = [
+            row
+            for row in activity.backends
+            if row.backend_type == CLIENT_BACKEND and rss.get(row.pid, 0) >= least_bytes
+        ]
         return max(clients, key=lambda row: rss[row.pid], default=None)
     return None
 

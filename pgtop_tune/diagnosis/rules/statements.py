@@ -49,7 +49,7 @@ _HOLDS_S: Final = 10.0
 _TABLE: Final = 20
 _BRIEF: Final = 26
 _CONDITION: Final = re.compile(r"\b(WHERE|JOIN|LIMIT|HAVING)\b")
-_EQUALS: Final = re.compile(r"(?<![<>!])=\s*(\$|'|\d|ANY\b)|\bIN\s*\(", re.IGNORECASE)
+_EQUALS: Final = re.compile(r"(?<![<>!])=\s*([$?'\d]|ANY\b)|\bIN\s*\(", re.IGNORECASE)
 """A comparison of a column to a value."""
 _ORDERED: Final = re.compile(r"\bLIMIT\b", re.IGNORECASE)
 """A query for the first rows may walk the index of their order, and not that of its condition."""
@@ -74,14 +74,13 @@ class _StatementPart(Struct, frozen=True):
 
     rate: StatementRate
     percent: float
+    text: str
 
     @property
-    def statement(self) -> Statement | None:
-        """Return the statement; None where its text is not known."""
-        if self.rate.text is None:
-            return None
+    def statement(self) -> Statement:
+        """Return the statement."""
         counters = self.rate.counters
-        return Statement(self.rate.text.query, counters.queryid, counters.datname or "", self.percent / 100.0)
+        return Statement(self.text, counters.queryid, counters.datname or "", self.percent / 100.0)
 
 
 def _rates(facts: Facts) -> list[StatementRate]:
@@ -93,9 +92,10 @@ def _largest(facts: Facts, counter: str) -> _StatementPart | None:
     rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
     total = sum(grown for _, grown in rates)
     rate, grown = max(rates, key=lambda pair: pair[1], default=(None, 0))
-    if rate is None or not grown or rate.text is None or not rate.text.query:
+    text = facts.texts.get(rate.counters.queryid) if rate is not None else None
+    if rate is None or not grown or not text:
         return None
-    return _StatementPart(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / total)
+    return _StatementPart(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / total, text)
 
 
 class Named(Struct, frozen=True):
@@ -214,22 +214,23 @@ def _is_wasteful(rate: StatementRate, whole_us: float, blocks: float, returned: 
 
 def _worst(facts: Facts) -> _Scan | None:
     """Return the statement with most time among those that read far more than they return."""
-    rates = [rate for rate in facts.once(_rates) if rate.text is not None and rate.text.query]
+    rates, texts = facts.once(_rates), facts.texts
     # A statement inside of a function counts in the statement that calls it, too.
     whole_us = sum(rate.grown.sum("exec_us") or 0 for rate in rates if rate.counters.toplevel)
     scans: list[_Scan] = []
     for rate in rates:
         blocks, returned = rate.grown.each("shared_blks_hit", "calls"), rate.rows_per_call
         more = rate.grown.each("shared_blks_read", "calls")
-        if blocks is None or more is None or returned is None or not whole_us or _reads_all(rate):
+        if blocks is None or more is None or returned is None or not whole_us:
             continue
-        if _is_wasteful(rate, whole_us, blocks + more, returned):
+        text = texts.get(rate.counters.queryid, "")
+        if text and not _reads_all(text) and _is_wasteful(rate, whole_us, blocks + more, returned):
             part = min((rate.grown.sum("exec_us") or 0) / whole_us, 1.0)
             scans.append(_Scan(rate, part, blocks + more, returned))
     scan = max(scans, key=lambda one: one.part, default=None)
-    if scan is None or scan.rate.text is None:
+    if scan is None:
         return None
-    query, calls = scan.rate.text.query, scan.rate.calls_per_s or 0.0
+    query, calls = texts[scan.rate.counters.queryid], scan.rate.calls_per_s or 0.0
     tables = _tables_of(facts, query)
     named_tables = {table.row.oid for table in tables}
     if query.lstrip()[:6].upper() in ("DELETE", "UPDATE", "INSERT"):
@@ -248,9 +249,9 @@ def _worst(facts: Facts) -> _Scan | None:
     return replace(scan, holder=_holder(facts)) if scan.dead else scan
 
 
-def _reads_all(rate: StatementRate) -> bool:
+def _reads_all(text: str) -> bool:
     """Return whether it reads whole tables by its nature: a utility command, or a query without any condition."""
-    query = rate.text.query.lstrip().upper() if rate.text is not None else ""
+    query = text.lstrip().upper()
     return query.startswith(_WHOLE_TABLES) or not _CONDITION.search(query)
 
 
@@ -258,9 +259,8 @@ def _scan(facts: Facts) -> Hit | None:
     busy_ms = cpu_ms(facts) + queue_ms(facts) + read_ms(facts)
     if not facts.latency_ms or busy_ms < _WORKS * facts.latency_ms or (scan := facts.once(_worst)) is None:
         return None
-    part = _StatementPart(scan.rate, 100.0 * scan.part)
+    part = _StatementPart(scan.rate, 100.0 * scan.part, facts.texts[scan.rate.counters.queryid])
     statement, table, returned = part.statement, scan.table, scan.returned
-    assert statement is not None
     name = short_name(table.name.removeprefix("public."), _TABLE) if table is not None else ""
     amount = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"
     for_text = f"for {returned:.0f}" if returned >= _WHOLE_ROW else "for none"
@@ -329,8 +329,10 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
             f"an index on the columns of {name} that refer to the changed table. If its sequential scans go on, it was"
             " not the cause",
         )  # fmt: skip
-    many = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
-    unsure = "a missing index or a wrong plan" if scan.table is None else many if scan.by_index else "a missing index"
+    by_index = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
+    unsure = (
+        "a missing index or a wrong plan" if scan.table is None else by_index if scan.by_index else "a missing index"
+    )
     next_step = (
         "explain it (e): an index on the columns it filters by. If the plan reads few rows, it was not the cause"
     )

@@ -191,11 +191,11 @@ def parameters() -> str:
             rows = [
                 ("costs", plain(knob.trades)),
                 ("steps", ", ".join(f"`{step}`" for step in knob.steps) or "doubles and halves"),
-                ("look at", ", ".join(knob.panes)),
+                ("panes", ", ".join(knob.panes)),
             ]
             special = "; ".join(f"`{value}`: {plain(words)}" for value, words in knob.special)
             others = ", ".join(f"`{name}`" for name in knob.moves_with)
-            rows += [(label, words) for label, words in (("special", special), ("moves with", others)) if words]
+            rows += [(label, words) for label, words in (("special", special), ("related", others)) if words]
             rows += [(f"`{risk.values}` {risk.verb}", plain(risk.reason)) for risk in RISKS.get(knob.name, ())]
             rows += [("beware", plain(knob.warning))] if knob.warning else []
             parts.append("\n".join(f"- {label}: {words}" for label, words in rows) + "\n")

@@ -22,8 +22,8 @@ def system() -> str:
                 ("costs", plain(knob.trades)),
                 ("steps", ", ".join(f"`{step}`" for step in knob.steps)),
                 ("special", "; ".join(f"`{value}`: {plain(meaning)}" for value, meaning in knob.special)),
-                ("goes with", ", ".join(f"`{name}`" for name in knob.moves_with)),
-                ("look at", ", ".join(knob.panes)),
+                ("related", ", ".join(f"`{name}`" for name in knob.moves_with)),
+                ("panes", ", ".join(knob.panes)),
                 ("beware", plain(knob.warning)),
             ]
             parts.append(f"### `{knob.name}`\n\n{plain(knob.why)}\n")

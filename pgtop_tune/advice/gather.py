@@ -279,7 +279,7 @@ def _wal_rate(interval: Interval, server: ServerFacts) -> tuple[float | None, st
             rates.append((wal.wal_bytes / seconds, "pg_stat_wal.wal_bytes since its reset"))
     if activity is not None and any(backend.state == "active" for backend in client_backends(activity)):
         rate = WAL_BYTES(interval)
-        rates += [] if rate is None else [(rate, "pg_current_wal_insert_lsn(), between two looks")]
+        rates += [] if rate is None else [(rate, "pg_current_wal_insert_lsn(), between two samples")]
     return max(rates, default=(None, ""))
 
 

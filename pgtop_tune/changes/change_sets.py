@@ -210,7 +210,7 @@ class ChangeSets:
         except asyncio.CancelledError:
             if len(steps) > 1 and not planned.with_restart:
                 # Only the journals know how far the half under way has come.
-                await self.revert(settled.set_id, "the program ended while the set was made")
+                await self.revert(settled.set_id, "the program ended while the change set was being applied")
             raise
         return settled
 
@@ -244,7 +244,7 @@ class ChangeSets:
         """Revert the half that was made; where even that fails, the hint of the problem says so."""
         if not settled.changes:
             return
-        reason = "the other half of the set was refused"
+        reason = "the other half of the change set was refused"
         if settled.parameters:
             failed = (await self.revert(settled.set_id, reason)).problem
         else:

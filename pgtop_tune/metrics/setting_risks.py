@@ -401,7 +401,7 @@ _TABLE: Final = (
         (
             "default_transaction_isolation transaction_isolation",
             one_of("serializable", "repeatable read"),
-            "transactions fail with serialization errors, and clients must retry them",
+            "transactions can fail with serialization errors, which clients must retry",
             _TRIED,
         ),
         ("exit_on_error", ON, "each error ends its session", _TRIED, _ANNOUNCED),

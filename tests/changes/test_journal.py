@@ -329,8 +329,10 @@ def _in_a_directory_for_all(path: Path) -> None:
         (_a_pipe, "is not a regular file"),
         (_a_link, "is a link"),
         (_writable, "is writable by others"),
-        pytest.param(_anothers, "belongs to nobody, and this is root", marks=pytest.mark.root),
-        pytest.param(_in_a_directory_of_anothers, "belongs to nobody, and this is root", marks=pytest.mark.root),
+        pytest.param(_anothers, "belongs to nobody, but this process runs as root", marks=pytest.mark.root),
+        pytest.param(
+            _in_a_directory_of_anothers, "belongs to nobody, but this process runs as root", marks=pytest.mark.root
+        ),
         (_in_a_directory_for_all, "is writable by others"),
     ],
 )

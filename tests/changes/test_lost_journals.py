@@ -172,7 +172,7 @@ async def test_lines_that_a_disk_refused_count_in_the_program_and_are_written_la
         assert path.stat().st_size == size
         assert await control.in_force() == ()
         (problem,) = write_owed()
-        assert "it shows changes as in force that are reverted" in problem.message
+        assert "it shows reverted changes as in force" in problem.message
         with pytest.raises(JournalProblem, match="File too large"):
             await control.apply_set((WantedParameter("work_mem", "8MB"),), Terms())
     finally:
@@ -248,7 +248,7 @@ async def test_the_screen_says_that_journals_cannot_be_read_and_goes_on(own: Thr
     finally:
         await session.aclose()
     (words,) = (text for text in told if "unconfirmed changes" in text)
-    assert f"the change journals in {place_of_journals} cannot be read: Not a directory; move the file away" in words
+    assert f"the change journals in {place_of_journals} cannot be read: Not a directory; move away the file" in words
 
 
 async def test_a_set_without_a_half_of_the_machine_does_not_ask_for_the_machine_s_journal(

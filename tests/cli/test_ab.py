@@ -46,7 +46,7 @@ def test_words_are_a_name_and_two_values() -> None:
         (("work_mem=current,4MB",), 2, "A and B are both 4MB"),
         (("full_page_writes=on,off",), 6, "full_page_writes = off can lose"),
         (("synchronous_commit=on,off", "--keep", "better"), 6, "--keep better never keeps such a value"),
-        (("work_mem=current,8MB", "--for", "1m"), 2, "four pairs of blocks and the warm-up take 2m10s"),
+        (("work_mem=current,8MB", "--for", "1m"), 2, "four pairs of blocks and the warm-up need --for 2m10s"),
         (("--profile", "tpcb-like,select-only", "--block", "0"), 2, "--block needs a time above zero"),
         (("--profile", "tpcb-like,select-only", "--warmup", "0"), 2, "--warmup needs a time above zero"),
         (("wrok_mem=4MB,8MB", "--against-load", "-c", "4"), 2, "starts no load: --clients has no effect"),

@@ -224,7 +224,7 @@ def test_killed_at_twenty_moments_of_chance_it_ends_as_if_it_had_not_been(manage
             home = tmp_path / str(len(homes))
             homes.append(home)
             home.mkdir()
-        words = ["resume", "two"] if "two, begun" in _status(home) else ["run", plan_in(home)]
+        words = ["resume", "two"] if "two, started" in _status(home) else ["run", plan_in(home)]
         program = subprocess.Popen(
             [*PROGRAM, "experiment", *words, "-d", conninfo(managed)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
@@ -243,7 +243,7 @@ def test_killed_at_twenty_moments_of_chance_it_ends_as_if_it_had_not_been(manage
 
 
 def _is_complete(home: Path) -> bool:
-    return "4 of 4 cells done, 0 of them without figures; complete" in _status(home)
+    return "4 of 4 cells done, 0 without figures; complete" in _status(home)
 
 
 def _status(home: Path) -> str:
@@ -311,7 +311,7 @@ def test_what_somebody_else_changes_costs_the_cell_and_stops_it_until_it_is_chan
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM RESET random_page_cost")
             connection.execute("SELECT pg_reload_conf()")
-    assert "cell 1 failed: does not count: random_page_cost was changed by someone else: 4 -> 3" in said
+    assert "cell 1 failed: discarded: random_page_cost was changed by someone else: 4 -> 3" in said
     assert "cell 2 of 2" not in said
     assert "change it back, then `resume`" in said
     ran = experiment(tmp_path, "resume", "two", "-d", conninfo(managed))
@@ -391,8 +391,8 @@ def test_where_the_server_cannot_be_restarted_its_configurations_are_results(ser
         ("select-only", "select-olny", "line 3: no load profile named 'select-olny'"),
         ("select-only", "select-olny", "hint: did you mean select-only?"),
         ("seed = 7", 'objective = "speed"', "line 7: objective takes one of tps"),
-        ("scales = [1]", "scales = [900000]", "is free"),
-        ("clients = [2]", "clients = [2000]", "nothing of the plan can run here: 2000 clients"),
+        ("scales = [1]", "scales = [900000]", "are free"),
+        ("clients = [2]", "clients = [2000]", "no cell of the plan can run here: 2000 clients"),
         ("seed = 7", '[limits]\ntime = "2s"\n', "the limit is 2"),
     ],
 )
@@ -427,7 +427,7 @@ def test_a_server_that_somebody_else_restarts_costs_the_cell_and_not_the_experim
     said = program.stderr.read()
     program.stderr.close()
     assert program.wait(120) == 0, said
-    assert "cell 1 failed: does not count: the server was restarted by someone else" in said
+    assert "cell 1 failed: discarded: the server was restarted by someone else" in said
     assert re.search(r"cell 2: \d+\.\d\d tps", said), said
     check_put_back(managed, before)
 
@@ -492,7 +492,7 @@ def test_tables_of_somebody_else_are_left_alone(managed: Throwaway, tmp_path: Pa
         ran = experiment(tmp_path, "run", plan_in(tmp_path, text), *target)
         assert ran.status == 0, ran.err
         found = [line["result"]["reason"] for line in lines_of(tmp_path) if line["kind"] == "cell"]
-        assert all("pgbench's tables that this experiment did not make: scale 2" in reason for reason in found)
+        assert all("pgbench's tables that this experiment did not create: scale 2" in reason for reason in found)
         assert asked(managed, "SELECT count(*) FROM pgbench_branches") == ["2"]
     finally:
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:

@@ -56,7 +56,7 @@ def test_root_does_not_obey_the_journal_of_another_user(tmp_path: Path) -> None:
     for words in (("--machine",), ("--list",)):
         ran = run("revert", *words, home=tmp_path)
         assert (ran.status, "Traceback" in ran.err) == (6, False)
-        assert "belongs to nobody, and this is root" in ran.err
+        assert "belongs to nobody, but this process runs as root" in ran.err
         assert "sudo -u nobody" in ran.err
     os.chown(directory, 0, 0)
     os.chown(journal.path, 0, 0)

@@ -139,8 +139,8 @@ def test_a_plan_runs_on_all_servers_and_a_killed_worker_costs_one_cell(
         processes[1].send_signal(signal.SIGKILL)
         out, err = program.communicate(timeout=240)
     assert program.returncode == 0, err
-    assert "4 of 4 cells, 1 of them without figures: complete" in out
-    assert "the worker of s2 ended under the unit" in err
+    assert "4 of 4 cells, 1 without figures: complete" in out
+    assert "the worker of s2 ended during the unit" in err
     until(lambda: [(Path(str(each.data_dir)) / "postgresql.auto.conf").read_bytes() for each in servers] == before)
 
 

@@ -160,7 +160,7 @@ def around(counters: Callable[[int], dict[str, int]]) -> list[Frame]:
         (lambda second: {"timed": int(second > 120)}, "checkpoints took different shares of A and B"),
         (
             lambda second: {"timed": 3, "pages": 50 * min(second, 80)},
-            "checkpoints wrote for 100 % of the time in A and 0 % in B",
+            "checkpoints were writing 100 % of the time in A and 0 % in B",
         ),
         (
             lambda second: {"wal_fpi": 100 * max(second - 70, 0)},

@@ -156,9 +156,9 @@ def test_a_goal_that_the_known_noise_puts_out_of_reach_is_refused_with_the_time_
     with pytest.raises(UsageProblem) as refused:
         check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.02), warm_up_s=10)
     assert "tpcb-like ×16 at scale 50" in refused.value.message
-    assert "that needs about 21 runs of each cell (49m00s of load for all cells)" in refused.value.message
+    assert "it needs about 21 runs of each cell (49m00s of load for all cells)" in refused.value.message
     assert "the limit is 12" in refused.value.message
-    with pytest.raises(UsageProblem, match=r"more than 100 runs of each cell, and the limit is 12"):
+    with pytest.raises(UsageProblem, match=r"more than 100 runs of each cell, but the limit is 12"):
         check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.002))
     check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.02, at_most=30))
     check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.05))

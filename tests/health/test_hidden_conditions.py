@@ -393,7 +393,7 @@ class TestNextStart:
         # Those of now are no news, and a value that is fine is none either.
         assert said("ALTER SYSTEM SET max_connections = 50", "SELECT pg_reload_conf()") == []
         (large,) = said("ALTER SYSTEM SET shared_buffers = '4000GB'", "SELECT pg_reload_conf()")
-        assert large.startswith("critical the server does not start again: it needs 4.02 TB of shared memory, of ")
+        assert large.startswith("critical the server does not start again: the server needs 4.02 TB of shared memory")
         report = checked(server, "postgres", select=("CFG-11", "OS"))
         (fix,) = [finding.fix for check, finding in report.findings if check.id == "CFG-11"]
         assert fix is not None
@@ -402,7 +402,7 @@ class TestNextStart:
         (pages,) = said(
             "ALTER SYSTEM RESET shared_buffers", "ALTER SYSTEM SET huge_pages = on", "SELECT pg_reload_conf()"
         )
-        assert pages.startswith("critical the server does not start again: it needs ")
+        assert pages.startswith("critical the server does not start again: the server needs ")
         assert "huge pages" in pages
         (wal,) = said(
             "ALTER SYSTEM RESET huge_pages", "ALTER SYSTEM SET wal_level = minimal", "SELECT pg_reload_conf()"

@@ -199,7 +199,9 @@ def _of_services(request: CheckRequest) -> list[_NamedServer]:
     for pattern in request.services:
         matching = {name: number for name, number in services.items() if fnmatchcase(name, pattern)}
         if not matching:
-            raise UsageProblem(f"{file} has no service {pattern!r}", f"it has {', '.join([*services][:10]) or 'none'}")
+            raise UsageProblem(
+                f"{file} has no service {pattern!r}", f"the file has {', '.join([*services][:10]) or 'none'}"
+            )
         chosen_services |= matching
     return [
         _NamedServer(f"line {number} of {file}", name, f"service='{_escaped(name)}'")

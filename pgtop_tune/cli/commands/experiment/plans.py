@@ -109,7 +109,7 @@ def overridden(plan: ExperimentPlan, overrides: PlanOverrides) -> ExperimentPlan
     for name in addresses:
         if name not in {endpoint.name for endpoint in plan.endpoints}:
             names = ", ".join(endpoint.name for endpoint in plan.endpoints)
-            raise UsageProblem(f"the plan has no endpoint {name}", f"it has {names}")
+            raise UsageProblem(f"the plan has no endpoint {name}", f"the plan has {names}")
     length_s = seconds(overrides.time) if overrides.time else plan.time_s
     if length_s < 1:
         raise UsageProblem(f"a run of {overrides.time} is too short", "pass 10s or more")

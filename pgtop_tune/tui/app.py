@@ -35,10 +35,9 @@ from pgtop_tune.tui.actions import (
 from pgtop_tune.tui.app_context import AppContext
 from pgtop_tune.tui.compare.actions import OverlayActions, WindowActions
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.deeds import Deeds
 from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
 from pgtop_tune.tui.experiment.actions import ExperimentActions
-from pgtop_tune.tui.findings import Findings
+from pgtop_tune.tui.findings import Deeds, Findings
 from pgtop_tune.tui.load.actions import LoadActions
 from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
 from pgtop_tune.tui.parameters.actions import ParameterActions
@@ -210,7 +209,7 @@ class ActionCommands(Provider):
 
     def _doing(self, screen: SceneScreen) -> Offered:
         """Yield actions and tables."""
-        for action in screen.offered():
+        for action in screen.possible():
             if action.action != "app.command_palette":
                 yield _shown(action), partial(self.app.run_action, action.action, screen)
         page_keys = {key for key, _ in screen.page_names("").names}

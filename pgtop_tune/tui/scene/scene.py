@@ -24,6 +24,8 @@ from pgtop_tune.tui.actions import (
     POOLERS_KEY,
     Action,
     FooterKeys,
+    FooterPart,
+    Need,
     footer_keys,
     key_name,
     keys_of,
@@ -167,6 +169,13 @@ _MESSAGE_FROM: Final = 30
 ABOVE: Final = ("danger",)
 BELOW: Final = (MARKS, TRANSPORT, EXPERIMENT, PENDING, MESSAGE)
 """Lines at the top and above the footer; all but the last are there only when there is something to say."""
+_OF_ROW: Final = frozenset({"copy", "unselect"})
+_SIGNALS: Final = frozenset({"cancel", "terminate"})
+_OF_MARKS: Final = frozenset({"mark-end", "brush"})
+_WHILE_MOVING: Final = frozenset(
+    {"live", "step-forward", "mark-later", "next-event", "next-checkpoint", "slower", "faster"}
+)
+"""Actions that do something only while another moment than the newest is shown."""
 _WITH_ONE: Final = {
     "cancel": "app.signal_one('cancel', {}, {})",
     "terminate": "app.signal_one('terminate', {}, {})",
@@ -415,6 +424,20 @@ class SceneScreen(Screen[None]):
     def offered(self) -> tuple[Action, ...]:
         """Return the actions that do something here."""
         return tuple(action for action in self._actions if self._offers(action))
+
+    def possible(self) -> tuple[Action, ...]:
+        """Return the actions that would do something now: with the row that is selected, at the moment shown."""
+        return tuple(action for action in self.offered() if self._is_possible(action))
+
+    def _is_possible(self, action: Action) -> bool:
+        of_row = action.part is FooterPart.ROW or action.id in _OF_ROW
+        if of_row and not (self.has_selection or self.filtered_by):
+            return False
+        if self._scene.in_past and Need.BACKENDS in action.needs and action.id in _SIGNALS:
+            return False
+        if action.id in _OF_MARKS:
+            return bool(self._scene.marks)
+        return self.moving or action.id not in _WHILE_MOVING
 
     def _offers(self, action: Action) -> bool:
         name = action.action.partition("(")[0]

@@ -329,6 +329,18 @@ async def test_the_palette_leads_to_pages_and_offers_only_what_the_screen_does()
         await rig.sees("No matches found")
 
 
+def _phrases(rig: Rig) -> set[str]:
+    return {action.id for action in rig.app._dashboard.possible()}
+
+
+async def test_the_palette_offers_only_what_is_possible_now() -> None:
+    frames_of = {"frames": lambda since_s: iter(())}
+    async with running_screen(backends=ScriptedBackends(), **frames_of) as rig:
+        assert not _phrases(rig) & {"cancel", "terminate", "explain", "details", "copy", "brush", "mark-end", "live"}
+        await rig.press("down", "[")
+        await rig.until(lambda: _phrases(rig) >= {"cancel", "terminate", "explain", "details", "copy", "mark-end"})
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 48)])
 async def test_the_page_of_sessions_looks_as_it_did(width: int, height: int) -> None:
     async with running_screen(size=(width, height), backends=ScriptedBackends()) as rig:

@@ -159,7 +159,7 @@ QUOTED_LISTS: Final = frozenset(
     }
 )
 """GUC_LIST_QUOTE parameters (guc_tables.c): one literal would be taken for one element."""
-_IDENTIFIERS: Final = frozenset({"search_path", "temp_tablespaces"})
+_IDENTIFIERS: Final = frozenset({"search_path", "synchronized_standby_slots", "temp_tablespaces"})
 """List parameters whose elements are identifiers: folded unless quoted, and one without a name counts as none."""
 
 STORED: Final = """

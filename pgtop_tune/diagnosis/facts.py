@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from math import inf
 from typing import Final, TypeVar, cast
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.host_values import ended_cpu, foreign_cpu_over, process_cpu
 from pgtop_tune.metrics.load import running, stalled_s
+from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
@@ -253,15 +255,18 @@ class Facts:
         )
 
     @cached_property
-    def texts(self) -> Mapping[int, str]:
-        """Return the texts of statements by query id; of one that pg_stat_statements has not told yet that of a session."""
-        activity, sample = self.interval.now(sections.activity), self.interval.now(sections.statement_texts)
+    def _texts(self) -> Mapping[int, str]:
+        sample = self.interval.now(sections.statement_texts)
+        return {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
+
+    def text_of(self, query_id: int) -> str:
+        """Return the text of a statement; of one that pg_stat_statements has not told yet that of a session, or ""."""
+        if known_text := self._texts.get(query_id):
+            return known_text
+        activity = self.interval.now(sections.activity)
         rows = () if activity is None else activity.backends
-        running = {
-            row.query_id: _CONSTANT.sub("?", row.query).rstrip("; \n") for row in rows if row.query_id and row.query
-        }
-        normalized = {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
-        return running | normalized
+        running = next((row.query for row in rows if row.query_id == query_id and row.query != HIDDEN_QUERY), None)
+        return _CONSTANT.sub("?", running).rstrip("; \n") if running else ""
 
     def statement(self, *waits: str) -> Statement | None:
         """Return the statement that at least half of the sessions in these waits run; None where there is none."""
@@ -274,7 +279,7 @@ class Facts:
         if total < _FEWEST_SESSIONS:
             return self._statement_by_text(waits)
         query_id = max(sums, key=lambda one: sums[one][0])
-        text, share = self.texts.get(query_id, ""), sums[query_id][0] / total
+        text, share = self.text_of(query_id), sums[query_id][0] / total
         return Statement(text, query_id, sums[query_id][1], share) if text and share >= _MOST_OF_SESSIONS else None
 
     def _statement_by_text(self, waits: Iterable[str]) -> Statement | None:
@@ -293,6 +298,16 @@ class Facts:
         text, samples = texts.most_common(1)[0]
         share = samples / texts.total()
         return Statement(text, None, first[text].datname or "", share) if share >= _MOST_OF_SESSIONS else None
+
+    def longest_statement(self) -> tuple[Statement, float] | None:
+        """Return the statement that runs longest, and for how long; None while none runs for half of the window."""
+        activity = self.interval.now(sections.activity)
+        running = [row for row in client_backends(activity) if row.state == "active"] if activity is not None else []
+        row = min(running, key=lambda backend: backend.query_start_ms or inf, default=None)
+        if activity is None or row is None or not row.query or row.query_start_ms is None or row.query == HIDDEN_QUERY:
+            return None
+        runs_s = (activity.now_ms - row.query_start_ms) / 1000.0
+        return (Statement(row.query, row.query_id, row.datname or "", 1.0), runs_s) if runs_s >= WINDOW_S / 2 else None
 
     @cached_property
     def waits_now(self) -> dict[str, float]:

@@ -61,7 +61,7 @@ def test_the_step_table_in_its_three_shapes(where: tuple[str, ...], database: st
     lines = markdown.out.splitlines()
     assert lines[:2] == ["| init step, s | scale 1 |", "|---|---:|"]
     assert [re.fullmatch(r"\| ([a-z -]+) \| \d+\.\d\d \|", line)[1] for line in lines[2:9]] == [*STEPS, "total"]  # type: ignore[index]
-    assert "not representative" in lines[-1]
+    assert "results do not apply" in lines[-1]
     told = init("-s", "2", "-F", "90", "--partitions", "2", "--force", "--format", "json", *where, home=tmp_path)
     found = json.loads(told.out)
     assert (found["dataset"], found["scale"], found["rows"], found["notes"]) == ("pgbench", 2, 200_000, [])

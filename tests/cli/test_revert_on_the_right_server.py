@@ -160,7 +160,7 @@ def test_a_copy_of_a_data_directory_names_the_original(make_server: Callable[...
     copy._start()
     place = f"{origin_of(original)}, {Path(str(original.data_dir))}"
     ran = run("revert", "-d", conninfo(copy), home=tmp_path)
-    assert f"connect to that server ({place}); or pass --adopt" in ran.err
+    assert f"connect to that server ({place}), or pass --adopt" in ran.err
     ran = run("revert", "--adopt", "-d", conninfo(copy), home=tmp_path)
     assert ran.out == "work_mem: 5MB → 4MB\n1 change reverted\n", ran.err
     assert f"work_mem was set on {place}. If that server still runs, it keeps 5MB, and" in ran.err

@@ -107,7 +107,7 @@ def test_runs_that_are_not_steady_take_their_turns_or_have_no_verdict() -> None:
         run.steady = False
     assert row(compare(a, b), "tps").verdict == "better"
     a, b = repeated(1000.0, 1080.0, together=True)
-    assert any("order and change" in note for note in compare(a, b).phases[0].notes)
+    assert any("effect of the order" in note for note in compare(a, b).phases[0].notes)
     assert row(compare(a, b), "tps").verdict == "better"
     a.runs[0].steady = False
     found = compare(a, b)
@@ -376,7 +376,7 @@ def test_percentiles_of_records_without_histograms_are_left_out_where_they_make_
     assert figure_of(BY_ID["p50"], several.runs) is None
     (phase,) = compare(alone, several).phases
     assert phase.row("p50") is None
-    assert any("percentiles are left out" in note for note in phase.notes)
+    assert any("percentiles are omitted" in note for note in phase.notes)
 
 
 @pytest.mark.parametrize(

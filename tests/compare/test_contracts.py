@@ -97,7 +97,7 @@ def test_a_repeat_of_equal_sides_has_its_verdicts_and_says_the_contract() -> Non
     row = found.phases[0].row("tps")
     assert row is not None
     assert row.verdict == "better"
-    assert "--as repeat lets vary: nothing" in sheets_text(sheets(found))
+    assert "--as repeat allows differences in: nothing" in sheets_text(sheets(found))
 
 
 def test_a_contract_says_what_it_could_not_check() -> None:

@@ -180,7 +180,7 @@ def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them(
     assert row(found, "tps").verdict == ("differ" if unlike else "better")
     assert phase.to_settle == ()
     still_writing = any("still writing" in note for note in phase.notes)
-    assert still_writing == unlike.startswith("checkpoints wrote")
+    assert still_writing == unlike.startswith("checkpoints were writing")
 
 
 def test_what_is_certain_comes_first_and_then_the_size_of_the_effect_counts() -> None:

@@ -231,7 +231,7 @@ def test_a_server_whose_sessions_are_hidden_is_not_said_to_be_idle() -> None:
     first = said(Situation(load=False, cpu=0.0, backends=others)).first
     assert first.rule == "none"
     assert "idle" not in first.sentence
-    assert first.sentence.endswith("other users' sessions are hidden: run GRANT pg_monitor TO bench")
+    assert first.sentence.endswith("other users' sessions are hidden: GRANT pg_monitor TO bench")
 
 
 def test_a_server_whose_sessions_cannot_be_read_is_not_said_to_be_idle() -> None:

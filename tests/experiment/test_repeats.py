@@ -246,7 +246,7 @@ def test_runs_that_do_not_get_steady_are_said() -> None:
         lines = tuple(replace(line, tps=line.tps * (1.0 + place / 20)) for place, line in enumerate(found.progress))
         repeats.take(replace(found, progress=lines))
     [cell] = repeats.cells()
-    assert any(note.startswith("2 of 2 runs did not get steady") for note in cell.notes)
+    assert any(note.startswith("2 of 2 runs did not become steady") for note in cell.notes)
 
 
 def test_one_row_for_each_cell_in_text_markdown_json_and_reports() -> None:

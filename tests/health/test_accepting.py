@@ -66,7 +66,7 @@ def test_until_is_the_last_day() -> None:
     found = with_accepted(report(), [risk(until=date(2026, 11, 25))])
     assert found.accepted == ()
     assert len(found.findings) == 3
-    assert found.lapsed == (("AAA-01", "accepted until 2026-11-25, which is over: a reason"),)
+    assert found.lapsed == (("AAA-01", "accepted only until 2026-11-25: a reason"),)
 
 
 def test_an_acceptance_that_covers_nothing_is_told() -> None:
@@ -115,7 +115,7 @@ def test_several_entries_may_share_the_objects_of_a_finding() -> None:
     assert rest.says.startswith("bench: table is unlogged (public.c)")
     assert rest.says.endswith("; 2 of 3 accepted")
     assert [said for _, said in shown.lapsed] == [
-        "accepted until 2026-01-01, which is over: a reason",
+        "accepted only until 2026-01-01: a reason",
         "the acceptance of 'bench public.z' covers no finding: remove it from the file",
     ]
 

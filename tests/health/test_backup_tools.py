@@ -48,7 +48,7 @@ def backup(days: float | None, *, full: bool = True, failed: str = "") -> ToolBa
         ((backup(32.5), backup(1, full=False)), [(Severity.HIGH, "ended 32")]),
         ((), [(Severity.HIGH, "no full backup has succeeded")]),
         ((backup(1, full=False),), [(Severity.HIGH, "no full backup has succeeded")]),
-        ((backup(2), backup(1, failed="status FAILED")), [(Severity.HIGH, "b1, is no good: status FAILED")]),
+        ((backup(2), backup(1, failed="status FAILED")), [(Severity.HIGH, "b1, is faulty: status FAILED")]),
         ((backup(2), backup(None)), []),
     ],
 )

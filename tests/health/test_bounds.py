@@ -241,7 +241,7 @@ def test_the_mask_of_a_secret_is_never_put_back_as_a_value() -> None:
     assert finding.fix is not None
     plain, masked = finding.fix.undo.splitlines()
     assert plain == """ALTER ROLE "app" SET "work_mem" = '8MB';"""
-    assert masked.startswith("-- Note the value as it is now")
+    assert masked.startswith("-- Save the present value first")
 
 
 @pytest.mark.parametrize(

@@ -107,9 +107,9 @@ def test_a_background_writer_is_not_blamed_for_what_a_bulk_load_writes_from_its_
 
 def test_a_slot_that_was_never_used_keeps_nothing() -> None:
     new = slot("a", active_pid=None, restart_lsn_bytes=None, xmin=None, catalog_xmin=None)
-    assert "keeps" not in only("SLOT-02", spoiled(postgres=slots(new))).says
+    assert "prevents" not in only("SLOT-02", spoiled(postgres=slots(new))).says
     old = slot("a", active_pid=None, restart_lsn_bytes=LSN - 1, xmin=5)
-    assert "keeps WAL and dead rows" in only("SLOT-02", spoiled(postgres=slots(old))).says
+    assert "prevents removal of WAL and dead rows" in only("SLOT-02", spoiled(postgres=slots(old))).says
 
 
 def test_max_connections_of_a_standby_is_not_lowered_below_its_primarys() -> None:

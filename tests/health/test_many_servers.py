@@ -133,10 +133,10 @@ def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None
     assert (new, [finding.subject for _, finding in gone]) == ([], ["s0", "s1"])
     found = looks.together()
     assert [(each.subject, each.severity, each.evidence[-1].says) for _, each in found.findings] == [
-        ("s0", Severity.HIGH, "seen in 2 of 3 looks"), ("s1", Severity.WARNING, "seen in 1 of 3 looks"),
+        ("s0", Severity.HIGH, "found in 2 of 3 runs"), ("s1", Severity.WARNING, "found in 1 of 3 runs"),
     ]  # fmt: skip
     assert [each.says for _, each in found.findings] == [
-        "high now (seen in 2 of 3 looks)", "warning now (seen in 1 of 3 looks)",
+        "high now (found in 2 of 3 runs)", "warning now (found in 1 of 3 runs)",
     ]  # fmt: skip
     assert [check.id for check, _ in found.unknowns] == ["AAA-03"]
 
@@ -170,14 +170,14 @@ def test_what_is_accepted_is_counted_for_all_looks_together() -> None:
     looks.take(look())
     found = looks.together()
     assert [each.subject for _, each in found.findings] == ["private.b"]
-    assert [each.finding.evidence[-1].says for _, each in found.accepted] == ["seen in 2 of 3 looks"]
+    assert [each.finding.evidence[-1].says for _, each in found.accepted] == ["found in 2 of 3 runs"]
     assert found.lapsed == (), "the newest look alone would say that the acceptance covers nothing"
 
 
 def test_the_report_says_how_many_looks_did_not_see_the_server() -> None:
     looks = LookSeries()
     looks.take(MIXED)
-    assert dict(looks.together().identity)["looks"] == "1 look"
+    assert dict(looks.together().identity)["looks"] == "1 run"
     for why in ("refused", "the socket is gone"):
         looks.miss(why)
     looks.take(MIXED)

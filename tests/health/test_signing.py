@@ -131,7 +131,7 @@ def test_a_check_proposes_what_advise_advises(fresh_server: Throwaway, tmp_path:
     for name in values.keys() & advised.keys() - {"max_wal_size", "min_wal_size", "huge_pages", "vm.nr_hugepages"}:
         assert values[name]["proposed"] == advised[name], name
     assert values.keys() - advised.keys() <= {"huge_pages"}
-    assert "memory rule of the book: 2 GB + shared_buffers" in json.loads(checked.out)["proposal"]["memory"][0]
+    assert "the book's memory rule: 2 GB + shared_buffers" in json.loads(checked.out)["proposal"]["memory"][0]
     chosen = json.loads(run("check", "--select", "MEM", "--format", "json", *target, home=tmp_path).out)
     assert chosen["proposal"] is None
 

@@ -82,7 +82,7 @@ def _cap(facts: Facts) -> Hit | None:
     waits = [facts.by(metric).get(disk.name) for metric in (host.DISK_READ_AWAIT, host.DISK_WRITE_AWAIT)]
     await_ms = max((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
     learned = ", learned" if cap.learned else ""
-    by = named(facts, "", *READS)
+    by = named(facts, "shared_blks_read", *READS)
     return Hit(
         sentence=f"bound by the {role}: {short_name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}{by.clause}",
         middle=(f"bound by the {role}: {short_name(disk.name)} does {now} of {limit}",),
@@ -152,7 +152,7 @@ def _read_disk(facts: Facts) -> Hit | None:
     pressure = facts.of(host.PSI_IO_SOME) or 0.0
     if reads.each_ms < _SLOW_READ_MS or (reads.from_disk < _FROM_DISK and pressure < _PRESSURE):
         return None
-    by = named(facts, "shared_blks_read", *READS)
+    by = named(facts, "shared_blks_read", *READS, of_total=reads.blocks_per_s)
     return Hit(
         sentence=(
             f"{facts.share_text(impact_ms)} goes into reads: {count(reads.blocks_per_s)} blocks/s,"
@@ -277,7 +277,8 @@ def spilling(facts: Facts) -> Named:
     block_bytes = next((rate.block_bytes for rate in statement_rates(facts.interval)), None)
     spilled = facts.of(server.TEMP_BYTES)
     total = spilled / block_bytes if spilled and block_bytes else None
-    return named(facts, "temp_blks_written", *TEMP_WAITS, of_total=total)
+    by = named(facts, "temp_blks_written", *TEMP_WAITS, of_total=total)
+    return by if by.statement is not None else Named(facts.statement("*"))
 
 
 def _temp(facts: Facts) -> Hit | None:

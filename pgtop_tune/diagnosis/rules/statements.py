@@ -92,7 +92,7 @@ def _largest(facts: Facts, counter: str) -> _StatementPart | None:
     rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
     total = sum(grown for _, grown in rates)
     rate, grown = max(rates, key=lambda pair: pair[1], default=(None, 0))
-    text = facts.texts.get(rate.counters.queryid) if rate is not None else None
+    text = facts.text_of(rate.counters.queryid) if rate is not None else ""
     if rate is None or not grown or not text:
         return None
     return _StatementPart(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / total, text)
@@ -103,17 +103,21 @@ class Named(Struct, frozen=True):
 
     Attributes:
         statement: The statement; None where no statement has half of the finding.
+        runs_s: Time for which it runs, where that is all that is known of it; else 0.
         total: Noun that its share is of: "statement time"; "" for the finding itself.
     """
 
     statement: Statement | None
     total: str = ""
+    runs_s: float = 0.0
 
     @property
     def clause(self) -> str:
         """Return "; 63 % of statement time by SELECT …" for the end of a sentence; "" without a statement."""
         if self.statement is None:
             return ""
+        if self.runs_s:
+            return f"; {self.statement.words} has run for {duration(self.runs_s)}"
         of_total = f" of {self.total}" if self.total else ""
         return f"; {100 * self.statement.share:.0f} %{of_total} by {self.statement.words}"
 
@@ -133,23 +137,25 @@ class Named(Struct, frozen=True):
         return culprit_of(self.statement)
 
 
-def named(facts: Facts, counter: str, *waits: str, of_total: float | None = None) -> Named:
-    """Return the statement with at least half of a counter; of one that has not ended yet, of the samples of its waits.
+def named(facts: Facts, counter: str, *waits: str, of_total: float | None = None, under_way: bool = False) -> Named:
+    """Return the statement that most sessions run in some waits; where samples do not tell, by a counter.
 
     Args:
-        counter: Counter of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read"; "" for samples only.
+        counter: Counter of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
         waits: Waits of the finding, as for `Facts.statement`.
-        of_total: Growth of the counter per second that statements are to explain half of; None for no such figure. A
+        under_way: Whether a statement that runs for long comes before the samples, because its counts are missing.
+        of_total: Growth of the counter per second that the statement is to explain half of; None for no such figure. A
             statement that failed or has not ended yet is not counted.
     """
-    sampled = facts.statement(*waits) if waits else None
-    part = _largest(facts, counter) if counter else None
-    if part is not None and of_total is not None and (part.rate.grown.per_s(counter) or 0.0) < of_total / 2.0:
-        return Named(sampled or facts.statement("*"))
-    if part is not None and part.percent >= _MOST and (sampled is None or part.percent >= 100.0 * sampled.share):
-        # The time of statements includes their waits.
-        return Named(part.statement, "statement time" if counter == TIME else "")
-    return Named(sampled)
+    part = _largest(facts, counter)
+    counted = part is not None and part.percent >= _MOST
+    if part is None or not counted or (of_total and (part.rate.grown.per_s(counter) or 0.0) < of_total / 2.0):
+        longest = facts.longest_statement() if under_way else None
+        return Named(longest[0], runs_s=longest[1]) if longest is not None else Named(facts.statement(*waits))
+    if of_total is None and (sampled := facts.statement(*waits)) is not None:
+        return Named(sampled)
+    # The time of statements includes their waits.
+    return Named(part.statement, "statement time" if counter == TIME else "")
 
 
 class _Scan(Struct, frozen=True):
@@ -214,7 +220,7 @@ def _is_wasteful(rate: StatementRate, whole_us: float, blocks: float, returned: 
 
 def _worst(facts: Facts) -> _Scan | None:
     """Return the statement with most time among those that read far more than they return."""
-    rates, texts = facts.once(_rates), facts.texts
+    rates = facts.once(_rates)
     # A statement inside of a function counts in the statement that calls it, too.
     whole_us = sum(rate.grown.sum("exec_us") or 0 for rate in rates if rate.counters.toplevel)
     scans: list[_Scan] = []
@@ -223,14 +229,16 @@ def _worst(facts: Facts) -> _Scan | None:
         more = rate.grown.each("shared_blks_read", "calls")
         if blocks is None or more is None or returned is None or not whole_us:
             continue
-        text = texts.get(rate.counters.queryid, "")
-        if text and not _reads_all(text) and _is_wasteful(rate, whole_us, blocks + more, returned):
+        if not _is_wasteful(rate, whole_us, blocks + more, returned):
+            continue
+        text = facts.text_of(rate.counters.queryid)
+        if text and not _reads_all(text):
             part = min((rate.grown.sum("exec_us") or 0) / whole_us, 1.0)
             scans.append(_Scan(rate, part, blocks + more, returned))
     scan = max(scans, key=lambda one: one.part, default=None)
     if scan is None:
         return None
-    query, calls = texts[scan.rate.counters.queryid], scan.rate.calls_per_s or 0.0
+    query, calls = facts.text_of(scan.rate.counters.queryid), scan.rate.calls_per_s or 0.0
     tables = _tables_of(facts, query)
     named_tables = {table.row.oid for table in tables}
     if query.lstrip()[:6].upper() in ("DELETE", "UPDATE", "INSERT"):
@@ -259,7 +267,7 @@ def _scan(facts: Facts) -> Hit | None:
     busy_ms = cpu_ms(facts) + queue_ms(facts) + read_ms(facts)
     if not facts.latency_ms or busy_ms < _WORKS * facts.latency_ms or (scan := facts.once(_worst)) is None:
         return None
-    part = _StatementPart(scan.rate, 100.0 * scan.part, facts.texts[scan.rate.counters.queryid])
+    part = _StatementPart(scan.rate, 100.0 * scan.part, facts.text_of(scan.rate.counters.queryid))
     statement, table, returned = part.statement, scan.table, scan.returned
     name = short_name(table.name.removeprefix("public."), _TABLE) if table is not None else ""
     amount = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"

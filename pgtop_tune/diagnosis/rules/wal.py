@@ -130,7 +130,8 @@ def _volume(facts: Facts) -> Hit | None:
     written = facts.of(server.WAL_BYTES)
     per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
     full = server.full_pages(facts.interval)
-    by = named(facts, "wal_bytes", *DEVICE, *INSERTING)
+    # Sessions that only commit wait for the device, too: those that insert make the bytes.
+    by = named(facts, "wal_bytes", *INSERTING, "io:walinit*", of_total=written, under_way=True)
     return Hit(
         sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}{by.clause}",
         middle=(f"WAL itself is too much: {size(written)}/s{by.clause}",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.advice.rules.wal import FULL_PER_S, needed_max_wal_bytes
-from pgtop_tune.base.units import MB, about, count
+from pgtop_tune.base.units import MB, about, count, duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import BadValue, bounded, thresholds
 from pgtop_tune.health.check import (
@@ -174,17 +174,16 @@ def _volume(facts: CheckFacts, limits: Limits) -> Findings:
         yield Unknown("the WAL rate is unknown: no session is active, and the counters are too young")
         return
     parameters = needs.parameters(facts)
-    if parameters.number("max_wal_size") * limits["factor"] < needed:
+    if (size := parameters.number("max_wal_size")) * limits["factor"] < needed:
+        lasts_s = size / (1.0 + parameters.number("checkpoint_completion_target")) / measured.wal_bytes_per_s
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"max_wal_size {parameters.shown('max_wal_size')} is reached before checkpoint_timeout: "
-            f"{about(measured.wal_bytes_per_s)}/s of WAL need {about(needed)}",
+            says=f"at {about(measured.wal_bytes_per_s)}/s of WAL, max_wal_size {parameters.shown('max_wal_size')} "
+            f"lasts {duration(lasts_s)}, and checkpoint_timeout is {parameters.shown('checkpoint_timeout')}",
             evidence=(
                 Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
                 as_shown(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
-                Evidence(
-                    f"{about(needed)} needed", "rate × checkpoint_timeout × (1 + checkpoint_completion_target) × 1.2"
-                ),
+                Evidence(f"lasts {duration(lasts_s)}", "max_wal_size / (1 + checkpoint_completion_target) / rate"),
             ),
             fix=advised(facts, "max_wal_size"),
             confidence=CheckConfidence.MEDIUM,

@@ -170,7 +170,7 @@ def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_sear
         raise Disturbed("the load does not become steady")
 
     made.before = disturbed
-    with pytest.raises(Stopped, match="does not get steady"):
+    with pytest.raises(Stopped, match="does not become steady"):
         run(tmp_path, made)
     assert made.put_backs == ["the search stopped"]
 
@@ -297,7 +297,7 @@ def test_the_stop_file_and_a_full_disk_end_it_between_evaluations_with_the_way_o
     async def nearly_full() -> int | None:
         return 1024
 
-    with pytest.raises(Stopped, match="left on the disk"):
+    with pytest.raises(Stopped, match="free on the data disk"):
         run(tmp_path / "search", Made(), parts(free_bytes=nearly_full))
     assert run(tmp_path / "search", Made()).ending is SearchEnding.BETTER
 

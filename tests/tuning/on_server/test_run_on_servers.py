@@ -120,7 +120,7 @@ def test_what_was_told_is_resumed_and_asks_no_question_twice(tmp_path: Path) -> 
             stop.touch()
 
     servers.before = at_nine
-    with pytest.raises(Stopped, match="is there"):
+    with pytest.raises(Stopped, match="the stop file"):
         run(directory, servers, stop_file=stop)
     told = len(kept_tuning(directory).events)
     assert told >= 8

@@ -243,7 +243,7 @@ class Deeds:
     def _page(self, deed: Deed) -> DeedRow:
         title, name = _TITLES.get(deed.target, ""), _IDS.get(deed.target)
         return DeedRow(
-            label=f"page of {title}",
+            label=f"{title} page",
             brief=title,
             effect=deed.effect,
             keys=self._keys.get(name or "", ()),

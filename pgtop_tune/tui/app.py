@@ -528,11 +528,12 @@ class PgtopApp(DiscreetApp):
         self.load.begin()
 
     def _scene(self) -> Scene:
-        transport, deed = self._controls.transport, self.findings.first_deed
+        transport, diagnosis = self._controls.transport, self.findings.shown
+        deed = self.findings.first_deed(diagnosis)
         load = None if self.time_travel.in_past else self.context.services.load
         return Scene(
             session=self.time_travel.shown,
-            diagnosis=self.findings.shown,
+            diagnosis=diagnosis,
             deed="" if deed is None else deed.brief,
             recording=self.source.recording_state(),
             behind_s=self.time_travel.behind_s,

@@ -314,10 +314,8 @@ class Findings:
         """Diagnosis of the moment shown."""
         return self.diagnose(self._time_travel.shown)
 
-    @property
-    def first_deed(self) -> DeedRow | None:
-        """The first deed of the first finding that can be done now; None without one."""
-        diagnosis = self.shown
+    def first_deed(self, diagnosis: Diagnosis | None) -> DeedRow | None:
+        """Return the first deed of the first finding that can be done now; None without one."""
         return None if diagnosis is None else self._deeds.first(diagnosis.first)
 
     def open(self) -> None:
@@ -327,7 +325,7 @@ class Findings:
 
     def act(self) -> None:
         """Do the first deed of the first finding, after its question; without one, open the dialog."""
-        deed = self.first_deed
+        deed = self.first_deed(self.shown)
         if deed is None or deed.act is None:
             self.open()
         else:

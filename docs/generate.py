@@ -126,26 +126,26 @@ def keys() -> str:
     """Every action, group by group."""
     parts = [
         "# Keys\n",
-        "The keys of the dashboard. Dialogs show theirs on their lower edge. An action exists only where the session\n"
-        "has what the action needs: a replay has no load and no recording.\n",
+        "The keys of the dashboard; a dialog shows its own keys on its lower edge. An action exists only in sessions "
+        "that\nhave what the action needs: a replay, for example, has no load.\n",
     ]
     groups: dict[str, list[Action]] = {}
     for action in ACTIONS:
         groups.setdefault(action.group, []).append(action)
     for group, actions in groups.items():
         rows = [(_shown_keys(each), plain(each.description), f"`{each.id}`", ", ".join(each.needs)) for each in actions]
-        parts += [f"## {group.capitalize()}\n", table(("keys", "what it does", "action", "needs"), rows)]
+        parts += [f"## {group.capitalize()}\n", table(("keys", "effect", "action", "needs"), rows)]
     moved = [(_shown_keys(each), plain(each.moved)) for each in ACTIONS if each.moved]
     parts += [
         "## Keys that moved\n",
         "These did something else in earlier versions. The screen says so once.\n",
         table(("keys", "now"), moved),
         "## Other keys\n",
-        "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) gives actions other keys:\n",
+        "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) assigns other keys to actions:\n",
         '```toml\n[keys]\nquit = "q,f10"\nnote = "n"\n```\n',
-        "Names are those of the column *action*. Keys are separated by commas; a comma as a key is written `comma`.\n"
-        "An unknown action, an action without a key, or one key for two actions is refused at the start, with the\n"
-        "reason.\n",
+        "Names are those in the column *action*. Separate several keys by commas; write `comma` for the comma key.\n"
+        "With an unknown action, an action without a key, or one key for two actions, pgtop-tune does not start and\n"
+        "prints the reason.\n",
     ]
     return "\n".join(parts)
 

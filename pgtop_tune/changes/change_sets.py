@@ -126,7 +126,7 @@ def as_problem(failure: Exception) -> PgtopError:
     """Return a failure of a revert as a problem, so that the other changes are reverted all the same."""
     if isinstance(failure, PgtopError):
         return failure
-    return PgtopError(f"{type(failure).__name__}: {failure}", "this should not happen: please report it")
+    return PgtopError(f"{type(failure).__name__}: {failure}", "please report this bug")
 
 
 AGAIN_S: Final = 2.0

@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.base.units import count, mean, ms, with_ms
+from pgtop_tune.base.units import count, mean, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
@@ -84,7 +84,7 @@ def quiet(facts: Facts, settling: str | None) -> Finding:
     short = short_sentence(hit.short or hit.sentence, hit.culprit)
     return Finding(
         rule=NONE, kind=FindingKind.NOTE, sentence=hit.sentence, short=short,
-        forms=forms(hit.sentence, hit.middle, short, hit.culprit), culprit=hit.culprit,
+        forms=forms(hit.sentence, hit.middle, short, hit.culprit, hit.brief), culprit=hit.culprit,
         statement=hit.statement, impact_ms=None, share=None, confidence=Confidence.IS,
         page=hit.deeds[0].target if hit.deeds else "3", since_ms=facts.interval.newest.taken_at_ms,
         evidence=hit.evidence, deeds=hit.deeds,
@@ -94,17 +94,17 @@ def quiet(facts: Facts, settling: str | None) -> Finding:
 def _sentence(facts: Facts, settling: str | None) -> Hit:
     postgres = facts.interval.newest.postgres
     if isinstance(postgres, Unavailable):
-        return Hit(sentence=f"the server cannot be looked at: {postgres}")
+        return Hit(sentence=f"no data from the server: {postgres}")
     if settling is not None:
         return Hit(sentence=f"settling: {settling}")
     if isinstance(postgres.waits, Unavailable):
-        return Hit(sentence=f"waits cannot be looked at: {postgres.waits}")
+        return Hit(sentence=f"waits cannot be seen: {postgres.waits}")
     watched_s = facts.interval.newest.elapsed_s - facts.interval.frames[0].elapsed_s
     if facts.waits.looks < _FEW_LOOKS and watched_s < WINDOW_S:
         return Hit(sentence="settling: the first samples arrive")
     if rate_reached(facts):
-        rate_text = f"{count(facts.tps)}/s as asked; {_used(facts)}"
-        return Hit(sentence=rate_text if _is_full(facts) else f"nothing is at a limit: {rate_text}")
+        rate_text = f"{count(facts.tps)} tps as requested; {_used(facts)}"
+        return Hit(sentence=rate_text if _is_full(facts) else f"no bottleneck: {rate_text}")
     if facts.at_pooler:
         return _busy_elsewhere(facts)
     thinks_ms = facts.b(THINK)
@@ -114,30 +114,32 @@ def _sentence(facts: Facts, settling: str | None) -> Hit:
         if (facts.busy or 0.0) >= FULL:
             # Clients on a full machine wait for a CPU as well.
             full = _busy_elsewhere(facts)
-            thinking = f"clients think {facts.share_text(thinks_ms)}"
+            thinking = f"the server waits for its clients: {facts.share_text(thinks_ms)}"
             middle = (f"{thinking}; {full.short}", *full.middle)
             return replace(full, sentence=f"{thinking}; {full.sentence}", middle=middle)
-        sentence = f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}"
+        sentence = f"the server waits for its clients: {facts.share_text(thinks_ms)}"
         return Hit(sentence=sentence, evidence=_parts(facts, _parts_ms(facts)))
     if facts.run is None and facts.waits.active < _LESS_THAN_ONE:
         if facts.hidden is not None:
             # Hidden sessions may be all there are: that none is seen proves nothing.
-            return Hit(sentence=f"waits cannot be looked at: {facts.hidden}")
+            return Hit(sentence=f"waits cannot be seen: {facts.hidden}")
         active = facts.waits.active
         if _is_idle(facts):
-            return Hit(sentence="idle: no active session" if active < 0.05 else f"idle: {mean(active)} active sessions")
+            return Hit(
+                sentence="idle: no active session" if active < 0.05 else f"almost idle: {mean(active)} sessions active"
+            )
         return _busy_elsewhere(facts)
     if facts.budget is None:
-        verdict_text = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
+        verdict_text = "no clear bottleneck" if _is_full(facts) else "no bottleneck"
         return Hit(sentence=f"{verdict_text}: {plural(facts.waits.active, 'active session')}; {_used(facts)}")
     total_text = with_ms(facts.latency_ms)
     parts_ms = _parts_ms(facts)
     parts = _parts(facts, parts_ms)
     named = ", ".join(f"{label} {value}" for label, value in parts)
-    verdict = "no single limit"
+    verdict = "no single bottleneck"
     if max(parts_ms.values()) >= _MOST * facts.latency_ms:
         # One part takes most of the time, and no rule explains it.
-        verdict = "the time is CPU work, and CPUs are free" if _works_freely(facts) else "not clear what binds"
+        verdict = "mostly CPU work, and CPUs are free" if _works_freely(facts) else "no clear bottleneck"
     return _named_largest(facts, f"{verdict}: {named} of {total_text}", parts)
 
 
@@ -167,23 +169,25 @@ def _works_freely(facts: Facts) -> bool:
 def _busy_elsewhere(facts: Facts) -> Hit:
     """Return the sentence about a server on which hardly a session is active."""
     counted = _ends_some(facts) or not facts.at_work
-    work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} at work in 10 s"
-    work += f", {mean(facts.waits.active)} active sessions"
+    work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
+    work += f", {mean(facts.waits.active)} sessions active"
     if facts.at_pooler:
-        return Hit(sentence=f"{plural(facts.at_pooler, 'client')} wait at the pooler; {work}; {_used(facts)}")
+        return Hit(sentence=f"{plural(facts.at_pooler, 'client', 'wait')} at the pooler; {work}; {_used(facts)}")
     if not _has_full_core(facts):
-        return Hit(sentence=f"nothing is at a limit: {work}; {_used(facts)}")
+        return Hit(sentence=f"no bottleneck: {work}; {_used(facts)}")
     shows, subject = (
         (page("7", "shows the processes by their CPU time"),),
-        f"all {facts.machine_cpus or ''} CPUs are full",
+        "all CPUs are saturated",
     )
     if (facts.busy or 0.0) < FULL:
         full = sum(used >= FULL for used in facts.by(host.CORE_BUSY).values())
-        subject = f"{full} of {facts.machine_cpus or '?'} CPUs {'is' if full == 1 else 'are'} full"
-    largest = facts.other_programs[0] if facts.other_programs and facts.other_cpus is not None else ""
+        subject = f"{full} of {facts.machine_cpus or '?'} CPUs saturated"
+    largest = facts.other_programs[0] if facts.other_programs and facts.other_cpus else ""
+    named = f": {largest}" if largest else ""
     return Hit(
         sentence=f"{subject}{_users(facts)}; {work}",
-        short=f"{subject}, {facts.other_cpus:.1f} by others: {largest}" if largest else f"{subject}{_users(facts)}",
+        short=f"{subject}, {facts.other_cpus:.1f} by others{named}" if facts.other_cpus else subject,
+        brief=f"CPUs saturated by others{named}" if largest else "",
         culprit=largest,
         deeds=shows,
     )
@@ -191,7 +195,7 @@ def _busy_elsewhere(facts: Facts) -> Hit:
 
 def _users(facts: Facts) -> str:
     """Return the users of the CPUs."""
-    shares = [f"the server {facts.server_cpus:.1f}"] if facts.server_cpus is not None else []
+    shares = [f"the server uses {facts.server_cpus:.1f}"] if facts.server_cpus is not None else []
     if facts.other_cpus is not None:
         names = f" ({facts.other_names})" if facts.other_names else ""
         shares.append(f"other programs {facts.other_cpus:.1f}{names}")
@@ -202,7 +206,7 @@ def _parts(facts: Facts, parts: Mapping[str, float]) -> tuple[tuple[str, str], .
     """Return the budget in few words, ms."""
     other_ms = max(facts.latency_ms - sum(parts.values()), 0.0)
     large = {label: value for label, value in parts.items() if value >= 0.01 * facts.latency_ms}
-    return tuple((label, ms(value)) for label, value in {**large, "other": other_ms}.items())
+    return tuple((label, with_ms(value)) for label, value in {**large, "other": other_ms}.items())
 
 
 def _parts_ms(facts: Facts) -> dict[str, float]:

@@ -97,9 +97,10 @@ _AUTOVACUUM: Final = "autovacuum: "
 _SENDING: Final = "client:clientwrite"
 
 
-def plural(number: float, noun: str) -> str:
-    """Return "1 session", "12 sessions"."""
-    return f"{number:.0f} {noun}{'' if round(number) == 1 else 's'}"
+def plural(number: float, noun: str, verb: str = "") -> str:
+    """Return "1 session", "12 sessions"; with a verb "1 session waits", "12 sessions wait"."""
+    subject = f"{number:.0f} {noun}{'' if round(number) == 1 else 's'}"
+    return f"{subject} {verb}{'s' if round(number) == 1 else ''}" if verb else subject
 
 
 def evidence(*rows: tuple[str, str | None]) -> tuple[tuple[str, str], ...]:
@@ -232,14 +233,14 @@ def statement_of(backend: Backend | None) -> str:
 def root_next_step(root: RootLook) -> str:
     """Return the next step for the root of a chain."""
     if root.pid is None:
-        return "wait for deadlock_timeout, which ends one of them"
+        return "wait: the server ends one of these sessions after deadlock_timeout"
     if root.pid == 0:
         if not root.gid:
-            return "ROLLBACK PREPARED or COMMIT PREPARED of the transaction (9)"
+            return "ROLLBACK PREPARED or COMMIT PREPARED the transaction (page 9)"
         where = f" (in {short_name(root.database)})" if root.database else ""
         return f"ROLLBACK PREPARED {short_name(literal(root.gid))}{where}, or COMMIT PREPARED"
     if root.idle_s:
-        return f"end {root_name(root)} (K), or have its client commit. If the queue remains, it was not the cause"
+        return f"end {root_name(root)} (K), or have its client commit. Not the cause if the queue remains"
     if root.backend is None or root.backend.backend_type != CLIENT_BACKEND:
         return f"wait for {root_name(root)}; the others can be canceled meanwhile"
     if root.backend.state == "idle":

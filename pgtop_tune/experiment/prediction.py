@@ -45,7 +45,7 @@ class Cap(Struct, frozen=True):
 
     Attributes:
         most: Gain of throughput at which it is reached, as a share.
-        condition: State of the machine there: "the CPUs are full".
+        condition: State of the machine there: "the CPUs are saturated".
     """
 
     most: float
@@ -120,7 +120,7 @@ def _disk_words(interval: Interval) -> str:
 
 
 _LIMITS: Final = (
-    _Limit((CPU,), _by_cores, lambda interval: "the CPUs are full"),
+    _Limit((CPU,), _by_cores, lambda interval: "the CPUs are saturated"),
     _Limit(
         ("IO:WalSync", "IO:WALSync"),
         _by_flushes,
@@ -172,7 +172,7 @@ class Prediction(Struct, frozen=True):
         most: More throughput at best, as a share; None where the parameters have no bound here.
         removable_ms, of_ms: Milliseconds of a transaction.
         waits: (label, ms) of the removable waits, largest first.
-        by: The limit that bounds it in place of the waits: "the CPUs are full"; else "".
+        by: The limit that bounds it in place of the waits: "the CPUs are saturated"; else "".
         likely: Median of earlier trials, as a share; None with fewer than two.
         likely_low, likely_high: The smallest and the largest of them.
         trials: The number of earlier trials.

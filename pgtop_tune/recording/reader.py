@@ -68,7 +68,7 @@ class RecordingReader:
             self._store = open_blocks(path)
         except OSError as problem:
             raise RecordingProblem(
-                f"cannot read {self.name}: {problem.strerror}", "check name and permission"
+                f"cannot read {self.name}: {problem.strerror}", "check its name and permissions"
             ) from None
         except RecordingProblem as problem:
             raise RecordingProblem(f"{self.name}: {problem.message}", problem.hint) from None

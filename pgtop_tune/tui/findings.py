@@ -268,7 +268,7 @@ class Deeds:
         self._context.app.push_screen(session_dialog(session, backend, self._context.glyphs, keys))
 
 
-# What binds at the moment shown, kept steady frame by frame, and the keys that act on it.
+# The bottleneck at the moment shown, kept steady frame by frame, and the keys that act on it.
 
 
 class Findings:
@@ -298,7 +298,7 @@ class Findings:
             self._live.look_through(live.interval)
 
     def diagnose(self, session: Session) -> Diagnosis | None:
-        """Return what binds at the newest frame of a session: of a moment of the past what was said then.
+        """Return the findings at the newest frame of a session; in the past those that were shown at that moment.
 
         None before `begin`, before the first frame, and while what leads up to it is being read.
         """
@@ -393,12 +393,12 @@ class FindingsDialog(Dialog[None]):
         return [finding for finding in self._findings if finding is not chosen]
 
     def content(self, cells: int) -> list[Line]:
-        """Return the chosen finding: its sentence, why, what to do; then the further. Where there is no room for all,
+        """Return the chosen finding: its sentence, why, what to do; then the others. Where there is no room for all,
         the deeds come before the evidence.
         """
         chosen = self.chosen
         if self._shown is None or chosen is None:
-            return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
+            return [((f"diagnosing {self.glyphs.ellipsis}", "dim"),)]
         since = (
             "" if chosen.kind is FindingKind.NOTE else f" {self.glyphs.separator} since {wall_clock(chosen.since_ms)}"
         )

@@ -130,8 +130,8 @@ def test_a_foreign_key_without_an_index_is_told_by_the_table_that_the_statement_
     made = {name: lambda second, name=name: server(second)[name] for name in names}
     first = first_of(replace(FULL_CPUS, tps=8.0, latency_ms=2_000.0, server=made))
     assert first.sentence == (
-        "DELETE FROM cust WHERE id = $1 reads 600k rows of orders for 1: 100 % of the time, likely a foreign key of"
-        " orders without an index"
+        "DELETE FROM cust WHERE id = $1 reads 600k rows of orders to return 1: 100 % of the time, likely a foreign key"
+        " of orders without an index"
     )
 
 
@@ -178,9 +178,9 @@ def test_a_machine_that_others_fill_is_not_at_no_limit_while_clients_think() -> 
     """Clients without a CPU look as if they thought: "nothing is at a limit: clients think 71 %"."""
     starved = Situation(waits={"Client:turn": 4.4, "CPU:": 0.3}, load=False, tps=880.0, cpu=0.3, busy=100.0, cpus=2)
     sentence = first_of(starved).sentence
-    assert sentence.startswith("clients think 94 % of the server's time; all 2 CPUs are full: the server 0.3, other")
+    assert sentence.startswith("the server waits for its clients: 94 % of the server's time; all CPUs are saturated: ")
     calm = first_of(replace(starved, busy=40.0)).sentence
-    assert calm == "nothing is at a limit: clients think 94 % of the server's time"
+    assert calm == "the server waits for its clients: 94 % of the server's time"
 
 
 def test_a_flush_that_a_control_group_slows_down_is_the_device_s_as_far_as_tasks_are_blocked() -> None:
@@ -201,7 +201,7 @@ def test_new_sessions_are_told_by_their_count_however_few_are_active() -> None:
         waits={"CPU:": 0.1}, load=False, tps=206.0, cpu=0.3, busy=40.0, counters={"databases.sessions": 103.0},
         backends=lambda second, now_ms: (backend(7, now_ms, backend_start_ms=now_ms, application_name="shop"),),
     )  # fmt: skip
-    assert first_of(storm).sentence == "a new session for each transaction from shop: 103 per second"
+    assert first_of(storm).sentence == "a new connection for each transaction from shop: 103 per second"
 
 
 def test_a_quota_that_stops_the_server_is_told_without_a_load_of_ours() -> None:

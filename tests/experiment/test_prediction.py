@@ -74,12 +74,12 @@ def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
     parts = (BudgetPart("CPU", "CPU", 1.9), BudgetPart("IO:WalSync", "IO", 6.0))
     budget = replace(BUDGET, total_ms=8.0, tps=2000.0, parts=parts)
     found = bounded(budget, MACHINE, *NAMES)
-    assert (found.by, found.nothing) == ("the CPUs are full", False)
+    assert (found.by, found.nothing) == ("the CPUs are saturated", False)
     assert found.most == pytest.approx(4000.0 / 1.9 / 2000.0 - 1.0)
     assert not bounded(budget, MACHINE, "jit").by, "it saves CPU time"
     nothing = bounded(replace(budget, parts=(replace(parts[0], ms=1.99), parts[1])), MACHINE, *NAMES)
     assert nothing.nothing
-    assert prediction_words(nothing) == "at most +1 %: then the CPUs are full; no value can gain more than 4 %"
+    assert prediction_words(nothing) == "at most +1 %: then the CPUs are saturated; no value can gain more than 4 %"
 
 
 def test_waits_that_go_take_their_system_calls_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +92,7 @@ def test_waits_that_go_take_their_system_calls_along(monkeypatch: pytest.MonkeyP
     # A wait of 0.05 ms held no more than 0.05 ms of system calls.
     short = replace(budget, parts=(parts[0], replace(parts[1], ms=0.05), BudgetPart("Client:think", "Client", 0.6)))
     few = bounded(replace(short, tps=17_000.0), MACHINE, *NAMES)
-    assert few.by == "the CPUs are full"
+    assert few.by == "the CPUs are saturated"
     assert few.most == pytest.approx(4000.0 / 0.23 / 17_000.0 - 1.0)
 
 

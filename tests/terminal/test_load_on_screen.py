@@ -22,7 +22,7 @@ def test_tables_are_made_and_two_steps_run_from_the_screen(fresh_server: Throwaw
         terminal.press("i")
         terminal.until("the tables need about")
         terminal.press("1\rs")
-        terminal.until("made: scale 1")
+        terminal.until("created: scale 1")
         terminal.until("drop it?")
         terminal.press("\x1b")
         # What was found shows behind the open dialog too: an Escape is known as one only after a while.

@@ -85,7 +85,7 @@ def check_before(
             if not ends and (obstacle := _cannot_be_tried(session, parameter)):
                 raise ServerProblem(
                     f"{parameter.name} can lock out every session, and {obstacle}",
-                    "pass --for 5m so that it reverts, or connect to the server itself as a superuser; nothing "
+                    "pass --for 5m so that it reverts, or connect to the server directly as a superuser; nothing "
                     "was changed",
                 )
             tried.setdefault(change.scope, {})[parameter.name] = change.value

@@ -213,7 +213,7 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
         with opened(path) as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as problem:
-        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None
+        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check its name and permissions") from None
     if len(content) > MOST_BYTES:
         raise RecordingProblem(f"{path} is larger than any record", f"up to {size(MOST_BYTES)}B are read")
     try:

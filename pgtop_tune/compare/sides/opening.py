@@ -132,7 +132,7 @@ def _begin(path: Path) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return b""
     except OSError as problem:
-        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None
+        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check its name and permissions") from None
 
 
 # A part of a recording by name: `run.jsonl@3m..5m`.

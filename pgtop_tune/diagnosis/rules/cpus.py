@@ -31,6 +31,11 @@ _KERNEL: Final = 0.5
 _MANY_CONNECTS: Final = 10.0
 
 
+def _cpus(cpus: float) -> str:
+    """Return "1 CPU", "0.5 CPUs"."""
+    return f"{number(cpus, 3)} CPU{'' if cpus == 1 else 's'}"
+
+
 def _server(facts: Facts) -> Hit | None:
     busy, cpus = facts.busy, facts.cpus
     if busy is None or cpus is None or not (_are_taken(facts) or _own_cpus_full(facts)):
@@ -42,11 +47,11 @@ def _server(facts: Facts) -> Hit | None:
     used = facts.server_cpus
     if used is None or used < _most_of_use(facts):
         return None
-    cpus_text = number(cpus, 3)
+    cpus_text = _cpus(cpus)
     fills = busy >= FULL or _own_cpus_full(facts)
-    whose = f"the server's own work {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs"
+    whose = f"the server's own work {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
     by = named(facts, TIME, CPU.lower())
-    short = f"the server {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs"
+    short = f"the server {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
     return Hit(
         sentence=(
             f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one{by.clause}"
@@ -58,13 +63,13 @@ def _server(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
-            ("used by the server", f"{used:.1f} of {cpus_text} CPUs"),
+            ("used by the server", f"{used:.1f} of {cpus_text}"),
             ("on a CPU", with_ms(working_ms)),
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
         next_step=(
-            f"about {2 * cpus:.0f} clients: throughput stays or rises; then the statement with most time."
-            " Refuted if throughput falls with the number of clients"
+            f"run about {2 * cpus:.0f} clients: throughput stays or rises; then tune the statement with most time."
+            " Not the cause if throughput falls with the number of clients"
         ),
         deeds=(
             *explain(by.statement, "shows where its time goes"),
@@ -101,16 +106,16 @@ def _full(facts: Facts) -> Hit | None:
     load, other_cpus = facts.generator, facts.other_cpus
     if max(used, other_cpus or 0.0) >= _most_of_use(facts) or turn_owner(facts) == "cpu.pgbench":
         return None
-    shares = [f"the server {used:.1f}"]
+    shares = [f"the server uses {used:.1f}"]
     shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
     shares += [f"other programs {other_cpus:.1f}"] if other_cpus is not None else []
-    are = f"the {cpus} CPUs are {'full' if busy >= FULL else f'{busy:.0f} % busy'}"
+    are = f"the {cpus} CPUs are {'saturated' if busy >= FULL else f'{busy:.0f} % busy'}"
     largest = facts.other_programs[:1]
     names = f" ({', '.join(facts.other_programs)})" if largest and other_cpus is not None else ""
     by = named(facts, TIME, CPU.lower())
     # The statement is the part that the operator can change; the programs are named before it.
     return Hit(
-        sentence=f"{are}: {', '.join(shares)}{names}; {facts.share_text(waiting_ms)} waits for one{by.clause}",
+        sentence=f"{are}: {', '.join(shares)}{names}; {facts.share_text(waiting_ms)} in the CPU queue{by.clause}",
         middle=(f"{are}: {', '.join(shares)}{by.clause}",),
         short=f"{are}{by.brief}" if by.brief else f"{are}: {', '.join(shares[:1] + list(largest))}",
         culprit=by.culprit or (largest[0] if names else ""),
@@ -118,10 +123,10 @@ def _full(facts: Facts) -> Hit | None:
         impact_ms=waiting_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
-            ("used by the server", f"{used:.1f} of {cpus} CPUs"),
+            ("used by the server", f"{used:.1f} of {_cpus(cpus)}"),
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
-        next_step="pgbench on another host, other programs elsewhere. Refuted if the CPU queue stays as it is",
+        next_step="move pgbench and other programs to another host. Not the cause if the CPU queue stays the same",
         deeds=(
             *explain(by.statement, "shows where its time goes"),
             *worker_deeds(facts),
@@ -139,17 +144,17 @@ def _pgbench(facts: Facts) -> Hit | None:
     used = f"{load.cpu_cores:.1f}" if load.cpu_cores is not None else "some"
     return Hit(
         sentence=(
-            f"pgbench waits for a CPU {load.most_queued:.0f} % of the time: it shares {machine_cpus} CPUs with the server"
+            f"pgbench waits for a CPU {load.most_queued:.0f} % of the time: it shares {_cpus(machine_cpus)} with the server"
             f" and uses {used} of them"
         ),
         short=f"pgbench waits for a CPU {load.most_queued:.0f} % of the time beside the server",
         impact_ms=min(impact_ms, facts.latency_ms),
         evidence=evidence(
-            ("its busiest thread wants", f"{load.busiest_demand:.0f} % of a CPU" if load.busiest_demand else None),
+            ("its busiest thread needs", f"{load.busiest_demand:.0f} % of a CPU" if load.busiest_demand else None),
             ("pgbench uses", f"{used} CPUs"),
-            ("client's turn and CPU queue", with_ms(impact_ms)),
+            ("client think time and CPU queue", with_ms(impact_ms)),
         ),
-        next_step="pgbench on another host: throughput rises by up to its share of the CPUs",
+        next_step="run pgbench on another host: throughput rises by up to its share of the CPUs",
         deeds=(page("7", "shows pgbench beside the server"),),
     )
 
@@ -162,9 +167,9 @@ def _others(facts: Facts) -> Hit | None:
     if other_cpus is None or other_cpus < _OTHERS * cpus:
         return None
     share = min(other_cpus / (busy / 100.0 * cpus), 1.0)
-    subject, programs = f"other programs take {other_cpus:.1f} of {cpus} CPUs", facts.other_programs
+    subject, programs = f"other programs take {other_cpus:.1f} of {_cpus(cpus)}", facts.other_programs
     by = named(facts, TIME, CPU.lower())
-    bound = f"; up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}"
+    bound = f"; cost up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}"
     return Hit(
         sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}",
         middle=tuple(f"{subject}: {', '.join(programs[:count])}" for count in (2, 1)) if programs else (),
@@ -177,7 +182,7 @@ def _others(facts: Facts) -> Hit | None:
             ("waiting for a CPU", with_ms(waiting_ms)),
             ("statement that waits", by.words),
         ),
-        next_step="stop them, or lower their priority. Refuted if the CPU queue stays as it is",
+        next_step="stop these programs, or lower their priority. Not the cause if the CPU queue stays the same",
         deeds=(
             page("7", "shows the processes by their CPU time"),
             *explain(by.statement, "shows where its time goes"),
@@ -191,11 +196,11 @@ def _steal(facts: Facts) -> Hit | None:
         return None
     impact_ms = facts.steal / busy * (facts.cpu_ms + facts.queue_ms)
     return Hit(
-        sentence=f"the hypervisor takes {facts.steal:.0f} % of the CPUs: steal, or CPU credits used up",
-        short=f"the hypervisor takes {facts.steal:.0f} % of the CPUs",
+        sentence=f"the hypervisor takes {facts.steal:.0f} % of the CPU time: steal, or CPU credits used up",
+        short=f"the hypervisor takes {facts.steal:.0f} % of the CPU time",
         impact_ms=impact_ms,
         evidence=evidence(("steal", f"{facts.steal:.1f} %"), ("CPUs busy", f"{busy:.0f} %")),
-        next_step="another size of virtual machine; no parameter helps",
+        next_step="change the size of the virtual machine; no parameter helps",
         deeds=(page("7", "shows the host"),),
     )
 
@@ -209,21 +214,19 @@ def _quota(facts: Facts) -> Hit | None:
         return None
     # The kernel is asked for the queue of pgbench's backends alone; without a load of ours its share is not known.
     waiting_ms = facts.queue_ms * min(throttled / 100.0, 1.0) if facts.run is not None else None
-    quota_text = number(quota, 3)
+    quota_text = _cpus(quota)
     of_time = f": {facts.share_text(waiting_ms)}" if waiting_ms is not None else ""
     return Hit(
-        sentence=(
-            f"the control group may use {quota_text} CPUs and stands still in {throttled:.0f} % of its periods{of_time}"
-        ),
-        short=f"the quota of {quota_text} CPUs is used up in {throttled:.0f} % of its periods",
+        sentence=(f"the control group's quota of {quota_text} is used up in {throttled:.0f} % of its periods{of_time}"),
+        short=f"the quota of {quota_text} is used up in {throttled:.0f} % of its periods",
         impact_ms=waiting_ms,
         share=min(throttled / 100.0, 1.0),
         evidence=evidence(
             ("periods throttled", f"{throttled:.0f} %"),
-            ("used by the server", f"{used:.2f} of {quota_text} CPUs"),
+            ("used by the server", f"{used:.2f} of {quota_text}"),
             ("waiting for a CPU", with_ms(facts.queue_ms)),
         ),
-        next_step="a larger quota, or fewer sessions. Refuted if as many periods are throttled",
+        next_step="raise the quota, or use fewer sessions. Not the cause if as many periods are throttled",
         deeds=(page("7", "shows the host"),),
     )
 
@@ -239,11 +242,11 @@ def _one(facts: Facts) -> Hit | None:
     idle = sum(used < 50.0 for used in cores.values())
     impact_ms = facts.cpu_ms
     return Hit(
-        sentence=f"one core is full, {idle} are idle: one process runs on {full[0]}",
-        short=f"one core is full, {idle} are idle",
+        sentence=f"one core is saturated, idle cores: {idle}; one process runs on {full[0]}",
+        short=f"one core is saturated, idle cores: {idle}",
         impact_ms=impact_ms,
-        evidence=evidence(("full", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
-        next_step="more threads (-j) for pgbench, another pooler process, receive-side scaling for the network",
+        evidence=evidence(("saturated", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
+        next_step="use more pgbench threads (-j), another pooler process, or receive-side scaling for the network",
         deeds=(page("7", "shows the host"),),
         agreed=False,
     )
@@ -255,11 +258,11 @@ def _freq(facts: Facts) -> Hit | None:
     if slow >= _SLOW_CLOCK or (facts.busy or 0.0) <= _BUSY:
         return None
     return Hit(
-        sentence=f"the CPUs run at {slow:.0f} % of their clock under load",
-        short=f"the CPUs run at {slow:.0f} % of their clock",
+        sentence=f"the CPUs run at {slow:.0f} % of their maximum clock under load",
+        short=f"the CPUs run at {slow:.0f} % of their maximum clock",
         impact_ms=(1.0 - slow / 100.0) * facts.cpu_ms,
-        evidence=evidence(("clock", f"{slow:.0f} % of the highest"), ("CPUs busy", f"{facts.busy:.0f} %")),
-        next_step="the governor performance; a power limit otherwise",
+        evidence=evidence(("clock", f"{slow:.0f} % of the maximum"), ("CPUs busy", f"{facts.busy:.0f} %")),
+        next_step="set the CPU governor to performance; otherwise look for a power limit",
         deeds=(page("7", "shows the host"),),
     )
 
@@ -274,10 +277,10 @@ def _kernel(facts: Facts) -> Hit | None:
     setup = facts.interval.now(sections.setup)
     clock = setup.clock_source if setup else ""
     return Hit(
-        sentence=f"{100 * share:.0f} % of the CPU time is the kernel's",
+        sentence=f"the kernel uses {100 * share:.0f} % of the busy CPU time",
         impact_ms=system / (busy or 100.0) * facts.cpu_ms,
         evidence=evidence(("kernel", f"{system:.0f} %"), ("programs", f"{user:.0f} %"), ("clock source", clock)),
-        next_step="clock source tsc, huge pages, no defragmentation for transparent huge pages",
+        next_step="use clock source tsc and huge pages; turn off defragmentation for transparent huge pages",
         deeds=(page("7", "shows the host"),),
     )
 

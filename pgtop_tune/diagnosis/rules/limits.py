@@ -76,7 +76,7 @@ def _disk(facts: Facts) -> Hit | None:
     roles, available = ", ".join(short_name(role) for role in row.roles), size(row.available_bytes)
     subject = f"{short_name(row.mount)} ({roles})"
     when = (
-        f"is full in {duration(left_s)}: {available} left"
+        f"will be full in {duration(left_s)}: {available} left"
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
@@ -89,6 +89,7 @@ def _disk(facts: Facts) -> Hit | None:
         sentence=f"{subject} {when}{because}",
         middle=(f"{end_of_path} {soon}; {keeper.clause}",) if keeper.clause else (),
         short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
+        brief=f"{end_of_path} {soon.removeprefix('will be ').removeprefix('is ')}{f': {keeper.name}' if keeper.name else ''}",
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s if is_near else max(left_s, _NOT_SOON_S),
         evidence=evidence(
@@ -129,14 +130,14 @@ def _connections(facts: Facts) -> Hit | None:
     most = facts.number("max_connections") if row.scope == "server" else None
     reserved = int(most) - (row.limit or 0) if most is not None else 0
     total = (row.limit or 0) + reserved
-    sentence = f"{row.used} of {total} connections{of} are taken"
+    sentence = f"{row.used} of {total} connections{of} are in use"
     note = f" ({reserved} reserved for superusers)" if reserved else ""
     application = short_name(largest[0].application_name or largest[0].usename, _OWNER) if largest else ""
     idle, short = "", sentence
     if largest and largest[0].idle:
-        idle = f"; {largest[0].idle} of them idle from {application or 'one client'}"
+        idle = f"; idle in {application or 'one client'}: {largest[0].idle}"
         short = (
-            f"{row.used} of {total} connections{of} taken, {largest[0].idle} idle from {application or 'one client'}"
+            f"{row.used} of {total} connections{of} in use, idle in {application or 'one client'}: {largest[0].idle}"
         )
     elif largest and application:
         idle, short = (
@@ -149,8 +150,8 @@ def _connections(facts: Facts) -> Hit | None:
         culprit=application,
         share=min((row.percent or 0.0) / 100.0, 1.0),
         evidence=evidence(
-            ("taken", f"{row.used} of {row.limit}"),
-            ("limit", short_name(row.name)),
+            ("in use", f"{row.used} of {row.limit}"),
+            ("limit of", f"{short_name(row.name).replace('not reserved', 'unreserved connections')}"),
             (
                 "most from",
                 f"{short_name(largest[0].usename)} {short_name(largest[0].application_name)}: {largest[0].sessions}"
@@ -222,7 +223,7 @@ def _kill(facts: Facts) -> Hit | None:
             ("limit", size(most) if most else None),
             ("in use", size(groups_seen[0].memory_bytes) if groups_seen[0].memory_bytes else None),
         ),
-        next_step="less work_mem, fewer sessions, or a larger limit of the control group. Refuted if it kills again",
+        next_step="lower work_mem, use fewer sessions, or raise the control group's limit. Not enough if the kernel kills again",
         deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("2", "shows the server log")),
         blocks=True,
     )
@@ -252,14 +253,12 @@ def _memory(facts: Facts) -> Hit | None:
     stalled = facts.of(host.PSI_MEMORY_FULL)
     if not total or available is None or available >= _AVAILABLE * total or (stalled or 0.0) <= 1.0:
         return None
-    sentence = (
-        f"memory is nearly used up: {size(available)} left, and tasks wait for memory {stalled:.0f} % of the time"
-    )
+    sentence = f"memory is nearly exhausted: {size(available)} left, tasks wait for memory {stalled:.0f} % of the time"
     return Hit(
         sentence=sentence,
         share=1.0 - available / total,
         evidence=evidence(("available", size(available)), ("waiting for memory", f"{stalled:.0f} %")),
-        next_step="less work_mem or fewer sessions. Refuted if available memory stays the same",
+        next_step="lower work_mem or use fewer sessions. Not the cause if available memory stays the same",
         deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("7", "shows processes by memory")),
     )
 
@@ -273,7 +272,7 @@ def _xid(facts: Facts) -> Hit | None:
     n_left = max(STOPS_AT - age, 0)
     kind = "transactions" if (oldest.xid_age or 0) >= (oldest.multixact_age or 0) else "multixacts"
     return Hit(
-        sentence=f"wraparound in {count(n_left)} {kind}: database {short_name(oldest.database.name)} is {count(age)} old",
+        sentence=f"wraparound in {count(n_left)} {kind}: the age of database {short_name(oldest.database.name)} is {count(age)}",
         short=f"wraparound in {count(n_left)} {kind}: database {short_name(oldest.database.name, _OWNER)}",
         culprit=short_name(oldest.database.name, _OWNER),
         share=age / STOPS_AT,
@@ -281,7 +280,7 @@ def _xid(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("oldest database", short_name(oldest.database.name)), ("age", count(age)), ("stops at", count(STOPS_AT))
         ),
-        next_step="end whatever holds back vacuum (9), then VACUUM (FREEZE) the oldest tables (8)",
+        next_step="end the sessions and slots that hold back vacuum (page 9), then VACUUM (FREEZE) the oldest tables (page 8)",
         deeds=(
             page("9", "shows the holders that keep vacuum from freezing"),
             sql("VACUUM (FREEZE);", "freezes every table of the database", oldest.database.name),
@@ -297,22 +296,22 @@ def _slot(facts: Facts) -> Hit | None:
         return None
     state = max(endangering, key=lambda candidate: candidate.retained_bytes or 0)
     kept, left_s = size(state.retained_bytes), state.lost_in_s
-    away = "its consumer is away" if state.slot.active_pid is None else "its consumer is behind"
+    away = "its consumer is not connected" if state.slot.active_pid is None else "its consumer lags behind"
     free = io.wal_disk_free_bytes(facts.interval)
     room = (free or 0.0) + (state.retained_bytes or 0)
     name = short_name(state.slot.slot_name)
     return Hit(
-        sentence=f"slot {name} keeps {kept} of WAL: {away}",
-        short=f"slot {name} keeps {kept} of WAL",
+        sentence=f"slot {name} retains {kept} of WAL: {away}",
+        short=f"slot {name} retains {kept} of WAL",
         culprit=name,
         share=(state.retained_bytes or 0) / room if free is not None and room else None,
         left_s=left_s if left_s is not None else io.WAL_DISK_UNTIL_FULL(facts.interval) or inf,
         evidence=evidence(
-            ("keeps", kept),
+            ("retained WAL", kept),
             ("inactive for", duration(state.inactive_s) if state.inactive_s is not None else None),
             ("lost in", duration(left_s) if left_s is not None else None),
         ),
-        next_step="start its consumer, or drop the slot; dropping it breaks the standby that uses it",
+        next_step="start the slot's consumer, or drop the slot: this breaks the standby or subscriber that uses it",
         deeds=slot_deeds(state),
     )
 
@@ -351,7 +350,7 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
             name = short_name(state.slot.slot_name, _OWNER)
             return _Keeper(
                 f"start the consumer of slot {name}, or drop the slot; max_slot_wal_keep_size prevents the next one",
-                slot_deeds(state), f"slot {name} keeps {size(state.retained_bytes)} of WAL", f"slot {name}",
+                slot_deeds(state), f"slot {name} retains {size(state.retained_bytes)} of WAL", f"slot {name}",
             )  # fmt: skip
         backlog = io.ARCHIVE_BACKLOG(facts.interval) or 0.0
         if backlog >= _BACKLOG:

@@ -126,11 +126,12 @@ def jam_of(facts: Facts, root: RootLook, *, stalled: bool = False) -> Jam:
         return Jam(
             sentence=f"{waiting} {root_words(root)}", middle=(f"{waiting} {name}",),
             short=f"{waiters.removesuffix(' sessions')} {verb}{for_s} for {name}", culprit=name,
+            brief=f"{waiters.partition(' (')[0]} waits for {name}" if root.blocked == 1 else "",
             next_step=root_next_step(root), deeds=root_deeds(facts, root),
         )  # fmt: skip
     behind, activity = plural(queue.behind, "session"), root_activity(root)
     return Jam(
-        sentence=f"{queue.name} waits for {name} and holds up {queue.behind}{f'; it is {activity}' if activity else ''}",
+        sentence=f"{queue.name} waits for {name}, and blocks {behind}{f'; it is {activity}' if activity else ''}",
         middle=(),
         short=f"{queue.behind} wait behind {queue.command}: {name}",
         brief=f"{queue.behind} wait for {name}",
@@ -199,7 +200,7 @@ def _dead(facts: Facts) -> Hit | None:
     statement = facts.statement("lock:transactionid", "lock:tuple")
     by = f", most at {statement.words}" if statement is not None else ""
     return Hit(
-        sentence=f"{subject}{by}: each lasts for deadlock_timeout{f' ({timeout})' if timeout else ''}, and others wait behind it",
+        sentence=f"{subject}{by}: each lasts deadlock_timeout{f' ({timeout})' if timeout else ''} and blocks others",
         middle=(f"{subject}{by}: {facts.percent(impact_ms)}",) if impact_ms else (),
         short=f"{subject}{by}",
         brief=f"{rate:.0f} deadlocks/min: {statement.words}" if statement is not None and deadlocks > 0 else "",
@@ -208,13 +209,13 @@ def _dead(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(
             ("deadlocks", f"{deadlocks} in {minutes * 60:.0f} s" if deadlocks > 0 else None),
-            ("circles seen", f"{circles} of {len(facts.roots)} looks"),
+            ("circular waits", f"in {circles} of {len(facts.roots)} samples"),
             ("waits for locks", with_ms(impact_ms)),
         ),
-        next_step="lock rows in the same order everywhere; a shorter deadlock_timeout shortens each stand",
+        next_step="lock rows in the same order everywhere; a shorter deadlock_timeout ends each deadlock earlier",
         deeds=(
             *explain(statement, "shows in which order it locks rows"),
-            stage("deadlock_timeout", "lower", "each deadlock lasts for so long"),
+            stage("deadlock_timeout", "lower", "each deadlock lasts this long"),
             page("2", "shows the server log with the statements of each deadlock"),
         ),
     )
@@ -230,7 +231,7 @@ def _table(facts: Facts) -> Hit | None:
     table = f" for table {short_name(ddl.relation)}" if ddl is not None and ddl.relation else ""
     sentence = jam.sentence
     if queue_of(facts, root) is None:
-        sentence = f"{plural(waiting, 'session')} queue{table} for {root_words(root)}"
+        sentence = f"{plural(waiting, 'session', 'wait')}{table}, blocked by {root_words(root)}"
     return Hit(
         sentence=sentence,
         middle=jam.middle,
@@ -243,7 +244,7 @@ def _table(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("waiting for a table", f"{waiting:.1f} sessions"),
             ("strongest lock requested", f"{ddl.pid}: {ddl.mode}" if ddl else None),
-            ("root", root_words(root)),
+            ("root blocker", root_words(root)),
         ),
         next_step=jam.next_step,
         deeds=(*jam.deeds, page("4", "shows the lock tree")),
@@ -283,14 +284,14 @@ def _row(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("queue for rows", with_ms(row_ms(facts))),
             (
-                "of it while the holder flushes WAL",
+                "while the holder flushes WAL",
                 with_ms(handed_to_wal_ms(facts)) if handed_to_wal_ms(facts) else None,
             ),
-            ("looks with a queue", f"{len(looks)} of {len(facts.roots)}"),
+            ("samples with a queue", f"{len(looks)} of {len(facts.roots)}"),
         ),
         next_step=(
-            "shorter transactions, the hot statement last in them; fewer clients leave throughput as it is."
-            " Refuted if throughput grows with clients"
+            "shorten transactions and run the hot statement last; adding clients will not help."
+            " Not the cause if throughput grows with clients"
         ),
         deeds=(*explain(statement, "shows the statement that waits"), page("4", "shows who holds the rows")),
         looks=facts.n("lock:transactionid", "lock:tuple"),

@@ -60,7 +60,7 @@ def _server(facts: Facts) -> Hit | None:
         sentence=f"{sentence}: {short_name(reason)}" if reason else sentence,
         short=sentence,
         share=1.0,
-        evidence=evidence(("no answer for", for_s), ("it says", short_name(str(absent)))),
+        evidence=evidence(("no answer for", for_s), ("reason", short_name(str(absent)))),
         next_step="check the server log; no parameter fixes this",
         deeds=(page("2", "shows the last lines of the server log"),),
         blocks=True,
@@ -100,7 +100,7 @@ def _stall(facts: Facts) -> Hit | None:
             ("active sessions", None if active is None else f"{active:.0f}"),
             ("blocked sessions", str(root.blocked) if root else None),
         ),
-        next_step=jam.next_step if jam is not None else "look at the waits of the active sessions",
+        next_step=jam.next_step if jam is not None else "check the waits of the active sessions (page 3)",
         deeds=(
             (*jam.deeds, page("4", "shows the lock tree"))
             if jam is not None
@@ -131,7 +131,7 @@ def _syncrep(facts: Facts) -> Hit | None:
     is_absent = f"{which} {'are' if len(missing) > 1 else 'is'} not connected"
     behind_text = f"; {behind:.0f} wait behind" if behind >= _ONE else ""
     return Hit(
-        sentence=f"commits are blocked: {is_absent}: {plural(waiting, 'session')} in SyncRep{behind_text}",
+        sentence=f"commits are blocked: {is_absent}; {plural(waiting, 'session')} in SyncRep{behind_text}",
         short=f"commits are blocked: {is_absent}",
         culprit=standbys_text,
         share=1.0,
@@ -141,8 +141,8 @@ def _syncrep(facts: Facts) -> Hit | None:
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
         next_step=(
-            f"start {which}, or allow another: {_allowing(missing, connected)}. If commits still wait with a standby in"
-            " state sync, it was not the cause"
+            f"start {which}, or allow another: {_allowing(missing, connected)}. Not the cause if commits still wait with a standby"
+            " in state sync"
         ),
         deeds=(*_release(names, standbys.ready, missing, connected), page("9", "shows standbys and their states")),
         blocks=True,
@@ -190,10 +190,10 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
     names = ", ".join(
         short_name(one.application_name or "a standby") for one in senders if one.sync_state in _SYNCHRONOUS
     )
-    standbys_text = names or "a synchronous standby"
-    summary = f"commits wait {duration(for_s)} for {standbys_text}, which does not confirm them"
+    standbys_text = f"standby {names}" if names else "a standby"
+    summary = f"commits are blocked for {duration(for_s)}: {standbys_text} does not confirm them"
     return Hit(
-        sentence=f"{summary}: {plural(waiting, 'session')} in SyncRep{more}",
+        sentence=f"{summary}; {plural(waiting, 'session')} in SyncRep{more}",
         short=summary,
         culprit=names,
         share=1.0,
@@ -202,7 +202,7 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
             ("synchronous_commit", facts.setting("synchronous_commit")),
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
-        next_step=f"look at {standbys_text} (9): does it receive, flush and, for remote_apply, replay?",
+        next_step=f"check on page 9 whether {standbys_text} receives, flushes and, for remote_apply, replays WAL",
         deeds=(*_release("", 0, (), ()), page("9", "shows what the standby received, flushed and replayed")),
         blocks=True,
     )
@@ -218,8 +218,8 @@ def _load(facts: Facts) -> Hit | None:
     return Hit(
         sentence=sentence,
         share=1.0,
-        evidence=evidence(("pgbench says", one_line(message, _WORDS)), ("for", duration(for_s))),
-        next_step=one_line(hint, _WORDS) or "start it again",
+        evidence=evidence(("pgbench reports", one_line(message, _WORDS)), ("failed for", duration(for_s))),
+        next_step=one_line(hint, _WORDS) or "start the load again (b)",
         blocks=True,
     )
 

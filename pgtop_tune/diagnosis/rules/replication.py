@@ -23,14 +23,19 @@ _SPILL_S: Final = 60.0
 _SPILLS: Final = 1e6
 _SENDERS: Final = 0.2
 _PARTS: Final = (
-    ("sync.net", "its network", "remote_write does not help; a nearer standby does", ""),
+    ("sync.net", "network", "use a nearer standby; remote_write does not help", ""),
     (
         "sync.disk",
-        "its flush",
-        "synchronous_commit = remote_write halves it, and loses commits with the standby's machine",
+        "flush",
+        "synchronous_commit = remote_write halves the wait, and loses commits if the standby's machine crashes",
         "",
     ),
-    ("sync.apply", "its replay", "back from remote_apply to on", "commits wait for the flush of the standby only"),
+    (
+        "sync.apply",
+        "replay",
+        "set synchronous_commit from remote_apply back to on",
+        "commits wait for the flush of the standby only",
+    ),
 )
 
 
@@ -60,12 +65,13 @@ def _waits(rule: str, part: str, advice: str, effect: str) -> Callable[[Facts], 
         if impact_ms <= 0.0 or (which or "sync.disk") != rule:
             return None
         sender = _slowest(facts)
-        standby = short_name(sender.application_name or "a standby") if sender else "a standby"
-        because = f": {part}" if which else ""
+        standby = f"standby {short_name(sender.application_name or '?')}" if sender else "a standby"
+        because = f" ({part})" if which else ""
         staged = stage("synchronous_commit", "set", effect) if effect else None
         return Hit(
             sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}",
             short=f"commits wait {with_ms(impact_ms)} for {standby}{because}",
+            brief=f"commits wait for {standby}",
             culprit=standby if sender else "",
             impact_ms=impact_ms,
             evidence=evidence(
@@ -87,7 +93,7 @@ def _paused(facts: Facts) -> Hit | None:
     lag = receiver_lag(facts.interval)
     if lag is None or lag.receiver.replay_state != _PAUSED:
         return None
-    waiting = f": {size(lag.unreplayed_bytes)} of WAL wait" if lag.unreplayed_bytes else ""
+    waiting = f": {size(lag.unreplayed_bytes)} of WAL not replayed" if lag.unreplayed_bytes else ""
     old = f", {duration(lag.delay_s)} old" if waiting and lag.delay_s is not None else ""
     sentence = f"replay is paused on this standby{waiting}{old}"
     return Hit(
@@ -97,7 +103,7 @@ def _paused(facts: Facts) -> Hit | None:
             ("received, not replayed", None if lag.unreplayed_bytes is None else size(lag.unreplayed_bytes)),
             ("behind", None if lag.delay_s is None else duration(lag.delay_s)),
         ),
-        next_step="SELECT pg_wal_replay_resume(), unless it was paused on purpose. Refuted if page 9 says that it replays",
+        next_step="SELECT pg_wal_replay_resume(), unless replay was paused on purpose. Not the cause if page 9 shows replay",
         deeds=(sql("SELECT pg_wal_replay_resume();", "replay goes on"), page("9", "shows the replay")),
         note=not lag.unreplayed_bytes,
     )
@@ -156,7 +162,7 @@ def _spill(facts: Facts) -> Hit | None:
             ("waits", with_ms(impact_ms) if impact_ms else None),
             ("logical_decoding_work_mem", value),
         ),
-        next_step="a larger logical_decoding_work_mem, smaller transactions. If it spills as much, it was not the cause",
+        next_step="raise logical_decoding_work_mem, or use smaller transactions. Not the cause if it spills as much",
         deeds=(
             stage("logical_decoding_work_mem", "raise", "more changes of a transaction stay in memory"),
             page("9", "shows the slots and what they spilled"),

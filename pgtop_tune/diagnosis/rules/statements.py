@@ -271,7 +271,8 @@ def _scan(facts: Facts) -> Hit | None:
     statement, table, returned = part.statement, scan.table, scan.returned
     name = short_name(table.name.removeprefix("public."), _TABLE) if table is not None else ""
     amount = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"
-    for_text = f"for {returned:.0f}" if returned >= _WHOLE_ROW else "for none"
+    unit = "rows" if scan.rows else "pages"
+    for_text = f"to return {returned:.0f}" if returned >= _WHOLE_ROW else "to return none"
     says, brief = (
         f"{text} reads {amount} {for_text}" for text in (statement.words, short_name(statement.text, _BRIEF))
     )
@@ -286,7 +287,9 @@ def _scan(facts: Facts) -> Hit | None:
         if name_of_holder
         else (f"{says}: {part.percent:.0f} % of the time", says),
         short=f"{dead} held by {name_of_holder}" if name_of_holder else brief,
-        brief="" if name_of_holder else brief.replace(f" of {name} ", " ") if scan.rows else brief,
+        brief=""
+        if name_of_holder
+        else f"{short_name(statement.text, _BRIEF)} reads {count(scan.rows or scan.blocks)} {unit}",
         culprit=name_of_holder or culprit_of(statement),
         statement=statement.words,
         impact_ms=min(scan.part * busy_ms, facts.latency_ms),
@@ -323,27 +326,25 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
         return (
             f"{count(scan.dead)} dead rows of {name} are held back by {holder_name}{since}",
             (*holder_deeds(scan.holder), *plan),
-            f"end {holder_name}, then VACUUM. If pages per execution stay, it was not the cause",
+            f"end {holder_name}, then VACUUM. Not the cause if pages per execution stay the same",
         )
     if scan.dead and scan.table is not None:
         vacuum = sql(f"VACUUM {identifier(*scan.table.name.split('.', 1))};", "removes dead rows", statement.database)
         return (
             f"likely {count(scan.dead)} dead rows of {name}", (vacuum, *plan),
-            "VACUUM; then autovacuum for this table (8). If pages per execution stay, it was the plan",
+            "VACUUM, then tune autovacuum for this table (page 8). Not the cause if pages per execution stay the same",
         )  # fmt: skip
     if scan.of_trigger:
         return (
             f"likely a foreign key of {name} without an index", (*plan, page("8", f"shows the scans of {name}")),
-            f"an index on the columns of {name} that refer to the changed table. If its sequential scans go on, it was"
-            " not the cause",
+            f"add an index on the columns of {name} that refer to the changed table. Not the cause if its sequential scans"
+            " go on",
         )  # fmt: skip
     by_index = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
     unsure = (
         "a missing index or a wrong plan" if scan.table is None else by_index if scan.by_index else "a missing index"
     )
-    next_step = (
-        "explain it (e): an index on the columns it filters by. If the plan reads few rows, it was not the cause"
-    )
+    next_step = "show its plan (e); add an index on the filtered columns if few rows match. Not the cause if the plan reads few rows"
     if not _EQUALS.search(statement.text) and not scan.by_index:
         # Without a comparison to a value most rows may match.
         return "likely the whole table by design", (*plan, *worker_deeds(facts)), next_step

@@ -74,7 +74,7 @@ def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
         with replacing(private(directory) / f"{own_hash}.json") as file:
             file.write(json.dumps(plain(plan), indent=1).encode())
     except OSError as problem:
-        raise UsageProblem(f"{directory}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
+        raise UsageProblem(f"{directory}: {problem.strerror}", "set XDG_STATE_HOME to another directory") from None
     return own_hash
 
 

@@ -93,7 +93,7 @@ class ExperimentLog:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor: Final = os.open(path, flags, 0o600)
         except (NotOurs, OSError) as problem:
-            raise _unusable(path, problem, "XDG_STATE_HOME names another directory") from None
+            raise _unusable(path, problem, "set XDG_STATE_HOME to another directory") from None
         try:
             check_own(path, self._descriptor)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -232,7 +232,7 @@ class PsycopgSession:
             raise ServerProblem(
                 f"through this pooler, functions of {owner}, the owner of the database, would replace PostgreSQL's "
                 f"own and run as {self._connection.info.user}",
-                f"connect to the server itself, or as {owner}",
+                f"connect to the server directly, or as {owner}",
             )
         if not path and not owner_is_safe:
             raise ServerProblem(

@@ -82,9 +82,9 @@ def test_without_a_load_the_server_alone_has_throughput_and_latency_says_what_me
     assert "client" not in plain_text(throughput_lines(session, 120, 5, UNICODE)[0])
     for height in (1, 5):
         words = "".join(map(plain_text, latency_lines(session, 120, height, UNICODE, load_key="f5")))
-        assert "measured by a load (press f5)" in words
+        assert "a load measures latency (press f5)" in words
         where_none_can_be_started = "".join(map(plain_text, latency_lines(session, 120, height, UNICODE)))
-        assert "measured by a load" in where_none_can_be_started
+        assert "only a load measures latency" in where_none_can_be_started
         assert "press" not in where_none_can_be_started
 
 

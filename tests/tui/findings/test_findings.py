@@ -97,7 +97,7 @@ async def test_the_session_that_others_wait_for_is_one_key_further() -> None:
             await rig.press("down")
         await rig.press("enter")
         await rig.sees("idle in transaction")
-        await rig.sees("as pg_stat_activity has it")
+        await rig.sees("as in pg_stat_activity")
 
 
 async def test_the_page_that_proves_it_opens_from_the_list() -> None:

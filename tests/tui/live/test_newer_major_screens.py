@@ -15,7 +15,7 @@ from tests.tui.live.conftest import Watch
 @pytest.mark.parametrize(
     ("size", "said"),
     [
-        (NARROW, "newer than known, shown as 19"),
+        (NARROW, "newer than supported, shown as 19"),
         (WIDE, "20 is newer than pgtop-tune supports: shown as 19"),
     ],
 )

@@ -258,7 +258,7 @@ async def _room(conninfo: ConnInfo, plan: ExperimentPlan, bound_arms: BoundPlan,
         if plan.database == OWN_DATABASE and not await control.ask(lambda session: session.direct):
             raise UsageProblem(
                 "this connection goes through a pooler, which does not know the database that the experiment creates",
-                'connect to the server itself, or set database = "current" in the plan',
+                'connect to the server directly, or set database = "current" in the plan',
             )
         if any(arm.parameters for arm in bound_arms.arms):
             try:

@@ -252,7 +252,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("redraw", ("ctrl+l",), "app.redraw", "redraw the whole screen", _SCREEN),
     Action("suspend", ("ctrl+z",), "app.suspend_process", "suspend to the shell (fg resumes)",
         _SCREEN),
-    Action("help", ("?", "f1"), "app.help", "keys, and the meaning of every number", _SCREEN, "help", part=FooterPart.LAST),
+    Action("help", ("?", "f1"), "app.help", "keys, and the meaning of every number", _SCREEN, "help",
+        part=FooterPart.LAST),
     Action("quit", ("q", "ctrl+c"), "app.quit", "quit; asks about a running load and changes in force", _SCREEN,
         "quit", part=FooterPart.LAST),
 )  # fmt: skip

@@ -228,8 +228,10 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("page-down", ("pagedown",), "page(1)", "one page of rows down", ROWS),
     Action("first", ("home",), "edge(-1)", "first row", ROWS),
     Action("last", ("end",), "edge(1)", "last row", ROWS),
-    Action("left", ("left",), "sideways(-1)", "one column to the left; on the dashboard one frame back", ROWS),
-    Action("right", ("right",), "sideways(1)", "one column to the right; on the dashboard one frame forward", ROWS),
+    Action("left", ("left",), "sideways(-1)", "one column to the left; where none is hidden there, one frame back",
+        ROWS),
+    Action("right", ("right",), "sideways(1)", "one column to the right; where none is hidden there, one frame forward",
+        ROWS),
     Action("unselect", ("escape",), "unselect", "clear selection, tags and filter; then the marks", ROWS),
     Action("dashboard", (DASHBOARD_KEY,), f"app.look_at('{DASHBOARD_ID}')", "the dashboard", _PAGES),
     *(

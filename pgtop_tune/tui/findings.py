@@ -167,7 +167,7 @@ class Deeds:
 
     def _parameter(self, deed: Deed) -> DeedRow:
         stage = self._context.served(self._parameters.open)
-        to = "" if deed.value is None else f" = '{deed.value}'"
+        to = "" if deed.value is None else f" = '{one_line(deed.value, _CELLS)}'"
         return DeedRow(
             label=f"stage {deed.target}{to}",
             brief=f"stage {deed.target}",

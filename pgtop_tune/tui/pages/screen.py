@@ -408,9 +408,13 @@ class PageScreen(SceneScreen):
             at = 0 if by < 0 else len(rows) - 1
             self._choose(listing.selected(self.table, self._view, rows, at, self.visible_rows))
 
-    def action_sideways(self, by: int) -> None:
-        """Scroll by a column."""
-        self._choose(listing.sideways(self.table, self._view, by, self._table_width))
+    async def action_sideways(self, by: int) -> None:
+        """Scroll by a column; where none is hidden on that side, go one frame back or forward."""
+        scrolled = listing.sideways(self.table, self._view, by, self._table_width)
+        if scrolled == self._view:
+            await self.app.run_action(f"app.step({by})")
+        else:
+            self._choose(scrolled)
 
     def action_unselect(self) -> None:
         """Clear selection, tags and filter; where there is none, clear the marks."""

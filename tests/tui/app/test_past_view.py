@@ -250,5 +250,9 @@ async def test_the_arrows_go_through_time_and_with_shift_they_mark_two_windows_t
         assert windows == [(began_s + 153, began_s + 158), (began_s + 143, began_s + 148)]
         await rig.press("right")
         await _stands_at(rig, 139)
+        await rig.press("3", "left")
+        await _stands_at(rig, 138)
+        await rig.press("1", "right")
+        await _stands_at(rig, 139)
         await rig.press("D")
         await rig.until(lambda: isinstance(rig.app.screen, WindowsDialog))

@@ -468,7 +468,7 @@ class Dashboard(SceneScreen):
         self._choose(replace(self._view, background=not self._view.background))
 
     def action_zoom(self) -> None:
-        """Show charts of a longer time; after the longest, of the shortest."""
+        """Show charts of another time: the next of `SPANS_S`."""
         self._span_s = SPANS_S[(SPANS_S.index(self._span_s) + 1) % len(SPANS_S)]
         self.paint()
 

@@ -106,8 +106,8 @@ class ColumnMeans:
         self._newest = newest
         for column in changed:
             # The newest column is not over: the part of it that is known stands for it.
-            known = known_s[column] > 0.0 if column == newest else known_s[column] >= each_s * _ENOUGH
-            self._means[column] = sums[column] / known_s[column] if known else None
+            enough_s = _EQUAL if column == newest else each_s * _ENOUGH
+            self._means[column] = sums[column] / known_s[column] if known_s[column] >= enough_s else None
 
     @property
     def means(self) -> list[float | None]:

@@ -201,7 +201,7 @@ def latency_lines(
             *map(_phrase, _curve_ends(session, newest, {}, ms)),
         ]
         if slow:
-            figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
+            figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),)))
         span = _span(newest)
         if not any(text.endswith("s") for phrase in figures for text, _ in phrase.line):
             span = f"ms {span}".rstrip()
@@ -221,9 +221,7 @@ def latency_lines(
         quantile.title: _worst(axis, [SeriesPoint(second.at_s, second.at(quantile)) for second in seconds])
         for quantile in _AREAS
     }
-    areas = [
-        Area(curves[quantile.title], style, density) for density, (quantile, style) in enumerate(_AREAS.items())
-    ]
+    areas = [Area(curves[quantile.title], style, density) for density, (quantile, style) in enumerate(_AREAS.items())]
     # While nothing ends, the latency that grows is that of the transactions which do not.
     still = axis.means(session.history.series(OPEN_WHILE_STALLED, axis.since_s))
     areas.insert(0, Area(still, "critical"))
@@ -231,8 +229,8 @@ def latency_lines(
     levels = [Level(slowest_ms, "dim", glyphs.separator, yields=True)]
     all_ends = _curve_ends(session, newest, curves | {_SLOWEST: slowest_ms}, with_ms)
     ends = ends_with_room([end for end in all_ends if end.values], rows)
-    others = [end for end in all_ends if end not in ends]
-    figures = [*_since_when(session, newest), *pooled, *map(_phrase, others)]
+    in_head = [end for end in all_ends if end not in ends]
+    figures = [*_since_when(session, newest), *pooled, *map(_phrase, in_head)]
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("p99_ms", axis.since_s, axis.until_s))
         levels.append(Level(earlier, "dim", glyphs.rule))

@@ -155,13 +155,13 @@ _CELLS: Final = 7
 """Cells of a figure: 999 999."""
 _SPARK_CELLS: Final = 6
 _LEAST_MESSAGE: Final = 20
-_BESIDE_FAILURE: Final = 52
-"""Cells of the head that its name, its first words and the server's figure need beside pgbench's message."""
+_BESIDE_FAILURE: Final = 36
+"""Cells of the head that its name, its first words and one figure need beside pgbench's message."""
 _LONGEST_S: Final = 3600.0
 _ROOMY: Final = 98
 """Cells from which on the head also says which load runs."""
-_BESIDE_SINCE: Final = 27
-"""Cells of the head that its name, the client's figure and the strokes need beside what a change did."""
+_BESIDE_SINCE: Final = 12
+"""Cells of the head that its name and the strokes need beside what a change did."""
 _FAILED: Final = 14
 """Cells of the head that failed transactions need, where there are any: they stay in sight."""
 

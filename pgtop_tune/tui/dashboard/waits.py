@@ -34,7 +34,17 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import tail_phrases
-from pgtop_tune.tui.widgets.chart import GUTTER, Area, Columns, Level, Peak, TimeAxis, filled_lines, filling, nice_ceiling
+from pgtop_tune.tui.widgets.chart import (
+    GUTTER,
+    Area,
+    Columns,
+    Level,
+    Peak,
+    TimeAxis,
+    filled_lines,
+    filling,
+    nice_ceiling,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, bar, ellipsized
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, absent, head, labelled, padded, wait_style

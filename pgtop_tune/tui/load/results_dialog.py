@@ -251,11 +251,11 @@ def _chart(
     """Return every step is as wide as the next: loads are mostly doubled."""
     columns, steps = max(cells - GUTTER, 0), len(values)
     knee = None if series.knee is None else series.knee.load
+    highest = max((value or 0.0 for value in values), default=0.0)
     return filled_lines(
         [Area([values[column * steps // columns] for column in range(columns)], style)],
-        axis=TimeAxis(-0.5, steps - 0.5, cells), height=rows, top=nice_ceiling(max((value or 0.0 for value in values), default=0.0)),
-        unit_format=count, glyphs=glyphs,
-        marks=[ChartMark(float(step)) for step, point in enumerate(series.points) if point.load == knee],
+        axis=TimeAxis(-0.5, steps - 0.5, cells), height=rows, top=nice_ceiling(highest), unit_format=count,
+        glyphs=glyphs, marks=[ChartMark(float(step)) for step, point in enumerate(series.points) if point.load == knee],
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -59,6 +60,8 @@ _ALIKE: Final = re.compile(rb"\0{8,}(?:[^\0]{1,3}\0{4,})*")
 """A span of cells that stood further right before, but for a few, in a row of bytes that are zero for such cells."""
 _MOVES: Final = (1, 2)
 """Cells by which a chart moves in a tick."""
+_TRIED: Final = 4
+_TOLD: Final = 6
 _WORTH: Final = 8
 """So many changed cells cost as many bytes as moving them."""
 
@@ -402,7 +405,11 @@ def _moved(changed: bytes, text: str, keys: str, old_text: str, old_keys: str) -
     """Return spans (begin, end, by) of cells that stood so many cells further right before, where moving them is
     shorter than writing those of them that are `changed`.
     """
+    # Most rows that change are no charts: a few cells from where changes begin tell.
+    begins = [span.start() for span in islice(_CHANGED.finditer(changed), _TRIED)]
     for by in _MOVES:
+        if not any(text[at : at + _TOLD] == old_text[at + by : at + by + _TOLD] for at in begins):
+            continue
         spans = []
         for span in _ALIKE.finditer(_differing(text, keys, old_text, old_keys, by)):
             within = changed[span.start() : span.end()]

@@ -114,8 +114,8 @@ class LineCanvas(Widget):
             if shade_style is None or shade_style is base_style:
                 return base_style, ""
             return Style(bgcolor=shade_style.color), " "
-        front, _, rest = name.partition(ON)
-        ground, _, colourless = rest.partition(ELSE)
+        pair, _, colourless = name.partition(ELSE)
+        front, _, ground = pair.partition(ON)
         above, below = self._palette.get(front), self._palette.get(ground)
         colour = None if below is None else below.color
         if above is not None and above.color == colour is not None:

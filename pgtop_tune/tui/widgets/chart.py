@@ -203,20 +203,32 @@ def spark(values: Sequence[float | None], width: int, glyphs: Glyphs) -> str:
     return "".join(drawn).ljust(width)
 
 
-def label_cells(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: float) -> dict[int, tuple[str, str]]:
+def label_cells(
+    marks: Sequence[ChartMark], axis: TimeAxis, drawn: Sequence[Cell | None] = ()
+) -> dict[int, tuple[str, str]]:
     """Return characters and styles of the labels by column; the longest has its room first, the first of it at the
     mark.
+
+    Args:
+        marks: With a label or without.
+        axis: The window.
+        drawn: Cells of the line in which they stand: a label hides as few of them as it can.
     """
     cells_of_labels: dict[int, tuple[str, str]] = {}
     for mark in sorted(marks, key=lambda mark: -len(mark.label)):
-        column = column_of(mark.at_s, since_s, until_s, columns)
+        column = axis.column_of(mark.at_s)
         if column is None or not mark.label:
             continue
         mark_char, number = mark.label[0], mark.label[1:]
-        # Right of the mark, or left of it where the chart ends.
-        begin = column + 1 if column + len(number) < columns else column - len(number)
-        cells = {column: mark_char} | {begin + index: char for index, char in enumerate(number)}
-        cells_of_labels = {at: (char, mark.style) for at, char in cells.items() if at >= 0} | cells_of_labels
+        # Right of the mark, or left of it.
+        after, before = range(column + 1, column + 1 + len(number)), range(column - len(number), column)
+        hidden = [sum(1 for at in side if drawn[at : at + 1] not in ((), (None,))) for side in (after, before)]
+        fits = after.stop <= axis.columns
+        side = after if before.start < 0 or (fits and hidden[0] <= hidden[1]) else before
+        cells = {column: mark_char} | dict(zip(side, number, strict=True))
+        cells_of_labels = {
+            at: (char, mark.style) for at, char in cells.items() if 0 <= at < axis.columns
+        } | cells_of_labels
     return cells_of_labels
 
 
@@ -256,16 +268,17 @@ def worst_columns(
     before: int | None = None
     before_s = 0.0
     for point in points:
-        if point.value is None or not isfinite(point.value):
+        at_s, value = point.at_s, point.value
+        if value is None or not isfinite(value):
             before = None
-            continue
-        if since_s <= point.at_s < until_s:
-            column = min(columns - 1, int((point.at_s - since_s) * per_s))
-            first = column if before is None or point.at_s - before_s > joined_s else min(before + 1, column)
+        elif since_s <= at_s < until_s:
+            column = min(columns - 1, int((at_s - since_s) * per_s))
+            first = column if before is None or at_s - before_s > joined_s else min(before + 1, column)
+            before, before_s = column, at_s
             for index in range(first, column + 1):
-                largest_before = largest[index]
-                largest[index] = point.value if largest_before is None else max(largest_before, point.value)
-            before, before_s = column, point.at_s
+                highest = largest[index]
+                if highest is None or value > highest:
+                    largest[index] = value
     return largest
 
 
@@ -365,8 +378,8 @@ def filled_lines(
         column: (glyphs.mark_upright, mark.style) for mark in marks if (column := axis.column_of(mark.at_s)) is not None
     }
     labels = _grid_labels(height, top, unit_format)
-    written = _peak_label(peak, top, height, columns, glyphs)
-    written[0] = written.get(0, {}) | label_cells(marks, columns, axis.since_s, axis.until_s)
+    written = {} if peak is None else _peak_label(peak, top, axis, rows, glyphs)
+    written[0] = written.get(0, {}) | label_cells(marks, axis)
     legend = _legend(ends, top, height, axis.beside)
     return [
         (
@@ -386,15 +399,17 @@ def _row_of(value: float, top: float, rows: int) -> int:
     return rows - 1 - ((_height(value, top, rows) or 1) - 1) // _PARTS
 
 
-def _peak_label(peak: Peak | None, top: float, rows: int, columns: int, glyphs: Glyphs) -> dict[int, dict[int, Cell]]:
+def _peak_label(
+    peak: Peak, top: float, axis: TimeAxis, rows: Sequence[tuple[Cell | None, ...]], glyphs: Glyphs
+) -> dict[int, dict[int, Cell]]:
     """Return the cells of the mark and the value by row and column: above the highest column, if there is a row."""
-    values = [] if peak is None else [value or 0.0 for value in peak.values[:columns]]
+    values = [value or 0.0 for value in peak.values[: axis.columns]]
     highest = max(values, default=0.0)
-    if peak is None or highest <= 0.0:
+    if highest <= 0.0:
         return {}
-    row = max(_row_of(highest, top, rows) - 1, 0)
-    mark = ChartMark(values.index(highest) + 0.5, "label", glyphs.down + peak.form(highest))
-    return {row: label_cells((mark,), columns, 0.0, float(columns))}
+    row = max(_row_of(highest, top, len(rows)) - 1, 0)
+    at_s = axis.since_s + (values.index(highest) + 0.5) * axis.column_s
+    return {row: label_cells((ChartMark(at_s, "label", glyphs.down + peak.form(highest)),), axis, rows[row])}
 
 
 _RECENT: Final = 12
@@ -408,8 +423,8 @@ def _legend(ends: Sequence[CurveEnd], top: float, rows: int, cells: int) -> list
     ends = ends_with_room(ends, rows)
     highs = []
     for end in ends:
-        known = [value for value in end.values if value is not None][-_RECENT:]
-        highs.append(sum(known) / len(known) if known else 0.0)
+        recent = [value for value in end.values if value is not None][-_RECENT:]
+        highs.append(sum(recent) / len(recent) if recent else 0.0)
     order = sorted(range(len(ends)), key=lambda index: -highs[index])
     places: list[int] = []
     for index in order:
@@ -417,11 +432,11 @@ def _legend(ends: Sequence[CurveEnd], top: float, rows: int, cells: int) -> list
     for back in range(len(places) - 1, -1, -1):
         places[back] = min(places[back], rows - len(places) + back)
     legend: list[Line] = [((" " * cells, PLAIN),)] * rows
-    for place, index in zip(places, order, strict=True):
+    for row, index in zip(places, order, strict=True):
         end = ends[index]
         label, room = f" {end.label} ", cells - 1
         value = end.text.rjust(room - len(label) + 1)
-        legend[place] = (((label + value)[:cells].ljust(cells), end.style),)
+        legend[row] = (((label + value)[:cells].ljust(cells), end.style),)
     return legend
 
 

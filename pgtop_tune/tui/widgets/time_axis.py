@@ -7,7 +7,6 @@ from itertools import groupby, pairwise
 from math import inf
 from typing import Final
 
-from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.base.safe_text import one_line

@@ -9,7 +9,7 @@ from pgtop_tune.health.registry import CHECKS
 from pgtop_tune.health.report import documentation
 
 _SEVERITIES = {
-    Severity.INFO: "worth knowing; nothing to be done at once",
+    Severity.INFO: "worth knowing; no immediate action needed",
     Severity.WARNING: "costs speed or will hurt later",
     Severity.HIGH: "will hurt under load",
     Severity.CRITICAL: "loses data or stops the server",
@@ -22,8 +22,8 @@ def checks() -> str:
         "# Checks\n",
         "The checks of `pgtop-tune check`. Ids are stable. A check without its input is *unknown* with a reason, and\n"
         "counted as such; it never passes. `--threshold` changes limits: `MEM-01=95` the first one of a check,\n"
-        "`MEM-01.high=120` another. A check that counts judges by cumulative statistics: where they\n"
-        f"are younger than a day its confidence is lower ({', '.join(CheckConfidence)}).\n",
+        "`MEM-01.high=120` another one. Checks marked *counts* judge by cumulative statistics: while these are\n"
+        f"younger than a day, the confidence of a finding is lower ({', '.join(CheckConfidence)}).\n",
         table(("severity", "means"), _SEVERITIES.items()),
     ]
     for group in dict.fromkeys(check.group for check in CHECKS):
@@ -34,11 +34,11 @@ def checks() -> str:
 
 def _check(check: Check) -> str:
     rows = [
-        ("worst", str(check.severity)),
+        ("worst severity", str(check.severity)),
         ("limits", "; ".join(map(_threshold, check.thresholds))),
         ("needs", ", ".join(plain(f"{need.name} ({need.source})") for need in check.needs)),
-        ("counts", "by statistics since their reset" if check.counts else ""),
-        ("read", f"[PostgreSQL's documentation]({documentation(check, None)})"),
+        ("counts", "cumulative statistics since their reset" if check.counts else ""),
+        ("see", f"[PostgreSQL's documentation]({documentation(check, None)})"),
     ]
     words = "\n".join(f"- {label}: {said}" for label, said in rows if said)
     return f"### {check.id}: {plain(check.title)}\n\n{plain(check.why)}\n\n{words}\n"

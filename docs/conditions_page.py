@@ -15,14 +15,16 @@ def conditions_page() -> str:
     return "\n".join(
         (
             "# Conditions\n",
-            f"{len(rows)} bad conditions, and the check that finds each. A test makes every one of them: on a real\n"
-            "server, or for a machine in a tree of the kernel's files; with a lower limit where it would take\n"
-            "hours or gigabytes. Printed statements and their undo are run as well. [Checks](checks.md) tells why.\n",
+            f"{len(rows)} bad conditions, and the check that finds each. A test creates every condition: on a real\n"
+            "server, or for machines in a copy of the kernel's files; with a lower limit if the real one would\n"
+            "take hours or gigabytes. Tests also run the printed statements and their undo. [Checks](checks.md)\n"
+            "gives the reasons.\n",
             table(("condition", "found by"), ((plain(words), check) for check, words in found)),
-            "## Not found\n",
-            "- Settings of a primary besides those that replay needs, where its standby is checked alone.\n"
-            "- Backups by snapshots or `pg_dump`, and those whose tool is on another machine: BAK-01 is then unknown.\n"
-            "- Indexes that an older collation has ordered, where the server keeps no version: PostgreSQL 14 has none\n"
+            "## Conditions that no check finds\n",
+            "- Settings of a primary, except those that replay requires, if only its standby is checked.\n"
+            "- Backups by snapshots or `pg_dump`, and backups whose tool is on another machine: BAK-01 is\n"
+            "  then unknown.\n"
+            "- Indexes built with an older collation, if the server records no version: PostgreSQL 14 records none\n"
             "  for a database.\n",
         )
     )

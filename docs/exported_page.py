@@ -15,15 +15,13 @@ _HEADS = ("metric", "unit", "name in OpenMetrics", "labels", "included in")
 
 
 def exported_page() -> str:
-    """Gauges, counters, and texts worn as labels."""
+    """Gauges, counters, and texts exported as labels."""
     parts = [
         "# Exported metrics\n",
-        "The output of [`export`](../guide/export.md) and `record --openmetrics`. *Metric* is the name\n"
-        "in tables and for\n"
-        "`--metrics`, which takes the name in OpenMetrics, too; *unit* that of tables. OpenMetrics has base units:\n"
-        "the name says which. *Included in* names the outputs that have it without `--metrics`. For the\n"
-        "meaning of the\n"
-        "numbers, see [numbers](metrics.md).\n",
+        "The output of [`export`](../guide/export.md) and `record --openmetrics`. *Metric* is the name in\n"
+        "tables and for `--metrics`, which also accepts the name in OpenMetrics; *unit* is the unit in tables.\n"
+        "OpenMetrics uses base units, which the name gives. *Included in* lists the outputs that contain the metric\n"
+        "without `--metrics`. For the meaning of the metrics, see [metrics](metrics.md).\n",
     ]
     for kind, heading in ((MetricKind.GAUGE, "Gauges"), (MetricKind.COUNTER, "Counters"), (MetricKind.INFO, "Texts")):
         parts += [f"## {heading}\n", table(_HEADS, [_cells(row) for row in exported() if row.kind is kind])]

@@ -13,7 +13,7 @@ _NAMED: Final = re.compile(r"^    (?P<name>\w+): (?P<words>.*(?:\n {8,}.*)*)", r
 
 def class_words(kind: type) -> str:
     """The docstring in one line, without its section on attributes."""
-    return _one_line(_ATTRIBUTES.sub("", f"{inspect.getdoc(kind) or ''}\n"))
+    return _one_line(_ATTRIBUTES.sub("\n", f"{inspect.getdoc(kind) or ''}\n"))
 
 
 def field_words(kind: type) -> dict[str, str]:

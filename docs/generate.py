@@ -44,7 +44,7 @@ from pgtop_tune.tui.dialogs.help import Entry
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
 _NOTE: Final = "<!-- Made by docs/generate.py (make docs). Do not edit. -->\n\n"
 _HEADS: Final = (
-    "on screen", "unit", "what it says", "source and formula", "red from", "id", "computed by", "read from", "shown on",
+    "on screen", "unit", "meaning", "source and formula", "red from", "id", "computed by", "read from", "shown on",
 )  # fmt: skip
 _SECTION_HEADS: Final = ("section", "struct", "source", "files", "read", "first look", "kept whole")
 
@@ -52,28 +52,28 @@ _SECTION_HEADS: Final = ("section", "struct", "source", "files", "read", "first 
 def metrics() -> str:
     """Every number, module by module of the catalogue, then what panes derive from several of them."""
     parts = [
-        "# Numbers\n",
-        "Every number with its meaning and its source. On the screen `?` shows the same. A dash means that\n"
-        "the number is unknown: the first frame, a restart, a statistics reset, or a missing section. It never\n"
+        "# Metrics\n",
+        "Every metric with its meaning and its source. On the screen, `?` shows the same. A dash means that\n"
+        "the value is unknown: the first frame, a restart, a statistics reset, or a missing section. A dash never\n"
         "means 0. Δ is the difference between two readings, Δt the time between them.\n",
-        "*Computed by* names the function below `pgtop_tune/`, *read from* the sections of a frame with their files\n"
-        "(`pgtop_tune/postgres/sql/`, or the kernel's) and how often they are read, *shown on* the panes of the\n"
-        "dashboard (1), the pages by their keys, and dialogs.\n",
+        "*Computed by* names the function under `pgtop_tune/`, *read from* the sections of a frame with their files\n"
+        "(in `pgtop_tune/postgres/sql/`, or the kernel's) and their sampling interval, *shown on* the panes of the\n"
+        "dashboard (1), the pages by their keys, and the dialogs.\n",
     ]
     for module in _modules():
         rows = [_metric_row(row) for row in _rows_of(module)]
         if rows:
             parts += [f"## {_first_sentence(module)}\n", table(_HEADS, rows)]
     entries = [entry for shown in PANE_METRICS.values() for entry in shown if isinstance(entry, Entry)]
-    parts += ["## Derived from several of them, and the columns of the sessions\n"]
+    parts += ["## Derived metrics, and the columns of the session list\n"]
     rows = [(plain(each.title), each.unit, plain(each.definition), plain(each.source)) for each in entries]
     parts += [table(_HEADS[:4], [tuple(map(str, row)) for row in rows])]
     unseen = [row for module in _modules() for row in _rows_of(module) if not screens_of(row)]
     parts += [
-        "## On no screen\n",
-        "No pane, page or dialog shows these numbers themselves. They are exported and compared; some\n"
+        "## Not on screen\n",
+        "No pane, page or dialog shows these metrics themselves. They are exported and compared; some\n"
         "control the display.\n",
-        table(("id", "what it says"), [(f"`{row.id}`", plain(row.definition)) for row in unseen]),
+        table(("id", "meaning"), [(f"`{row.id}`", plain(row.definition)) for row in unseen]),
         "## Sections of a frame\n",
         table(_SECTION_HEADS, map(_section_row, sections.ALL)),
     ]
@@ -126,22 +126,22 @@ def keys() -> str:
     """Every action, group by group."""
     parts = [
         "# Keys\n",
-        "The keys of the dashboard. Dialogs show theirs on their lower edge. An action exists only where the session\n"
-        "has what the action needs: a replay has no load and no recording.\n",
+        "The keys of the dashboard; a dialog shows its own keys on its lower edge. An action exists only in sessions "
+        "that\nhave what the action needs: a replay, for example, has no load.\n",
     ]
     groups: dict[str, list[Action]] = {}
     for action in ACTIONS:
         groups.setdefault(action.group, []).append(action)
     for group, actions in groups.items():
         rows = [(_shown_keys(each), plain(each.description), f"`{each.id}`", ", ".join(each.needs)) for each in actions]
-        parts += [f"## {group.capitalize()}\n", table(("keys", "what it does", "action", "needs"), rows)]
+        parts += [f"## {group.capitalize()}\n", table(("keys", "effect", "action", "needs"), rows)]
     parts += [
         "## Other keys\n",
-        "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) gives actions other keys:\n",
+        "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) assigns other keys to actions:\n",
         '```toml\n[keys]\nquit = "q,f10"\nnote = "n"\n```\n',
-        "Names are those of the column *action*. Keys are separated by commas; a comma as a key is written `comma`.\n"
-        "An unknown action, an action without a key, or one key for two actions is refused at the start, with the\n"
-        "reason.\n",
+        "Names are those in the column *action*. Separate several keys by commas; write `comma` for the comma key.\n"
+        "With an unknown action, an action without a key, or one key for two actions, pgtop-tune does not start and\n"
+        "prints the reason.\n",
     ]
     return "\n".join(parts)
 
@@ -187,11 +187,11 @@ def parameters() -> str:
             rows = [
                 ("costs", plain(knob.trades)),
                 ("steps", ", ".join(f"`{step}`" for step in knob.steps) or "doubles and halves"),
-                ("look at", ", ".join(knob.panes)),
+                ("panes", ", ".join(knob.panes)),
             ]
             special = "; ".join(f"`{value}`: {plain(words)}" for value, words in knob.special)
             others = ", ".join(f"`{name}`" for name in knob.moves_with)
-            rows += [(label, words) for label, words in (("special", special), ("moves with", others)) if words]
+            rows += [(label, words) for label, words in (("special", special), ("related", others)) if words]
             rows += [(f"`{risk.values}` {risk.verb}", plain(risk.reason)) for risk in RISKS.get(knob.name, ())]
             rows += [("beware", plain(knob.warning))] if knob.warning else []
             parts.append("\n".join(f"- {label}: {words}" for label, words in rows) + "\n")

@@ -16,11 +16,11 @@ def profiles() -> str:
     known = load_profiles((SHIPPED,)).by_name
     parts = [
         "# Load profiles\n",
-        "The loads that come with the program, and the keys of your own profile files. `pgtop-tune bench\n"
-        "list` shows them\n"
-        "with yours; `pgtop-tune bench show ticket-read` shows scripts with their hashes and the exact pgbench line.\n",
+        "The loads that come with the program, and the keys of your own profile files. `pgtop-tune bench list`\n"
+        "shows these and your own; `pgtop-tune bench show ticket-read` shows scripts with their hashes and the exact\n"
+        "pgbench line.\n",
         table(
-            ("profile", "data set", "clients per core", "protocol", "what it does"),
+            ("profile", "data set", "clients per core", "protocol", "description"),
             [
                 (f"`{each.name}`", each.dataset, str(each.clients_per_core), each.protocol, plain(each.description))
                 for each in known.values()
@@ -31,7 +31,7 @@ def profiles() -> str:
     parts += [
         "## Keys of a profile file\n",
         table(
-            ("key", "holds", "must be there"),
+            ("key", "value", "required"),
             [(f"`{name}`", plain(key.expected), "yes" if key.required else "") for name, key in KEYS.items()],
         ),
         "A profile has either `builtin` or at least one `[[script]]` table. A `[[script]]` table has `file`,\n"

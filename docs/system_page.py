@@ -10,10 +10,10 @@ def system() -> str:
     """Every setting: why one turns it, what it costs, special values, and what to look at with it."""
     parts = [
         "# Settings of the operating system\n",
-        "pgtop-tune reads from the machine which settings exist, and their values now and after a\n"
+        "pgtop-tune reads from the machine which settings exist, their present values and their values after a\n"
         "reboot. `scheduler`,\n"
         "`read_ahead_kb` and `nr_requests` exist for every disk under the server's directories (`vda/scheduler`);\n"
-        f"`{POOL}` means the pools of other sizes than the default.\n",
+        f"`{POOL}` stands for the pools of page sizes other than the default.\n",
     ]
     for group in GROUPS:
         parts.append(f"## {group[:1].upper()}{group[1:]}\n")
@@ -22,8 +22,8 @@ def system() -> str:
                 ("costs", plain(knob.trades)),
                 ("steps", ", ".join(f"`{step}`" for step in knob.steps)),
                 ("special", "; ".join(f"`{value}`: {plain(meaning)}" for value, meaning in knob.special)),
-                ("goes with", ", ".join(f"`{name}`" for name in knob.moves_with)),
-                ("look at", ", ".join(knob.panes)),
+                ("related", ", ".join(f"`{name}`" for name in knob.moves_with)),
+                ("panes", ", ".join(knob.panes)),
                 ("beware", plain(knob.warning)),
             ]
             parts.append(f"### `{knob.name}`\n\n{plain(knob.why)}\n")

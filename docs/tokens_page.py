@@ -14,10 +14,10 @@ def tokens() -> str:
     return "\n".join(
         [
             "# Tokens recognised by their form\n",
-            "In statements, log lines, parameters and events the part of these tokens behind their prefix becomes\n"
-            "`********`, even without a keyword beside it. A token contains an upper-case letter or a\n"
-            "digit, and has at\n"
-            "least the given number of characters behind its prefix, or half of them if the text was cut within it.\n",
-            table(("of", "begins with", "characters"), rows),
+            "In statements, log lines, parameters and events, the part after the prefix of these tokens becomes\n"
+            "`********`, even without a keyword beside it. A token contains an upper-case letter or a digit, and\n"
+            "has at least this number of characters after its prefix, or half of it if the text was\n"
+            "cut within the token.\n",
+            table(("token", "begins with", "characters"), rows),
         ]
     )

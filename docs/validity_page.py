@@ -13,10 +13,9 @@ def validity() -> str:
         [
             "# Doubts about a result\n",
             "The doubts that `bench run` reports about a run. *Invalid*: the figures do not count.\n"
-            "*Suspect*: they may\n"
-            "not answer the question. *Note*: consider it when you compare results. A rule without its\n"
-            "input (a server\n"
-            "on another machine, a recording of an older version) reports nothing.\n",
+            "*Suspect*: the figures may not answer the question. *Note*: consider the doubt when you compare\n"
+            "results. A rule without its input (a server on another machine, a recording of an older version)\n"
+            "reports nothing.\n",
             table(("doubt", "what it means", "read from"), rows),
         ]
     )

@@ -14,9 +14,9 @@ from pgtop_tune.base import units
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import MB
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.catalogue import Interval, outer_pair, pair_rate
 from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
-from pgtop_tune.metrics.server import WAL_BYTES, client_backends
+from pgtop_tune.metrics.server import TPS, client_backends
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters, HostFacts
 from pgtop_tune.model.machine import Disk, DiskKind, Workload
@@ -72,6 +72,7 @@ def workload_seen(counters: DatabaseCounters) -> SeenWorkload | None:
 
 _NVME: Final = "nvme"
 _RESERVED: Final = ("superuser_reserved_connections", "reserved_connections")
+_RECENT_S: Final = 10.0
 _LEAST_COUNTED_S: Final = 600.0
 """Younger counters tell of how the server was set up, not of its load."""
 
@@ -266,9 +267,9 @@ def _disk(interval: Interval, described: Sequence[Disk]) -> DiskKind | None:
 
 
 def _wal_rate(interval: Interval, server: ServerFacts) -> tuple[float | None, str]:
-    """Return the WAL of a second and its source: the larger of the mean since the reset, and the last two looks.
+    """Return the WAL of a second and its source: the larger of the means since the reset and of the last ten seconds.
 
-    The last two only on a busy server: the WAL of an idle server says nothing about its load. A standby counts
+    The latter only on a busy server: the WAL of an idle server says nothing about its load. A standby counts
     none that it replays.
     """
     activity, wal = interval.now(sections.activity), interval.now(sections.wal)
@@ -277,10 +278,22 @@ def _wal_rate(interval: Interval, server: ServerFacts) -> tuple[float | None, st
         seconds = (activity.now_ms - _counted_since_ms(interval, server)) / 1000
         if seconds >= _LEAST_COUNTED_S:
             rates.append((wal.wal_bytes / seconds, "pg_stat_wal.wal_bytes since its reset"))
-    if activity is not None and any(backend.state == "active" for backend in client_backends(activity)):
-        rate = WAL_BYTES(interval)
-        rates += [] if rate is None else [(rate, "pg_current_wal_insert_lsn(), between two looks")]
+    if _is_busy(interval):
+        pair = outer_pair(interval.recent(sections.wal, _RECENT_S, least=2))
+        rate = pair_rate(pair, lambda wal: wal.lsn_bytes)
+        if pair is not None and rate is not None:
+            rates.append((rate, f"pg_current_wal_insert_lsn(), mean of {pair[1].at_s - pair[0].at_s:.1f} s"))
     return max(rates, default=(None, ""))
+
+
+def _is_busy(interval: Interval) -> bool:
+    """Return whether transactions end, or a client's statement ran at one of the last samples: at a single one, all
+    sessions of a load may be idle in their transactions."""
+    return (TPS(interval) or 0.0) >= 1.0 or any(
+        backend.state == "active"
+        for activity in interval.recent(sections.activity, _RECENT_S, least=2)
+        for backend in client_backends(activity)
+    )
 
 
 def _counted_since_ms(interval: Interval, server: ServerFacts) -> int:

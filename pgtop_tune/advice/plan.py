@@ -314,7 +314,7 @@ def _with_commit_limit(drawn: MemoryPlan, facts: AdviceFacts, machine: Machine) 
     pages = pool.total if drawn.pages is None else drawn.pages
     limit = _commit_limit(pages * pool.page_bytes, machine)
     if limit is None:
-        return replace(drawn, strict_refused="The memory of this machine is not known.")
+        return replace(drawn, strict_refused="The memory of this machine is unknown.")
     ratio, limit_bytes = limit
     drawn = replace(drawn, ratio=ratio, commit_limit_bytes=limit_bytes)
     if machine.committed_bytes is None:

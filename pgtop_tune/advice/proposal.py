@@ -81,7 +81,8 @@ class Proposal(Struct, frozen=True, kw_only=True):
         wish, held_pages = half.get(POOL), 0 if self.plan is None else self.plan.pages_held
         if wish is not None and wish.value is not None and int(wish.value) < held_pages:
             because = (
-                f"The server holds {held_pages} huge pages; {wish.value} do once it has less: `advise --apply` does "
+                f"The server holds {held_pages} huge pages; {wish.value} suffice once it holds fewer: `advise "
+                f"--apply` does "
                 "both."
             )
             half[POOL] = replace(wish, value=str(held_pages), low=str(held_pages), because=because)
@@ -93,7 +94,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
             return self.settings
         entering = {ACCOUNTING: self.plan.strict_waits}
         waiting = entering | dict.fromkeys((POOL, "vm.overcommit_ratio"), self.plan.strict_pauses)
-        remedy = "`pgtop-tune advise --apply --restart` does it in order."
+        remedy = "`pgtop-tune advise --apply --restart` applies them in order."
         return {
             name: replace(advice, value=None, because=f"{waiting[name]} {remedy}") if waiting.get(name) else advice
             for name, advice in self.settings.items()

@@ -64,7 +64,7 @@ def load_config(path: Path | None = None) -> Config:
     except FileNotFoundError:
         return Config()
     except OSError as problem:
-        hint = "fix its permissions" if isinstance(problem, PermissionError) else "a file is expected there, or none"
+        hint = "fix its permissions" if isinstance(problem, PermissionError) else "it must be a regular file"
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", hint) from None
     from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
 
@@ -89,7 +89,7 @@ def _is(kind: type, expected: str) -> Any:
 
 def _interval(value: object) -> str:
     fits = type(value) in (int, float) and 0.2 <= value <= 60  # type: ignore[operator]
-    return "" if fits else "a number of seconds from 0.2 to 60 expected"
+    return "" if fits else "seconds from 0.2 to 60 expected"
 
 
 def _keys(value: object) -> str:

@@ -42,7 +42,7 @@ def _check_rows(kind: type[Struct], rows: Sequence[Any]) -> None:
     for name, read, allowed, nested in _columns(kind):
         values = list(map(read, rows))
         if allowed is not None and not allowed.issuperset(map(type, values)):
-            raise TypeError(f"{kind.__name__}.{name} is not what it should be")
+            raise TypeError(f"{kind.__name__}.{name} has an unexpected type")
         if nested is not None:
             _check_nested(nested, values)
 
@@ -113,12 +113,13 @@ def malformed(error: Exception, section: str = "") -> ServerProblem:
         section: Section or question that was asked for; "" where the operator knows it.
     """
     form = next(
-        (description for kind, description in _FORMS if isinstance(error, kind)), "values of another type, or none"
+        (description for kind, description in _FORMS if isinstance(error, kind)),
+        "values of another type, or missing values",
     )
-    question = f" to the question for {section.replace('_', ' ')}" if section else ""
+    question = f" about {section.replace('_', ' ')}" if section else ""
     return ServerProblem(
         f"the server's answer{question} has {form}, unlike PostgreSQL's",
-        "connect to the server itself, without a proxy or pooler in between",
+        "connect to the server directly, without a proxy or pooler",
     )
 
 
@@ -159,4 +160,6 @@ def check_sizes(rows: Any) -> None:
     for row in rows:
         for value in row:
             if type(value) in (str, bytes) and len(value) > LONGEST_VALUE:
-                raise ServerProblem(f"the server sent a value of {len(value) >> 20} MB", "connect to the server itself")
+                raise ServerProblem(
+                    f"the server sent a value of {len(value) >> 20} MB", "connect to the server directly"
+                )

@@ -225,7 +225,7 @@ class ForeignDirectory:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", path)
         if os.geteuid() == 0 and status.st_uid not in (self.uid, *owners):
-            raise PermissionError(errno.EPERM, "it belongs to another account than its directory", path)
+            raise PermissionError(errno.EPERM, "its owner differs from the owner of its directory", path)
 
 
 def is_private_place(path: str | Path) -> bool:
@@ -280,7 +280,7 @@ def handed_over(
 
 def _checked(name: str) -> str:
     if not name or "/" in name or name in (".", ".."):
-        raise OSError(errno.EINVAL, "it is not a single name", name)
+        raise OSError(errno.EINVAL, "not a single file name", name)
     return name
 
 
@@ -331,11 +331,11 @@ def _trusted_link(name: str, holding: int, path: str, links: int) -> str:
     if links > _MOST_LINKS:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
     if os.geteuid() == 0 and status.st_uid != 0:
-        raise OSError(errno.ELOOP, f"{name} on the way is a link of another account", path)
+        raise OSError(errno.ELOOP, f"{name} on this path is a link of another account", path)
     return os.readlink(name, dir_fd=holding)
 
 
 def _check_place(status: os.stat_result, path: str) -> None:
     others_write = status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX
     if status.st_uid not in (0, os.geteuid()) or others_write:
-        raise PermissionError(errno.EPERM, "another account can rename in a directory on the way", path)
+        raise PermissionError(errno.EPERM, "another account can rename files in a directory on this path", path)

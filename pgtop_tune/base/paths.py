@@ -282,7 +282,7 @@ def read_own(path: Path) -> bytes:
     """
     check_own_directory(path.parent)
     if path.is_symlink():
-        raise NotOurs(f"{path} is a link", "move it away")
+        raise NotOurs(f"{path} is a link", "move it elsewhere")
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         check_own(path, descriptor)
@@ -297,7 +297,7 @@ def check_own(path: Path, descriptor: int) -> None:
     """
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        raise NotOurs(f"{path} is not a regular file", "move it away")
+        raise NotOurs(f"{path} is not a regular file", "move it elsewhere")
     _check(path, status)
 
 
@@ -315,11 +315,11 @@ def _check(path: Path, status: os.stat_result) -> None:
     if status.st_uid not in (os.geteuid(), 0):
         name = account_name(status.st_uid)
         raise NotOurs(
-            f"{path} belongs to {name}, and this is {account_name(os.geteuid())}",
-            f"run it as {name} (sudo -u {name}), or name a directory of your own with XDG_STATE_HOME or --journal",
+            f"{path} belongs to {name}, but this process runs as {account_name(os.geteuid())}",
+            f"run pgtop-tune as {name} (sudo -u {name}), or set XDG_STATE_HOME or --journal to your own directory",
         )
     if status.st_mode & _WRITTEN_BY_OTHERS:
-        raise NotOurs(f"{path} can be written by others", f"inspect it, then: chmod go-w {path}")
+        raise NotOurs(f"{path} is writable by others", f"inspect it, then run: chmod go-w {path}")
 
 
 def account_name(uid: int) -> str:
@@ -340,7 +340,7 @@ def permission_refusal(path: Path) -> tuple[str, str] | None:
         return None
     owner, quoted = os.lstat(closed).st_uid, shlex.quote(str(closed))
     if owner == os.geteuid():
-        return f"this user may not use {closed}", f"chmod u+rwX {quoted}"
+        return f"this user has no access to {closed}", f"chmod u+rwX {quoted}"
     return f"{closed} belongs to {account_name(owner)}", f"sudo chown -R {account_name(os.geteuid())}: {quoted}"
 
 

@@ -115,7 +115,7 @@ def own_libraries_hint(loader_message: str, otherwise: str, root: Path = Path("/
     """
     if _NO_LIBRARY not in loader_message or os.path.lexists(root / "proc/self/exe"):
         return ""
-    return f"/proc is hidden, through which programs find the libraries beside them: {otherwise}"
+    return f"programs find their libraries through /proc, which is hidden: {otherwise}"
 
 
 _OTHERS_WRITE: Final = 0o022

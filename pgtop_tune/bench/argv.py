@@ -58,16 +58,16 @@ _BOUNDS: Final = (
 _REFUSALS: Final[tuple[tuple[Callable[[LoadSpec], object], str], ...]] = (
     (
         lambda spec: spec.duration_s is not None and spec.transactions is not None,
-        "a duration and a number of transactions exclude each other",
+        "a duration and a number of transactions cannot be combined",
     ),
     (
         lambda spec: spec.max_tries == 0 and spec.transactions is not None and spec.latency_limit_ms is None,
-        "tries without a limit need a latency limit or a duration",
+        "unlimited tries need a latency limit or a duration",
     ),
     (lambda spec: len(spec.scripts) > MOST_SCRIPTS, f"pgbench takes up to {MOST_SCRIPTS} scripts"),
     (
         lambda spec: any(not script.file or "\0" in script.file for script in spec.scripts),
-        "a script needs the name of a file",
+        "a script needs a file name",
     ),
     (
         lambda spec: any(not 0 <= script.weight <= _INT_MAX for script in spec.scripts),
@@ -79,9 +79,9 @@ _REFUSALS: Final[tuple[tuple[Callable[[LoadSpec], object], str], ...]] = (
     ),
     (
         lambda spec: any(not _VARIABLE.fullmatch(name) for name, _ in spec.variables),
-        "a variable's name is letters, digits and '_', up to 60 of them",
+        "a variable name must be letters, digits and '_', at most 60 characters",
     ),
-    (lambda spec: any("\0" in value for _, value in spec.variables), "a variable cannot hold a zero byte"),
+    (lambda spec: any("\0" in value for _, value in spec.variables), "a variable cannot contain a zero byte"),
 )
 """Combinations that pgbench refuses, with the message."""
 _SINCE: Final[tuple[tuple[int, Callable[[LoadSpec], object], str], ...]] = (
@@ -118,7 +118,7 @@ def check_version(spec: LoadSpec, pgbench: Pgbench) -> None:
         if is_asked(spec) and pgbench.version_num < major * 10_000:
             raise LoadProblem(
                 f"{feature} needs pgbench {major} or later; {pgbench.path} is version {pgbench.version}",
-                "name another with --pgbench",
+                "pass another pgbench with --pgbench",
             )
 
 

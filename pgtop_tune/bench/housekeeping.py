@@ -164,7 +164,7 @@ async def _prewarm(sql_session: SqlSession, tables: Sequence[DatasetTable], star
     """Read tables and indexes into shared buffers, where the database has the extension."""
     functions = await sql_session.rows(_PREWARM)
     function = str(functions[0][0]).replace("%", "%%") if functions else ""
-    problem = "" if functions else "the database has no extension pg_prewarm: the warm-up of the load reads the data"
+    problem = "" if functions else "the extension pg_prewarm is missing: the warm-up of the load reads the data"
     for table in tables if functions else ():
         try:
             await sql_session.rows(_READ_IN.format(prewarm=function), (table.sql, table.sql))

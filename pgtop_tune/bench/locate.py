@@ -25,7 +25,7 @@ from pgtop_tune.process import handed_on
 
 OLDEST: Final = 130000
 """Before PostgreSQL 13 pgbench's options and log differ too much."""
-INSTALL_HINT: Final = remedy("name one with --pgbench")
+INSTALL_HINT: Final = remedy("pass one with --pgbench")
 
 _ANSWER_TIMEOUT_S: Final = 10.0
 _TRIES_TLS: Final = ("-n", "-t", "1", "-h", os.devnull, "-U", "nobody", "postgres")
@@ -72,7 +72,7 @@ def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgb
     if explicit is not None:
         path = explicit / "pgbench" if explicit.is_dir() else explicit
         if not path.is_file():
-            raise LoadProblem(f"there is no pgbench at {explicit}", INSTALL_HINT)
+            raise LoadProblem(f"no pgbench at {explicit}", INSTALL_HINT)
         return newest_usable([probe(path)], over_tls=over_tls)
     candidates: list[Pgbench] = []
     refusals: list[str] = []
@@ -82,7 +82,7 @@ def find_pgbench(explicit: Path | None = None, *, over_tls: bool = False) -> Pgb
         except LoadProblem as problem:
             refusals.append(problem.message)
     if not candidates:
-        raise LoadProblem(refusals[0] if refusals else "no pgbench was found on this machine", INSTALL_HINT)
+        raise LoadProblem(refusals[0] if refusals else "no pgbench found on this machine", INSTALL_HINT)
     return newest_usable(candidates, over_tls=over_tls)
 
 
@@ -106,7 +106,7 @@ def newest_usable(
             return _recent_enough(pgbench)
     paths = ", ".join(str(pgbench.path) for pgbench in recent_first)
     raise LoadProblem(
-        f"the sessions of this server are encrypted, and pgbench cannot do that: {paths} has no TLS",
+        f"this server encrypts its sessions, but {paths} was built without TLS",
         "install the distribution's package (Debian: postgresql-NN), or name another with --pgbench",
     )
 
@@ -119,8 +119,8 @@ def probe(path: Path) -> Pgbench:
     """
     if stranger := writable_by_others(path):
         raise LoadProblem(
-            f"{path} is not run as root: other accounts can write {stranger}",
-            f"name a pgbench of root's with --pgbench, or take away their rights on {stranger}",
+            f"root does not run {path}, because other accounts can write {stranger}",
+            f"pass a pgbench that root owns with --pgbench, or remove write access to {stranger}",
         )
     answer = _ask(path, None, ("--version",))
     library_path = None
@@ -130,7 +130,7 @@ def probe(path: Path) -> Pgbench:
     parsed = parse_version(answer.stdout)
     if parsed is None:
         message = one_line(answer.stderr or answer.stdout, 300) or f"exit status {answer.returncode}"
-        hint = own_libraries_hint(message, "name an installed pgbench with --pgbench")
+        hint = own_libraries_hint(message, "pass an installed pgbench with --pgbench")
         raise LoadProblem(f"{path} is not a working pgbench: {message}", hint or INSTALL_HINT)
     version_num, version = parsed
     return Pgbench(path=path, version_num=version_num, version=version, library_path=library_path)

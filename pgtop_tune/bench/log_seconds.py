@@ -161,7 +161,7 @@ def with_numbers(lines: bytes) -> bytes:
 def _columns(count: int, lines: int, fewest: int) -> int:
     columns, remainder = divmod(count, lines)
     if remainder or columns < fewest:
-        raise ValueError("lines differ in their columns")
+        raise ValueError("lines have different numbers of columns")
     return columns
 
 
@@ -183,7 +183,7 @@ def _take_columns(chunk: bytes, lines: int, layout: LogLayout, parsed: Parsed) -
         second = seconds[start]
         end = lines if seconds[-1] == second else bisect_right(seconds, second, start)
         if second not in EPOCH_S or seconds[start:end].count(second) != end - start:
-            raise ValueError("seconds do not ascend")
+            raise ValueError("seconds are not in ascending order")
         run = slice(start, end)
         parts += _parts(second, latencies[run], scripts[run], lags[run], odd_part if odd else SecondPart)
         start = end

@@ -136,31 +136,31 @@ _EITHER: Final[tuple[tuple[str, str], ...]] = (
     (r'relation "bus\.\w+" does not exist|undefined variable "(?:tickets|rides|seats|days)"',
      "create the bus company's tables first: pgtop-tune bench init --dataset bus -d DATABASE"),
 )  # fmt: skip
-_NO_PREPARED: Final = "-M simple: a pooler in transaction mode, DISCARD ALL and several statements in one need it"
+_NO_PREPARED: Final = "pass -M simple: poolers in transaction mode, DISCARD ALL and several statements in one need it"
 _STATEMENTS: Final[tuple[tuple[str, str], ...]] = (
-    (r":  syntax error", "fix that statement in its script"),
+    (r":  syntax error", "fix the statement in its script"),
     (r":  permission denied for (?:table|relation) pgbench_",
      "run as the owner of pgbench's tables, or GRANT SELECT, INSERT, UPDATE ON ALL TABLES IN SCHEMA public"),
     (r':  prepared statement ".*" (?:does not|already) exist', _NO_PREPARED),
     (r":  cannot insert multiple commands into a prepared statement", _NO_PREPARED),
     (r":  cannot execute .{1,40} in a read-only transaction",
-     "the server is a standby or read-only: profile select-only"),
+     "the server is a standby or read-only: use the profile select-only"),
 )  # fmt: skip
 _OWN: Final[tuple[tuple[str, str], ...]] = (
-    (r"too many connections for role", "fewer clients, or a higher limit: ALTER ROLE … CONNECTION LIMIT …"),
-    (r"too many connections for database", "fewer clients, or a higher limit: ALTER DATABASE … CONNECTION LIMIT …"),
+    (r"too many connections for role", "use fewer clients, or a higher limit: ALTER ROLE … CONNECTION LIMIT …"),
+    (r"too many connections for database", "use fewer clients, or a higher limit: ALTER DATABASE … CONNECTION LIMIT …"),
     (r"too many clients already|remaining connection slots",
-     "fewer clients, or a higher max_connections (needs a restart)"),
+     "use fewer clients, or a higher max_connections (needs a restart)"),
     (r"need at least \d+ open files|too many open files",
-     "fewer clients, or a higher limit of open files: ulimit -n"),
-    (r"permission denied for database", "GRANT CONNECT ON DATABASE, or another role with -U"),
+     "use fewer clients, or a higher limit of open files: ulimit -n"),
+    (r"permission denied for database", "GRANT CONNECT ON DATABASE to this role, or pass another role with -U"),
     (r'role ".*" does not exist', "choose another role with -U, or create it"),
     (r'database ".*" does not exist', "choose another database with -d, or create it: createdb"),
     (r"password authentication failed|no password supplied", "check the password in ~/.pgpass or PGPASSWORD"),
-    (r"no pg_hba.conf entry", "the server's pg_hba.conf admits this user only from other addresses"),
+    (r"no pg_hba.conf entry", "add a line for this user and address to the server's pg_hba.conf"),
     (r"could not translate host name|Name or service not known", "check the host name"),
     (r"connection refused|could not connect|connection to server .*No such file or directory",
-     "the server is not running there, or it listens elsewhere"),
+     "the server is not running, or it listens at another address"),
     (r"terminating connection|server closed the connection|perhaps the backend died",
      "the server ended the sessions (restart, crash, or pg_terminate_backend); start the load again"),
 )  # fmt: skip

@@ -73,7 +73,7 @@ class RunDirectory:
             path.mkdir(mode=0o700)
             self._marker = os.open(path / MARKER, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except OSError as problem:
-            hint = "TMPDIR names another directory"
+            hint = "set TMPDIR to another directory"
             raise LoadProblem(f"no directory for pgbench's log: {problem}", hint) from problem
         # Held until we end, however that is: a directory whose marker can be locked is no program's any more.
         fcntl.flock(self._marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -155,14 +155,14 @@ def parse_address(text: str) -> SshAddress:
         parts = urlsplit(text)
         port = parts.port
     except ValueError as problem:
-        raise UsageProblem(f"{text!r} is not the address of a machine: {problem}", _HINT) from problem
+        raise UsageProblem(f"{text!r} is not a valid machine address: {problem}", _HINT) from problem
     if parts.scheme != "ssh" or parts.path.strip("/") or parts.query or parts.fragment:
-        raise UsageProblem(f"{text!r} is not the address of a machine", _HINT)
+        raise UsageProblem(f"{text!r} is not a valid machine address", _HINT)
     if parts.password is not None:
-        raise UsageProblem("the address of a machine may not contain a password", "log in with a key")
+        raise UsageProblem("a machine address may not contain a password", "log in with an SSH key")
     host, user = parts.hostname or "", parts.username
     if not _HOST.fullmatch(host) or (user is not None and not _USER.fullmatch(user)) or port == 0:
-        raise UsageProblem(f"{text!r} is not the address of a machine", _HINT)
+        raise UsageProblem(f"{text!r} is not a valid machine address", _HINT)
     return SshAddress(host, user, port)
 
 

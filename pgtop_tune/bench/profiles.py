@@ -132,9 +132,7 @@ class Profiles(Struct, frozen=True):
         if name not in self.by_name:
             near = difflib.get_close_matches(name, self.by_name, 1, 0.6)
             meant = f"did you mean {near[0]}? " if near else ""
-            raise LoadProblem(
-                f"there is no load profile named {name!r}", f"{meant}known names: {', '.join(self.by_name)}"
-            )
+            raise LoadProblem(f"no load profile named {name!r}", f"{meant}known names: {', '.join(self.by_name)}")
         return self.by_name[name]
 
 
@@ -149,7 +147,7 @@ def profile_directories(further: Path | None = None) -> tuple[Path, ...]:
         LoadProblem: The directory named is none.
     """
     if further is not None and not further.is_dir():
-        raise LoadProblem(f"{further} is not a directory of profiles", "name a directory with *.toml files")
+        raise LoadProblem(f"{further} is not a directory", "pass a directory with *.toml files")
     return (SHIPPED, user_profiles_dir(), *([] if further is None else [further]))
 
 
@@ -187,15 +185,15 @@ def read_profile(path: Path) -> Profile:
     try:
         keys = tables_of(toml_source(paths.content_of(path)))
     except OSError as problem:
-        raise LoadProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
+        raise LoadProblem(f"{path} cannot be read: {problem.strerror}", "check its name and permissions") from None
     except NotToml as problem:
         raise LoadProblem(f"{path}: {problem}") from problem
     where = str(path)
     _check(where, keys, KEYS)
     if not _NAME.fullmatch(path.stem):
-        raise LoadProblem(f"{where}: a profile's file name is letters, digits, '.', '_' and '-'")
+        raise LoadProblem(f"{where}: the file name of a profile must be letters, digits, '.', '_' and '-'")
     if ("builtin" in keys) == ("script" in keys):
-        raise LoadProblem(f"{where}: either 'builtin' or [[script]] tables must be given, and not both")
+        raise LoadProblem(f"{where}: needs either 'builtin' or [[script]] tables, but not both")
     tables = keys.pop("script", [])
     for number, table in enumerate(tables, 1):
         _check(f"{where}, script {number}", table, _SCRIPT_KEYS)
@@ -229,7 +227,7 @@ def with_variables(spec: LoadSpec, profile: Profile, dataset_variables: Mapping[
     if missing:
         raise LoadProblem(
             f"the profile {profile.name} needs {', '.join(missing)} from the {profile.dataset} data set",
-            f"create it: pgtop-tune bench init --dataset {profile.dataset}; or give -D {missing[0]}=NUMBER",
+            f"create it: pgtop-tune bench init --dataset {profile.dataset}; or pass -D {missing[0]}=NUMBER",
         )
     variables = (
         {name: dataset_variables[name] for name in profile.from_dataset if name in dataset_variables}
@@ -288,7 +286,7 @@ KEYS: Final = {
     "log_class": _one_of(*LOG_CLASSES),
     "dataset": _one_of(*DATASETS),
     "from_dataset": _ProfileKey(
-        lambda value: isinstance(value, list) and all(map(_named, value)), "a list of names of variables"
+        lambda value: isinstance(value, list) and all(map(_named, value)), "a list of variable names"
     ),
     "variables": _ProfileKey(_values, "a table of variables, each a number or text"),
     "allow_shell": _ProfileKey(lambda value: type(value) is bool, "true or false"),
@@ -369,7 +367,7 @@ def read_script(file: Path) -> ScriptText:
     try:
         data = content_of(file, LONGEST_BYTES)
     except OSError as problem:
-        hint = "check that it is a pgbench script" if problem.errno == errno.EFBIG else "check its name"
+        hint = "check that the file is a pgbench script" if problem.errno == errno.EFBIG else "check its name"
         raise LoadProblem(f"the script {file} cannot be read: {problem.strerror}", hint) from None
     text = data.decode("utf-8", "replace")
     match = _SHELL.search(text)
@@ -402,7 +400,7 @@ def check_script(script: ScriptText, *, allow_shell: bool) -> None:
     if script.shell_line is not None and not allow_shell:
         raise LoadProblem(
             f"{script.file}, line {script.shell_line}: \\shell and \\setshell run programs on this machine",
-            "to allow this: --allow-shell, or allow_shell = true in your own profile",
+            "to allow this, pass --allow-shell, or set allow_shell = true in your own profile",
         )
 
 
@@ -418,5 +416,5 @@ def parse_choice(text: str) -> ScriptChoice:
     if not file:
         raise LoadProblem(f"{text!r} does not name a script file", "write -f FILE or -f FILE@WEIGHT")
     if not _WEIGHT.fullmatch(weight):
-        raise LoadProblem(f"{weight!r} is not a weight of a script", "a weight is a whole number: -f my.sql@3")
+        raise LoadProblem(f"{weight!r} is not a script weight", "write a whole number, as in -f my.sql@3")
     return ScriptChoice(file, int(weight))

@@ -435,7 +435,7 @@ class PgbenchRunner:
         """
         async with self._starting:
             if self._run is not None and not self._run.over:
-                raise LoadProblem("a load is running already", "stop it first")
+                raise LoadProblem("a load is already running", "stop the load first")
             spec, profile = await self._complete(spec)
             pgbench = await self.pgbench()
             await asyncio.to_thread(sweep, self._base)

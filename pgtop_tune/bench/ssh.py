@@ -40,7 +40,7 @@ _LOG_FILE: Final = re.compile(rf"{LOG_NAME}\.\d+(?:\.\d+)?")
 _ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
 _FAR_SIDE: Final = Path(__file__).parent / "far_side.sh"
 _FAR_SEARCH: Final = Path(__file__).parent / "far_search.sh"
-_HINT: Final = "ssh must log in without a prompt: try `ssh -o BatchMode=yes` to that machine"
+_HINT: Final = "ssh must log in without a prompt: test `ssh -o BatchMode=yes` to that machine"
 _CONNECTION_LOST: Final = 255
 _CHUNK: Final = 2**16
 
@@ -79,8 +79,8 @@ class SshRunning:
         except (TimeoutError, EOFError, ConnectionError, ValueError) as problem:
             await self.stop()
             await asyncio.gather(listening, return_exceptions=True)
-            message = one_line(output.text(), 300) or "it does not answer"
-            raise LoadProblem(f"pgbench cannot be run from {self._name}: {message}", _HINT) from problem
+            message = one_line(output.text(), 300) or "no answer"
+            raise LoadProblem(f"pgbench cannot be run on {self._name}: {message}", _HINT) from problem
         self._beating = asyncio.create_task(self._beat())
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
@@ -209,7 +209,7 @@ class SshPlace:
         try:
             guarded = await start_guarded_async(ssh_words(self._client, self._address, command), signal="TERM")
         except OSError as problem:
-            raise LoadProblem(f"ssh cannot be started: {problem}", "install OpenSSH's client") from problem
+            raise LoadProblem(f"ssh cannot be started: {problem}", "install the OpenSSH client") from problem
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 stdout, stderr = await asyncio.gather(guarded.stdout.read(), guarded.stderr.read())
@@ -220,12 +220,12 @@ class SshPlace:
         answer = stdout.decode("utf-8", "replace")
         candidates = self._found(answer, mark)
         if candidates is None:
-            message = one_line(stderr.decode("utf-8", "replace"), 300) or "it does not answer"
+            message = one_line(stderr.decode("utf-8", "replace"), 300) or "no answer"
             raise LoadProblem(f"{self.name} cannot be reached: {message}", _HINT)
         if not candidates:
             where = f"at {asked_for} on" if asked_for else "on"
             raise LoadProblem(
-                f"there is no pgbench {where} {self.name}", "install one there, or name it with --pgbench"
+                f"no pgbench {where} {self.name}", "install pgbench there, or pass its path with --pgbench"
             )
         lacking = {
             line.partition(" without-tls ")[2] for line in answer.splitlines() if line.startswith(f"{mark} without")
@@ -282,7 +282,7 @@ class SshPlace:
             )
         except OSError as problem:
             os.close(inlet)
-            raise LoadProblem(f"ssh cannot be started: {problem}", "install OpenSSH's client") from problem
+            raise LoadProblem(f"ssh cannot be started: {problem}", "install the OpenSSH client") from problem
         finally:
             os.close(outlet)
         return SshRunning(guarded, inlet, directory, mark.encode(), self.name)

@@ -126,7 +126,7 @@ def as_problem(failure: Exception) -> PgtopError:
     """Return a failure of a revert as a problem, so that the other changes are reverted all the same."""
     if isinstance(failure, PgtopError):
         return failure
-    return PgtopError(f"{type(failure).__name__}: {failure}", "this should not happen: please report it")
+    return PgtopError(f"{type(failure).__name__}: {failure}", "please report this bug")
 
 
 AGAIN_S: Final = 2.0
@@ -210,7 +210,7 @@ class ChangeSets:
         except asyncio.CancelledError:
             if len(steps) > 1 and not planned.with_restart:
                 # Only the journals know how far the half under way has come.
-                await self.revert(settled.set_id, "the program ended while the set was made")
+                await self.revert(settled.set_id, "the program ended while the change set was being applied")
             raise
         return settled
 
@@ -244,7 +244,7 @@ class ChangeSets:
         """Revert the half that was made; where even that fails, the hint of the problem says so."""
         if not settled.changes:
             return
-        reason = "the other half of the set was refused"
+        reason = "the other half of the change set was refused"
         if settled.parameters:
             failed = (await self.revert(settled.set_id, reason)).problem
         else:

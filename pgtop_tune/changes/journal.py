@@ -476,7 +476,7 @@ def write_owed() -> tuple[JournalProblem, ...]:
             problems.append(problem)
             continue
         if reason:
-            problems.append(JournalProblem(f"{reason}: it shows changes as in force that are reverted"))
+            problems.append(JournalProblem(f"{reason}: it shows reverted changes as in force"))
     return tuple(problems)
 
 
@@ -511,8 +511,8 @@ def _unlisted(directory: Path, error: OSError) -> JournalProblem:
         return _refused(message, directory, error)
     target = os.readlink(dangling)
     return JournalProblem(
-        f"{message}: {dangling} leads to {target}, which is not there",
-        f"bring {target} back: changes in force may be written there",
+        f"{message}: {dangling} points to {target}, which does not exist",
+        f"restore {target}: changes in force may be recorded there",
     )
 
 
@@ -522,8 +522,8 @@ def _refused(message: str, path: Path, error: OSError, hint: str = "") -> Journa
     if reason is not None:
         return JournalProblem(f"{message}: {reason[0]}", reason[1])
     if error.errno == errno.ENOTDIR:
-        hint = f"move the file away that is in the place of {path} or of a directory above it"
-    return JournalProblem(f"{message}: {_words(error)}", hint or "changes in force may be written there")
+        hint = f"move away the file that stands where {path} or a directory above it should be"
+    return JournalProblem(f"{message}: {_words(error)}", hint or "changes in force may be recorded there")
 
 
 def _dangling(path: Path) -> Path | None:

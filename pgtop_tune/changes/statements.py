@@ -75,7 +75,7 @@ def check_list(session: OperatorSession, parameter: Parameter, request: WantedPa
     name = parameter.name
     if stored is not None and not _can_be_put_back(session, parameter, request, stored):
         raise ServerProblem(
-            f"{name} = '{stored}' was written into postgresql.auto.conf by hand: it could not be put back",
+            f"{name} = '{stored}' was written into postgresql.auto.conf by hand: it could not be restored",
             "change the line there; nothing was changed",
         )
     if request.value is None:
@@ -128,7 +128,8 @@ def _check_reset_empties(session: OperatorSession, parameter: Parameter, request
     name = parameter.name
     if not request.scope.is_system:
         raise ServerProblem(
-            f"an empty {name} cannot be stored for a role or a database", "`pgtop-tune reset` removes its own value"
+            f"an empty {name} cannot be stored for a role or a database",
+            "`pgtop-tune reset` removes the value of the role or database",
         )
     remains = _without_line(session, parameter)
     if remains:
@@ -158,7 +159,7 @@ QUOTED_LISTS: Final = frozenset(
     }
 )
 """GUC_LIST_QUOTE parameters (guc_tables.c): one literal would be taken for one element."""
-_IDENTIFIERS: Final = frozenset({"search_path", "temp_tablespaces"})
+_IDENTIFIERS: Final = frozenset({"search_path", "synchronized_standby_slots", "temp_tablespaces"})
 """List parameters whose elements are identifiers: folded unless quoted, and one without a name counts as none."""
 
 STORED: Final = """
@@ -345,12 +346,12 @@ def present(session: OperatorSession, change: ParameterChange) -> PresentScope:
     if not (change.role_oid or change.database_oid):
         # An older version wrote it, and knew names alone.
         missing = _missing(scope, role=bool(role_oid), database=bool(database_oid))
-        return PresentScope(change, f"there is no {missing} any more, and this journal knows no oid" if missing else "")
+        return PresentScope(change, f"{missing} no longer exists, and this journal has no oid" if missing else "")
     names = session.rows(_BY_OID, change.role_oid, change.database_oid)[0]
     missing = _missing(scope, role=names["role"] is not None, database=names["database"] is not None)
     if missing:
         again = (scope.role and role_oid != 0) if names["role"] is None else (scope.database and database_oid != 0)
-        another = "; the one that has its name now is another one" if again else ""
+        another = "; the one that has its name now is a different one" if again else ""
         return PresentScope(change, f"{missing} was dropped, and its setting with it{another}")
     now = replace(scope, role=names["role"] or "", database=names["database"] or "")
     pairs = (("role", scope.role, now.role), ("database", scope.database, now.database))

@@ -86,12 +86,12 @@ GROUPS: Final = {
         "pgtop-tune bench list  ·  pgtop-tune bench show ticket-read",
     ),
     "baseline": (
-        "Save runs under a name, and compare with them later.",
+        "Save runs under a name, and compare later runs with them.",
         "Examples:  pgtop-tune baseline save go-live run.jsonl.gz  ·  pgtop-tune baseline check go-live -d bench  ·  "
         "pgtop-tune baseline list",
     ),
     "experiment": (
-        "Run experiments: the noise of this machine, and plans of configurations, loads, sizes and endpoints.",
+        "Measure the noise of this machine; run plans of configurations, loads, sizes and endpoints.",
         "Examples:  pgtop-tune experiment noise --profile tpcb-like -c 16 --for 10m -d bench  ·  "
         "pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment run P1 --scale 5 --time 10s  ·  "
         "pgtop-tune experiment status  ·  pgtop-tune experiment resume P1  ·  "

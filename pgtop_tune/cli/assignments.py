@@ -36,7 +36,7 @@ def wanted_parameters(assignments: Sequence[str], scope: Scope) -> tuple[WantedP
         _check_text(word)
         name, equals, value = word.partition("=")
         if not equals:
-            raise UsageProblem(f"{word!r} is not NAME=VALUE", "as in max_wal_size=4GB; `reset` takes names alone")
+            raise UsageProblem(f"{word!r} is not NAME=VALUE", "as in max_wal_size=4GB; `reset` takes only names")
         parameters.append(WantedParameter(checked_name(name.strip()), assigned(name, value), scope))
     return tuple(parameters)
 
@@ -71,7 +71,7 @@ def scope_of(text: str) -> Scope | None:
     }
     kind = kinds.get(frozenset(names))
     if kind is None or len(names) != len(parts):
-        raise UsageProblem(f"{text!r} is not a scope", f"say {_SCOPES}; a name with a comma stands in double quotes")
+        raise UsageProblem(f"{text!r} is not a scope", f"use {_SCOPES}; put a name with a comma in double quotes")
     return Scope(kind, names.get("role", ""), names.get("database", ""))
 
 
@@ -81,7 +81,9 @@ def _check_text(word: str) -> None:
         word.encode()
     except UnicodeEncodeError:
         escaped = word.encode(errors="backslashreplace").decode()
-        raise UsageProblem(f"{escaped} holds bytes that are not text", "write it in the terminal's encoding") from None
+        raise UsageProblem(
+            f"{escaped} contains bytes that are not text", "type the word in the terminal's encoding"
+        ) from None
 
 
 def instead(name: str, all_names: Sequence[str]) -> str:
@@ -132,11 +134,11 @@ def check_machine_options(settings: Sequence[WantedSetting], *, persist: bool, p
         UsageProblem: An option does not fit.
     """
     if persist and not settings:
-        raise UsageProblem("--persist is for settings of the machine", "ALTER SYSTEM survives a restart by itself")
+        raise UsageProblem("--persist is for settings of the machine", "parameters survive a restart without it")
     if persist and pending:
         raise UsageProblem("--persist and --for contradict each other", "pass one of them")
     if settings and of_load:
-        raise UsageProblem(f"{settings[0].name} is one value for the whole machine", "leave --scope load out")
+        raise UsageProblem(f"{settings[0].name} applies to the whole machine", "leave --scope load out")
 
 
 def nearest_settings(names: Sequence[str]) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ def begin_resolving(connection: ConnectionWords) -> Resolving:
 def _keywords(connection: ConnectionWords) -> dict[str, Any]:
     if connection.target and connection.database:
         raise UsageProblem(
-            f"two databases: {connection.database} and {connection.target}", "pass one, with or without -d"
+            f"two databases given: {connection.database} and {connection.target}", "pass one, with or without -d"
         )
     if connection.no_password and connection.ask_password:
         raise UsageProblem("-w and -W contradict each other", "pass one of them")
@@ -195,7 +195,7 @@ def pooler_addresses(typed: Sequence[str] | None) -> tuple[PoolerAddress, ...]:
     names = [address.name for address in addresses]
     for name in names:
         if names.count(name) > 1:
-            raise UsageProblem(f"two poolers are called {name}", "give each --pooler a name of its own")
+            raise UsageProblem(f"two poolers are called {name}", "give each --pooler a different name")
     return addresses
 
 

@@ -60,7 +60,7 @@ def start_detached(command: Sequence[str]) -> int:
     try:
         argv = own_argv()
     except OSError as problem:
-        raise UsageProblem(f"it cannot run detached: {problem.strerror}") from None
+        raise UsageProblem(f"the run cannot be detached: {problem.strerror}") from None
     try:
         private(log.parent)
         line = [word for word in handed_on.command_line(sys.argv[1:]) if word != _OPTION]
@@ -75,12 +75,12 @@ def start_detached(command: Sequence[str]) -> int:
             )  # fmt: skip
         key = process_key_of(program.pid)
         if key is None:
-            raise UsageProblem("the run ended at once", f"its lines are in {log}")
+            raise UsageProblem("the run ended immediately", f"read its output in {log}")
         run = DetachedRun(name=name, key=key, command=" ".join(command), log=str(log))
         with replacing(_directory() / f"{name}.json") as file:
             file.write(msgspec.json.encode(run))
     except OSError as problem:
-        raise UsageProblem(f"{log}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
+        raise UsageProblem(f"{log}: {problem.strerror}", "set XDG_STATE_HOME to another directory") from None
     say(f"{name} runs detached, process {key.pid}")
     say(f"follow it: pgtop-tune experiment attach; stop it: pgtop-tune experiment stop {name}")
     return ExitCode.OK
@@ -98,7 +98,7 @@ def attach(name: str) -> int:
         for line in _lines(run, lambda: run.key.lives):
             say(one_line(line, 2000))
     except KeyboardInterrupt:
-        tell(f"{run.name} runs on")
+        tell(f"{run.name} keeps running")
         return ExitCode.OK
     tell(f"{run.name} has ended")
     return ExitCode.OK
@@ -112,8 +112,8 @@ def stop(name: str) -> int:
     """
     run = _named(name)
     if not run.key.lives:
-        raise UsageProblem(f"{run.name} has ended", f"its lines: pgtop-tune experiment attach {run.name}")
-    tell(f"waiting for {run.name}, process {run.key.pid}, to end; Ctrl-C leaves it to itself")
+        raise UsageProblem(f"{run.name} has ended", f"`pgtop-tune experiment attach {run.name}` prints its output")
+    tell(f"waiting for {run.name}, process {run.key.pid}, to end; Ctrl-C stops waiting")
     interruption = Interruption(run.key, run.name, tell)
     for line in _lines(run, interruption.goes_on, from_end=True):
         tell(one_line(line, 2000))
@@ -149,9 +149,7 @@ def _named(name: str) -> DetachedRun:
     running = [run for run in runs if run.key.lives]
     matching = [run for run in runs if run.name == name] if name else running or list(runs)
     if not matching:
-        raise UsageProblem(
-            f"there is no detached run{f' {name}' if name else ''}", "`pgtop-tune experiment status` lists them"
-        )
+        raise UsageProblem(f"no detached run{f' {name}' if name else ''}", "`pgtop-tune experiment status` lists them")
     return matching[-1]
 
 

@@ -30,14 +30,14 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILED = 1
-    """check: findings at or above --fail-on. demo and revert: a server of this machine could not be created or
+    """check: findings at or above --fail-on. demo and revert: a server on this machine could not be created or
     started."""
     USAGE = 2
     """Usage error on the command line or in a configuration file; 2 as usual for command-line parsers."""
     CONNECTION = 3
-    """No server, or it refuses the login."""
+    """The server does not answer, or refuses the login."""
     LOAD = 4
-    """pgbench missing, or its run failed."""
+    """pgbench is missing, or its run failed."""
     RECORDING = 5
     """A recording cannot be read or written."""
     CHANGE = 6
@@ -46,11 +46,11 @@ class ExitCode(IntEnum):
     """A condition of --fail-if holds."""
     CANNOT_TELL = 8
     """A condition of --fail-if cannot be decided: not comparable, not measured, too short, or too few runs.
-    ab: there is no verdict."""
+    ab and tune: there is no verdict."""
     CRASHED = 70
     """A bug, with a traceback; 70 as EX_SOFTWARE of sysexits.h."""
     SIGNALLED = 128
-    """Plus the number of the signal: 129 hang-up, 130 interrupt, 141 stdout was closed, 143 terminate."""
+    """128 plus the number of the signal: 129 hang-up, 130 interrupt, 141 stdout was closed, 143 terminate."""
 
 
 class Terminated(SystemExit):

@@ -51,7 +51,8 @@ MaybeInterval = Annotated[
 NoQueryText = Annotated[
     bool,
     _session_option(
-        "--no-query-text", help="Record no query texts, no lines of the server's log and no commands of the server."
+        "--no-query-text",
+        help="Do not record query texts, server log lines, or shell commands such as archive_command.",
     ),
 ]
 Record = Annotated[
@@ -104,17 +105,17 @@ DiskCaps = Annotated[
     ),
 ]
 Disk = Annotated[
-    DiskKind | None, machine_option("--disk", help="What the data lie on, if the kernel does not say or says it wrong.")
+    DiskKind | None, machine_option("--disk", help="Storage of the data, if the kernel reports none or the wrong kind.")
 ]
 Profile = Annotated[
-    Workload | None, machine_option("--profile", help="What the server is for, if its counters do not show it.")
+    Workload | None, machine_option("--profile", help="Type of workload, if the server's counters do not show it.")
 ]
 HostSourceChoice = Annotated[
     HostSource,
     _session_option(
         "--host-source",
-        help="Where numbers of this machine come from: proc reads /proc, psutil serves systems without it; auto takes "
-        "/proc where it is readable.",
+        help="Source of this machine's metrics: proc reads /proc, psutil works without /proc; auto uses /proc where it "
+        "is readable.",
     ),
 ]
 Poolers = Annotated[
@@ -143,10 +144,10 @@ Mouse = Annotated[
 ]
 Detach = Annotated[
     bool,
-    Option("--detach", help="Go on without this terminal, also when its session ends; `experiment attach` follows it."),
+    Option("--detach", help="Run in the background, also after logout; `experiment attach` follows the run."),
 ]
 AllowUnsafe = Annotated[
-    bool, Option("--allow-unsafe", help="Allow unlocking values that can lose data, by typing their name.")
+    bool, Option("--allow-unsafe", help="Allow values that can lose data; type the parameter's name to unlock one.")
 ]
 
 
@@ -166,7 +167,8 @@ class TableFormat(StrEnum):
 
 
 ProfilesDirectory = Annotated[
-    Path | None, Option("--profiles", metavar="DIR", help="Another directory of profiles (*.toml); takes precedence.")
+    Path | None,
+    Option("--profiles", metavar="DIR", help="Another directory of profiles (*.toml); its profiles take precedence."),
 ]
 
 
@@ -185,16 +187,22 @@ class Protocol(StrEnum):
 OneProfile = Annotated[str, load_option("--profile", metavar="NAME", help="Load profile.")]
 
 
-Clients = Annotated[int | None, load_option("-c", "--clients", min=1, help="As in the profile.")]
+Clients = Annotated[
+    int | None, load_option("-c", "--clients", min=1, help="Concurrent sessions (default: as in the profile).")
+]
 
 
 Threads = Annotated[int, load_option("-j", "--jobs", min=0, help="Threads; 0 is one per core.")]
 
 
-Rate = Annotated[float | None, load_option("-R", "--rate", help="Transactions per second.")]
+Rate = Annotated[
+    float | None, load_option("-R", "--rate", help="Transactions per second (default: as fast as possible).")
+]
 
 
-ProtocolChoice = Annotated[Protocol | None, load_option("-M", "--protocol", help="As in the profile.")]
+ProtocolChoice = Annotated[
+    Protocol | None, load_option("-M", "--protocol", help="Query protocol (default: as in the profile).")
+]
 
 
 class LoadWords(Struct, frozen=True):
@@ -288,7 +296,7 @@ def for_seconds(text: str, option: str = "--for") -> float | None:
         return None
     length_s = seconds(text)
     if length_s <= 0:
-        raise UsageProblem(f"{option} takes a time above zero", "pass 30s, 5m or 1h30m")
+        raise UsageProblem(f"{option} needs a time above zero", "pass 30s, 5m or 1h30m")
     return length_s
 
 

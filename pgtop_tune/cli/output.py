@@ -165,7 +165,7 @@ def flush_or_say_why(stream: TextIO, name: str, more: str = "") -> None:
         if problem.errno == errno.EIO and is_terminal:
             raise Terminated(signal.SIGHUP) from None
         message = f"{name} cannot be written: {problem.strerror}"
-        raise UsageProblem(message, "send it to a disk with free space") from None
+        raise UsageProblem(message, "redirect it to a disk with free space") from None
 
 
 def say_json(value: object) -> None:
@@ -213,7 +213,7 @@ def write_chapters(output: Path, title: str, chapters: Sequence[Chapter], *, for
 
     writer = {".html": report_html, ".md": report_markdown}.get(output.suffix.lower())
     if writer is None:
-        raise UsageProblem(f"{output}: a report is HTML or Markdown", "-o report.html, or -o report.md")
+        raise UsageProblem(f"{output}: a report is HTML or Markdown", "pass -o report.html or -o report.md")
     write_text(output, writer(title, chapters), force=force)
 
 
@@ -223,9 +223,9 @@ def write_text(output: Path, text: str, *, force: bool) -> None:
         with replacing(output) if force else new_file(output) as file:
             file.write(text.encode("utf-8", "replace"))
     except FileExistsError:
-        raise UsageProblem(f"{output} exists already", "--force replaces it") from None
+        raise UsageProblem(f"{output} already exists", "pass --force to replace it") from None
     except OSError as problem:
-        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another path") from None
     say(f"report: {output}")
 
 

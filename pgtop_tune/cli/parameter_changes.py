@@ -111,7 +111,7 @@ async def live_settings(machine: HostControl, settings: Sequence[WantedSetting])
     live = await machine.settings()
     if isinstance(live, Unavailable):
         show_commands(machine, settings, survive=False)
-        raise HostProblem(f"nothing was changed: {live.detail}", "paste the commands above into a shell there")
+        raise HostProblem(f"nothing was changed: {live.detail}", "run the commands above on the server's machine")
     return {setting.name: setting.live for setting in live if not isinstance(setting.live, Unavailable)}
 
 
@@ -127,7 +127,7 @@ async def check_permitted(machine: HostControl, settings: Sequence[WantedSetting
         if setting.name in names and not setting.writable:
             raise HostProblem(
                 f"{setting.path} cannot be written by this process: nothing was changed",
-                "paste the commands with sudo above into a shell, or run this as root",
+                "run the sudo commands above, or run this command as root",
             )
 
 
@@ -149,8 +149,8 @@ def show_plan(plan: RestartPlan, for_s: float | None = None) -> None:
         say(f"{check.subject:<13} {check.verdict:<10} {check.words}{hint}")
     say(f"restart ({plan.managed}): {plan.command}" if plan.command else f"restart: {plan.managed}")
     if not plan.by_us:
-        say(f"pgtop-tune cannot run it: {plan.why_not}; it waits for the restart")
-    within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
+        say(f"pgtop-tune cannot restart the server: {plan.why_not}; pgtop-tune waits for the restart")
+    within = f", {plan.in_transaction} of them in a transaction" if plan.in_transaction else ""
     say(f"ends {counted(plan.sessions, 'session')}{within}")
     if for_s is not None:
         say(f"reverts after {duration(for_s)}, with a second restart")
@@ -165,7 +165,7 @@ def confirm(plan: RestartPlan, *, yes: bool, anyway: bool) -> None:
     """
     stopping = [check for check in plan.checks if check.verdict is RestartVerdict.IMPOSSIBLE]
     if stopping and not anyway:
-        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway restarts all the same")))
+        hint = "; ".join(filter(None, (stopping[0].hint, "nothing was changed; --anyway restarts regardless")))
         raise ServerProblem(stopping[0].words, hint)
     reason = "a restart ends every session and needs a confirmation"
     require_yes("restart the server?", yes=yes, reason=reason, refused="not restarted: nothing was changed")
@@ -175,7 +175,7 @@ def check_nothing_waits(plan: RestartPlan, expected: Collection[str] = ()) -> No
     """Raise UsageProblem where a restart would apply parameters other than the expected ones."""
     if waiting := ", ".join(parameter.name for parameter in plan.pending if parameter.name not in expected):
         raise UsageProblem(
-            f"{waiting} waits for a restart already, which would apply it", "`pgtop-tune set --restart` first"
+            f"{waiting} already waits for a restart, which would apply it too", "run `pgtop-tune set --restart` first"
         )
 
 
@@ -308,10 +308,10 @@ async def change(conninfo: ConnInfo, request: ChangeRequest) -> int:
             plan = await service.plan(request.parameters)
             show_plan(plan, request.for_s)
             if request.settings and not plan.possible:
-                tell("the machine's settings are changed first; then this is checked again")
+                tell("the machine's settings are changed first; then the restart is checked again")
         if request.dry_run:
             if request.settings:
-                tell("a start is tried once the machine's settings are changed")
+                tell("a test start follows once the machine's settings are changed")
             elif not request.anyway:
                 await control.check_starts(request.parameters)
             return 0
@@ -393,13 +393,13 @@ def _show_options(assignments: Sequence[WantedParameter], current: dict[str, Par
         parameter = current[assignment.name.lower()]
         if parameter.context not in SESSION_CONTEXTS:
             raise UsageProblem(
-                f"{parameter.name} is one value for the whole server (context {parameter.context})",
+                f"{parameter.name} applies to the whole server (context {parameter.context})",
                 "--scope system changes it",
             )
         value = (assignment.value or "").replace("\\", "\\\\").replace(" ", "\\ ")
         options.append(f"-c {parameter.name}={value}")
     say(f"export PGOPTIONS={shlex.quote(' '.join(options))}")
-    tell("nothing changes on the server: only the sessions of a load started with it have these values")
+    tell("nothing changes on the server: only sessions of a load started with these PGOPTIONS have the values")
 
 
 def _unlocked(request: ChangeRequest, current: dict[str, Parameter]) -> frozenset[str]:
@@ -418,13 +418,15 @@ def _unlocked(request: ChangeRequest, current: dict[str, Parameter]) -> frozense
         message = f"{without_secrets(f'{assignment.name} = {assignment.value}')} {risk.words}"
         is_locked, may_unlock = risk.locked(ends=ends), request.allow_unsafe or not risk.loses_data
         if is_locked and may_unlock and risk.loses_data and request.for_s is None and request.scope is not None:
-            raise UsageProblem(f"{message}: it reverts when this command ends", "pass a time, as in --for 5m")
+            raise UsageProblem(
+                f"{message}: the value is only allowed for a limited time", "pass a time, as in --for 5m"
+            )
         if not is_locked or assignment.name in confirmed:
             tell(message)
         elif may_unlock and can_ask():
             tell(message)
             if request.dry_run:
-                tell(f"without --dry-run this asks for {assignment.name}")
+                tell(f"without --dry-run, this command asks you to type {assignment.name}")
             else:
                 confirmed.add(answer_to(f"type {assignment.name} to unlock it: "))
         # The control refuses locked values, but it is asked neither in a dry run nor for the options of a load.

@@ -88,7 +88,7 @@ def machine_rows(
         UsageProblem: The server is on another machine, or its settings are in no file.
     """
     if isinstance(basis.machine, Unavailable):
-        hint = "ask for its settings there" if basis.machine.reason is Reason.NOT_LOCAL else ""
+        hint = "run this command on that machine" if basis.machine.reason is Reason.NOT_LOCAL else ""
         raise UsageProblem(str(basis.machine), hint)
     proposal = basis.proposal
     advised = (
@@ -184,7 +184,7 @@ def parameter_rows(
     if group and group.lower() not in groups:
         near = difflib.get_close_matches(group.lower(), groups, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageProblem(f"there is no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}, os")
+        raise UsageProblem(f"no group {group!r}", f"{hint}groups: {', '.join(GROUPS)}, os")
     return tuple(
         ParameterRow(knob, parameter, advice_for(parameter, advised))
         for knob, parameter in listed_parameters(KNOBS, parameters, advised)

@@ -115,7 +115,7 @@ def advice_basis(
         if workload
         else by_counters.because
         if by_counters
-        else "assumed: the server has done almost no work yet"
+        else "assumed, because the server has done almost no work yet"
     )
     facts = facts_of(
         interval,
@@ -128,7 +128,7 @@ def advice_basis(
         ),
     )
     if facts is None:
-        raise ConnectionProblem("the server did not report it")
+        raise ConnectionProblem("the server did not report its parameters")
     return AdviceBasis(
         interval=interval,
         facts=facts,

@@ -152,7 +152,7 @@ async def _in_session(
 
 
 _WORDS: Final = ConnectionOptions(no_password=True)
-_STOPPED: Final = "the unit was stopped; everything is put back"
+_STOPPED: Final = "the unit was stopped; original values restored"
 _FREE_S: Final = 180.0
 """Patience with the unit of a killed worker, which may be putting things back."""
 _LOOK_S: Final = 1.0
@@ -203,7 +203,7 @@ def _cell(request: Mapping[str, Any]) -> dict[str, Any]:
     outcome = _run(request, alone, directory, abandon=False)
     result = outcome.results.get(number)
     if result is None:
-        raise ServerProblem("the cell has no result", f"{directory} on the worker has its journal")
+        raise ServerProblem("the cell has no result", f"read its journal in {directory} on the worker")
     record = ""
     if result.record:
         with suppress(OSError):
@@ -222,7 +222,7 @@ def _tidy(request: Mapping[str, Any]) -> dict[str, Any]:
 def _identity(request: Mapping[str, Any]) -> str:
     identity = str(request["id"])
     if not identity or Path(identity).name != identity:
-        raise UsageProblem(f"{identity!r} is no experiment")
+        raise UsageProblem(f"{identity!r} is not an experiment")
     return identity
 
 
@@ -281,7 +281,10 @@ def answered(data: bytes) -> dict[str, Any]:
     except PgtopError as problem:
         return {"problem": problem.message, "hint": problem.hint}
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as problem:
-        return {"problem": f"the request cannot be read: {problem}", "hint": "run the same version everywhere"}
+        return {
+            "problem": f"the request cannot be read: {problem}",
+            "hint": "install the same pgtop-tune version on all machines",
+        }
     except (KeyboardInterrupt, Terminated):
         return {"problem": _STOPPED, "hint": ""}
 

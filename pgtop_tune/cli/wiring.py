@@ -185,7 +185,7 @@ class LiveParts:
         conninfo = self._load_conninfo()
         if len(conninfo.endpoints) > 1:
             raise LoadProblem(
-                f"{conninfo.describe()} is several hosts, and there is no session with any of them",
+                f"{conninfo.describe()} names several hosts, and none of them is connected",
                 "wait until the server answers, or name one host with -h",
             )
         return endpoint_of(conninfo)

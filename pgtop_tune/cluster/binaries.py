@@ -108,8 +108,8 @@ def inspect(bin_dir: Path, origin: str, library_path: Path | None = None) -> Bin
     program = bin_dir / "postgres"
     if stranger := writable_by_others(program):
         raise ClusterProblem(
-            f"{program} is not run as root: other accounts can write {stranger}",
-            f"run pgtop-tune as another account, or take away their rights on {stranger}",
+            f"root does not run {program}, because other accounts can write {stranger}",
+            f"run pgtop-tune as another account, or remove write access to {stranger}",
         )
     environment = {**os.environ, **({"LD_LIBRARY_PATH": str(library_path)} if library_path else {})}
     try:
@@ -148,7 +148,7 @@ def _given(pg_bin: Path) -> Binaries:
     if missing_programs(bin_dir) and not missing_programs(bin_dir / "bin"):
         bin_dir /= "bin"
     if not bin_dir.is_dir():
-        raise ClusterProblem(f"{pg_bin} is not a directory", "pass the directory that holds postgres and initdb")
+        raise ClusterProblem(f"{pg_bin} is not a directory", "pass the directory that contains postgres and initdb")
     lacking = missing_programs(bin_dir)
     if lacking:
         raise ClusterProblem(
@@ -157,7 +157,9 @@ def _given(pg_bin: Path) -> Binaries:
         )
     binaries = inspect(bin_dir, f"in {bin_dir}")
     if binaries.version_num < OLDEST_VERSION_NUM:
-        raise ClusterProblem(f"PostgreSQL {binaries.version} in {bin_dir} is too old", "14 is the oldest that works")
+        raise ClusterProblem(
+            f"PostgreSQL {binaries.version} in {bin_dir} is too old", "pass a directory with version 14 or newer"
+        )
     return binaries
 
 
@@ -216,7 +218,7 @@ def setting_refusal(binaries: Binaries, name: str, value: str) -> SettingRefusal
     if answer.returncode == 0:
         return None
     lines = [line.partition("FATAL:")[2] or line for line in answer.stderr.splitlines() if _is_said(line)]
-    says = printable(" ".join(" ".join(line.split()) for line in lines)) or "the server does not take it"
+    says = printable(" ".join(" ".join(line.split()) for line in lines)) or "the server rejects this value"
     return SettingRefusal(says.strip(), _UNKNOWN in answer.stderr)
 
 

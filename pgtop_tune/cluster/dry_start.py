@@ -231,9 +231,7 @@ def _directory(server_place: ServerPlace, text: StartText) -> Iterator[ForeignPa
             check_answers(server_place.config_file)
         with directory_at(server_place.data_directory) as data:
             if server_place.uid not in (None, data.uid):
-                raise PermissionError(
-                    errno.EPERM, "it belongs to another user than the server", server_place.data_directory
-                )
+                raise PermissionError(errno.EPERM, "its owner is not the server's user", server_place.data_directory)
             files = {name: data.read(name, _MOST_BYTES) for name in _COPIED}
         files[FILE_NAME] = text.auto_conf.encode("utf-8", "surrogateescape")
         files |= {f"{name}/.made": b"" for name in _MADE_FOR_RULES if text.with_rules}

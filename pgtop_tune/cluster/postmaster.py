@@ -294,7 +294,7 @@ def managed(server: Postmaster, data_directory: str, config_file: str, me: Here)
     name = Path(server.parent[0]).name if server.parent else "process"
     return Managed(
         f"{name} (pid {server.parent_pid}) runs it",
-        why_not=f"it runs under {name} (pid {server.parent_pid}), which would treat a restart as the end of the server",
+        why_not=f"{name} (pid {server.parent_pid}) runs it, and would treat a restart as the end of the server",
     )
 
 
@@ -303,7 +303,7 @@ def _of_a_guard(server: Postmaster, data_directory: str, config_file: str, me: H
         return None
     return Managed(
         "a throwaway server of another pgtop-tune",
-        why_not="it is a throwaway server: only the pgtop-tune that made it can restart it",
+        why_not="only the pgtop-tune that created this throwaway server can restart it",
     )
 
 
@@ -313,7 +313,7 @@ def _of_patroni(server: Postmaster, data_directory: str, config_file: str, me: H
     return Managed(
         PATRONI,
         "patronictl restart CLUSTER MEMBER",
-        why_not="Patroni manages it: run patronictl with the names of cluster and member",
+        why_not="Patroni manages it: run patronictl restart with the names of cluster and member",
     )
 
 
@@ -334,7 +334,9 @@ def _of_systemd(server: Postmaster, data_directory: str, config_file: str, me: H
     return Managed(
         f"systemd unit {unit}",
         shlex.join(restart if of_user else ("sudo", *restart)),
-        why_not="the user of that systemd has to restart it" if of_user else "only root restarts units of systemd",
+        why_not="only the user of this systemd instance can restart it"
+        if of_user
+        else "only root can restart systemd units",
         unit=unit,
     )
 
@@ -359,12 +361,12 @@ def _of_container(server: Postmaster, data_directory: str, config_file: str, me:
     if server.pid == 1:
         return Managed(
             "process 1 of its container",
-            why_not="it is process 1 of its container, which ends with it: restart the container",
+            why_not="it is process 1 of its container, which ends with the server: restart the container",
         )
     if server.parent_pid == 0:
         return Managed(
             "a program outside its container runs it",
-            why_not="a program outside its container started it and may end with it: restart it there",
+            why_not="a program outside its container started it and may end with it: restart the server there",
         )
     if not server.begun_by_first:
         return None
@@ -386,7 +388,7 @@ def _of_pg_ctl(server: Postmaster, data_directory: str, config_file: str, me: He
     if me.euid not in (0, server.uid):
         return Managed("pg_ctl", f"sudo -u {_name(server.uid)} {short}", why_not=_not_us(server))
     if not program.is_file():
-        return Managed("pg_ctl", short, why_not=f"there is no {program}")
+        return Managed("pg_ctl", short, why_not=f"{program} is missing")
     return Managed(
         description="pg_ctl",
         command=f"sudo -u {_name(server.uid)} {short}" if me.euid != server.uid else short,

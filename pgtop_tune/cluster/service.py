@@ -100,7 +100,7 @@ def run_program(
                     resource.prlimit(process.pid, limit, resource.prlimit(limits_of, limit))
         status = _status(process, leave, timeout_s)
         if status is None:
-            return Ran(LEFT, (f"{argv[0]} continues by itself",))
+            return Ran(LEFT, (f"{argv[0]} is still running",))
         if status == TOO_LONG:
             return Ran(status, (f"{argv[0]} takes longer than {timeout_s:.0f} s",))
         output.seek(max(output.seek(0, os.SEEK_END) - _WORDS_BYTES, 0))

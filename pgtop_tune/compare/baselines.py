@@ -181,7 +181,7 @@ def check_name(name: str) -> str:
     """
     if not _NAME.fullmatch(name):
         raise UsageProblem(
-            f"{name!r} is not a valid name of a baseline", "letters, digits, '.', '_' and '-', at most 64"
+            f"{name!r} is not a valid baseline name", "use letters, digits, '.', '_' and '-', at most 64"
         )
     return name
 
@@ -235,7 +235,7 @@ def _why_unfit(run: ComparedRun) -> str:
     if run.summary.state == RunState.FAILED:
         return ""
     under_way = run.summary.state not in ("", RunState.FINISHED, RunState.STOPPED)
-    return "was still under way when it was recorded" if under_way else run.why_no_reference
+    return "was still running when the recording ended" if under_way else run.why_no_reference
 
 
 def kept_runs(name: str) -> tuple[tuple[KeptRun, ...], tuple[str, ...]]:
@@ -249,7 +249,7 @@ def kept_runs(name: str) -> tuple[tuple[KeptRun, ...], tuple[str, ...]]:
         known_names = ", ".join(baseline_names())
         raise UsageProblem(
             f"there is no baseline {name!r}",
-            f"known names: {known_names}" if known_names else "pgtop-tune baseline save creates one",
+            f"baselines: {known_names}" if known_names else "pgtop-tune baseline save creates one",
         )
     runs, problems = [], []
     for path in sorted(directory.glob(f"*{_SUMMARY}")):

@@ -66,7 +66,7 @@ _FORM: Final = re.compile(
     re.ASCII,
 )
 _SIGNS: Final[dict[str, Callable[[float, float], bool]]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
-_HINT: Final = "write it as 'tps < -5%': a figure, < or >, a change in per cent"
+_HINT: Final = "write a figure, < or >, and a change in percent, such as 'tps < -5%'"
 
 
 class ConditionOutcome(StrEnum):
@@ -139,10 +139,11 @@ def judge_condition(condition: FailCondition, comparisons: Sequence[Comparison])
             if not phase.parts and (unfit_run := unfit(phase.a, phase.b)):
                 untold = untold or f"{condition.figure} of {where} does not count: {unfit_run}"
             elif row is None or row.effect is None or row.effect.low is None:
-                untold = untold or f"{condition.figure} of {where} was not measured for long enough"
+                untold = untold or f"{condition.figure} of {where} was not measured long enough"
             elif _holds(condition, row) and phase.no_verdict:
                 untold = untold or (
-                    f"{condition.figure} changed by {_change(row)} in {where}, which is no verdict: {phase.no_verdict}"
+                    f"{condition.figure} changed by {_change(row)} in {where}, but without a verdict: "
+                    f"{phase.no_verdict}"
                 )
             elif _holds(condition, row):
                 return JudgedCondition(
@@ -199,11 +200,11 @@ def _checkpoint_words(counts: Sequence[int], a: Runs, b: Runs, period_s: int | N
     if counts == [0, 0] and any(part for run in (*a, *b) for part, _ in run.gathered.sums(CHECKPOINT_WRITES.id)):
         return "checkpoints: none began on either side, but an earlier one was still writing"
     if counts == [0, 0]:
-        return "checkpoints: none on either side, so neither figure includes their cost"
+        return "checkpoints: none on either side, so the figures do not include their cost"
     if checkpoints_alike(a, b):
         return f"checkpoints: A {counts[0]}, B {counts[1]}; too few for blocks of whole cycles"
     return (
-        f"checkpoints: A {counts[0]}, B {counts[1]}: the figures do not include their cost equally; measure at least "
+        f"checkpoints: A {counts[0]}, B {counts[1]}: their cost is not equally included; measure at least "
         "four cycles of each"
     )
 
@@ -241,13 +242,13 @@ def between_runs(title: str, noise: RunNoise, effect: Effect) -> str:
     half = (effect.high or 0.0) - effect.relative
     if not noise.measured:
         spread_words = (
-            f"runs with the same settings are assumed to differ by {100 * ASSUMED_SD:.0f} %, as none were repeated"
+            f"runs with the same settings are assumed to differ by {100 * ASSUMED_SD:.0f} %, because none were repeated"
         )
         if noise.sd >= _MORE * ASSUMED_SD:
-            spread_words += f"; with what the seconds of one run leave open that is {100 * noise.sd:.1f} %"
+            spread_words += f"; the uncertainty within a run makes this {100 * noise.sd:.1f} %"
     else:
         past = " and earlier ones" if noise.from_history else ""
-        spread_words = f"runs with the same settings differ by {100 * noise.sd:.1f} %, as those here{past} do"
+        spread_words = f"runs with the same settings differ by {100 * noise.sd:.1f} % (from the runs here{past})"
     return f"{title}: {runs}, ±{100 * half:.1f} %; {spread_words}"
 
 
@@ -255,13 +256,14 @@ def _blocked(a: Runs, b: Runs) -> list[str]:
     """Return a note where one side was measured before the other."""
     if in_turn(a, b):
         return []
-    return ["A and B were not measured in alternation (A B B A): order and change cannot be told apart"]
+    return [
+        "A and B were not measured in alternation (A B B A): an effect of the order cannot be separated from the change"
+    ]
 
 
 def _without_queue(a: Runs, b: Runs) -> list[str]:
     return [
-        f"{side} does not tell the CPU queue: its CPU and Client include that time"
-        for side in sides_without_queue(a, b)
+        f"{side} has no CPU queue figure: its CPU and Client include that time" for side in sides_without_queue(a, b)
     ]
 
 
@@ -270,7 +272,7 @@ def _unmerged(a: Runs, b: Runs) -> list[str]:
     percentiles_only = [run.whole_run and not run.gathered.latencies() for run in (*a, *b)]
     if not any(percentiles_only) or not (any(run.warm_up_s for run in (*a, *b)) or max(len(a), len(b)) > 1):
         return []
-    return ["percentiles are left out: this record has them only for the whole run, without histograms"]
+    return ["percentiles are omitted: a record without histograms has them for the whole run only"]
 
 
 # The commands that lead to a verdict: more runs of each side in turn, and their comparison.
@@ -312,20 +314,20 @@ def to_settle(
     compared = f"pgtop-tune compare {_DIRECTORY}/A {_DIRECTORY}/B"
     if None in specs:
         return (
-            f"a verdict takes about {count} runs of the load on each side, in the order {order}:"
+            f"a verdict needs about {count} runs of the load on each side, in the order {order}:"
             f" pgtop-tune bench run --out {_DIRECTORY}/A, or B; then {compared}",
         )
     tested = [fact for fact in prints.under_test if fact.kind is FactKind.SETTING]
     if not tested and commands[0] == commands[1]:
         return (
-            f"a verdict takes about {count} runs on each side:",
+            f"a verdict needs about {count} runs on each side:",
             f"for side in {order}; do {commands[0]} --out {_DIRECTORY}/$side; done; {compared}",
         )
     changed = ", ".join(f"{fact.name} {fact.a} / {fact.b}" for fact in tested[:2])
     more_facts = f" and {len(tested) - 2} more" if len(tested) > 2 else ""
     settings = f", with the settings of its side ({one_line(changed, _LONGEST)}{more_facts})" if tested else ""
     return (
-        f"a verdict takes about {count} runs on each side, in the order {order}, each{settings}:",
+        f"a verdict needs about {count} runs on each side, in the order {order}, each{settings}:",
         f"{commands[0]} --out {_DIRECTORY}/A",
         f"{commands[1]} --out {_DIRECTORY}/B",
         compared,
@@ -490,7 +492,7 @@ def _without_pairs(a: _Phases, b: _Phases) -> str:
     # Two protocols are two loads, and a title does not tell them.
     have = {key.title for key in a} & {key.title for key in b}
     loads = f"A has {_titles(a, have)}, B has {_titles(b, have)}"
-    return f"the two sides ran different loads: {loads}; --under-test load compares them all the same"
+    return f"the two sides ran different loads: {loads}; --under-test load compares them anyway"
 
 
 def _titles(phases: _Phases, alike: Collection[str] = ()) -> str:
@@ -544,8 +546,8 @@ def _phase(
         notes.append(between_runs(aim.figure.title, aim.noise, aim.effect))
     if primary is not None and len(other_effects) > 1:
         notes.append(
-            f"{primary.title} is judged alone, the {len(other_effects)} others together:"
-            f" called different by chance in {100 * WRONG:.0f} % of comparisons each"
+            f"{primary.title} is judged alone, the other {len(other_effects)} figures together:"
+            f" each is called different by chance in {100 * WRONG:.0f} % of comparisons"
         )
     return ComparedPhase(
         key=key,

@@ -269,13 +269,13 @@ def why_no_verdict(
     if one_run:
         return _unlike(a, b, changed)
     if windows:
-        return "parts of two runs do not show how much runs with the same settings differ"
+        return "windows of two runs do not show how much runs with the same settings differ"
     if unfit_run := unfit(a, b):
         return unfit_run
     for side, runs in (("A", a), ("B", b)):
         shortest_s = min(run.seconds - run.warm_up_s for run in runs)
         if too_short(runs):
-            return f"a run of {side} has {shortest_s:.0f} s after the warm-up: at least {SHORTEST_S} s are compared"
+            return f"a run of {side} has {shortest_s:.0f} s after the warm-up: a comparison needs {SHORTEST_S} s"
     if in_turn(a, b):
         return ""
     for side, runs in (("A", a), ("B", b)):

@@ -304,9 +304,9 @@ def remember(load: LoadFingerprint, group: NoiseGroup | None = None, floor: Nois
                 os.fsync(file.fileno())
             return damage
     except NoiseUnreadable as refusal:
-        return f"the noise of this load is not kept: {refusal}"
+        return f"the noise of this load is not saved: {refusal}"
     except OSError as failure:
-        return f"the noise of this load is not kept: {path}: {failure.strerror or failure}"
+        return f"the noise of this load is not saved: {path}: {failure.strerror or failure}"
 
 
 def _all_or_aside(path: Path) -> tuple[dict[LoadFingerprint, KnownNoise], str]:
@@ -317,7 +317,7 @@ def _all_or_aside(path: Path) -> tuple[dict[LoadFingerprint, KnownNoise], str]:
             raise
         aside = path.with_suffix(".damaged")
         path.replace(aside)
-        return {}, f"{refusal}; it is {aside.name} now, and a new one was begun"
+        return {}, f"{refusal}; renamed to {aside.name}, and a new file started"
 
 
 @contextmanager
@@ -335,7 +335,7 @@ def _all() -> dict[LoadFingerprint, KnownNoise]:
     path = noise_file()
     try:
         if path.lstat().st_size > _LARGEST_BYTES:
-            raise NoiseUnreadable(f"{path} is larger than a noise store", damaged=True)
+            raise NoiseUnreadable(f"{path} is too large for a noise store", damaged=True)
         content = paths.read_own(path)
     except FileNotFoundError:
         return {}
@@ -350,8 +350,8 @@ def _all() -> dict[LoadFingerprint, KnownNoise]:
         document, sane = None, False
     if document is None or not sane:
         if document is not None and document.format != FORMAT and document.format.startswith(_KIND):
-            raise NoiseUnreadable(f"{path} is of a newer pgtop-tune ({document.format[:40]!r})", damaged=False)
-        raise NoiseUnreadable(f"{path} is no noise store", damaged=True)
+            raise NoiseUnreadable(f"{path} was written by a newer pgtop-tune ({document.format[:40]!r})", damaged=False)
+        raise NoiseUnreadable(f"{path} is not a noise store", damaged=True)
     return {load_noise.load: load_noise for load_noise in document.loads}
 
 
@@ -540,11 +540,11 @@ def _notes(runs: Sequence[MeasuredRun], counted: Sequence[MeasuredRun], short: S
         notes.append(f"no interval: a run shorter than {SHORTEST_S:.0f} s is not compared")
     of = len(counted)
     if unsteady := sum(run.run.steady is False for run in counted):
-        notes.append(f"{unsteady} of {of} runs did not get steady: longer runs (-T) or --warmup")
+        notes.append(f"{unsteady} of {of} runs did not become steady: use longer runs (-T) or --warmup")
     if bound := sum(run.bound_by_generator for run in counted):
-        notes.append(f"pgbench was the limit in {bound} of {of} runs: the mean is not the server's")
+        notes.append(f"pgbench was the limit in {bound} of {of} runs: the mean does not show the server's limit")
     if away := sum(any(doubt.id == _AWAY for doubt in run.run.doubts) for run in counted):
-        notes.append(f"the server was away in {away} of {of} runs")
+        notes.append(f"the server did not answer in {away} of {of} runs")
     return notes
 
 
@@ -557,7 +557,7 @@ def unlike_words(runs: Sequence[MeasuredRun]) -> str:
         differs = next((fact for fact in prints.differences if fact.kind is not FactKind.IDENTITY), None)
         if differs is not None:
             change = f"{differs.name} was {differs.a} in run 1 and {differs.b} in run {number}"
-            return one_line(f"no interval: runs were not made alike, {change}", _SAID)
+            return one_line(f"no interval: runs had different conditions, {change}", _SAID)
     return ""
 
 

@@ -120,11 +120,11 @@ def differing_sheet(comparison: WindowComparison) -> Sheet:
     """Return every other number that is known for both windows."""
     notes = [*comparison.notes]
     if comparison.alike:
-        notes.append(f"{comparison.alike} numbers are constant and equal in both")
+        notes.append(f"{comparison.alike} metrics are constant and equal in both windows")
     for phase in comparison.comparison.phases:
         notes += figure_sheet(phase).notes
     return Sheet(
-        heading="what differs",
+        heading="differences",
         lines=("certain differences by size in standard deviations of blocks, then the largest uncertain ones",),
         table=_table("largest effect first", comparison.others) if comparison.others else None,
         notes=tuple(one_line(note, 300) for note in notes),
@@ -442,15 +442,17 @@ def _notes(a: WindowSide, b: WindowSide, rows: Sequence[Differing]) -> list[str]
     judged = sum(1 for row in rows if row.size is not None)
     chance = WRONG * judged
     notes = [
-        f"{name} has parts of {len(side.loads)} runs of pgbench" if side.loads else f"{name} has no load of ours"
+        f"{name} has parts of {len(side.loads)} runs of pgbench"
+        if side.loads
+        else f"{name} has no load started by pgtop-tune"
         for name, side in (("A", a), ("B", b))
         if len(side.loads) != 1
     ]
     if chance >= 1.0:
-        notes.append(f"of {judged} numbers about {chance:.0f} may be called different by chance alone")
+        notes.append(f"of {judged} metrics, about {chance:.0f} may be called different by chance alone")
     few = len(rows) - judged
     if few:
-        notes.append(f"{few} numbers have fewer than four blocks: mark longer windows")
+        notes.append(f"{few} metrics have fewer than four blocks: mark longer windows")
     if a.loads and b.loads and bool(a.run.gathered.latencies()) != bool(b.run.gathered.latencies()):
         notes.append("percentiles exist for one window only")
     return notes

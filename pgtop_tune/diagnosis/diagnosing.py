@@ -56,7 +56,7 @@ RULES: Final[tuple[FindingRule, ...]] = tuple(rule for module in _MODULES for ru
 
 _WORDS: Final = {
     EventKind.PARAMETER: "a parameter was changed",
-    EventKind.SWITCH: "an experiment switched",
+    EventKind.SWITCH: "an experiment switched values",
     EventKind.RESTART: "the server was started",
     EventKind.ROLE: "the server's role changed",
     EventKind.LOAD: "the load changed",
@@ -82,9 +82,9 @@ def settling_words(facts: Facts) -> str | None:
             return f"a stall ended {over_s:.0f} s ago"
         worked_s = work_window_s(interval, WINDOW_S)
         if worked_s is None:
-            return "the load begins"
+            return "the load is starting"
         if worked_s < WINDOW_S - 1.0:
-            return f"the load has worked for {worked_s:.0f} s"
+            return f"the load has run for {worked_s:.0f} s"
     over_s = jam_over_s(facts.roots, now_s) if facts.roots else None
     if over_s is not None and over_s < WINDOW_S and facts.stalled_s is None:
         return f"a lock jam ended {over_s:.0f} s ago"
@@ -173,14 +173,14 @@ _LEAST_USED: Final = 0.05
 
 
 def gain(facts: Facts, rule: str, impact_ms: float | None) -> str | None:
-    """Return "at most 1.3 times the throughput: then the CPUs are full"; None unless our load runs at full speed."""
+    """Return "at most 1.3 times the throughput; then …"; None unless our load runs at full speed."""
     if impact_ms is None or facts.run is None or facts.run.rate_per_s or not facts.latency_ms:
         return None
     left_ms = facts.latency_ms - impact_ms
     times = facts.latency_ms / left_ms if left_ms * _MOST > facts.latency_ms else _MOST
     next_times, full = min(((1.0 / used, word) for word, used in _used(facts, rule)), default=(_MOST, ""))
     if next_times < times:
-        return f"at most {max(next_times, 1.0):.1f} times the throughput: then {full}"
+        return f"at most {max(next_times, 1.0):.1f} times the throughput; then {full}"
     return f"at most {times:.1f} times the throughput" if times < _MOST else "ten times the throughput or more"
 
 
@@ -188,9 +188,9 @@ def _used(facts: Facts, rule: str) -> list[tuple[str, float]]:
     """Return resources that the rule is not about, and the used share of each."""
     demand = facts.generator.busiest_demand if facts.generator else None
     resources = (
-        (("cpu.",), "the CPUs are full", (facts.busy or 0.0) / 100.0),
-        (("wal.", "ckpt.", "io.cap"), "the WAL device is", wal_busy(facts)),
-        (("client.", "cpu."), "pgbench is the limit", (demand or 0.0) / 100.0),
+        (("cpu.",), "the CPUs are saturated", (facts.busy or 0.0) / 100.0),
+        (("wal.", "ckpt.", "io.cap"), "the WAL device is saturated", wal_busy(facts)),
+        (("client.", "cpu."), "pgbench is the bottleneck", (demand or 0.0) / 100.0),
     )
     return [(word, used) for rules, word, used in resources if used > _LEAST_USED and not rule.startswith(rules)]
 
@@ -223,7 +223,7 @@ def worded(confidence: Confidence, sentence: str) -> str:
     if confidence is Confidence.IS:
         return sentence
     if confidence is Confidence.UNCLEAR:
-        return f"not clear what binds; largest part: {sentence}"
+        return f"no clear bottleneck; largest part: {sentence}"
     return f"{confidence} {sentence}"
 
 
@@ -517,7 +517,7 @@ def _strength(rule: FindingRule, hit: Hit | None, facts: Facts) -> float:
 
 def _with_gain(rule: FindingRule, hit: Hit, facts: Facts) -> Hit:
     most = gain(facts, rule.id, hit.impact_ms) if hit.kind_of(rule) is FindingKind.LATENCY else None
-    return hit if most is None else replace(hit, evidence=(*hit.evidence, ("without it", most)))
+    return hit if most is None else replace(hit, evidence=(*hit.evidence, ("if removed", most)))
 
 
 def _moment(frame: Frame) -> tuple[int, float]:

@@ -33,7 +33,7 @@ class Confidence(StrEnum):
     MOST_LIKELY = "most likely"
     PERHAPS = "perhaps"
     UNCLEAR = "not clear"
-    """Said only where nothing else is: "not clear what binds; largest part: …"."""
+    """Said only where nothing else is: "no clear bottleneck; largest part: …"."""
 
 
 class ParameterAdvice(Struct, frozen=True):

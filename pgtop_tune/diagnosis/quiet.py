@@ -7,7 +7,7 @@ from itertools import chain
 from math import sqrt
 from typing import Final
 
-from pgtop_tune.base.units import count, mean, ms, with_ms
+from pgtop_tune.base.units import count, mean, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
@@ -84,40 +84,40 @@ def quiet(facts: Facts, settling: str | None) -> Finding:
 def _sentence(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
     postgres = facts.interval.newest.postgres
     if isinstance(postgres, Unavailable):
-        return f"the server cannot be looked at: {postgres}", ()
+        return f"no data from the server: {postgres}", ()
     if settling is not None:
         return f"settling: {settling}", ()
     if isinstance(postgres.waits, Unavailable):
-        return f"waits cannot be looked at: {postgres.waits}", ()
+        return f"waits cannot be seen: {postgres.waits}", ()
     if rate_reached(facts):
-        rate_text = f"{count(facts.tps)}/s as asked; {_used(facts)}"
-        return rate_text if _is_full(facts) else f"nothing is at a limit: {rate_text}", ()
+        rate_text = f"{count(facts.tps)} tps as requested; {_used(facts)}"
+        return rate_text if _is_full(facts) else f"no bottleneck: {rate_text}", ()
     if facts.at_pooler:
         return _busy_elsewhere(facts), ()
     thinks_ms = facts.b(THINK)
     waits_for_us = facts.generator is not None and facts.generator.bound
     thinks = facts.latency_ms > 0 and thinks_ms >= _THINKS * facts.latency_ms
     if thinks and not waits_for_us and facts.queue_ms < _QUEUE * facts.latency_ms:
-        return f"nothing is at a limit: clients think {facts.share_text(thinks_ms)}", _parts(facts, _parts_ms(facts))
+        return f"the server waits for its clients: {facts.share_text(thinks_ms)}", _parts(facts, _parts_ms(facts))
     if facts.run is None and facts.waits.active < _LESS_THAN_ONE:
         if facts.hidden is not None:
             # Hidden sessions may be all there are: that none is seen proves nothing.
-            return f"waits cannot be looked at: {facts.hidden}", ()
+            return f"waits cannot be seen: {facts.hidden}", ()
         active = facts.waits.active
         if _is_idle(facts):
-            return "idle: no active session" if active < 0.05 else f"idle: {mean(active)} active sessions", ()
+            return "idle: no active session" if active < 0.05 else f"almost idle: {mean(active)} sessions active", ()
         return _busy_elsewhere(facts), ()
     if facts.budget is None:
-        verdict_text = "not clear what binds" if _is_full(facts) else "nothing is at a limit"
+        verdict_text = "no clear bottleneck" if _is_full(facts) else "no bottleneck"
         return f"{verdict_text}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
     total_text = with_ms(facts.latency_ms)
     parts_ms = _parts_ms(facts)
     parts = _parts(facts, parts_ms)
     named = ", ".join(f"{label} {value}" for label, value in parts)
-    verdict = "no single limit"
+    verdict = "no single bottleneck"
     if max(parts_ms.values()) >= _MOST * facts.latency_ms:
         # One part takes most of the time, and no rule explains it.
-        verdict = "the time is CPU work, and CPUs are free" if _works_freely(facts) else "not clear what binds"
+        verdict = "mostly CPU work, and CPUs are free" if _works_freely(facts) else "no clear bottleneck"
     return f"{verdict}: {named} of {total_text}", parts
 
 
@@ -130,21 +130,21 @@ def _works_freely(facts: Facts) -> bool:
 def _busy_elsewhere(facts: Facts) -> str:
     """Return the sentence about a server on which hardly a session is active."""
     counted = _ends_some(facts) or not facts.at_work
-    work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} at work in 10 s"
-    work += f", {mean(facts.waits.active)} active sessions"
+    work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
+    work += f", {mean(facts.waits.active)} sessions active"
     if facts.at_pooler:
-        return f"{plural(facts.at_pooler, 'client')} wait at the pooler; {work}; {_used(facts)}"
+        return f"{plural(facts.at_pooler, 'client', 'wait')} at the pooler; {work}; {_used(facts)}"
     if not _has_full_core(facts):
-        return f"nothing is at a limit: {work}; {_used(facts)}"
+        return f"no bottleneck: {work}; {_used(facts)}"
     if (facts.busy or 0.0) < FULL:
         full = sum(used >= FULL for used in facts.by(host.CORE_BUSY).values())
-        return f"{full} of {facts.machine_cpus or '?'} CPUs {'is' if full == 1 else 'are'} full{_users(facts)}; {work}"
-    return f"all {facts.machine_cpus or ''} CPUs are full{_users(facts)}; {work}"
+        return f"{full} of {facts.machine_cpus or '?'} CPUs saturated{_users(facts)}; {work}"
+    return f"all CPUs are saturated{_users(facts)}; {work}"
 
 
 def _users(facts: Facts) -> str:
     """Return the users of the CPUs."""
-    shares = [f"the server {facts.server_cpus:.1f}"] if facts.server_cpus is not None else []
+    shares = [f"the server uses {facts.server_cpus:.1f}"] if facts.server_cpus is not None else []
     if facts.other_cpus is not None:
         names = f" ({facts.other_names})" if facts.other_names else ""
         shares.append(f"other programs {facts.other_cpus:.1f}{names}")
@@ -155,7 +155,7 @@ def _parts(facts: Facts, parts: Mapping[str, float]) -> tuple[tuple[str, str], .
     """Return the budget in few words, ms."""
     other_ms = max(facts.latency_ms - sum(parts.values()), 0.0)
     large = {label: value for label, value in parts.items() if value >= 0.01 * facts.latency_ms}
-    return tuple((label, ms(value)) for label, value in {**large, "other": other_ms}.items())
+    return tuple((label, with_ms(value)) for label, value in {**large, "other": other_ms}.items())
 
 
 def _parts_ms(facts: Facts) -> dict[str, float]:

@@ -79,9 +79,10 @@ class FindingRule(Struct, frozen=True, kw_only=True):
 _NAME_CELLS: Final = 40
 
 
-def plural(number: float, noun: str) -> str:
-    """Return "1 session", "12 sessions"."""
-    return f"{number:.0f} {noun}{'' if round(number) == 1 else 's'}"
+def plural(number: float, noun: str, verb: str = "") -> str:
+    """Return "1 session", "12 sessions"; with a verb "1 session waits", "12 sessions wait"."""
+    subject = f"{number:.0f} {noun}{'' if round(number) == 1 else 's'}"
+    return f"{subject} {verb}{'s' if round(number) == 1 else ''}" if verb else subject
 
 
 def evidence(*rows: tuple[str, str | None]) -> tuple[tuple[str, str], ...]:
@@ -106,7 +107,7 @@ def short_sentence(text: str) -> str:
 
 
 def root_words(root: RootLook) -> str:
-    """Return the root of the chain and its activity: "9846, idle in transaction 42 s (psql)"."""
+    """Return the root of the chain and its activity: "session 9846 (psql), idle in transaction 42 s"."""
     if root.pid is None:
         return "each other"
     if root.pid == 0:
@@ -126,31 +127,31 @@ def root_words(root: RootLook) -> str:
     else:
         doing = "running"
     program = "" if root.of_load or not backend.application_name else f" ({short_name(backend.application_name)})"
-    return f"{root.pid}, {doing}{program}"
+    return f"session {root.pid}{program}, {doing}"
 
 
 def root_next_step(root: RootLook) -> str:
     """Return the next step for the root of a chain."""
     if root.pid is None:
-        return "wait for deadlock_timeout, which ends one of them"
+        return "wait: the server ends one of these sessions after deadlock_timeout"
     if root.pid == 0:
         if not root.gid:
-            return "ROLLBACK PREPARED or COMMIT PREPARED of the transaction (9)"
+            return "ROLLBACK PREPARED or COMMIT PREPARED the transaction (page 9)"
         where = f" (in {short_name(root.database)})" if root.database else ""
         return f"ROLLBACK PREPARED {short_name(literal(root.gid))}{where}, or COMMIT PREPARED"
     if root.idle_s:
         return (
-            f"end session {root.pid} or let its client go on; idle_in_transaction_session_timeout ends such sessions."
-            " Refuted if the queue stays"
+            f"end session {root.pid} (K) or have its client commit; idle_in_transaction_session_timeout ends such"
+            " sessions. If the queue remains, it was not the cause"
         )
-    return f"look at session {root.pid} and what it waits for"
+    return f"cancel the statement of session {root.pid} (c), or wait until it ends"
 
 
 def root_advice(root: RootLook) -> SessionAdvice | None:
     """Return advice about the session at the end of the chain."""
     if not root.pid:
         return None
-    return SessionAdvice((root.pid, root.backend_start_ms), "it stands at the end of the chain of blockers")
+    return SessionAdvice((root.pid, root.backend_start_ms), "it is the root of the chain of blockers")
 
 
 def waiting(

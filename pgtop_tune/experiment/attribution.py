@@ -196,7 +196,7 @@ def _many_points(points: float, own_points: float) -> bool:
 
 def _cores(taker: str) -> Callable[[float, int], str]:
     def more_words(points: float, cpus: int) -> str:
-        return f"{taker} took {_cpu_words(points, cpus)} more"
+        return f"{taker} {_cpu_words(points, cpus).replace(' ', ' more ', 1)}"
 
     return more_words
 
@@ -213,13 +213,13 @@ def _rate_words(bytes_per_s: float) -> str:
 
 
 _SOURCES: Final = (
-    _Source(lambda side: side.steal, lambda side: side.own_cpu, _many_points, _cores("the hypervisor")),
-    _Source(lambda side: side.foreign, lambda side: side.own_cpu, _many_points, _cores("others")),
+    _Source(lambda side: side.steal, lambda side: side.own_cpu, _many_points, _cores("the hypervisor took")),
+    _Source(lambda side: side.foreign, lambda side: side.own_cpu, _many_points, _cores("other programs used")),
     _Source(
         lambda side: side.foreign_io,
         lambda side: side.own_io,
         lambda bytes_per_s, own_bytes_per_s: bytes_per_s > max(_LEAST_IO, _OWN_SHARE * own_bytes_per_s),
-        lambda bytes_per_s, cpus: f"others read and wrote {_rate_words(bytes_per_s)} more",
+        lambda bytes_per_s, cpus: f"other programs read and wrote {_rate_words(bytes_per_s)} more",
     ),
 )
 
@@ -252,7 +252,7 @@ def attribution(
         own_use = source.own_use(means[hindered == "B"]) or 0.0
         if not source.counts(abs(more), own_use):
             continue
-        difference = f"{source.more_words(abs(more), max(mean.cpus for mean in means))} beside {names[hindered == 'B']}"
+        difference = f"{source.more_words(abs(more), max(mean.cpus for mean in means))} during {names[hindered == 'B']}"
         if logs is None:
             remark = remark or difference
         elif own_use <= 0.0 or not _beyond(logs, hindered, math.log1p(_GRANTED * abs(more) / own_use)):

@@ -104,12 +104,12 @@ class StandingValues:
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,39}")
-_FORM: Final = "write --configuration 'big: work_mem=64MB jit=off'; 'now:' is the server as it is"
+_FORM: Final = "write --configuration 'big: work_mem=64MB jit=off'; 'now:' keeps the server's present values"
 _MOST: Final = 20
 _MARGIN_S: Final = 3600.0
 """The time beyond run and warm-up before values revert by themselves: vacuum of a large data set takes long."""
 _REFUSED: Final = {
-    "internal": ("cannot be changed", "leave it out"),
+    "internal": ("cannot be changed", "remove it"),
     "postmaster": ("takes a restart of the server", "`pgtop-tune experiment run` takes a plan with restarts"),
 }
 """Reason and remedy by pg_settings.context."""
@@ -138,7 +138,7 @@ def parse_configurations(texts: Sequence[str]) -> tuple[Configuration, ...]:
     if double := next((name for name in names if names.count(name) > 1), ""):
         raise UsageProblem(f"two configurations are called {double}", _FORM)
     if len(configurations) > _MOST:
-        raise UsageProblem(f"{len(configurations)} configurations", f"{_MOST} at most")
+        raise UsageProblem(f"{len(configurations)} configurations are too many", f"at most {_MOST}")
     return configurations
 
 
@@ -183,11 +183,11 @@ def check_configurations(
                 raise UsageProblem(f"{configuration.name}: {name} {reason}", remedy)
             check_value(parameter, value)
             if source := OUT_OF_REACH.get(parameter.source, ""):
-                raise UsageProblem(f"{configuration.name}: {name}: {source}", "leave it out")
+                raise UsageProblem(f"{configuration.name}: {name}: {source}", "remove it")
             # The configuration reverts by itself: a value that is safe with a deadline may be tried.
             risk = risk_of(name, value, parameter)
             if risk is not None and risk.locked(ends=True):
-                raise UsageProblem(f"{configuration.name}: {name} = {value} {risk.words}", "leave it out")
+                raise UsageProblem(f"{configuration.name}: {name} = {value} {risk.words}", "remove it")
 
 
 class ConfiguredRuns:
@@ -239,7 +239,7 @@ class ConfiguredRuns:
         if cell.configuration not in self._first:
             self._first[cell.configuration] = await self._shown()
         elif lost := await self.lost(cell):
-            raise ServerProblem(lost, "the runs of a configuration would not be alike")
+            raise ServerProblem(lost, "the runs of a configuration would not be comparable")
 
     async def lost(self, cell: RunCell) -> str:
         """Return which value of the run's configuration is no longer in force; "" for none. Raises as `to`."""
@@ -247,7 +247,9 @@ class ConfiguredRuns:
             return ""
         first, now = self._first[cell.configuration], await self._shown()
         changed_names = (name for name in self._names if now.get(name) != first.get(name))
-        return next((f"others changed {name} from {first.get(name)} to {now.get(name)}" for name in changed_names), "")
+        return next(
+            (f"another user changed {name} from {first.get(name)} to {now.get(name)}" for name in changed_names), ""
+        )
 
     async def revert(self) -> None:
         """Revert the configuration, after the last run. Raises as `StandingValues.revert`."""

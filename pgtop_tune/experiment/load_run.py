@@ -157,7 +157,9 @@ def file_room(limit: int, clients: int) -> str:
     needed = clients + PGBENCH_FILES
     if limit < 0 or needed <= limit:
         return ""
-    return f"{clients} clients need {needed} open files and pgbench may have {limit}: raise the limit with ulimit -n"
+    return (
+        f"{clients} clients need {needed} open files, but pgbench may open only {limit}: raise the limit with ulimit -n"
+    )
 
 
 # Whether a load can run on the tables that are there, before anything is done to them.
@@ -349,7 +351,7 @@ class LoadRun:
         frames = self._keeper.frames
         evidence = evidence_of(frames if end_is_shown else self._with_the_rest(frames), run.number, facts)
         if evidence is None:
-            problem = "no frame covers the run: the session ended first"
+            problem = "no frame covers the run: the session ended too early"
             return record_of_nothing(run.asked_run, facts, problem, "", ended_ms)
         record = record_of(run.asked_run, evidence, report, self._runner.output, ended_ms)
         return replace(record, server_times=await self._server_times(run, report))
@@ -485,8 +487,8 @@ class LoadRun:
             relation = kin(self._first, now)
             if relation is Kin.OTHER:
                 raise LoadProblem(
-                    f"another server than the one of the first run answers at {self._runner.endpoint}",
-                    "its figures are not comparable with those of the runs before: start again",
+                    f"a different server than in the first run answers at {self._runner.endpoint}",
+                    "its figures cannot be compared with the earlier runs: start again",
                 )
             if relation is Kin.PERHAPS and not self._restarts and not self._restarted:
                 self._restarted = f"at {datetime.fromtimestamp(watched.started_ms / 1000):%H:%M:%S}"
@@ -511,9 +513,9 @@ class LoadRun:
             self._told(f":scale is 1: {problem.message}")
             return {}
         if facts is None or not facts.scale:
-            self._told(":scale is 1: this database has no tables of pgbench")
+            self._told(":scale is 1: this database has no pgbench tables")
             return {}
-        self._told(f":scale is {facts.scale}, as pgbench's tables are; -D scale=NUMBER sets another")
+        self._told(f":scale is {facts.scale}, from pgbench's tables; -D scale=NUMBER overrides it")
         return {"scale": str(facts.scale)}
 
     def _warn(self, *warnings: str) -> list[str]:
@@ -541,7 +543,7 @@ class LoadRun:
             LoadProblem: The run would surely die of it, or no server answers there.
         """
         if not cell.target.direct and not self._runner.machine and (problem := await unreachable(cell.target.endpoint)):
-            raise LoadProblem(problem, "the endpoint does not answer, or listens elsewhere")
+            raise LoadProblem(problem, "check that the server runs, and its host and port")
         await self._keeper.until(poolers_looked_at, _FRAME_DEADLINE_S)
         interval = self._keeper.interval
         if interval is None:

@@ -55,7 +55,7 @@ FreeBytes = Callable[[SqlSession], Awaitable[Callable[[str], int | str]]]
 """A function that opens another: directory of the server's machine → free bytes, or why they are not known."""
 
 _MOST_JOBS: Final = 4
-_UNLIKELY: Final = "make it smaller, or free some space"
+_UNLIKELY: Final = "choose a smaller one, or free some space"
 
 
 class SeenDataSet(Struct, frozen=True):
@@ -337,7 +337,7 @@ class LoadService:
         """See `LoadControl.start_steps`."""
         parsed = parse_steps(steps)
         if spec.duration_s is None and spec.transactions is None:
-            raise LoadProblem("a step needs an end", "enter a time in seconds")
+            raise LoadProblem("a step needs a time limit", "enter a time in seconds")
         await self.preview(spec)
         plan = await self._cells(spec, parsed)
         self._begin("steps", f"{len(plan)} steps")

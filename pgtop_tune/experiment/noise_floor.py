@@ -78,11 +78,13 @@ def seen_in(floor: NoiseFloor, for_s: float, pair_s: float, quick_s: float) -> S
     """
     differ = f"pairs of blocks of this load differ by {100.0 * floor.pair_sd:.1f} %"
     if _smallest(floor, for_s, quick_s) < _TWICE:
-        visible_words = f"{duration(for_s)} shows differences from {100.0 * _smallest(floor, for_s, pair_s):.1f} % on"
+        visible_words = (
+            f"{duration(for_s)} can show differences of {100.0 * _smallest(floor, for_s, pair_s):.1f} % or more"
+        )
         return SeenInTime(f"noise known: {differ}; {visible_words}")
     needed = pairs_needed(floor.pair_sd, _TWICE)
     return SeenInTime(
-        sentence=f"{differ}, and {duration(for_s)} would not even show twice the throughput",
+        sentence=f"{differ}, and {duration(for_s)} is too short to show even doubled throughput",
         needed_s=None if needed is None else needed * quick_s,
         hopeless=True,
     )
@@ -194,7 +196,7 @@ def floor_of(run: ComparedRun, seconds_seen: Seen, coin: random.Random) -> Floor
     values = [part / total for part, total in run.gathered.sums(TPS, run.warm_up_s)]
     if len(values) < FEWEST_BEFORE or fmean(values) <= 0.0:
         raise RecordingProblem(
-            f"{len(values)} s behind the warm-up are too short to measure the noise", "measure longer: --for 10m"
+            f"{len(values)} s after the warm-up are too short to measure the noise", "measure longer: --for 10m"
         )
     first_s = int(run.warm_up_s)
     writing = [_writing(seconds_seen, first_s + index * step_s) for index in range(len(values))]

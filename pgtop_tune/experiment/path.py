@@ -75,7 +75,7 @@ def parse_endpoint(text: str) -> EndpointWords:
         raise UsageProblem("an endpoint takes no keywords (host=… port=…)", _HINT)
     parts = _WORDS.fullmatch(address)
     if parts is None or (parts["port"] and not 1 <= int(parts["port"]) <= 65_535):
-        raise UsageProblem(f"{address!r} is not of the form host, port and database", _HINT)
+        raise UsageProblem(f"{address!r} does not have the form HOST:PORT/DATABASE", _HINT)
     host, port, database = (parts["host"] or "").strip("[]"), parts["port"] or "", parts["database"] or ""
     return EndpointWords(name, OtherAddress(host=host, port=port, database=database))
 
@@ -197,7 +197,7 @@ def _why(console: ConsoleSample) -> str:
     if console.kind == PGCAT:
         return "prepared_statements_cache_size may be 0, and no server connection holds one yet"
     if console.settings.max_prepared_statements is None:
-        return "this version does not track them across sessions"
+        return "this version does not track prepared statements across sessions"
     return "max_prepared_statements is 0"
 
 
@@ -220,7 +220,7 @@ def _clients(facts: PathFacts) -> Iterator[PathLimit]:
             reason=f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} "
             "of them "
             f"are in use, which leaves {max(most - there, 0)}",
-            advice="a higher max_client_conn",
+            advice="raise max_client_conn",
         )
 
 
@@ -233,10 +233,10 @@ def _sizes(facts: PathFacts) -> Iterator[PathLimit]:
             yield PathLimit(
                 id="pool-sizes",
                 refuses=False,
-                reason=f"the pools of {console.kind} may open {share.most} connections to {share.place}, and the "
-                "server has "
+                reason=f"the pools of {console.kind} may open {share.most} connections to {share.place}, but the "
+                "server has only "
                 f"{facts.unreserved} unreserved ones",
-                advice="smaller pools (default_pool_size, max_db_connections, max_user_connections) or a higher"
+                advice="reduce the pools (default_pool_size, max_db_connections, max_user_connections) or raise"
                 " max_connections",
             )
 
@@ -254,7 +254,7 @@ def _files(facts: PathFacts) -> Iterator[PathLimit]:
                 reason=f"{facts.clients} clients need {needed} open files in {process.name} (process "
                 f"{process.pid}), its "
                 f"limit is {process.soft}",
-                advice=f"a higher limit of open files for {process.name}: LimitNOFILE of its service, or ulimit -n "
+                advice=f"raise the limit of open files for {process.name}: LimitNOFILE of its service, or ulimit -n "
                 "before it"
                 " starts",
             )
@@ -278,8 +278,8 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
         yield PathLimit(
             id="ephemeral-ports",
             refuses=False,
-            reason=f"{facts.clients} clients need a port each {at}, and net.ipv4.ip_local_port_range has {ports.count}",
-            advice="a wider net.ipv4.ip_local_port_range, or a Unix socket",
+            reason=f"{facts.clients} clients need a port each {at}, but net.ipv4.ip_local_port_range has {ports.count}",
+            advice="widen net.ipv4.ip_local_port_range, or use a Unix socket",
         )
     if not facts.connects:
         return
@@ -292,7 +292,7 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
             reason=f"-C takes a port for each transaction, which stays blocked for {rests_s:.0f} s {at}: the "
             f"{ports.count} of"
             f" net.ipv4.ip_local_port_range allow {most_per_s:.0f} transactions per second",
-            advice="a rate below that, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
+            advice="use a lower rate, net.ipv4.tcp_tw_reuse=1, a wider net.ipv4.ip_local_port_range, or a Unix socket",
         )
 
 

@@ -45,7 +45,7 @@ class Cap(Struct, frozen=True):
 
     Attributes:
         most: Gain of throughput at which it is reached, as a share.
-        condition: State of the machine there: "the CPUs are full".
+        condition: State of the machine there: "the CPUs are saturated".
     """
 
     most: float
@@ -120,11 +120,11 @@ def _disk_words(interval: Interval) -> str:
 
 
 _LIMITS: Final = (
-    _Limit((CPU,), _by_cores, lambda interval: "the CPUs are full"),
+    _Limit((CPU,), _by_cores, lambda interval: "the CPUs are saturated"),
     _Limit(
         ("IO:WalSync", "IO:WALSync"),
         _by_flushes,
-        lambda interval: f"the WAL device does its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s",
+        lambda interval: f"the WAL device reaches its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s",
     ),
     _Limit(("IO",), _by_disks, _disk_words),
 )
@@ -139,8 +139,8 @@ _NOTHING: Final = 0.04
 """A bound below which no change of these parameters is worth an experiment."""
 _FELT: Final = 0.01
 """A share of a transaction without its waits for others: smaller savings do not shorten those waits."""
-_MOST: Final = 10.0
-"""A share: a bound above it says nothing."""
+_MOST: Final = 3.0
+"""A share: a larger bound is no information, and is not shown."""
 
 
 class Trial(Struct, frozen=True):
@@ -172,7 +172,7 @@ class Prediction(Struct, frozen=True):
         most: More throughput at best, as a share; None where the parameters have no bound here.
         removable_ms, of_ms: Milliseconds of a transaction.
         waits: (label, ms) of the removable waits, largest first.
-        by: The limit that bounds it in place of the waits: "the CPUs are full"; else "".
+        by: The limit that bounds it in place of the waits: "the CPUs are saturated"; else "".
         likely: Median of earlier trials, as a share; None with fewer than two.
         likely_low, likely_high: The smallest and the largest of them.
         trials: The number of earlier trials.
@@ -277,19 +277,19 @@ def score(trials: Iterable[Trial]) -> PredictionScore:
 
 
 def prediction_words(prediction: Prediction) -> str:
-    """Return one sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"."""
+    """Return one sentence: "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) could be saved"; ""."""
     sentences = []
-    if prediction.most is not None:
-        if prediction.most >= _MOST:
-            sentences.append("no bound: nearly all of the transaction is within reach")
-        elif prediction.by:
+    if prediction.most is not None and prediction.most < _MOST:
+        if prediction.by:
             sentences.append(f"at most {_percent(prediction.most)}: then {prediction.by}")
         else:
             parts = ", ".join(f"{label} {_ms(ms)}" for label, ms in prediction.waits[:3])
             of = f"{_ms(prediction.removable_ms)} of {_ms(prediction.of_ms)} ms"
-            sentences.append(f"at most {_percent(prediction.most)}: {of}{f' ({parts})' if parts else ''} can go")
+            sentences.append(
+                f"at most {_percent(prediction.most)}: {of}{f' ({parts})' if parts else ''} could be saved"
+            )
     if prediction.nothing:
-        sentences.append(f"no value can bring more than {100.0 * _NOTHING:.0f} %")
+        sentences.append(f"no value can gain more than {100.0 * _NOTHING:.0f} %")
     if prediction.likely_low is not None and prediction.likely_high is not None:
         sentences.append(
             f"likely {_percent(prediction.likely_low)} to {_percent(prediction.likely_high)}"

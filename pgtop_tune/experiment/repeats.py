@@ -82,7 +82,7 @@ def repetition(repeat: int | None, until: str | None, at_most: int | None) -> Re
 
 def _checked(option: str, number: int | None, otherwise: int) -> int:
     if number is not None and not 1 <= number <= _MOST:
-        raise UsageProblem(f"{option} {number} is not possible", f"1 to {_MOST} runs of each cell")
+        raise UsageProblem(f"{option} {number} is not possible", f"choose 1 to {_MOST} runs of each cell")
     return otherwise if number is None else number
 
 
@@ -184,7 +184,10 @@ class Repeats:
             return ()
         missed = [f"{cell.title}: {_missed(cell, goal)}" for cell in self.cells() if not cell.narrow(goal)]
         bound = [runs[0].run.key.title for runs in self._runs if runs and all(run.bound_by_generator for run in runs)]
-        return (*missed, *(f"{title}: pgbench was the limit, repeats say nothing of the server" for title in bound))
+        return (
+            *missed,
+            *(f"{title}: pgbench was the limit: repeats do not show the server" for title in bound),
+        )
 
     def keep(self) -> str:
         """Keep the noise of each cell's runs in the noise store; return one line on a failure, or ""."""
@@ -282,7 +285,7 @@ def check_goal(
         time = f" ({units.duration(seconds)} of load for all cells)" if seconds else ""
         runs = f"more than {_MOST}" if needed > _MOST else f"about {needed}"
         raise UsageProblem(
-            f"{load.title} is too noisy here for ±{100 * wish.until:g} %: that needs {runs} runs of each cell{time},"
-            f" and the limit is {wish.at_most}",
-            "a wider interval, longer runs, or --at-most",
+            f"{load.title} is too noisy here for ±{100 * wish.until:g} %: it needs {runs} runs of each cell{time},"
+            f" but the limit is {wish.at_most}",
+            "use a wider interval, longer runs, or a larger --at-most",
         )

@@ -306,7 +306,7 @@ _EVERY_S: Final = 2.0
 _STOP_LOOK_S: Final = 0.2
 _SWITCHED: Final = frozenset({"A/B", "tuning"})
 """Kinds whose switches of parameters are no changes that the title judges."""
-_KILLED: Final = "Its program was killed. The revert watchdog puts its values back; u lists changes that are in force."
+_KILLED: Final = "Its program was killed. The revert watchdog restores the values; u lists the changes in force."
 
 
 class OtherExperiments:

@@ -63,7 +63,9 @@ def parse_steps(text: str) -> Steps:
         raise UsageProblem(f"{numbers!r} is not a list of numbers", "separate them by commas: 1,2,4,8") from None
     is_whole = axis != "clients" or all(value == int(value) for value in values if value < 1e9)
     if not 1 <= len(values) <= _MOST or not is_whole or not all(0 < value < 1e9 for value in values):
-        raise UsageProblem(f"{numbers!r} are no steps", f"up to {_MOST} numbers above 0, clients whole ones")
+        raise UsageProblem(
+            f"{numbers!r} cannot be steps", f"at most {_MOST} numbers above 0; whole numbers for clients"
+        )
     return Steps(axis, values)
 
 

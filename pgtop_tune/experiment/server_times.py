@@ -210,7 +210,9 @@ async def _with_schema(sql_session: SqlSession, statement: str) -> str:
     """
     rows = await sql_session.rows(_SCHEMA)
     if not rows:
-        raise LoadProblem("pg_stat_statements is not in the watched database", "CREATE EXTENSION pg_stat_statements")
+        raise LoadProblem(
+            "pg_stat_statements is not installed in the watched database", "CREATE EXTENSION pg_stat_statements"
+        )
     schema, is_trusted, owner = rows[0]
     if not is_trusted:
         raise LoadProblem(

@@ -162,7 +162,7 @@ class RunOnServers:
         if self._left.blocks < len(self._servers):
             self._cells.tell(
                 f"{counted(self._left.blocks, 'block')} of cells for {counted(len(self._servers), 'server')}: "
-                "all configurations of one load and repeat stay on one server"
+                "all configurations of one load and repeat run on one server"
             )
         try:
             async with asyncio.TaskGroup() as group:
@@ -172,7 +172,7 @@ class RunOnServers:
             raise several.exceptions[0] from None
         if missing := len(self._plan.cells) - len(self._done):
             raise Stopped(
-                f"no worker is left, and {counted(missing, 'cell')} are to be run", "start workers, then resume"
+                f"no worker is left, and {counted(missing, 'cell')} did not run", "start workers, then resume"
             )
 
     async def _of_server(self, server: str) -> None:
@@ -212,7 +212,7 @@ class RunOnServers:
             self._keep(failed(cell, gone.message), server)
         if await comes_back(server, self._cells.servers):
             return True
-        self._cells.tell(f"the worker of {server} has not come back: the others take its cells")
+        self._cells.tell(f"the worker of {server} has not returned: other workers take its cells")
         return False
 
     def _keep(self, result: CellResult, server: str = "") -> None:
@@ -316,7 +316,7 @@ class DaskWorkers:
             UsageProblem: It is no address, Dask distributed is not installed, or no scheduler is there.
         """
         if _ADDRESS.fullmatch(address) is None:
-            raise UsageProblem(f"{one_line(address, _WORDS)!r} is no address of a scheduler", "as in tcp://host:8786")
+            raise UsageProblem(f"{one_line(address, _WORDS)!r} is not a scheduler address", "write tcp://HOST:8786")
         try:
             from distributed import Client
         except ImportError as missing:
@@ -340,7 +340,7 @@ class DaskWorkers:
             assert self._client.scheduler is not None
             worker_facts = (await self._client.scheduler.identity())["workers"]
         except OSError as problem:
-            raise UsageProblem(f"the scheduler is gone: {problem}", "start it again, then resume") from None
+            raise UsageProblem(f"the scheduler no longer answers: {problem}", "start it again, then resume") from None
         addresses: dict[str, str] = {}
         for address, worker in worker_facts.items():
             name = one_line(str(worker["name"]), _WORDS)
@@ -358,7 +358,7 @@ class DaskWorkers:
         """
         address = (await self._addresses()).get(server)
         if address is None:
-            raise WorkerGone(f"the worker of {server} is gone")
+            raise WorkerGone(f"the worker of {server} has disappeared")
         identity = uuid.uuid4().hex
         future: Any = self._client.submit(
             run_unit, identity, request, key=f"pgtop-tune-{identity}", workers=[address], pure=False, retries=0
@@ -367,7 +367,7 @@ class DaskWorkers:
         try:
             while not (await asyncio.wait((result,), timeout=LOOK_S))[0]:
                 if address not in (await self._addresses()).values():
-                    raise WorkerGone(f"the worker of {server} ended under the unit")
+                    raise WorkerGone(f"the worker of {server} ended during the unit")
             return _answer(result.result(), server)
         except asyncio.CancelledError:
             await asyncio.shield(self._stopped(address, identity, result))
@@ -376,7 +376,7 @@ class DaskWorkers:
             raise
         except Exception as problem:
             if address not in (await self._addresses()).values():
-                raise WorkerGone(f"the worker of {server} ended under the unit") from None
+                raise WorkerGone(f"the worker of {server} ended during the unit") from None
             raise UnitFailed(f"{server}: {one_line(str(problem), _WORDS)}") from None
         finally:
             result.cancel()

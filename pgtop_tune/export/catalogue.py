@@ -116,8 +116,12 @@ def chosen(patterns: Iterable[str]) -> tuple[Exported, ...]:
         fitting = {row.id for row in exported() if fnmatchcase(row.id, pattern) or fnmatchcase(row.exposed, pattern)}
         if not fitting:
             near = difflib.get_close_matches(pattern, [row.id for row in exported()], _LIKE)
-            hint = f"perhaps {' or '.join(near)}" if near else "names are like server.tps, host.disk.*, pg_stat_wal.*"
-            raise UsageProblem(f"no metric is called {pattern}", hint)
+            hint = (
+                f"did you mean {' or '.join(near)}?"
+                if near
+                else "use names such as server.tps, host.disk.*, pg_stat_wal.*"
+            )
+            raise UsageProblem(f"no metric matches {pattern}", hint)
         ids |= fitting
     return tuple(row for row in exported() if row.id in ids)
 

@@ -138,7 +138,7 @@ class MetricsEndpoint:
         try:
             self._server = _Server(where, page)
         except OSError as problem:
-            hint = "use an address of this machine and a free port"
+            hint = "pass an address of this machine and a free port"
             raise UsageProblem(f"cannot listen on {where}: {problem.strerror or problem}", hint) from None
         self.where: Final = Address(where.host, self._server.server_address[1])
         self._thread = threading.Thread(target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True)
@@ -232,13 +232,11 @@ class _Request(BaseHTTPRequestHandler):
 
     def _answer(self, *, with_body: bool) -> None:
         if not all(is_ours(name, self.server.where) for name in self.headers.get_all("Host", ())):
-            refusal = (
-                "this is no name of the endpoint: scrape it by its address, or name it in --openmetrics NAME:PORT\n"
-            )
+            refusal = "unknown host name: scrape the address, or start with --openmetrics NAME:PORT\n"
             self._say(HTTPStatus.MISDIRECTED_REQUEST, refusal, with_body=with_body)
             return
         if self.path.partition("?")[0] != PATH:
-            self._say(HTTPStatus.NOT_FOUND, f"the numbers are at {PATH}\n", with_body=with_body)
+            self._say(HTTPStatus.NOT_FOUND, f"the metrics are at {PATH}\n", with_body=with_body)
             return
         syntax = wanted_syntax(self.headers.get("Accept", ""))
         self._say(HTTPStatus.OK, self.server.page(syntax), syntax.value, with_body=with_body)

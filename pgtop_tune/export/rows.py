@@ -110,16 +110,16 @@ _DATABASE: Final = (
     _Column("tup_updated", "", "Rows updated."),
     _Column("tup_deleted", "", "Rows deleted."),
     _Column("conflicts", "", "Queries cancelled by conflicts with recovery, on a standby."),
-    _Column("temp_files", "", "Temporary files made."),
-    _Column("temp_bytes", "bytes", "Written to temporary files."),
+    _Column("temp_files", "", "Temporary files created."),
+    _Column("temp_bytes", "bytes", "Bytes written to temporary files."),
     _Column("deadlocks", "", "Deadlocks found."),
-    _Column("checksum_failures", "", "Pages whose checksum was wrong."),
+    _Column("checksum_failures", "", "Pages with a wrong checksum."),
     _Column("blk_read_time", "us", "Time of reads; 0 while track_io_timing is off.", "blk_read_us"),
     _Column("blk_write_time", "us", "Time of writes; 0 while track_io_timing is off.", "blk_write_us"),
     _Column("session_time", "us", "Time of sessions.", "session_us"),
     _Column("active_time", "us", "Time of sessions running a statement.", "active_us"),
     _Column("idle_in_transaction_time", "us", "Time of sessions idle in a transaction.", "idle_in_transaction_us"),
-    _Column("sessions", "", "Sessions begun."),
+    _Column("sessions", "", "Sessions started."),
     _Column("sessions_abandoned", "", "Sessions whose client disconnected."),
     _Column("sessions_fatal", "", "Sessions ended by a fatal error."),
     _Column("sessions_killed", "", "Sessions ended by an operator."),
@@ -127,18 +127,20 @@ _DATABASE: Final = (
 _WAL: Final = (
     _Column("wal_records", "", "WAL records."),
     _Column("wal_fpi", "", "Full-page images in WAL."),
-    _Column("wal_fpi_bytes", "bytes", "Bytes of them; from 19 on."),
+    _Column("wal_fpi_bytes", "bytes", "Bytes of full-page images; from 19 on."),
     _Column("wal_bytes", "bytes", "WAL written."),
     _Column("wal_buffers_full", "", "Times WAL had to be written because wal_buffers was full."),
-    _Column("wal_write", "", "Writes of WAL to disk; from 18 on of pg_stat_io.", "wal_writes"),
-    _Column("wal_write_time", "us", "Time of them; 0 while track_wal_io_timing is off.", "wal_write_us"),
-    _Column("wal_sync", "", "Flushes of WAL; from 18 on of pg_stat_io.", "wal_syncs"),
-    _Column("wal_sync_time", "us", "Time of them; 0 while track_wal_io_timing is off.", "wal_sync_us"),
-    _Column("insert_lsn", "bytes", "pg_current_wal_insert_lsn() from 0/0; on a standby as replayed.", "lsn_bytes"),
+    _Column("wal_write", "", "Writes of WAL to disk; from 18 on from pg_stat_io.", "wal_writes"),
+    _Column("wal_write_time", "us", "Time of WAL writes; 0 while track_wal_io_timing is off.", "wal_write_us"),
+    _Column("wal_sync", "", "Flushes of WAL; from 18 on from pg_stat_io.", "wal_syncs"),
+    _Column("wal_sync_time", "us", "Time of WAL flushes; 0 while track_wal_io_timing is off.", "wal_sync_us"),
+    _Column(
+        "insert_lsn", "bytes", "pg_current_wal_insert_lsn() from 0/0; on a standby the replayed position.", "lsn_bytes"
+    ),
 )
 _CHECKPOINTER: Final = (
-    _Column("num_timed", "", "Checkpoints begun because checkpoint_timeout had elapsed.", "timed"),
-    _Column("num_requested", "", "Checkpoints begun because of WAL or a command.", "requested"),
+    _Column("num_timed", "", "Checkpoints started because checkpoint_timeout had elapsed.", "timed"),
+    _Column("num_requested", "", "Checkpoints started by WAL volume or a command.", "requested"),
     _Column("num_done", "", "Checkpoints finished; from 18 on.", "done"),
     _Column("write_time", "ms", "Time spent writing.", "write_ms"),
     _Column("sync_time", "ms", "Time spent syncing.", "sync_ms"),
@@ -147,32 +149,32 @@ _CHECKPOINTER: Final = (
 )
 _WRITER: Final = (
     _Column("buffers_clean", "", "Buffers written by the background writer."),
-    _Column("maxwritten_clean", "", "Rounds it ended early because of bgwriter_lru_maxpages."),
+    _Column("maxwritten_clean", "", "Rounds that the background writer ended early because of bgwriter_lru_maxpages."),
     _Column("buffers_alloc", "", "Buffers allocated."),
-    _Column("buffers_backend", "", "Buffers written by backends; from 17 on of pg_stat_io."),
-    _Column("buffers_backend_fsync", "", "Files backends had to sync themselves.", "backend_fsyncs"),
+    _Column("buffers_backend", "", "Buffers written by backends; from 17 on from pg_stat_io."),
+    _Column("buffers_backend_fsync", "", "Files that backends had to sync themselves.", "backend_fsyncs"),
 )
 _IO: Final = (
     _Column("reads", "", "Reads."),
-    _Column("read_bytes", "bytes", "Read."),
+    _Column("read_bytes", "bytes", "Bytes read."),
     _Column("read_time", "us", "Time of reads; 0 while track_io_timing is off.", "read_us"),
     _Column("writes", "", "Writes."),
-    _Column("write_bytes", "bytes", "Written."),
+    _Column("write_bytes", "bytes", "Bytes written."),
     _Column("write_time", "us", "Time of writes.", "write_us"),
-    _Column("writebacks", "", "Blocks the kernel was asked to write."),
+    _Column("writebacks", "", "Blocks that the kernel was asked to write back."),
     _Column("extends", "", "Extensions of a relation."),
-    _Column("extend_bytes", "bytes", "Extended."),
+    _Column("extend_bytes", "bytes", "Bytes of extensions."),
     _Column("extend_time", "us", "Time of extensions.", "extend_us"),
     _Column("hits", "", "Blocks found in shared buffers."),
     _Column("evictions", "", "Buffers evicted for another block."),
-    _Column("reuses", "", "Buffers of a ring used again."),
+    _Column("reuses", "", "Buffers of a ring that were reused."),
     _Column("fsyncs", "", "Syncs."),
     _Column("fsync_time", "us", "Time of syncs.", "fsync_us"),
 )
 _LOCK: Final = (
-    _Column("waits", "", "Waits that lasted longer than deadlock_timeout and ended with the lock; from 19 on."),
-    _Column("wait_time", "us", "Time of them.", "wait_us"),
-    _Column("fastpath_exceeded", "", "Locks that found the fast-path slots of their session full."),
+    _Column("waits", "", "Waits longer than deadlock_timeout that ended with the lock acquired; from 19 on."),
+    _Column("wait_time", "us", "Time of these waits.", "wait_us"),
+    _Column("fastpath_exceeded", "", "Locks acquired while the session's fast-path slots were full."),
 )
 _SLOTS: Final = (
     _Column("mem_exceeded_count", "", "Times logical_decoding_work_mem was exceeded; from 19 on.", "mem_exceeded"),
@@ -194,12 +196,12 @@ _SLRU: Final = (
     _Column("truncates", "", "Truncations."),
 )
 _STATEMENTS: Final = (
-    _Column("calls", "", "Executions that ended."),
+    _Column("calls", "", "Completed executions."),
     _Column("total_exec_time", "us", "Time of execution.", "exec_us"),
-    _Column("plans", "", "Times planned; 0 while track_planning is off."),
+    _Column("plans", "", "Planning runs; 0 while track_planning is off."),
     _Column("total_plan_time", "us", "Time of planning.", "plan_us"),
     _Column("generic_plan_calls", "", "Executions of prepared statements with a generic plan; from 19 on."),
-    _Column("custom_plan_calls", "", "Executions of prepared statements with a plan for their parameters; from 19 on."),
+    _Column("custom_plan_calls", "", "Executions of prepared statements with a custom plan; from 19 on."),
     _Column("rows", "", "Rows returned or affected."),
     _Column("shared_blks_hit", "", "Blocks found in shared buffers."),
     _Column("shared_blks_read", "", "Blocks not found in shared buffers."),
@@ -211,11 +213,11 @@ _STATEMENTS: Final = (
     _Column("wal_bytes", "bytes", "WAL written."),
 )
 _DISK: Final = (
-    _Column("reads", "", "Reads that ended."),
-    _Column("read_bytes", "bytes", "Read."),
+    _Column("reads", "", "Completed reads."),
+    _Column("read_bytes", "bytes", "Bytes read."),
     _Column("read_time", "ms", "Time of reads.", "read_ms"),
-    _Column("writes", "", "Writes that ended."),
-    _Column("write_bytes", "bytes", "Written."),
+    _Column("writes", "", "Completed writes."),
+    _Column("write_bytes", "bytes", "Bytes written."),
     _Column("write_time", "ms", "Time of writes.", "write_ms"),
     _Column("busy_time", "ms", "Time with a request in progress (io_ticks).", "busy_ms"),
     _Column("queue_time", "ms", "Time of all requests together (time_in_queue).", "weighted_ms"),
@@ -227,8 +229,8 @@ _NETWORK: Final = tuple(
 )
 _CGROUP: Final = (
     _Column("oom_kills", "", "Processes killed for lack of memory."),
-    _Column("memory_max_events", "", "Times the memory limit was hit."),
-    _Column("throttled_time", "us", "Time its CPUs were throttled.", "cpu_throttled_us"),
+    _Column("memory_max_events", "", "Times that the memory limit was hit."),
+    _Column("throttled_time", "us", "Time with throttled CPUs.", "cpu_throttled_us"),
 )
 _KERNEL: Final = (
     _Column("context_switches", "", "Context switches."),
@@ -301,13 +303,13 @@ COUNTERS: Final = (
                {"subname": "name"}),
     *_counters("pg_stat_archiver", sections.archiver, (
         _Column("archived", "", "WAL files archived.", "archived_count"),
-        _Column("failed", "", "Attempts that failed.", "failed_count"),
+        _Column("failed", "", "Failed archive attempts.", "failed_count"),
     )),
     *of_statements(sys.maxsize),
     Exported("kernel.cpu.time", MetricKind.COUNTER, "s", "Time of all CPUs by state. Source: /proc/stat cpu",
              _cpu_time, ("mode",), DefaultRows.NOT_IN_TABLES, sections.cpu),
     Exported("kernel.pressure.time", MetricKind.COUNTER, "us",
-             "Time some tasks, or all, waited for a resource. Source: /proc/pressure total",
+             "Time that some tasks, or all, waited for a resource. Source: /proc/pressure total",
              _pressure_time, ("resource", "stalled"), DefaultRows.NOT_IN_TABLES, sections.pressure),
     *_counters("kernel", sections.cpu, _KERNEL),
     *_counters("kernel.disk", sections.disks, _DISK, lambda sample: sample.disks, {"device": "name"}),
@@ -463,13 +465,13 @@ def _gauge(
     )
 
 
-UP: Final = _gauge("up", "", "1 when the server answered in time, 0 when it did not.", _up)
+UP: Final = _gauge("up", "", "1 if the server answered in time, otherwise 0.", _up)
 _SENDER: Final = ("application_name", "client", "pid")
 _SLOT: Final = ("slot_name", "slot_type")
 
 STATES: Final = (
     UP,
-    _gauge("taken_at", "s", "Time of the sample by the clock of this machine; seconds since the epoch.",
+    _gauge("taken_at", "s", "Time of the sample on this machine's clock; seconds since the epoch.",
            one_point(lambda interval: interval.newest.taken_at_ms / 1000.0), default_for=DefaultRows.NOT_IN_TABLES),
     _gauge("unavailable", "", "1 for each unavailable section, with the kind of reason.", _absent,
            ("section", "reason"), DefaultRows.NOT_IN_TABLES),
@@ -481,9 +483,9 @@ STATES: Final = (
              DefaultRows.NOT_IN_TABLES),
     Exported("host", MetricKind.INFO, "", "The machine of the host metrics. Source: uname",
              _of_host(lambda host: 1.0, "hostname", "kernel", "source"), ("hostname", "kernel", "source"), DefaultRows.NOT_IN_TABLES),
-    _gauge("finding", "", "1 for each finding, most important first; what the line under the header says is rank 1.",
+    _gauge("finding", "", "1 for each finding; rank 1 is the most important, shown in the line under the header.",
            _findings, ("rule", "kind", "rank"), DefaultRows.NOT_IN_TABLES),
-    _gauge("finding.share", "", "Share of a transaction's time, or of a limit, that a finding is about; 0 to 1.",
+    _gauge("finding.share", "", "Share of transaction time or of a limit in a finding; 0 to 1.",
            _finding_shares, ("rule",), DefaultRows.NOT_IN_TABLES),
     _gauge("server.started_at", "s", "Start time of the server; seconds since the epoch. Source: pg_postmaster_start_time()",
            _of_server(lambda server: server.started_ms / 1000.0), default_for=DefaultRows.NOT_IN_TABLES),
@@ -494,14 +496,14 @@ STATES: Final = (
     _gauge("host.cpus", "", "Logical CPUs online.", _of_host(lambda host: host.cpu_count),
            default_for=DefaultRows.NOT_IN_TABLES),
     _gauge("server.sessions_by_state", "", "Client backends by state. Source: pg_stat_activity.state", _sessions, ("state",)),
-    _gauge("waits.event", "sessions", "Mean sessions in each wait. Those with counted=active add up to waits.active; "
-           "the others are separate: client turn, pacing, background, io worker. "
+    _gauge("waits.event", "sessions", "Mean sessions in each wait. Rows with counted=active add up to waits.active; "
+           "other rows are separate: client turn, pacing, background, io worker. "
            "Source: pg_stat_activity sampled several times a second, or pg_wait_sampling", _wait_events,
            ("wait_event_type", "wait_event", "counted")),
     _gauge("client.latency.percentile", "ms", "Percentiles of the newest complete second of pgbench's log, or of as many seconds up to it as a p99 needs, ten at most.",
            _latency, ("percentile",)),
-    _gauge("server.oldest_xid_age", "", "Transactions since the oldest datfrozenxid; at two thousand million the server refuses writes. Source: age(datfrozenxid) of pg_database", one_point(_xid_age)),
-    _gauge("replication.behind", "bytes", "WAL a standby has not replayed. Source: pg_stat_replication",
+    _gauge("server.oldest_xid_age", "", "Transactions since the oldest datfrozenxid; at 2 billion the server refuses writes. Source: age(datfrozenxid) of pg_database", one_point(_xid_age)),
+    _gauge("replication.behind", "bytes", "WAL that a standby has not replayed. Source: pg_stat_replication",
            _of_senders(lambda lag: lag.total_bytes), _SENDER),
     _gauge("replication.write_lag", "ms", "Source: pg_stat_replication.write_lag",
            _of_senders(lambda lag: lag.sender.write_lag_ms), _SENDER),
@@ -509,11 +511,11 @@ STATES: Final = (
            _of_senders(lambda lag: lag.sender.flush_lag_ms), _SENDER),
     _gauge("replication.replay_lag", "ms", "Source: pg_stat_replication.replay_lag",
            _of_senders(lambda lag: lag.sender.replay_lag_ms), _SENDER),
-    _gauge("standby.unreplayed", "bytes", "Received here and not replayed. Source: pg_stat_wal_receiver, pg_last_wal_replay_lsn()",
+    _gauge("standby.unreplayed", "bytes", "WAL received here and not yet replayed. Source: pg_stat_wal_receiver, pg_last_wal_replay_lsn()",
            _of_receiver(lambda lag: lag.unreplayed_bytes)),
-    _gauge("standby.delay", "s", "Since the last replayed transaction ended on the primary; 0 when all is replayed. "
+    _gauge("standby.delay", "s", "Time since the last replayed transaction ended on the primary; 0 when all WAL is replayed. "
            "Source: pg_last_xact_replay_timestamp()", _of_receiver(lambda lag: lag.delay_s)),
-    _gauge("standby.not_caught_up", "s", "Since replay last had nothing left to do; nothing when all is replayed, and "
+    _gauge("standby.not_caught_up", "s", "Time since replay last caught up; no value when all WAL is replayed, and "
            "before 19. Source: pg_stat_recovery.current_chunk_start_time", _of_receiver(lambda lag: lag.not_caught_up_s)),
     _gauge("slot.retained", "bytes", "WAL kept for a slot. Source: pg_replication_slots.restart_lsn",
            _of_slots(lambda state: state.retained_bytes), _SLOT),
@@ -523,8 +525,8 @@ STATES: Final = (
            _of_slots(lambda state: state.slot.safe_wal_bytes), _SLOT),
     _gauge("slot.sync_skipped", "", "1 while the synchronization of the slot to this standby is skipped, with the reason; "
            "from 19 on. Source: pg_replication_slots.slotsync_skip_reason", _skipped, (*_SLOT, "reason")),
-    _gauge("autovacuum.highest_score", "", "Of the tables of this database that autovacuum takes: from 1 on, the "
-           "highest first; from 19 on. Source: pg_stat_autovacuum_scores.score", one_point(_highest_score)),
-    _gauge("autovacuum.score", "", "Of each table on page 8, those with autovacuum_enabled=off as well; a TOAST table has the name of its table and kind=toast; from 19 on. "
+    _gauge("autovacuum.highest_score", "", "Highest score of the tables in this database; autovacuum processes tables with a score of "
+           "at least 1, highest first; from 19 on. Source: pg_stat_autovacuum_scores.score", one_point(_highest_score)),
+    _gauge("autovacuum.score", "", "Score of each table on page 8, including those with autovacuum_enabled=off; a TOAST table has the name of its table and kind=toast; from 19 on. "
            "Source: pg_stat_autovacuum_scores.score", _scores, ("datname", "relname", "kind"), DefaultRows.WHEN_NAMED),
 )  # fmt: skip

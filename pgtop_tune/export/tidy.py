@@ -130,7 +130,7 @@ def pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        hint = "pip install pyarrow, or --format csv"
+        hint = "run pip install pyarrow, or pass --format csv"
         raise UsageProblem("Parquet needs pyarrow, which is not installed", hint) from None
     return pyarrow
 

@@ -66,7 +66,7 @@ def is_recording(path: Path) -> bool:
             head = file.read(_HEAD)
     except OSError as problem:
         raise UsageProblem(
-            f"{path} cannot be read: {problem.strerror}", "--against names a report or a recording"
+            f"{path} cannot be read: {problem.strerror}", "--against takes a report or a recording"
         ) from None
     if packing_of(head) is not None:
         return True
@@ -110,7 +110,7 @@ def read_measured_limits(path: Path) -> Measured:
 
     rows, at_ms = _read(path, read, "not a report", hint)
     if not rows or not all(type(row.value) in (int, float) for row in rows) or type(at_ms) is not int:
-        raise UsageProblem(f"nothing was measured in {path}", hint)
+        raise UsageProblem(f"{path} contains no measured limits", hint)
     return Measured(rows, at_ms=at_ms)
 
 
@@ -130,7 +130,7 @@ def _read(path: Path, read: Callable[[Mapping[str, Any]], _T], otherwise: str, h
             raise ValueError(f"format {document['format']!r}, not {FORMAT!r}")
         return read(document)
     except OSError as problem:
-        raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check name and permission") from None
+        raise UsageProblem(f"{path} cannot be read: {problem.strerror}", "check its name and permissions") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as problem:
         raise UsageProblem(f"{path} is {otherwise}: {_why(problem)}", hint) from None
 
@@ -204,7 +204,7 @@ def recorded_facts(path: Path) -> CheckFacts:
     finally:
         reader.close()
     if first is None or last is None:
-        raise RecordingProblem(f"{path} has no parameters: {reason}")
+        raise RecordingProblem(f"{path} contains no parameters: {reason}")
     frames = (first,) if first is last else (first, last)
     return CheckFacts(
         frames,

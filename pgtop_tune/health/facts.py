@@ -110,7 +110,7 @@ class Question(Struct, Generic[R], frozen=True):
         answer = facts.answers.get(self.name, facts.unanswered)
         if isinstance(answer, Unavailable) and answer.reason is Reason.NO_PERMISSION and self.opens:
             # An error of the file system names the path, in every language; an error about rights names none.
-            opening = "the server's account may not look there" if _PATH.search(answer.detail) else self.opens
+            opening = "the server's account has no access to it" if _PATH.search(answer.detail) else self.opens
             return Unavailable(answer.reason, f"{answer}; {opening}")
         return answer
 

@@ -23,9 +23,9 @@ def set_parameter(parameter: Parameter, value: str) -> Fix:
     """Return ALTER SYSTEM to a value, and its undo; words where the parameter is set at the server's start."""
     if parameter.source in _WINS_OVER_FILES:
         return by_hand(
-            f"{parameter.name} is set where the server is started ({parameter.source}): set it to {value} there; no "
+            f"{parameter.name} is set at the server's start ({parameter.source}): set it to {value} there; no "
             "file overrides it.",
-            f"Set it to {parameter.shown} there again.",
+            f"Set it back to {parameter.shown} there.",
         )
     return set_several([(parameter, value)])
 
@@ -45,7 +45,7 @@ def set_several(values: Sequence[tuple[Parameter, str]]) -> Fix:
         "\n".join([*(f"{statement(parameter.name, value)};" for parameter, value in values), *reload]),
         "\n".join([*(f"{stored_again(parameter)};" for parameter in reversed(parameters)), *reload]),
         remark=(f"{when}; " if when else "")
-        + f"`pgtop-tune set {assignments}` tries first whether the server starts with it",
+        + f"`pgtop-tune set {assignments}` first tests whether the server starts with it",
         parameter=(parameters[0].name, values[0][1]) if is_one else None,
     )
 
@@ -183,7 +183,7 @@ def preloading(library: Parameter | None, name: str, where: str) -> Fix:
     return Fix(
         f"ALTER SYSTEM SET shared_preload_libraries = {joined(', ', map(literal, libraries))};",
         f"{stored_again(library)};",
-        remark="takes effect with a restart; install the contrib package first, without the library the server does "
+        remark="takes effect with a restart; install the contrib package first: without the library the server does "
         f"not start; then CREATE EXTENSION {name}{where}",
     )
 

@@ -125,7 +125,7 @@ def _next_start(facts: CheckFacts, postmaster_pid: int, root: Path) -> NextStart
     """Return the next start as this machine sees it."""
     account = account_of(postmaster_pid, root)
     if account is None:
-        return Unavailable(Reason.NOT_LOCAL, "the server runs in a container of its own")
+        return Unavailable(Reason.NOT_LOCAL, "the server runs in its own container")
     try:
         return with_machine(next_start(facts, other_values(facts)), account)
     except Missing as missing:
@@ -221,7 +221,9 @@ class _MachineView:
     async def backups(self, server: ServerFacts) -> BackupTools | Unavailable:
         """Return the backups that backup tools know of this server."""
         if not server.local:
-            return Unavailable(Reason.NOT_LOCAL, "the server runs on another machine, whose tools are not asked")
+            return Unavailable(
+                Reason.NOT_LOCAL, "the server runs on another machine, whose backup tools are not queried"
+            )
         data = self._data_directory(server)
         return await backup_tools(Path(data) if data else None)
 

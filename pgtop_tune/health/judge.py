@@ -22,7 +22,7 @@ from pgtop_tune.model.absence import Unavailable
 #
 # Source: PostgreSQL documentation, "Hot Standby" (what is not accepted), allow_alter_system (17).
 
-_ON_PRIMARY: Final = "on its primary: this server is a standby"
+_ON_PRIMARY: Final = "run it on the primary: this server is a standby"
 _CHANGES_DATA: Final = re.compile(
     r"(?!ALTER SYSTEM)(ALTER|ANALYZE|CREATE|DROP|GRANT|REINDEX|REVOKE|ROLLBACK|SET|VACUUM|\\password) "
 )
@@ -32,7 +32,7 @@ _NAMED_IN_WORDS: Final = re.compile(
 """A statement in a sentence, with what follows the verb: a sentence may begin with "Create"."""
 _ALTER_SYSTEM: Final = "ALTER SYSTEM "
 _SWITCHED_OFF: Final = (
-    "ALTER SYSTEM is switched off on this server (allow_alter_system): set {meant} where its configuration is managed."
+    "ALTER SYSTEM is disabled on this server (allow_alter_system): set {meant} where its configuration is managed."
 )
 
 
@@ -75,7 +75,7 @@ def _without_alter_system(fix: Fix, facts: CheckFacts) -> Fix:
     return Fix(do=_SWITCHED_OFF.format(meant=meant), undo="", language=Language.WORDS, remark=fix.remark)
 
 
-_NOTE_IT: Final = "Note the value as it is now: it holds a secret, which is not shown here."
+_NOTE_IT: Final = "Save the present value first: it holds a secret, which is not shown here."
 _COMMENTS: Final = {Language.SQL: "-- ", Language.SHELL: "# ", Language.CONFIGURATION: "# "}
 _YOUNG_S: Final = 86_400.0
 _SHOWN_REASONS: Final = 3
@@ -122,12 +122,12 @@ def _identity(facts: CheckFacts) -> Iterator[tuple[str, str]]:
         yield SYSTEM_IDENTIFIER, server.system_identifier
         yield "role", "standby" if server.in_recovery else "primary"
         if server.pooled:
-            yield "connection", "through a pooler: what is said of sessions is said of the pooler's"
+            yield "connection", "through a pooler: findings about sessions are about the pooler's"
     if not isinstance(host, Unavailable):
         group = needs.CGROUP.of(facts)
         usable = host.cpu_count if isinstance(group, Unavailable) else group.cpus_of(host.cpu_count)
         cpus = "1 CPU" if host.cpu_count == 1 else f"{host.cpu_count} CPUs"
-        cpus += f" of which the server may use {usable}" if usable < host.cpu_count else ""
+        cpus += f", of which the server may use {usable}" if usable < host.cpu_count else ""
         system = f"Linux {host.kernel}" if host.kernel else ""
         parts = (host.hostname, system, cpus, f"{about(host.memory_bytes)} of memory")
         yield "machine", ", ".join(filter(None, parts))

@@ -196,11 +196,11 @@ class LookSeries:
 
     @property
     def _words(self) -> str:
-        looks = "1 look" if self.count == 1 else f"{self.count} looks"
+        looks = "1 run" if self.count == 1 else f"{self.count} runs"
         if not self._missed:
             return looks
         more = f"{len(self._missed)} more did" if len(self._missed) > 1 else "1 more did"
-        return f"{looks}; {more} not see the server: {self._missed[-1]}"
+        return f"{looks}; {more} not reach the server: {self._missed[-1]}"
 
     def _result(self, result: CheckResult) -> CheckResult:
         id_ = result.check.id
@@ -213,6 +213,6 @@ class LookSeries:
         return replace(result, findings=tuple(findings), unknowns=unknowns)
 
     def _with_looks(self, entry: _FindingInLooks) -> CheckFinding:
-        in_looks = f"seen in {entry.looks} of {self.count} looks"
+        in_looks = f"found in {entry.looks} of {self.count} runs"
         says = entry.finding.says if entry.looks == self.count else f"{entry.finding.says} ({in_looks})"
         return replace(entry.finding, says=says, evidence=(*entry.finding.evidence, Evidence(in_looks, _SOURCE)))

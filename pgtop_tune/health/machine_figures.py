@@ -34,7 +34,7 @@ def figure(facts: CheckFacts, metric: str, value: T | None) -> T:
     """
     told(facts, metric)
     if value is None:
-        raise Missing(metric, Unavailable(Reason.NOT_SUPPORTED, f"{metric} was not seen"))
+        raise Missing(metric, Unavailable(Reason.NOT_SUPPORTED, f"{metric} was not read"))
     return value
 
 
@@ -83,7 +83,7 @@ def memory(facts: CheckFacts) -> Memory:
         of = about(host.memory_bytes)
         return Memory(
             limit_bytes=limit,
-            says=f"{about(limit)} is the limit of its control group, of {of}",
+            says=f"{about(limit)} is the limit of its control group, out of {of}",
             source="memory.max of the cgroup",
             of_group=True,
         )
@@ -135,10 +135,10 @@ def huge_pages_used(facts: CheckFacts) -> HugePageUse:
         return HugePageUse(setting == "on", f"huge_pages={setting}")
     sample = needs.MEMORY.of(facts)
     if isinstance(sample, Unavailable):
-        return HugePageUse(None, f"huge_pages=try, and the machine was not seen: {sample}")
+        return HugePageUse(None, f"huge_pages=try, and the machine is not visible: {sample}")
     reason = untold(facts.frames[-1], "host.huge_pages.total")
     if reason is not None:
-        return HugePageUse(None, f"huge_pages=try, and the pool was not seen: {reason}")
+        return HugePageUse(None, f"huge_pages=try, and the pool is not visible: {reason}")
     pool = max(sample.huge_pages, key=lambda sized: sized.total, default=None)
     if pool is None or not pool.total:
         return HugePageUse(False, "HugePages_Total is 0")
@@ -146,7 +146,7 @@ def huge_pages_used(facts: CheckFacts) -> HugePageUse:
     used_pages = pool.total - pool.free + pool.reserved
     if used_pages < needed * _NEARLY:
         return HugePageUse(False, f"{used_pages} huge pages in use or reserved, the server's memory needs {needed}")
-    return HugePageUse(None, f"huge_pages=try, and {used_pages} huge pages are in use by any program")
+    return HugePageUse(None, f"huge_pages=try, and {used_pages} huge pages are in use by an unknown program")
 
 
 def huge_pages_needed(facts: CheckFacts, page_bytes: int) -> int:
@@ -169,7 +169,7 @@ def kernel_setting(facts: CheckFacts, name: str) -> str:
     """
     value = facts.have(needs.MACHINE).live(name)
     if value is None:
-        raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"{name} was not checked"))
+        raise Missing(name, Unavailable(Reason.NOT_SUPPORTED, f"{name} was not read"))
     if isinstance(value, Unavailable):
         raise Missing(name, value)
     return value

@@ -99,7 +99,7 @@ def busy(facts: CheckFacts) -> tuple[str, ...]:
 
 def passes(rates: Sequence[float]) -> str:
     """Return the number of passes, and the range of their rates."""
-    return f"median of {len(rates)} passes from {min(rates):.0f} to {max(rates):.0f} a second"
+    return f"median of {len(rates)} passes, {min(rates):.0f} to {max(rates):.0f} a second"
 
 
 def unsteady(noun: str, rates: Sequence[float], seconds: float) -> str:
@@ -113,7 +113,7 @@ def unsteady(noun: str, rates: Sequence[float], seconds: float) -> str:
     _, *middle, _ = sorted(rates)
     if seconds / len(rates) < _SHORTEST_PASS_S or middle[-1] <= _MOST_APART * middle[0]:
         return ""
-    return f"between {min(rates):.0f} and {max(rates):.0f} {noun} a second from pass to pass: {_AGAIN}"
+    return f"passes range from {min(rates):.0f} to {max(rates):.0f} {noun} a second: {_AGAIN}"
 
 
 def contradiction(one: str, per_s: float | None, other_method: str, other_per_s: float) -> str:
@@ -147,7 +147,7 @@ async def measure(conninfo: ConnInfo, facts: CheckFacts, pace: Pace | None = Non
             async with asyncio.timeout(max(until_s - loop.time(), 0.01)):
                 outcome = await part(target)
         except TimeoutError:
-            outcome = Unavailable(Reason.TOO_SLOW, f"{LIMIT_S:.0f} s have passed")
+            outcome = Unavailable(Reason.TOO_SLOW, f"not finished within {LIMIT_S:.0f} s")
         except (ConnectionProblem, ServerProblem) as problem:
             outcome = Unavailable(Reason.FAILED, problem.message)
         except Missing as problem:
@@ -174,7 +174,7 @@ def more_commits_than_flushes(parameters: needs.Parameters, limits: Sequence[Mea
         return ""
     if not parameters.on("fsync") or parameters.text("synchronous_commit") == "off":
         return ""
-    return f"{commits:.0f} commits a second of one session, and {flushes:.0f} flushes: {_AGAIN}"
+    return f"one session has {commits:.0f} commits a second, but the device {flushes:.0f} flushes: {_AGAIN}"
 
 
 def keep(facts: CheckFacts, measured: Measured) -> None:
@@ -201,7 +201,9 @@ async def _flushes(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
     namespace = namespace_of(pid, ROOT)
     real = await asyncio.to_thread(namespace.real_path, f"{data}/pg_wal")
     if real is None:
-        return Unavailable(Reason.NO_PERMISSION, "where pg_wal leads is not readable; run as root or the server's user")
+        return Unavailable(
+            Reason.NO_PERMISSION, "the target of pg_wal cannot be read; run as root or the server's user"
+        )
     try:
         await asyncio.to_thread(namespace.statvfs, real)
     except TimeoutError as problem:
@@ -215,7 +217,7 @@ async def _flushes(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
     flushes = await asyncio.to_thread(measure_flushes, directory, method, seconds)
     if isinstance(flushes, Unavailable):
         return flushes
-    if doubt := contradiction(PROGRAM, program_rates.get(method), "writes of our own", flushes.per_s) or unsteady(
+    if doubt := contradiction(PROGRAM, program_rates.get(method), "our own writes", flushes.per_s) or unsteady(
         "flushes", flushes.rates, seconds
     ):
         return Unavailable(Reason.FAILED, doubt)
@@ -261,7 +263,7 @@ async def _told(target: _Target, directory: Path) -> Mapping[str, float]:
 
 async def _commits(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
     if target.server.in_recovery:
-        return Unavailable(Reason.NOT_SUPPORTED, "a standby commits nothing")
+        return Unavailable(Reason.NOT_SUPPORTED, "a standby cannot commit")
     settings = ", ".join(f"{name}={target.parameters.shown(name)}" for name in ("fsync", "synchronous_commit"))
     limits = []
     for sessions in (1, TOGETHER):
@@ -292,7 +294,7 @@ async def _round_trips(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailab
             says=says,
             value=round_trips.median_ms,
             unit="ms",
-            source=f"SELECT 1, {round_trips.count} times, seen from here",
+            source=f"SELECT 1, {round_trips.count} times, measured from here",
         ),
     )
 
@@ -309,7 +311,7 @@ async def _timer(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
     if isinstance(spent_ns, Unavailable):
         return spent_ns
     takes = f"reading the clock takes {number(spent_ns, 3)} ns"
-    says = f"{takes}; EXPLAIN ANALYZE and track_io_timing do that twice for each event"
+    says = f"{takes}; EXPLAIN ANALYZE and track_io_timing read it twice for each event"
     return (MeasuredLimit(id="timer", says=says, value=spent_ns, unit="ns", source="pg_test_timing, loop included"),)
 
 
@@ -320,7 +322,7 @@ async def _memory(target: _Target) -> tuple[MeasuredLimit, ...] | Unavailable:
     says = f"one core copies {about(per_s)} of memory a second"
     return (
         MeasuredLimit(
-            id="memory-copy", says=says, value=per_s, unit="bytes/s", source="64 MB copied, the best of five"
+            id="memory-copy", says=says, value=per_s, unit="bytes/s", source="64 MB copied, best of five runs"
         ),
     )
 

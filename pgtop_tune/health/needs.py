@@ -67,7 +67,7 @@ BACKUP_TOOLS: Final = FieldNeed(
 MEASURED: Final = FieldNeed("measurement", "--measure", lambda facts: facts.measured)
 
 _HIDDEN: Final = (
-    "{name} of the server is hidden by that of our session ({source}); GRANT SELECT ON pg_file_settings and GRANT "
+    "the server's {name} is hidden by our session's value ({source}); GRANT SELECT ON pg_file_settings and GRANT "
     "EXECUTE ON FUNCTION pg_show_all_file_settings() grant access"
 )
 

@@ -71,9 +71,9 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
     except FileNotFoundError:
         if path is None:
             return ProjectWishes()
-        raise UsageProblem(f"{file} does not exist", "--config names a file") from None
+        raise UsageProblem(f"{file} does not exist", "--config takes the path of a file") from None
     except OSError as problem:
-        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "check name and permission") from None
+        raise UsageProblem(f"{file} cannot be read: {problem.strerror}", "check its name and permissions") from None
     except NotToml as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     table = parsed.get(_TABLE, {})
@@ -86,7 +86,7 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
             if name in table and not _FITS[name](table[name])
         ]
     else:
-        mistakes.append("check has to be a table")
+        mistakes.append("check must be a table")
     if isinstance(table, dict) and _tables(table.get("accept", [])):
         mistakes += [
             f"[[check.accept]] number {number}: {reason}"
@@ -94,7 +94,7 @@ def project_wishes(path: Path | None = None) -> ProjectWishes:
             if (reason := _not_an_acceptance(entry))
         ]
     if mistakes:
-        raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"[check] may have {', '.join(_KEYS)}")
+        raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"[check] takes {', '.join(_KEYS)}")
     check_table: Mapping[str, Any] = table
     return ProjectWishes(
         select=tuple(check_table.get("select", ())),
@@ -136,27 +136,27 @@ def _tables(value: object) -> bool:
 def _not_an_acceptance(entry: Mapping[str, Any]) -> str:
     """Return why an entry is no acceptance; "" where it is one. It takes a reason and a last day."""
     if unknown := [name for name in entry if name not in _ACCEPT]:
-        return f"unknown key {unknown[0]!r}, it may have {', '.join(_ACCEPT)}"
+        return f"unknown key {unknown[0]!r}; allowed are {', '.join(_ACCEPT)}"
     for name in ("check", "reason"):
         if not isinstance(entry.get(name), str) or not entry[name].strip():
             return f"{name} is missing"
     if not isinstance(entry.get("subject", "*"), str):
-        return "subject: a pattern in quotes expected"
+        return "subject: expected a quoted pattern"
     until = entry.get("until")
     # In Python a datetime is a date, too.
     return (
         ""
         if isinstance(until, date) and not isinstance(until, datetime)
-        else "until: a day such as 2027-01-31 expected"
+        else "until: expected a day such as 2027-01-31"
     )
 
 
 _KEYS: Final[Mapping[str, str]] = {
-    "select": "a list of checks in quotes expected",
-    "ignore": "a list of checks in quotes expected",
-    "fail_on": f"one of {', '.join(_WORDS)} expected",
-    "thresholds": 'a table of ID = number or "2GB" expected, IDs with a dot in quotes ("MEM-01.high" = 120)',
-    "accept": "tables [[check.accept]] with check, reason, until expected",
+    "select": "expected a list of quoted checks",
+    "ignore": "expected a list of quoted checks",
+    "fail_on": f"expected one of {', '.join(_WORDS)}",
+    "thresholds": 'expected a table of ID = number or "2GB", IDs with a dot in quotes ("MEM-01.high" = 120)',
+    "accept": "expected tables [[check.accept]] with check, reason, until",
 }
 _FITS: Final[Mapping[str, Any]] = {
     "select": _texts,
@@ -205,10 +205,10 @@ def with_accepted(report: Report, risks: Sequence[AcceptedRisk]) -> Report:
     for risk in risks:
         covers = any(risk.covers(check, finding) or risk.covers_some(check, finding) for check, finding in pairs)
         if covers and risk.until < today:
-            lapsed.append((risk.check, f"accepted until {risk.until}, which is over: {risk.reason}"))
+            lapsed.append((risk.check, f"accepted only until {risk.until}: {risk.reason}"))
         elif not covers and risk.check in saw_all:
             about = "" if risk.subject == "*" else f" of {risk.subject!r}"
-            lapsed.append((risk.check, f"the acceptance{about} covers nothing: take it out of the file"))
+            lapsed.append((risk.check, f"the acceptance{about} covers no finding: remove it from the file"))
     return replace(report, results=results, lapsed=tuple(lapsed))
 
 

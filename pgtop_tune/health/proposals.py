@@ -109,7 +109,7 @@ def _memory(proposal: Proposal) -> tuple[str, ...]:
     use = proposal.plan.use
     our_terms, books = terms(use), book_terms(use)
     return (
-        f"memory rule of the book: {_sum(books, use)}",
+        f"the book's memory rule: {_sum(books, use)}",
         f"our memory rule: {_sum(our_terms, use)}",
         f"the difference: {_difference(use)}",
     )
@@ -136,10 +136,10 @@ def _difference(use: MemoryUse) -> str:
 _WHY = {
     "sessions": "for sessions, since a hash may take hash_mem_multiplier times work_mem",
     "parallel workers": "for parallel workers, which sort as well",
-    "autovacuum": "for autovacuum, which takes autovacuum_work_mem where that is set",
+    "autovacuum": "for autovacuum, which uses autovacuum_work_mem where that is set",
     "page tables": "of page tables, since there are no huge pages",
     "shared memory": "of shared memory besides shared_buffers",
-    "system": "for the system: 2 GB is too much of a small machine",
+    "system": "for the system: 2 GB is too much on a small machine",
 }
 
 

@@ -481,7 +481,7 @@ FOREIGN_KEYS: Final = Question("check_foreign_keys", BareForeignKey, "pg_constra
 SEQUENCES: Final = Question("check_sequences", SequenceState, "pg_sequence, pg_sequences", everywhere=True)
 KEYS: Final = Question("check_keys", KeyState, "pg_index, pg_stats.histogram_bounds, most_common_vals", everywhere=True)
 SUPERUSERS: Final = Question("check_roles", NameOnly, "pg_roles")
-PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword", opens="only superusers may")
+PASSWORDS: Final = Question("check_passwords", WeakPassword, "pg_authid.rolpassword", opens="superusers only")
 EXPIRING: Final = Question("check_expiring_passwords", ExpiringPassword, "pg_roles.rolvaliduntil")
 HBA: Final = Question(
     "check_hba",
@@ -537,7 +537,7 @@ CONNECTION_LIMITS: Final = Question(
 )
 TABLESPACES: Final = Question("check_tablespaces", NameOnly, "pg_tablespace.spcname")
 POWERS: Final = Question("check_powers", RolePower, "pg_roles, pg_auth_members, pg_parameter_acl")
-PASSWORDLESS: Final = Question("check_without_password", NameOnly, "pg_authid.rolpassword", opens="only superusers may")
+PASSWORDLESS: Final = Question("check_without_password", NameOnly, "pg_authid.rolpassword", opens="superusers only")
 CERTIFICATE: Final = Question(
     "check_certificate",
     ServerCertificate,

@@ -64,12 +64,12 @@ def chosen(select: Sequence[str], ignore: Sequence[str]) -> tuple[Check, ...]:
         UsageProblem: A word means no check, or none is left.
     """
     if select and not _listed(select):
-        raise UsageProblem("no check is selected", "--select MEM-01 names one, MEM or memory several")
+        raise UsageProblem("no check is selected", "--select MEM-01 selects one check, MEM or memory several")
     selected = {check.id for word in _listed(select) for check in _named_checks(word)} or {check.id for check in CHECKS}
     unwanted = {check.id for word in _listed(ignore) for check in _named_checks(word)}
     checks = tuple(check for check in CHECKS if check.id in selected - unwanted)
     if not checks:
-        raise UsageProblem("no check is left", "select more, or ignore less")
+        raise UsageProblem("no check is left", "select more, or ignore fewer")
     return checks
 
 

@@ -164,7 +164,7 @@ def counted(seconds: float, reset: str) -> Evidence:
         seconds: As `counted_s`.
         reset: The statement's function that resets it: "pg_stat_reset_shared('wal')".
     """
-    return Evidence(f"counted for {duration(seconds)}: the finding stays until {reset}", COUNTED_SINCE)
+    return Evidence(f"counted for {duration(seconds)}: the finding remains until {reset}", COUNTED_SINCE)
 
 
 def on_standby(facts: CheckFacts) -> bool:

@@ -30,7 +30,7 @@ def ends_at(pem: bytes) -> datetime:
     """
     block = _PEM.search(pem)
     if block is None:
-        raise ValueError("no certificate in PEM")
+        raise ValueError("no PEM certificate in it")
     try:
         der = binascii.a2b_base64(block[1])
         certificate = _inside(der, _SEQUENCE)[0]
@@ -44,7 +44,7 @@ def ends_at(pem: bytes) -> datetime:
         tag, text, _ = _next(after)
         end = datetime.strptime(text.decode("ascii"), _FORMS[tag]).replace(tzinfo=UTC)
     except (KeyError, IndexError, UnicodeDecodeError, binascii.Error) as problem:
-        raise ValueError("a certificate that cannot be read") from problem
+        raise ValueError("the certificate cannot be read") from problem
     return end.replace(year=end.year - 100) if tag == 0x17 and end.year >= _FORK else end
 
 
@@ -52,7 +52,7 @@ def _inside(data: bytes, tag: int) -> tuple[bytes, bytes]:
     """Return the content of the first element, and the bytes after it."""
     found_tag, content, remaining = _next(data)
     if found_tag != tag:
-        raise ValueError("another element than expected")
+        raise ValueError("unexpected element")
     return content, remaining
 
 
@@ -63,7 +63,7 @@ def _next(data: bytes) -> tuple[int, bytes, bytes]:
         start += length & 0x7F
         length = int.from_bytes(data[2:start], "big")
     if start + length > len(data):
-        raise ValueError("an element that ends beyond its data")
+        raise ValueError("truncated element")
     return tag, data[start : start + length], data[start + length :]
 
 
@@ -96,10 +96,10 @@ def settings_of_primary(content: bytes, system_identifier: str) -> Mapping[str, 
         raise ValueError("the control file has another system identifier than the server")
     offset = _PLACES.get(version // 100)
     if offset is None or len(content) < offset + _SETTINGS.size:
-        raise ValueError(f"the form of the control file, {version}, is not known")
+        raise ValueError(f"the version of the control file, {version}, is not known")
     level, hints, *numbers, stamps = _SETTINGS.unpack_from(content, offset)
     if not 0 <= level < len(_LEVELS) or not 1 <= numbers[0] <= 262_143:
-        raise ValueError(f"the control file, {version}, does not have its settings where they are expected")
+        raise ValueError(f"the control file, version {version}, does not have its settings where expected")
     settings = {"wal_level": _LEVELS[level], **dict(zip(AT_LEAST, map(str, numbers), strict=True))}
     return settings | {"wal_log_hints": _switch(hints), "track_commit_timestamp": _switch(stamps)}
 

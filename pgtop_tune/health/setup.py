@@ -41,8 +41,8 @@ class OperatorClaims(Struct, frozen=True):
         """Return the claims that count for these facts, in one line; "" without any."""
         is_needless = self.memory_bytes is None or not isinstance(sections.machine(facts.frames[-1]), Unavailable)
         machine = () if is_needless else (f"{about(self.memory_bytes or 0)} of memory", f"{self.cpus} CPUs")
-        disk = () if self.disk is None else (f"the data lie on {self.disk.value}",)
-        workload = () if self.workload is None else (f"the load is {self.workload.value}",)
+        disk = () if self.disk is None else (f"data on {self.disk.value}",)
+        workload = () if self.workload is None else (f"workload {self.workload.value}",)
         return ", ".join((*machine, *disk, *workload))
 
     def of(self, facts: CheckFacts) -> CheckFacts:

@@ -62,7 +62,7 @@ def pgbackrest(text: str) -> tuple[BackupCatalogue, ...]:
                     label=_text(backup, "label"),
                     full=backup.get("type") == "full",
                     ended_ms=_seconds(_dict(backup, "timestamp").get("stop")),
-                    failed="it holds pages that fail their checksums" if backup.get("error") is True else "",
+                    failed="the backup contains pages with checksum failures" if backup.get("error") is True else "",
                 )
                 for backup in _list(stanza, "backup")
             ),
@@ -75,7 +75,7 @@ def barman(text: str) -> tuple[BackupCatalogue, ...]:
     """Return the servers of a catalogue. Raises ValueError, one line, where the text is no catalogue."""
     parsed = _parsed(text)
     if not isinstance(parsed, dict):
-        raise ValueError("no object with a list for each server")
+        raise ValueError("expected an object with a list per server")
     return tuple(
         BackupCatalogue(
             tool=BARMAN,
@@ -131,12 +131,12 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError("no JSON") from None
+        raise ValueError("not JSON") from None
 
 
 def _rows(rows: object) -> Sequence[Mapping[str, Any]]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise ValueError("no list of objects")
+        raise ValueError("expected a list of objects")
     return rows
 
 
@@ -256,25 +256,25 @@ async def _asked(tool: _Tool, program: str, data_directory: Path | None) -> tupl
     """Return the catalogues of a tool, or the reason why there are none."""
     account = await asyncio.to_thread(_account, tool, data_directory)
     if account is None:
-        return "the account that it runs as is not known"
+        return "the account of the tool is unknown"
     files = [Path(file.replace("~", account.home, 1)) for file in tool.files]
     configured = tool.variable in os.environ or await asyncio.to_thread(lambda: any(map(_is_there, files)))
     if not configured:
-        return f"it is installed and not configured: neither {', '.join(map(str, files))} nor {tool.variable} is there"
+        return f"installed but not configured: neither {', '.join(map(str, files))} nor {tool.variable} is set"
     environment = {name: value for name, value in os.environ.items() if name.startswith(_CONFIGURED_BY)}
     environment |= {"PATH": _WHERE, "HOME": account.home, "LC_ALL": "C.UTF-8"}
     try:
         status, printed, message = await _run((program, *tool.argv[1:]), account, environment)
     except TimeoutError:
-        return f"it did not answer within {LIMIT_S:.0f} s"
+        return f"no answer within {LIMIT_S:.0f} s"
     except (OSError, ValueError) as problem:
-        return f"it did not run: {one_line(str(problem), _MOST_WORDS)}"
+        return f"cannot run: {one_line(str(problem), _MOST_WORDS)}"
     if status:
-        return f"it failed with status {status}: {one_line(without_secrets(message) or 'no message', _MOST_WORDS)}"
+        return f"failed with exit status {status}: {one_line(without_secrets(message) or 'no message', _MOST_WORDS)}"
     try:
         return tool.parse(printed)
     except ValueError as problem:
-        return f"its answer is not understood: {problem}"
+        return f"unexpected output: {problem}"
 
 
 def _is_there(file: Path) -> bool:
@@ -330,5 +330,5 @@ async def _all_of(stream: asyncio.StreamReader) -> bytes:
     while block := await stream.read(2**16):
         read += block
         if len(read) > _MOST_BYTES:
-            raise ValueError(f"it printed more than {_MOST_BYTES // 2**20} MB")
+            raise ValueError(f"more than {_MOST_BYTES // 2**20} MB of output")
     return bytes(read)

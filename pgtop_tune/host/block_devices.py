@@ -30,11 +30,11 @@ ROOT: Final = Path("/")
 
 _OVERLAYS_DEEP: Final = 3
 _NO_DISK: Final = {
-    "tmpfs": "in memory, without a disk to watch",
-    "ramfs": "in memory, without a disk to watch",
-    "zfs": "ZFS does not report its disks; watch the pool with zpool iostat",
-    "overlay": "a container's own layer; put the directory on a volume to see its disk",
-    "fuse.fuse-overlayfs": "a container's own layer; put the directory on a volume to see its disk",
+    "tmpfs": "in memory, not on a disk",
+    "ramfs": "in memory, not on a disk",
+    "zfs": "ZFS does not report its disks; use zpool iostat to watch the pool",
+    "overlay": "a container layer; put the directory on a volume to see its disk",
+    "fuse.fuse-overlayfs": "a container layer; put the directory on a volume to see its disk",
 }
 
 
@@ -127,7 +127,7 @@ def _carriers(
     if number.exists():
         return _names_below(number.resolve())
     if mount is None:
-        return Unavailable(Reason.FAILED, f"{directory}: no {number} and no mount that holds it")
+        return Unavailable(Reason.FAILED, f"{directory}: neither {number} nor its mount was found")
     upper = next((option[9:] for option in mount.options if option.startswith("upperdir=")), "")
     if upper and overlays_left:
         below = _carriers(upper, namespace, sys_root, overlays_left - 1)
@@ -136,7 +136,7 @@ def _carriers(
     names = _names_of_sources(mount, sys_root)
     if names:
         return names
-    reason = _NO_DISK.get(mount.kind, "there is no block device under it")
+    reason = _NO_DISK.get(mount.kind, "it has no block device")
     return Unavailable(Reason.NOT_SUPPORTED, f"{directory} is on {mount.kind}: {reason}")
 
 
@@ -147,7 +147,7 @@ def not_readable(directory: str) -> Unavailable:
 
 def on_network(mount: Mount) -> str:
     """Return the reason why a mount of another machine's disks has none here."""
-    return f"on {mount.kind} ({mount.source}): its disks belong to another machine"
+    return f"on {mount.kind} ({mount.source}), whose disks belong to another machine"
 
 
 def _names_below(device: Path) -> tuple[str, ...]:
@@ -251,7 +251,7 @@ def parse_disk_cap(text: str) -> DiskCap:
     for limit in limits.split(","):
         match = _LIMIT.fullmatch(limit.strip())
         if match is None or not (value := float(match[1]) * _SCALE[match[2].lower()]):
-            raise UsageProblem(f"{limit.strip()!r} is not a limit of a disk", _HINT)
+            raise UsageProblem(f"{limit.strip()!r} is not a disk limit", _HINT)
         is_iops = match[2].lower().endswith("iops")
         if is_iops in values:
             raise UsageProblem(f"{text!r} gives the same limit twice", _HINT)

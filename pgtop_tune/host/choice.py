@@ -66,7 +66,7 @@ def host_of(
     if wished is HostSource.PROC and unreadable is not None:
         raise UsageProblem(
             f"--host-source proc: /{unreadable} cannot be read here",
-            "auto takes psutil, and the server's own /proc where the role may read it",
+            "use --host-source auto: it uses psutil, or the server's own /proc if the role may read it",
         )
     if wished is not HostSource.PSUTIL and unreadable is None:
         return LocalHost(clock, root, caps)

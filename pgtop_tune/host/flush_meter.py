@@ -75,7 +75,7 @@ async def program_flushes(program: Path, directory: Path, limit_s: float) -> Map
         pass
     finally:
         await running.stop()
-    return rates or Unavailable(Reason.FAILED, f"{program} printed nothing known within {limit_s:.0f} s")
+    return rates or Unavailable(Reason.FAILED, f"{program} printed no known result within {limit_s:.0f} s")
 
 
 def one_method(line: str) -> Mapping[str, float]:
@@ -142,7 +142,7 @@ def timer_overhead_ns(program: Path, *, tsc: bool = False) -> float | Unavailabl
             output.seek(0)
             return parse_overhead(output.read().decode("utf-8", "replace"), tsc=tsc)
     except TimeoutError:
-        return Unavailable(Reason.FAILED, f"{program} did not end within {_PATIENCE_S:.0f} s")
+        return Unavailable(Reason.FAILED, f"{program} did not finish within {_PATIENCE_S:.0f} s")
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{program}: {problem.strerror}")
 
@@ -161,7 +161,7 @@ def parse_overhead(output: str, *, tsc: bool = False) -> float | Unavailable:
     matching = [ns for source, ns in figures if (source == _OF_THE_PROCESSOR) == tsc]
     if matching:
         return matching[0]
-    says = "has no figure of the processor's clock source" if figures else "is not known"
+    says = "lacks the processor's clock source" if figures else "was not recognized"
     return Unavailable(Reason.FAILED, f"the output of pg_test_timing {says}")
 
 
@@ -244,7 +244,7 @@ def measure_flushes(
     """
     how = METHODS.get(method)
     if how is None:
-        return Unavailable(Reason.NOT_SUPPORTED, f"wal_sync_method {method} is not known here")
+        return Unavailable(Reason.NOT_SUPPORTED, f"unknown wal_sync_method {method}")
     file = unnamed_file(directory, how.flags)
     if isinstance(file, Unavailable):
         return file
@@ -264,11 +264,11 @@ def unnamed_file(directory: Path, flags: int = 0) -> int | Unavailable:
         flags: Besides O_RDWR and O_TMPFILE.
     """
     if not hasattr(os, "O_TMPFILE"):
-        return Unavailable(Reason.NOT_SUPPORTED, "this system has no files without a name (O_TMPFILE)")
+        return Unavailable(Reason.NOT_SUPPORTED, "this system has no unnamed files (O_TMPFILE)")
     try:
         space = os.statvfs(directory)
         if space.f_bavail * space.f_frsize < _ROOM_BYTES:
-            return Unavailable(Reason.FAILED, f"{directory}: too little room for a file of 16 MB")
+            return Unavailable(Reason.FAILED, f"{directory}: too little space for a 16 MB file")
         return os.open(directory, os.O_TMPFILE | os.O_RDWR | flags, 0o600)
     except PermissionError:
         return Unavailable(Reason.NO_PERMISSION, f"{directory} is not readable; run as root or as the server's user")

@@ -179,14 +179,14 @@ def unsigned(word: bytes) -> int:
 
 T = TypeVar("T")
 
-NO_PROC: Final = "host numbers need Linux with /proc mounted"
-NO_PSI: Final = "no /proc/pressure: a kernel without PSI (needs Linux 4.20 or later); boot with psi=1"
+NO_PROC: Final = "host metrics require Linux with /proc mounted"
+NO_PSI: Final = "no /proc/pressure: the kernel lacks PSI (Linux 4.20 or later); boot with psi=1"
 NO_DISKSTATS: Final = "no /proc/diskstats: this container or platform hides its disks"
-NO_SYSFS: Final = "/sys is not mounted here: disks and partitions cannot be told apart"
-NO_NETWORK: Final = "no /proc/net/dev: a kernel without networking"
-NO_NUMA: Final = "no /sys/devices/system/node: a kernel without NUMA"
-NO_FREQUENCY: Final = "no /sys/devices/system/cpu/cpufreq: a virtual machine does not see the frequency of its CPUs"
-NO_LIMITS: Final = "the server is in no control group that limits it"
+NO_SYSFS: Final = "/sys is not mounted here, so disks and partitions cannot be distinguished"
+NO_NETWORK: Final = "no /proc/net/dev: the kernel has no networking"
+NO_NUMA: Final = "no /sys/devices/system/node: the kernel has no NUMA support"
+NO_FREQUENCY: Final = "no /sys/devices/system/cpu/cpufreq: hidden in virtual machines"
+NO_LIMITS: Final = "no control group limits the server"
 
 
 def or_why(read: Callable[[], T | Unavailable], absent: str) -> T | Unavailable:

@@ -407,7 +407,7 @@ class LocalHost:
 
     def _cgroup(self) -> CgroupSample | Unavailable:
         if self._group is None:
-            return Unavailable(Reason.NOT_YET, "the server's processes have not been found yet")
+            return Unavailable(Reason.NOT_YET, "the server's processes have not yet been found")
         return self._group.sample(self._clock(), self._read)
 
     def _disks(self) -> DiskSample | Unavailable:

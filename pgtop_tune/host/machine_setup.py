@@ -171,7 +171,7 @@ _MAGIC: Final = re.compile(rb"(.{4})" + b"".join(number.to_bytes(4, "little") fo
 """Version / 100, FUNC_MAX_ARGS, INDEX_MAX_KEYS and NAMEDATALEN of Pg_magic_struct (fmgr.h)."""
 _LIBRARY_BYTES: Final = 64 << 20
 _FLUSHES_NOTHING: Final = re.compile(r"/\S*/(?:libeatmydata|nosync|libnosync)\.so\S*")
-NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "which process is the postmaster is not known")
+NO_POSTMASTER: Final = Unavailable(Reason.NO_PERMISSION, "the postmaster process is unknown")
 
 
 def machine_details(

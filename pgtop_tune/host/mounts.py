@@ -99,7 +99,7 @@ class FileSystems:
     def sample(self) -> FileSystemSample | Unavailable:
         """Return the latest answers; the same object until there are newer ones."""
         if not self._watched:
-            return Unavailable(Reason.NO_PERMISSION, "the directories of the server are not known")
+            return Unavailable(Reason.NO_PERMISSION, "the server's directories are unknown")
         now_s = self._clock()
         answers = [(mount, background.latest()) for mount, background in self._watched]
         if self._latest is None or now_s >= self._due_s:

@@ -105,7 +105,7 @@ def listeners(host: str, port: int, root: Path = ROOT) -> tuple[OpenFiles, ...] 
         return Unavailable(Reason.NOT_LOCAL, f"no process listens on port {port} here")
     processes = tuple(_looked_at(root, _holders(root, inodes)))
     return processes or Unavailable(
-        Reason.NO_PERMISSION, f"only root and its user can see the process that listens on port {port}"
+        Reason.NO_PERMISSION, f"only root and its owner can see the process that listens on port {port}"
     )
 
 

@@ -74,7 +74,7 @@ ReadMany = Callable[[Sequence[str]], Awaitable[Mapping[str, bytes]]]
 
 _DEVICES_MOST: Final = 512
 _LAYERS_MOST: Final = 4
-_LINKED: Final = "wal: over SQL it cannot be seen whether pg_wal is a symbolic link to another disk"
+_LINKED: Final = "wal: SQL does not show whether pg_wal is a symbolic link to another disk"
 
 
 async def layout_of(
@@ -151,7 +151,7 @@ def _by_source(mount: Mount, names: Sequence[str]) -> str | None:
 
 def _why(directory: str, mount: Mount | None) -> str:
     if mount is None:
-        return f"{directory} is on no mount that the server's /proc shows"
+        return f"{directory} is on no mount in the server's /proc"
     if mount.kind in NETWORK_KINDS:
         return on_network(mount)
     return f"{directory} is on {mount.kind} ({mount.source}): its device is not in /proc/diskstats"
@@ -172,10 +172,10 @@ _PAGE_SIZE, _TICKS = 6, 17
 """AT_PAGESZ and AT_CLKTCK of the auxiliary vector, getauxval(3)."""
 _USUAL: Final = {_PAGE_SIZE: 4096, _TICKS: 100}
 _NO_SPACE: Final = Unavailable(
-    Reason.NOT_LOCAL, "PostgreSQL has no function for the space on a file system: only seen on the server's own machine"
+    Reason.NOT_LOCAL, "PostgreSQL has no function for file system space: run pgtop-tune on the server's machine"
 )
-_NO_SETUP: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL: record on the server's machine to have it")
-_NO_FREQUENCY: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL: it would be a file for every core")
+_NO_SETUP: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL: record on the server's machine")
+_NO_FREQUENCY: Final = Unavailable(Reason.NOT_LOCAL, "not read over SQL, because each core has its own file")
 
 _READS: Final = "pg_read_binary_file(text, bigint, bigint, boolean)"
 
@@ -184,7 +184,7 @@ def grants(user: str) -> str:
     """Return the statements that open the server's /proc to a role that is no superuser."""
     return (
         f"{grant('pg_read_server_files', user)}; {grant(f'EXECUTE ON FUNCTION {_READS}', user)}"
-        " shows the server's machine"
+        " makes the server's machine visible"
     )
 
 
@@ -226,7 +226,7 @@ class SqlHost:
             return first
         contents = {path: content for path, content in zip((*_FACTS, *_OWN), first, strict=True) if content}
         if "proc/self/stat" not in contents:
-            return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host numbers need Linux")
+            return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host metrics require Linux")
         self._reads_io = not isinstance(await self._read_files([f"/{_OWN_IO}"]), Unavailable)
         basics = [*_FAST, *MEMORY_PATHS, ARC_PATH, NODES_PATH]
         files = await self._read_many(basics)

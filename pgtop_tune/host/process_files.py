@@ -241,9 +241,9 @@ def another_start(backend_pid: int, started_s: float, backend_start_ms: int | No
         backend_start_ms: See `local_postmaster`.
     """
     if backend_start_ms is None:
-        return not_here("the server does not say when the session began")
+        return not_here("the server does not report the start of the session")
     if abs(started_s - backend_start_ms / 1000) > _CLOCK_SLACK_S:
-        return not_here(f"process {backend_pid} here is another server's")
+        return not_here(f"process {backend_pid} here belongs to another server")
     return None
 
 
@@ -269,7 +269,7 @@ def not_here(observation: str) -> Unavailable:
     """Return the absence of the server's process on this machine, with the observation that shows it."""
     return Unavailable(
         Reason.NOT_LOCAL,
-        f"{observation}: the server runs on another machine, in a container of its own, or /proc hides it (hidepid)",
+        f"{observation}: the server runs on another machine or in another container, or /proc hides it (hidepid)",
     )
 
 

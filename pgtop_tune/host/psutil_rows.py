@@ -88,22 +88,22 @@ PROCESS_IO: Final = (
 )
 
 MISLEADING: Final[Mapping[tuple[str, str], str]] = {
-    (_MACOS, "sin"): "macOS counts pages read from any file there, not only from swap",
-    (_MACOS, "sout"): "macOS counts pages written to any file there, not only to swap",
-    (_FREEBSD, "sin"): "psutil adds up pages swapped in and out there",
-    (_FREEBSD, "sout"): "psutil counts pages of files there",
-    (_FREEBSD, "cached"): "FreeBSD has no count of cached pages since 12",
+    (_MACOS, "sin"): "macOS includes pages read from any file, not only from swap",
+    (_MACOS, "sout"): "macOS includes pages written to any file, not only to swap",
+    (_FREEBSD, "sin"): "psutil adds pages swapped in and out on FreeBSD",
+    (_FREEBSD, "sout"): "psutil counts file pages on FreeBSD",
+    (_FREEBSD, "cached"): "FreeBSD does not count cached pages since version 12",
 }
 """Fields that psutil has on a system, with numbers that mean something else: they are not taken."""
 
-_NO_COUNT: Final = "psutil has no such figure: it is in the files of Linux' /proc"
+_NO_COUNT: Final = "psutil does not report this figure: only Linux's /proc has it"
 NEVER: Final = tuple(
     UntoldFigure(metric, reason)
     for reason, metrics in {
-        "psutil does not report how many tasks are ready to run": ("host.run_queue",),
-        "psutil does not report how many tasks wait for a disk": ("host.blocked",),
-        "psutil does not report requests under way": ("host.disk.queue",),
-        "psutil does not report the wait in the run queue (schedstat)": (
+        "psutil does not report the number of runnable tasks": ("host.run_queue",),
+        "psutil does not report the number of tasks that wait for a disk": ("host.blocked",),
+        "psutil does not report requests in progress": ("host.disk.queue",),
+        "psutil does not report the run-queue wait (schedstat)": (
             "host.process.run_delay", "waits.cpu_queue",
         ),
         "psutil does not report huge pages": (
@@ -123,17 +123,17 @@ def _absent(figures: str) -> Unavailable:
     return Unavailable(Reason.NOT_SUPPORTED, f"psutil does not report {figures}")
 
 
-NO_PRESSURE: Final = _absent("pressure: only the kernel of Linux counts it, in /proc/pressure")
+NO_PRESSURE: Final = _absent("pressure: only the Linux kernel counts it, in /proc/pressure")
 NO_NUMA: Final = _absent("memory per NUMA node")
-NO_FREQUENCY: Final = _absent("governor and highest frequency of the CPUs on every system")
-NO_CGROUP: Final = _absent("limits of control groups")
+NO_FREQUENCY: Final = _absent("CPU governor and maximum frequency on every system")
+NO_CGROUP: Final = _absent("control group limits")
 NO_CGROUPS_HERE: Final = Unavailable(Reason.NOT_SUPPORTED, "only Linux has control groups")
 LIMITS_OF_LINUX: Final = tuple(
     UntoldFigure(metric, str(NO_CGROUP)) for metric in ("host.cgroup.memory_max", "host.cgroup.cpus")
 )
 """Without them the machine's memory and processors may be more than the server has."""
-NO_SETUP: Final = _absent("models, mount options in force and settings of the operating system")
-NO_DETAILS: Final = _absent("settings of the operating system")
+NO_SETUP: Final = _absent("hardware models, active mount options and operating system settings")
+NO_DETAILS: Final = _absent("operating system settings")
 
 STATES: Final[Mapping[str, str]] = {
     "running": "R", "sleeping": "S", "disk-sleep": "D", "stopped": "T", "tracing-stop": "t", "zombie": "Z",

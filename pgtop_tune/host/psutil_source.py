@@ -130,7 +130,7 @@ class PsutilProcesses:
             except self._psutil.NoSuchProcess:
                 continue
         if pids and not processes and not self._sees_ourselves():
-            raise NotImplementedError("it does not find even our own process")
+            raise NotImplementedError("even pgtop-tune's own process was not found")
         return ProcessSample(
             at_s=at_s, processes=tuple(processes), io_refused=refused, threads=self.threads(thread_pids)
         )
@@ -292,7 +292,7 @@ class PsutilHost(PsutilProcesses):
         try:
             return read()
         except (PermissionError, self._psutil.AccessDenied):
-            return Unavailable(Reason.NO_PERMISSION, f"psutil may not read {subject} here; run as root")
+            return Unavailable(Reason.NO_PERMISSION, f"psutil may not read {subject} here; run pgtop-tune as root")
         except (OSError, self._psutil.Error, NotImplementedError) as problem:
             path = problem.filename if isinstance(problem, OSError) else None
             reason = f"no {path}" if path else str(problem)
@@ -403,7 +403,7 @@ class PsutilHost(PsutilProcesses):
         at_s = self._clock()
         counters_by_disk = self._psutil.disk_io_counters(perdisk=True, nowrap=False)
         if not counters_by_disk:
-            raise FileNotFoundError(None, "no disk is counted")
+            raise FileNotFoundError(None, "no disk counters")
         counted_disks = [
             DiskCounters(
                 name=name, in_flight=None, weighted_ms=None, **rows.fields_of(rows.DISK, counters, self._platform)
@@ -489,7 +489,7 @@ def _place(path: str, namespace: MountNamespace) -> Mount | Unavailable:
             return Unavailable(Reason.NO_ANSWER, f"{path} {NO_ANSWER}")
         except OSError as problem:
             return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
-    return mount or Unavailable(Reason.NOT_SUPPORTED, f"psutil reports no mount that holds {path}")
+    return mount or Unavailable(Reason.NOT_SUPPORTED, f"psutil reports no mount for {path}")
 
 
 def _device(source: str) -> str:

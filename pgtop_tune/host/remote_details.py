@@ -40,7 +40,7 @@ _OPEN: Final = tuple(f"proc/self/fdinfo/{number}" for number in range(3, 48))
 _OF_KERNEL: Final = frozenset({"proc", "sysfs", "devtmpfs", "devpts", "mqueue", "cgroup", "cgroup2"})
 """File systems of the kernel: their open files are no data."""
 _MOUNT_ID: Final = re.compile(rb"^mnt_id:\s*(\d+)", re.MULTILINE)
-_NOT_READ: Final = AfterReboot(not_read=("files of a machine that is seen over SQL",))
+_NOT_READ: Final = AfterReboot(not_read=("files of a machine read over SQL",))
 
 
 async def remote_details(
@@ -61,7 +61,7 @@ async def remote_details(
     if isinstance(own_stat, Unavailable):
         return own_stat
     if own_stat[0] is None:
-        return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host numbers need Linux")
+        return Unavailable(Reason.NOT_SUPPORTED, "the server's machine has no /proc: host metrics require Linux")
     pid = parse_lineage(own_stat[0]).parent_pid
     process = (f"proc/{pid}/limits", f"proc/{pid}/oom_score_adj")
     queues = [f"{queue(name, Path())}/{setting}" for name in disks for setting in (*QUEUE_SETTINGS, "rotational")]

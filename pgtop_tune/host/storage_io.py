@@ -96,7 +96,7 @@ class StorageIoMeter:
             server: Pid of the postmaster: all its descendants are the server's; None where it is not known.
         """
         self._own, self._server = frozenset(own_pids), server
-        return self._looks.latest() or Unavailable(Reason.NOT_YET, "the first look is under way")
+        return self._looks.latest() or Unavailable(Reason.NOT_YET, "the first reading is in progress")
 
     def _look(self) -> StorageIo | Unavailable:
         at_s = self._clock()
@@ -118,7 +118,7 @@ class StorageIoMeter:
             except (OSError, ValueError):
                 continue  # ended since, or a kernel without I/O accounting
         if not counters:
-            return Unavailable(Reason.NO_PERMISSION, "/proc/PID/io: only root may read it of every program")
+            return Unavailable(Reason.NO_PERMISSION, "/proc/PID/io of other users: run as root")
         self._add(counters, alive)
         self._refused = frozenset(refused)
         self._keep_lineages(alive)

@@ -226,7 +226,9 @@ def content(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as problem:
-        raise HostProblem(f"{path} cannot be read: {problem.strerror}", "it must be a file of its own") from None
+        raise HostProblem(
+            f"{path} cannot be read: {problem.strerror}", "it must be a regular file, not a link"
+        ) from None
 
 
 def with_sysctl(before: str | None, name: str, value: str) -> str:

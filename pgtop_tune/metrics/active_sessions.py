@@ -256,4 +256,4 @@ def hidden_sessions(frame: Frame) -> Unavailable | None:
     if not any(backend.query == HIDDEN_QUERY for backend in activity.backends):
         return None
     permission = grant("pg_monitor", server.user)
-    return Unavailable(Reason.NO_PERMISSION, f"other users' sessions are hidden: {permission} shows them")
+    return Unavailable(Reason.NO_PERMISSION, f"other users' sessions are hidden: {permission}")

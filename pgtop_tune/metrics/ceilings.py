@@ -1,4 +1,4 @@
-"""Numbers beside their measured limits: the server as measured by `check --measure`, disks at their cap."""
+"""Measured limits and their use: limits of the server from `check --measure`, caps of disks."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def _age(interval: Interval) -> float | None:
 MOST_FLUSHES = Metric(
     "ceiling.wal_flushes", "WAL device", "1/s",
     "Measured limit of the WAL device: consecutive flushes per second, from `check --measure`.",
-    "pg_test_fsync with the server's wal_sync_method, or writes of our own into an unlinked file in pg_wal", _most_flushes,
+    "pg_test_fsync with the server's wal_sync_method, or pgtop-tune's own writes to an unlinked file in pg_wal", _most_flushes,
 )  # fmt: skip
 FLUSHES_USED = Metric(
     "ceiling.wal_flushes_used", "of its flushes", "%",
-    "Flushes as a share of the WAL device's measured limit. Near 100, more commits need more commits per flush (commit_delay, more sessions) or another device; a disturbed measurement allows values above 100.",
+    "Flushes as a share of the WAL device's measured limit. Near 100 %, a higher commit rate needs more commits per flush (commit_delay, more sessions) or a faster device. A value above 100 % means that the measurement was disturbed.",
     "flushes / flushes of the WAL device", _flushes_used, critical=95.0,
 )  # fmt: skip
 CEILING_AGE = Metric(
     "ceiling.age", "measured ago", "s", "Time since the server was measured.",
-    "the measurement, kept in the user's state directory by system identifier", _age,
+    "the measurement in the user's state directory, one file per system identifier", _age,
 )  # fmt: skip
 
 METRICS: Final = (MOST_FLUSHES, FLUSHES_USED, CEILING_AGE)

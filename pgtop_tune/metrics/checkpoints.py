@@ -1,4 +1,4 @@
-"""The next checkpoint: its time and its cause, which is checkpoint_timeout or WAL on its way to max_wal_size."""
+"""The next checkpoint: its time and its cause (checkpoint_timeout, or WAL approaching max_wal_size)."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def _since_checkpoint(interval: Interval) -> float | None:
 
 CHECKPOINT_TRIGGER = Metric(
     "server.checkpoint_trigger", "trigger", "bytes",
-    "Amount of WAL since the redo point at which a checkpoint is forced, so that the previous and this interval "
-    "together stay below max_wal_size.",
+    "Amount of WAL since the redo point that forces a checkpoint, so that WAL of the previous and the current interval "
+    "together stays below max_wal_size.",
     "max_wal_size / (1 + checkpoint_completion_target) in whole segments, from the start of the redo point's segment (xlog.c XLogCheckpointNeeded)", _trigger_bytes,
 )  # fmt: skip
 SINCE_CHECKPOINT = Metric(
@@ -90,12 +90,12 @@ def _full_pages_since(interval: Interval) -> float | None:
 
 FULL_PAGES_OF_CYCLE = Metric(
     "server.full_pages_of_cycle", "then full pages", "",
-    "Expected full-page images between the next checkpoint and the one after it at the same load: as many as from the start of the last checkpoint but one to the start of the last.",
+    "Full-page images expected between the next two checkpoints at the same load: the number counted between the starts of the last two.",
     "Δ pg_stat_wal.wal_fpi between the starts of two observed checkpoints", _full_pages_of_cycle,
 )  # fmt: skip
 FULL_PAGES_SINCE = Metric(
     "server.full_pages_since_checkpoint", "full pages since", "",
-    "Full-page images since the last checkpoint began: each page costs one at its first change after a checkpoint.",
+    "Full-page images since the last checkpoint began: the first change of each page after a checkpoint writes one.",
     "pg_stat_wal.wal_fpi − its value at the last sample before the checkpoint began", _full_pages_since,
 )  # fmt: skip
 
@@ -241,7 +241,7 @@ def _checkpoint_writes(interval: Interval) -> float | None:
 
 
 CHECKPOINT_WRITES = Metric(
-    "server.checkpoint_writes", "ckpt pages", "1/s", "Pages that checkpoints write per second; 0 without one in progress.",
+    "server.checkpoint_writes", "ckpt pages", "1/s", "Pages that checkpoints write per second; 0 while no checkpoint is in progress.",
     "pg_stat_bgwriter.buffers_checkpoint (to 16), pg_stat_checkpointer.buffers_written: Δ / Δt", _checkpoint_writes,
 )  # fmt: skip
 METRICS: Final = (CHECKPOINT_TRIGGER, SINCE_CHECKPOINT, FULL_PAGES_SINCE, FULL_PAGES_OF_CYCLE, CHECKPOINT_WRITES)

@@ -96,7 +96,7 @@ def never_slept(threads: Iterable[ThreadUse]) -> str:
     cpu, waiting = bound
     queued = f" and waited for a CPU {waiting:.0f} %" if waiting >= 1.0 else ""
     return (
-        f"a thread of pgbench was on a CPU {cpu:.0f} %{queued} of the time, so it never slept:"
+        f"a pgbench thread used a CPU {cpu:.0f} %{queued} of the time and never slept:"
         " the client is the limit, not the server"
     )
 
@@ -115,10 +115,10 @@ def _reason(load: GeneratorLoad, run: BenchRun, threads: Sequence[ThreadUse]) ->
 
 def _advice(load: GeneratorLoad, run: BenchRun) -> str:
     if load.threads and load.beside and full_machine(load):
-        return f"all {load.cpus} CPUs are busy, pgbench has {load.cpu_cores or 0.0:.1f} of them: run it on another host, and run nothing else beside the server"
+        return f"all {load.cpus} CPUs are busy, pgbench uses {load.cpu_cores or 0.0:.1f} of them: run pgbench on another host, and nothing else beside the server"
     if load.threads and load.threads < min(run.clients, load.cpus or run.clients):
         return f"more threads (-j {min(run.clients, load.cpus or run.clients)}), or run pgbench on another host"
-    return "run pgbench on another host, or on several"
+    return "run pgbench on another host, or on several hosts"
 
 
 def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[ThreadUse]:

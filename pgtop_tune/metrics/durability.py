@@ -104,7 +104,7 @@ def lost_in_a_crash(delay_ms: float, interval: Interval | None) -> str:
     window_ms = _WINDOWS * delay_ms
     client = None if interval is None else CLIENT_TPS(interval)
     tps = TPS(interval) if client is None and interval is not None else client
-    commits = "" if tps is None else f", now some {count(tps * window_ms / 1000.0)}"
+    commits = "" if tps is None else f", now about {count(tps * window_ms / 1000.0)}"
     return f"up to {window_ms:.0f} ms of acknowledged commits{commits}; the data stay consistent"
 
 

@@ -1,4 +1,4 @@
-"""Numbers of the machine, and of this program: CPU, memory, pressure, disks, processes. `host_values` computes them."""
+"""Metrics of the machine and of this program: CPU, memory, pressure, disks, processes. `host_values` computes them."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from pgtop_tune.metrics.host_values import DiskDelta
 from pgtop_tune.model.frame import Footprint
 
 CPU_USER = Metric(
-    "host.cpu.user", "usr", "%", "Time the CPUs spent in programs, nice and virtual guests included; all cores together are 100.",
+    "host.cpu.user", "usr", "%", "CPU time in user mode, including nice and virtual guests; 100 % = all cores.",
     "/proc/stat cpu: Δ(user + nice) / Δ all", values.cpu_share(lambda cpu: cpu.user_ticks + cpu.nice_ticks),
 )  # fmt: skip
 CPU_SYSTEM = Metric(
-    "host.cpu.system", "sys", "%", "Time the CPUs spent in the kernel for programs, interrupts not included; all cores are 100.",
+    "host.cpu.system", "sys", "%", "CPU time in the kernel on behalf of programs, without interrupts; 100 % = all cores.",
     "/proc/stat cpu: Δ system / Δ all", values.cpu_share(lambda cpu: cpu.system_ticks),
 )  # fmt: skip
 CPU_IOWAIT = Metric(
     "host.cpu.iowait", "io", "%",
-    "Time CPUs were idle while a task that slept on them waited for a disk; all cores are 100. A lower bound: with other work the same wait is not counted, so look at psi io as well.",
+    "Idle CPU time while a task last run on that CPU waited for a disk; 100 % = all cores. A lower bound: on a CPU with other work the wait is not counted, so check psi io as well.",
     "/proc/stat cpu: Δ iowait / Δ all", values.cpu_share(lambda cpu: cpu.iowait_ticks),
 )  # fmt: skip
 CPU_STEAL = Metric(
     "host.cpu.steal", "st", "%",
-    "Time this virtual machine wanted to run and the hypervisor ran others; all cores are 100. It distorts measurements.",
+    "Time this virtual machine was ready to run while the hypervisor ran others; 100 % = all cores. It distorts measurements.",
     "/proc/stat cpu: Δ steal / Δ all", values.cpu_share(lambda cpu: cpu.steal_ticks), critical=5.0,
 )  # fmt: skip
 CPU_IDLE = Metric(
-    "host.cpu.idle", "id", "%", "Time the CPUs were idle and no task waited for a disk; all cores are 100.",
+    "host.cpu.idle", "id", "%", "Idle CPU time while no task waited for a disk; 100 % = all cores.",
     "/proc/stat cpu: Δ idle / Δ all", values.cpu_share(lambda cpu: cpu.idle_ticks),
 )  # fmt: skip
 CPU_INTERRUPTS = Metric(
-    "host.cpu.irq", "irq", "%", "Time the CPUs served hardware and software interrupts, mostly network traffic; all cores are 100.",
+    "host.cpu.irq", "irq", "%", "CPU time in hardware and software interrupts, mostly network traffic; 100 % = all cores.",
     "/proc/stat cpu: Δ(irq + softirq) / Δ all", values.cpu_share(values.irq_ticks),
 )  # fmt: skip
 CPU_BUSY = Metric(
-    "host.cpu.busy", "cpu", "%", "Time the CPUs were not idle, with stolen time, without waiting for disks; all cores are 100.",
+    "host.cpu.busy", "cpu", "%", "Time the CPUs were busy, including stolen time, excluding waits for disks; 100 % = all cores.",
     "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all", values.cpu_share(values.busy_ticks), critical=95.0,
 )  # fmt: skip
 CPU_FOREIGN = Metric(
     "host.cpu.foreign", "foreign", "%",
-    "CPU time of other programs than the server, pgbench and this one, stolen time included; all cores are 100.",
-    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two looks at processes", values.foreign_cpu,
+    "CPU time of programs other than the server, pgbench and pgtop-tune, including stolen time; 100 % = all cores.",
+    "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two readings of the processes", values.foreign_cpu,
 )  # fmt: skip
 CORE_BUSY = Keyed(
-    "host.core.busy", "cores", "%", "Time this core was not idle; each core is 100. One full core among idle ones is a bottleneck that the total hides.",
+    "host.core.busy", "cores", "%", "Time this core was busy; 100 % = one core. One busy core among idle ones is a bottleneck that the total hides.",
     "/proc/stat cpuN: 1 − Δ(idle + iowait) / Δ all", values.core_busy, critical=95.0,
 )  # fmt: skip
 RUN_QUEUE = Metric(
     "host.run_queue", "run queue", "",
-    "Tasks running or waiting for a CPU now, including the one that reads the number. More than the number of cores means waiting.",
+    "Tasks that run or wait for a CPU now, including the one that reads this number. More tasks than cores means that some wait.",
     "/proc/stat procs_running", values.gauge(sections.cpu, lambda cpu: cpu.procs_running),
 )  # fmt: skip
 BLOCKED_TASKS = Metric(
-    "host.blocked", "blocked", "", "Tasks that wait for a disk at this moment.",
+    "host.blocked", "blocked", "", "Tasks that wait for a disk now.",
     "/proc/stat procs_blocked", values.gauge(sections.cpu, lambda cpu: cpu.procs_blocked),
 )  # fmt: skip
 CONTEXT_SWITCHES = Metric(
@@ -68,31 +68,31 @@ LOAD_1M = Metric(
     "/proc/loadavg, first field", values.gauge(sections.cpu, lambda cpu: cpu.load_1m),
 )  # fmt: skip
 LOAD_5M = Metric(
-    "host.load_5m", "load 5m", "", "As load, averaged over about five minutes.",
+    "host.load_5m", "load 5m", "", "Like load, averaged over about five minutes.",
     "/proc/loadavg, second field", values.gauge(sections.cpu, lambda cpu: cpu.load_5m),
 )  # fmt: skip
 LOAD_15M = Metric(
-    "host.load_15m", "load 15m", "", "As load, averaged over about fifteen minutes.",
+    "host.load_15m", "load 15m", "", "Like load, averaged over about fifteen minutes.",
     "/proc/loadavg, third field", values.gauge(sections.cpu, lambda cpu: cpu.load_15m),
 )  # fmt: skip
 
 MEMORY_TOTAL = Metric(
-    "host.memory.total", "memory", "bytes", "Memory the kernel can use.",
+    "host.memory.total", "memory", "bytes", "Total memory usable by the kernel.",
     "/proc/meminfo MemTotal", values.gauge(sections.memory, lambda memory: memory.total_bytes),
 )  # fmt: skip
 MEMORY_USED = Metric(
     "host.memory.used", "used", "bytes",
-    "Neither free nor page cache: processes, shared memory (shared_buffers once touched), huge pages even when unused, the kernel. "
-    "used + cache + ARC + free = total. Where the page cache is not known: total − available − ARC.",
+    "Memory that is neither free nor page cache: processes, shared memory (shared_buffers once touched), huge pages even when unused, the kernel. "
+    "used + cache + ARC + free = total. If the page cache is unknown: total − available − ARC.",
     "/proc/meminfo MemTotal − MemFree − (Buffers + Cached + SReclaimable − Shmem) − ARC",
     values.gauge(sections.memory, values.used_bytes),
 )  # fmt: skip
 MEMORY_CACHE = Metric(
-    "host.memory.cache", "cache", "bytes", "Page cache the kernel can give back: files, directories, buffers; without shared memory.",
+    "host.memory.cache", "cache", "bytes", "Page cache that the kernel can reclaim: files, directories, buffers; without shared memory.",
     "/proc/meminfo Buffers + Cached + SReclaimable − Shmem", values.gauge(sections.memory, values.page_cache_bytes),
 )  # fmt: skip
 MEMORY_ARC = Metric(
-    "host.memory.arc", "ARC", "bytes", "Cache of ZFS. It gives memory back when others need it, and slower than the page cache does; the kernel counts it as used.",
+    "host.memory.arc", "ARC", "bytes", "Cache of ZFS. It releases memory under pressure, but more slowly than the page cache; the kernel counts it as used.",
     "/proc/spl/kstat/zfs/arcstats size", values.gauge(sections.memory, lambda memory: memory.arc_bytes),
 )  # fmt: skip
 MEMORY_FREE = Metric(
@@ -104,20 +104,20 @@ MEMORY_AVAILABLE = Metric(
     "/proc/meminfo MemAvailable", values.gauge(sections.memory, lambda memory: memory.available_bytes),
 )  # fmt: skip
 MEMORY_SHARED = Metric(
-    "host.memory.shared", "shared", "bytes", "Shared memory and tmpfs; shared_buffers when not in huge pages, as far as touched.",
+    "host.memory.shared", "shared", "bytes", "Shared memory and tmpfs; includes the touched part of shared_buffers unless it is in huge pages.",
     "/proc/meminfo Shmem", values.gauge(sections.memory, lambda memory: memory.shmem_bytes),
 )  # fmt: skip
 MEMORY_DIRTY = Metric(
-    "host.memory.dirty", "dirty", "bytes", "File pages changed in memory and not yet on their way to a disk; a checkpoint's fsync has to wait for its share.",
+    "host.memory.dirty", "dirty", "bytes", "File pages changed in memory whose write has not started; the fsync of a checkpoint must wait for its share.",
     "/proc/meminfo Dirty", values.gauge(sections.memory, lambda memory: memory.dirty_bytes),
 )  # fmt: skip
 MEMORY_WRITEBACK = Metric(
-    "host.memory.writeback", "wb", "bytes", "File pages being written to a disk at this moment.",
+    "host.memory.writeback", "wb", "bytes", "File pages being written to a disk now.",
     "/proc/meminfo Writeback", values.gauge(sections.memory, lambda memory: memory.writeback_bytes),
 )  # fmt: skip
 PAGE_TABLES = Metric(
     "host.memory.page_tables", "page tables", "bytes",
-    "Memory for page tables. Every backend has its own for shared_buffers; with huge pages they are hundreds of times smaller.",
+    "Memory for page tables. Each backend has its own for shared_buffers; huge pages make them hundreds of times smaller.",
     "/proc/meminfo PageTables", values.gauge(sections.memory, lambda memory: memory.page_tables_bytes),
 )  # fmt: skip
 ANON_HUGE = Metric(
@@ -125,24 +125,24 @@ ANON_HUGE = Metric(
     "/proc/meminfo AnonHugePages", values.gauge(sections.memory, lambda memory: memory.anon_huge_bytes),
 )  # fmt: skip
 COMMITTED = Metric(
-    "host.memory.committed", "committed", "bytes", "Memory promised to programs, touched or not.",
+    "host.memory.committed", "committed", "bytes", "Memory allocated to programs, touched or not.",
     "/proc/meminfo Committed_AS", values.gauge(sections.memory, lambda memory: memory.committed_bytes),
 )  # fmt: skip
 SWAP_USED = Metric(
-    "host.swap.used", "swap", "bytes", "Swap space in use. Untouched pages there do no harm; look at in and out.",
+    "host.swap.used", "swap", "bytes", "Swap space in use. Unused pages there do no harm; check swap in and out.",
     "/proc/meminfo SwapTotal − SwapFree",
     values.gauge(sections.memory, values.swap_used_bytes),
 )  # fmt: skip
 SWAP_IN = Metric(
-    "host.swap.in", "in", "bytes/s", "Read back from swap per second: a task waited for each of these pages.",
+    "host.swap.in", "in", "bytes/s", "Bytes read back from swap per second: a task waited for each page.",
     "/proc/vmstat: Δ pswpin · page size / Δt", values.swap_rate(lambda memory: memory.swap_in_pages), critical=1.0,
 )  # fmt: skip
 SWAP_OUT = Metric(
-    "host.swap.out", "out", "bytes/s", "Written to swap per second: memory is short.",
+    "host.swap.out", "out", "bytes/s", "Bytes written to swap per second: memory is short.",
     "/proc/vmstat: Δ pswpout · page size / Δt", values.swap_rate(lambda memory: memory.swap_out_pages), critical=1.0,
 )  # fmt: skip
 HUGE_TOTAL = Keyed(
-    "host.huge_pages.total", "huge", "pages", "Huge pages set aside (vm.nr_hugepages), per page size in bytes.",
+    "host.huge_pages.total", "huge", "pages", "Huge pages in the pool (vm.nr_hugepages), per page size in bytes.",
     "/proc/meminfo HugePages_Total, /sys/kernel/mm/hugepages/*/nr_hugepages", values.huge_pages(lambda pool: pool.total),
 )  # fmt: skip
 HUGE_FREE = Keyed(
@@ -154,7 +154,7 @@ HUGE_USED = Keyed(
     "HugePages_Total − HugePages_Free + HugePages_Rsvd", values.huge_pages(lambda pool: pool.total - pool.free + pool.reserved),
 )  # fmt: skip
 HUGE_RESERVED = Keyed(
-    "host.huge_pages.reserved", "reserved", "pages", "Huge pages promised to a mapping (shared_buffers) and not touched yet.",
+    "host.huge_pages.reserved", "reserved", "pages", "Huge pages reserved for a mapping (shared_buffers) and not yet touched.",
     "HugePages_Rsvd, resv_hugepages", values.huge_pages(lambda pool: pool.reserved),
 )  # fmt: skip
 
@@ -163,7 +163,7 @@ PSI_CPU_SOME = Metric(
     "/proc/pressure/cpu some: Δ total / Δt", values.stalled(sections.pressure, lambda psi: psi.cpu.some_us),
 )  # fmt: skip
 PSI_CPU_FULL = Metric(
-    "host.psi.cpu_full", "psi cpu full", "%", "As psi cpu, while no task ran; the kernel reports 0 for the whole machine.",
+    "host.psi.cpu_full", "psi cpu full", "%", "Like psi cpu, while no task ran; for the whole machine the kernel always reports 0.",
     "/proc/pressure/cpu full: Δ total / Δt", values.stalled(sections.pressure, lambda psi: psi.cpu.full_us),
 )  # fmt: skip
 PSI_IO_SOME = Metric(
@@ -197,7 +197,7 @@ def _queue(delta: DiskDelta) -> float | None:
 DISK_BUSY = Keyed(
     "host.disk.busy", "busy", "%",
     "Share of the time in which the device had at least one request. An SSD serves many at once and can be 100 % busy and "
-    "fast: read it together with await and queue.",
+    "still fast: check await and queue too.",
     "/proc/diskstats: Δ io_ticks / Δt", values.disk_value(_busy),
 )  # fmt: skip
 DISK_READS = Keyed(
@@ -235,21 +235,21 @@ DISK_REQUEST_BYTES = Keyed(
 )  # fmt: skip
 
 PROCESS_CPU = Keyed(
-    "host.process.cpu", "CPU%", "%", "CPU time of this process in the kernel and outside; one core is 100, as in top.",
-    "/proc/PID/schedstat: Δ first field (ns) / Δt; without it, and of several threads, /proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)",
+    "host.process.cpu", "CPU%", "%", "CPU time of this process, user and system; 100 % = one core, as in top.",
+    "/proc/PID/schedstat: Δ first field (ns) / Δt; without it, and for several threads, /proc/PID/stat: Δ(utime + stime) / (ticks per second · Δt)",
     values.process_cpu,
 )  # fmt: skip
 PROCESS_READ_BYTES = Keyed(
-    "host.process.read_bytes", "R", "bytes/s", "Bytes fetched from storage for this process per second, without reads from the page cache.",
+    "host.process.read_bytes", "R", "bytes/s", "Bytes read from storage for this process per second, without reads from the page cache.",
     "/proc/PID/io: Δ read_bytes / Δt", values.process_io(lambda process: process.read_bytes),
 )  # fmt: skip
 PROCESS_WRITE_BYTES = Keyed(
     "host.process.write_bytes", "W", "bytes/s",
-    "Bytes this process handed to write calls per second (WAL, relations, temporary files); they reach storage later, charged to the process that flushes. The kernel's count of bytes for storage is not used: with large folios it is a hundredfold too high.",
+    "Bytes this process passed to write calls per second (WAL, relations, temporary files); they reach storage later, charged to the process that flushes. The kernel's own count of bytes written to storage is not used: with large folios it is a hundred times too high.",
     "/proc/PID/io: Δ wchar / Δt", values.process_io(lambda process: process.write_bytes),
 )  # fmt: skip
 PROCESS_RSS = Keyed(
-    "host.process.rss", "RES", "bytes", "Resident memory of this process, including touched shared memory; sums count that memory several times.",
+    "host.process.rss", "RES", "bytes", "Resident memory of this process, including touched shared memory; a sum over processes counts shared memory several times.",
     "/proc/PID/stat rss · page size", values.process_gauge(lambda process: process.rss_bytes),
 )  # fmt: skip
 
@@ -297,7 +297,7 @@ OWN_TERMINAL_BYTES = Metric(
     "Δ bytes written / Δt", _per_second(lambda footprint: float(footprint.terminal_bytes)),
 )  # fmt: skip
 OWN_STATEMENT_MS = Metric(
-    "own.statement_ms", "server", "ms/s", "Time per second in which a statement of this program runs; mean of 5 s.",
+    "own.statement_ms", "server", "ms/s", "Time per second in which a statement of this program runs on the server; mean of 5 s.",
     "Δ wall time between sending a statement and its answer / Δt", _per_second(lambda footprint: footprint.statement_ms),
 )  # fmt: skip
 OWN_RSS = Metric(

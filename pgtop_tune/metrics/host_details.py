@@ -1,4 +1,4 @@
-"""Numbers of the machine beyond the dashboard: network, file systems, NUMA nodes, control group, kinds of CPU time."""
+"""More metrics of the machine: network, file systems, NUMA nodes, control group, kinds of CPU time."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ NETWORK_SENT_PACKETS = Keyed(
     "/proc/net/dev: Δ transmit packets / Δt", _per_interface(lambda row: row.sent_packets),
 )  # fmt: skip
 NETWORK_ERRORS = Keyed(
-    "host.network.errors", "errors", "1/s", "Packets with errors per second, in and out: cable, driver, duplex.",
+    "host.network.errors", "errors", "1/s", "Packets with errors per second, in and out; usual causes: cable, driver, duplex.",
     "/proc/net/dev: Δ(receive errs + transmit errs) / Δt",
     _per_interface(lambda row: row.received_errors + row.sent_errors), critical=0.01,
 )  # fmt: skip
@@ -156,20 +156,20 @@ SPACE_TOTAL = Keyed(
     "host.space.total", "size", "bytes", "Size of the file system.", "statvfs f_blocks · f_frsize", _per_mount(lambda row: row.total_bytes),
 )  # fmt: skip
 SPACE_AVAILABLE = Keyed(
-    "host.space.available", "left", "bytes", "Space the server can still write, without blocks reserved for root.",
+    "host.space.available", "left", "bytes", "Space that the server can still write, without blocks reserved for root.",
     "statvfs f_bavail · f_frsize", _per_mount(lambda row: row.available_bytes),
 )  # fmt: skip
 SPACE_USED = Keyed(
-    "host.space.used", "used", "%", "Used space as a share of used and writable space, as in df.",
+    "host.space.used", "used", "%", "Used space as a share of used plus writable space, as in df.",
     "statvfs: (f_blocks − f_bfree) / (f_blocks − f_bfree + f_bavail)",
     _per_mount(lambda row: share(row.total_bytes - row.free_bytes, row.total_bytes - row.free_bytes + row.available_bytes)), critical=95.0,
 )  # fmt: skip
 SPACE_GROWTH = Keyed(
-    "host.space.growth", "grows", "bytes/s", "Bytes per second by which free space has shrunk over the last two minutes; negative when it has grown.",
+    "host.space.growth", "grows", "bytes/s", "Decrease of free space per second over the last two minutes; negative if free space has grown.",
     "statvfs: −Δ f_bavail · f_frsize / Δt", _growth,
 )  # fmt: skip
 MINUTES_LEFT = Keyed(
-    "host.space.minutes_left", "full in", "min", "Minutes until the file system is full at the rate of the last two minutes; empty while it does not fill.",
+    "host.space.minutes_left", "full in", "min", "Minutes until the file system is full at the rate of the last two minutes; empty while it is not filling.",
     "space left / growth", _minutes_left,
 )  # fmt: skip
 INODES_USED = Keyed(
@@ -199,7 +199,7 @@ NODE_TOTAL = Keyed(
     "host.node.total", "memory", "bytes", "Memory of this node.", f"{_NODE}/meminfo MemTotal", _node_gauge(lambda row: row.total_bytes),
 )  # fmt: skip
 NODE_FREE = Keyed(
-    "host.node.free", "free", "bytes", "Free memory of this node. If only some nodes have free memory, allocations cross nodes.",
+    "host.node.free", "free", "bytes", "Free memory of this node. If only some nodes have free memory, processes on the others get remote memory.",
     f"{_NODE}/meminfo MemFree", _node_gauge(lambda row: row.free_bytes),
 )  # fmt: skip
 NODE_FILES = Keyed(
@@ -209,11 +209,11 @@ NODE_ANON = Keyed(
     "host.node.anon", "private", "bytes", "Private memory of processes on this node.", f"{_NODE}/meminfo AnonPages", _node_gauge(lambda row: row.anon_bytes),
 )  # fmt: skip
 NODE_SHARED = Keyed(
-    "host.node.shared", "shared", "bytes", "Shared memory on this node; shared_buffers all on one node is slow from the others.",
+    "host.node.shared", "shared", "bytes", "Shared memory on this node; if shared_buffers lies entirely on one node, access from the others is slow.",
     f"{_NODE}/meminfo Shmem", _node_gauge(lambda row: row.shmem_bytes),
 )  # fmt: skip
 NODE_DIRTY = Keyed(
-    "host.node.dirty", "dirty", "bytes", "File pages on this node that wait to be written.", f"{_NODE}/meminfo Dirty", _node_gauge(lambda row: row.dirty_bytes),
+    "host.node.dirty", "dirty", "bytes", "Dirty file pages on this node.", f"{_NODE}/meminfo Dirty", _node_gauge(lambda row: row.dirty_bytes),
 )  # fmt: skip
 NODE_HUGE = Keyed(
     "host.node.huge_used", "huge used", "pages", "Huge pages of the default size in use on this node.",
@@ -264,20 +264,20 @@ GROUP_MEMORY = Metric(
     "memory.current, memory.usage_in_bytes (version 1)", _of_group(lambda group: group.memory_bytes),
 )  # fmt: skip
 GROUP_MEMORY_MAX = Metric(
-    "host.cgroup.memory_max", "limit", "bytes", "The tightest memory limit above the server; when it is reached, the "
+    "host.cgroup.memory_max", "limit", "bytes", "The tightest memory limit of the server's control groups; at the limit the "
     "kernel reclaims memory, then kills processes.",
     "memory.max, memory.limit_in_bytes (version 1)", _of_group(lambda group: group.memory_max_bytes),
 )  # fmt: skip
 GROUP_MEMORY_SHARE = Metric(
-    "host.cgroup.memory_share", "of limit", "%", "Charged memory as a share of the limit. Page cache fills it up in time; look at the limit's hits.",
+    "host.cgroup.memory_share", "of limit", "%", "Charged memory as a share of the limit. Page cache fills it over time, so check limit hits.",
     "memory.current / memory.max", _of_group(_memory_share),
 )  # fmt: skip
 GROUP_MEMORY_HITS = Metric(
-    "host.cgroup.memory_hits", "limit hits", "1/s", "Times per second the group was about to go over its memory limit.",
+    "host.cgroup.memory_hits", "limit hits", "1/s", "Times per second that the group was about to exceed its memory limit.",
     "memory.events max, memory.failcnt (version 1): Δ / Δt", section_rate(sections.cgroup, lambda group: group.memory_max_events),
 )  # fmt: skip
 GROUP_OOM_KILLS = Metric(
-    "host.cgroup.oom_kills", "oom kills", "", "Processes of the group that the kernel has killed for lack of memory since it was created.",
+    "host.cgroup.oom_kills", "oom kills", "", "Processes of the group killed by the OOM killer since the group was created.",
     "memory.events oom_kill, memory.oom_control (version 1)", _of_group(lambda group: group.oom_kills), critical=1.0,
 )  # fmt: skip
 GROUP_CPUS = Metric(
@@ -290,7 +290,7 @@ GROUP_THROTTLED = Metric(
     "cpu.stat: Δ nr_throttled / Δ nr_periods", _throttled, critical=5.0,
 )  # fmt: skip
 GROUP_THROTTLED_TIME = Metric(
-    "host.cgroup.throttled_time", "quota wait", "ms/s", "Time the group was kept from running, summed over CPUs, per second.",
+    "host.cgroup.throttled_time", "quota wait", "ms/s", "Time per second for which the group was throttled, summed over CPUs.",
     "cpu.stat: Δ throttled_usec, throttled_time (version 1) / Δt",
     section_rate(sections.cgroup, lambda group: group.cpu_throttled_us, 1e-3),
 )  # fmt: skip
@@ -317,37 +317,37 @@ GROUP_METRICS: Final = (
 
 
 CPU_NICE = Metric(
-    "host.cpu.nice", "nice", "%", "Part of usr: time in programs with lowered priority (nice above 0); all cores are 100.",
+    "host.cpu.nice", "nice", "%", "Part of usr: programs with lowered priority (nice above 0); 100 % = all cores.",
     "/proc/stat cpu: Δ nice / Δ all", values.cpu_share(lambda cpu: cpu.nice_ticks),
 )  # fmt: skip
 CPU_GUEST = Metric(
-    "host.cpu.guest", "guest", "%", "Part of usr: time this machine ran its own virtual machines; all cores are 100.",
+    "host.cpu.guest", "guest", "%", "Part of usr: virtual machines that run on this machine; 100 % = all cores.",
     "/proc/stat cpu: Δ(guest + guest_nice) / Δ all", values.cpu_share(values.guest_ticks),
 )  # fmt: skip
 CPU_HARD = Metric(
-    "host.cpu.hardirq", "hirq", "%", "Part of irq: time in interrupt handlers of devices; all cores are 100.",
+    "host.cpu.hardirq", "hirq", "%", "Part of irq: interrupt handlers of devices; 100 % = all cores.",
     "/proc/stat cpu: Δ irq / Δ all", values.cpu_share(lambda cpu: cpu.irq_ticks),
 )  # fmt: skip
 CPU_SOFT = Metric(
-    "host.cpu.softirq", "sirq", "%", "Part of irq: time in deferred work of interrupts, mostly network packets; all cores are 100.",
+    "host.cpu.softirq", "sirq", "%", "Part of irq: deferred work of interrupts, mostly network packets; 100 % = all cores.",
     "/proc/stat cpu: Δ softirq / Δ all", values.cpu_share(lambda cpu: cpu.softirq_ticks),
 )  # fmt: skip
 INTERRUPTS = Metric(
-    "host.interrupts", "intr", "1/s", "Interrupts of devices and timers served per second on all cores.",
+    "host.interrupts", "intr", "1/s", "Interrupts from devices and timers per second, on all cores.",
     "/proc/stat: Δ first number of intr / Δt", section_rate(sections.cpu, lambda cpu: cpu.interrupts),
 )  # fmt: skip
 FREQUENCY = Metric(
-    "host.frequency", "MHz", "MHz", "Mean frequency of the CPUs when last looked at, every 5 s.",
+    "host.frequency", "MHz", "MHz", "Mean frequency of the CPUs, read every 5 s.",
     "/sys/devices/system/cpu/cpufreq/policyN/scaling_cur_freq",
     values.gauge(sections.frequency, lambda sample: sum(row.mhz for row in sample.policies) / len(sample.policies) if sample.policies else None),
 )  # fmt: skip
 FREQUENCY_SHARE = Keyed(
-    "host.core.frequency", "MHz", "%", "Frequency of a core as a share of its highest, turbo included; low under load means a power limit, heat or a power-saving governor.",
+    "host.core.frequency", "MHz", "%", "Frequency of a core as a share of its maximum, including turbo. A low value under load means a power limit, heat or a power-saving governor.",
     "/sys/devices/system/cpu/cpufreq/policyN: scaling_cur_freq / cpuinfo_max_freq",
     row_gauge(sections.frequency, lambda sample: sample.policies, lambda row: row.policy, lambda row: 100.0 * row.mhz / row.highest_mhz if row.highest_mhz else None),
 )  # fmt: skip
 COMMIT_LIMIT = Metric(
-    "host.memory.commit_limit", "limit", "bytes", "Limit of promised memory; it applies only with vm.overcommit_memory=2.",
+    "host.memory.commit_limit", "limit", "bytes", "Limit of committed memory; it applies only with vm.overcommit_memory=2.",
     "/proc/meminfo CommitLimit", values.gauge(sections.memory, lambda memory: memory.commit_limit_bytes),
 )  # fmt: skip
 SHMEM_HUGE = Metric(
@@ -359,14 +359,14 @@ FILE_HUGE = Metric(
     "/proc/meminfo FileHugePages", values.gauge(sections.memory, lambda memory: memory.file_huge_bytes),
 )  # fmt: skip
 HUGE_SURPLUS = Keyed(
-    "host.huge.surplus", "surplus", "pages", "Huge pages above nr_hugepages, made on demand (nr_overcommit_hugepages).",
+    "host.huge.surplus", "surplus", "pages", "Huge pages beyond nr_hugepages, allocated on demand (nr_overcommit_hugepages).",
     "HugePages_Surp, surplus_hugepages", values.huge_pages(lambda pool: pool.surplus),
 )  # fmt: skip
 
 _PERCENT_OF_MS_PER_S: Final = 0.1
 PROCESS_RUN_DELAY = Keyed(
     "host.process.run_delay", "delay%", "%",
-    "Share of the time this process was ready to run and waited for a CPU. Near its CPU% means that the machine has half the CPUs it needs.",
+    "Share of the time in which this process was ready to run and waited for a CPU. If it equals CPU%, the machine has half the CPUs that the process needs.",
     "/proc/PID/schedstat: Δ second field (ns) / Δt",
     values.process_io(lambda process: process.run_delay_ms, _PERCENT_OF_MS_PER_S),
 )  # fmt: skip
@@ -391,7 +391,7 @@ def _busiest_thread(interval: Interval) -> dict[int, float]:
 
 BUSIEST_THREAD = Keyed(
     "host.process.busiest_thread", "thread%", "%",
-    "CPU of the busiest thread of pgbench; one core is 100. At 100 that thread keeps its clients waiting and the server looks slower than it is.",
+    "CPU time of the busiest pgbench thread; 100 % = one core. At 100 % the thread delays its clients, and the server appears slower than it is.",
     "/proc/PID/task/TID/stat: largest Δ(utime + stime) / (ticks per second · Δt)", _busiest_thread, critical=90.0,
 )  # fmt: skip
 
@@ -405,13 +405,13 @@ def _others_io(interval: Interval) -> float | None:
 
 
 IO_OTHERS = Metric(
-    "host.io.others", "others' I/O", "bytes/s", "Read from storage and written by other programs than the server, pgbench and this one, at least; only while an experiment runs.",
-    "/proc/PID/io: Δ(read_bytes + least of wchar and write_bytes) / Δt",
+    "host.io.others", "others' I/O", "bytes/s", "Bytes read from storage and written by programs other than the server, pgbench and pgtop-tune; a lower bound, only while an experiment runs.",
+    "/proc/PID/io: Δ(read_bytes + smaller of wchar and write_bytes) / Δt",
     _others_io,
 )  # fmt: skip
 IO_OWN = Metric(
-    "host.io.own", "own I/O", "bytes/s", "Read from storage and written by the server, pgbench and this program; only while an experiment runs.",
-    "/proc/PID/io: Δ(read_bytes + least of wchar and write_bytes) / Δt",
+    "host.io.own", "own I/O", "bytes/s", "Bytes read from storage and written by the server, pgbench and pgtop-tune; only while an experiment runs.",
+    "/proc/PID/io: Δ(read_bytes + smaller of wchar and write_bytes) / Δt",
     section_rate(sections.storage_io, lambda io: io.own_read_bytes + io.own_write_bytes),
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Input and output of the server: databases, reads and writes by kind of process, SLRU caches, WAL and its archive."""
+"""I/O of the server: databases, reads and writes by backend type, SLRU caches, WAL and its archive."""
 
 from __future__ import annotations
 
@@ -203,14 +203,14 @@ def _wal_disk_until_full(interval: Interval) -> float | None:
 
 BACKEND_FSYNCS = Metric(
     "server.backend_fsyncs", "fsyncs by backends", "1/s",
-    "Files that backends had to sync themselves because the checkpointer's queue of sync requests was full; should be 0.",
+    "Files that backends had to fsync themselves because the checkpointer's queue of sync requests was full; should be 0.",
     "Δ buffers_backend_fsync of pg_stat_bgwriter (to 16), fsyncs of pg_stat_io, object relation (from 17 on) / Δt",
     _backend_fsyncs, critical=1.0,
 )  # fmt: skip
 ARCHIVE_BACKLOG = Metric(
     "server.archive_backlog", "archive backlog", "segments",
-    "Complete WAL segments after the last archived one, or, if none was archived, starting with the failed one. They "
-    "stay on the WAL disk until archived.",
+    "Complete WAL segments after the last archived one or, if none was archived, from the failed one on. They "
+    "stay on the WAL disk until they are archived.",
     "segment of pg_current_wal_insert_lsn() − segment of pg_stat_archiver.last_archived_wal − 1, or of last_failed_wal",
     _archive_backlog,
     critical=64.0,
@@ -220,17 +220,17 @@ SINCE_ARCHIVED = Metric(
     "now − pg_stat_archiver.last_archived_time", _since_archived,
 )  # fmt: skip
 WAL_DIRECTORY = Metric(
-    "server.wal_directory", "WAL directory", "bytes", "Size of everything in the WAL directory, recycled segments included.",
+    "server.wal_directory", "WAL directory", "bytes", "Size of the WAL directory, including recycled segments.",
     "sum(size) of pg_ls_waldir()", _wal_directory,
 )  # fmt: skip
 WAL_DIRECTORY_GROWTH = Metric(
     "server.wal_directory_growth", "growing", "bytes/s",
-    "Growth of the WAL directory over two minutes. Above max_wal_size it grows only while WAL is retained: by a replication slot, a failing archiver, wal_keep_size.",
+    "Growth of the WAL directory over two minutes. Above max_wal_size it grows only while a replication slot, a failing archiver or wal_keep_size retains WAL.",
     "Δ sum(size) of pg_ls_waldir() / Δt", _wal_directory_growth,
 )  # fmt: skip
 WAL_DISK_UNTIL_FULL = Metric(
     "server.wal_disk_until_full", "WAL disk full in", "s",
-    "Time until the file system of the WAL directory is full at the growth of the last two minutes. Empty while the directory is below max_wal_size and wal_keep_size and the disk has room for that: its growth ends there.",
+    "Time until the file system of the WAL directory is full at the growth of the last two minutes. Empty while the directory is smaller than max_wal_size plus wal_keep_size and the disk has room for both, because growth then ends there.",
     "statvfs(pg_wal).f_bavail / growth of pg_ls_waldir(); max_wal_size + wal_keep_size − sum(size) of pg_ls_waldir()", _wal_disk_until_full,
 )  # fmt: skip
 
@@ -251,12 +251,12 @@ def _commits_per_flush(interval: Interval) -> float | None:
 
 WAL_FLUSHES = Metric(
     "io.wal.flushes", "flushes", "1/s",
-    "Flushes of WAL per second. Beside it the device's measured limit, if known.",
+    "WAL flushes per second, beside the measured limit of the device if known.",
     "Δ wal_sync of pg_stat_wal, from 18 on Δ fsyncs of pg_stat_io (object wal), / Δt", _flushes,
 )  # fmt: skip
 COMMITS_PER_FLUSH = Metric(
     "io.wal.commits_per_flush", "commits per flush", "",
-    "Commits per flush, including those of read-only transactions, which need none.",
+    "Commits per WAL flush, including commits of read-only transactions, which need no flush.",
     "Δ xact_commit of pg_stat_database / Δ flushes", _commits_per_flush,
 )  # fmt: skip
 
@@ -300,12 +300,12 @@ def _flush_ms(interval: Interval) -> float | None:
 
 WAL_BUSY = Metric(
     "io.wal.busy", "WAL busy", "%",
-    "Share of the time in which a session writes or flushes WAL; one does at a time, so at 100 no more commits fit. Mean of 10 s.",
+    "Share of the time in which a session writes or flushes WAL. Only one session can do so at a time, so 100 % limits commits. Mean of 10 s.",
     "mean client backends in IO:WalSync, WalWrite, WalInitSync and WalInitWrite, sampled", _busy, critical=90.0,
 )  # fmt: skip
 WAL_FLUSH_MS = Metric(
     "io.wal.flush_ms", "flush", "ms",
-    "Mean time of a WAL flush over the last 10 s; without track_wal_io_timing from samples, good to about 15 %.",
+    "Mean time of a WAL flush over the last 10 s; without track_wal_io_timing estimated from samples, accurate to about 15 %.",
     "Δ wal_sync_time / Δ wal_sync of pg_stat_wal (from 18 on pg_stat_io, object wal), else mean client backends in IO:WalSync / flushes per second",
     _flush_ms,
 )  # fmt: skip

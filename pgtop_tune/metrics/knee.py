@@ -54,9 +54,7 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
     """Find the fewest clients with (nearly) the highest throughput; points in any order, failed ones are ignored."""
     steps = _distinct(points)
     if len(steps) < _FEWEST:
-        return Knee(
-            None, f"no knee seen: it takes {_FEWEST} successful steps of different loads; there are {len(steps)}"
-        )
+        return Knee(None, f"no knee seen: needs {_FEWEST} successful steps with different loads, got {len(steps)}")
     best = max(steps, key=lambda point: point.tps or 0.0)
     first = next(point for point in steps if _as_good(point, best))
     if first is steps[-1]:
@@ -64,18 +62,18 @@ def knee_of_clients(points: Sequence[LoadPoint]) -> Knee:
         gain = (first.tps or 0.0) / before.tps - 1.0 if before.tps else math.inf
         return Knee(
             None,
-            f"no knee seen: still rising at {first.load:.0f} clients, {gain:+.0%} over {before.load:.0f} clients",
+            f"no knee seen: throughput still rises at {first.load:.0f} clients, {gain:+.0%} over {before.load:.0f} clients",
         )
     if first is steps[0] and first.load > 1:
         return Knee(
             None,
-            f"no knee seen: {first.load:.0f} clients reach {first.tps:.1f} tps, and no step beyond is better by more than"
-            f" 5 % or the noise (highest {best.tps:.1f} at {best.load:.0f}); start with fewer clients to see it",
+            f"no knee seen: {first.load:.0f} clients reach {first.tps:.1f} tps, and no higher step is better by more than"
+            f" 5 % or the noise (highest {best.tps:.1f} tps at {best.load:.0f}); start with fewer clients to see it",
         )
     return Knee(
         first.load,
-        f"knee at {first.load:.0f} client{'s' if first.load != 1 else ''}: {first.tps:.1f} tps, and no step beyond is better by more than 5 % or the noise"
-        f" (highest {best.tps:.1f} at {best.load:.0f})",
+        f"knee at {first.load:.0f} client{'s' if first.load != 1 else ''}: {first.tps:.1f} tps, and no higher step is better by more than 5 % or the noise"
+        f" (highest {best.tps:.1f} tps at {best.load:.0f})",
     )
 
 
@@ -87,14 +85,14 @@ def knee_of_rates(points: Sequence[LoadPoint]) -> Knee:
     reached = [point for point in steps if (point.tps or 0.0) >= REACHED * point.load]
     if not reached:
         lowest = steps[0]
-        return Knee(None, f"no rate was reached: {lowest.tps:.1f} tps at a rate of {number(lowest.load)}")
+        return Knee(None, f"no rate was reached: {lowest.tps:.1f} tps at a rate of {number(lowest.load)} per second")
     last = reached[-1]
     if last is steps[-1]:
-        return Knee(None, f"no knee seen: the rate of {number(last.load)} per second was still reached")
+        return Knee(None, f"no knee seen: even {number(last.load)} per second was reached")
     beyond = next(point for point in steps if point.load > last.load)
     return Knee(
         last.load,
-        f"knee at {number(last.load)} per second: at a rate of {number(beyond.load)} only {beyond.tps:.1f} were reached",
+        f"knee at {number(last.load)} per second: a rate of {number(beyond.load)} reached only {beyond.tps:.1f} tps",
     )
 
 

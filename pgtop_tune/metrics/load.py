@@ -1,4 +1,4 @@
-"""Numbers of the load: throughput and latency from pgbench itself, quantiles from its log, and stalls.
+"""Metrics of the load: throughput and latency from pgbench itself, percentiles from its log, and stalls.
 
 A load has stalled when no transaction has ended for longer than its pace explains:
 
@@ -101,12 +101,12 @@ SILENT: Final = Metric(
     "client.silent", "no transaction has ended for", "s",
     "Time since the last transaction of the load ended or failed; 0 in normal operation. The load is stalled once this "
     "exceeds 3 s, five mean latencies of the run and the time for ten transactions at its rate: percentiles are then "
-    "old, and red.",
+    "outdated and shown in red.",
     "tps and failed of pgbench's progress lines", _silent_s,
 )  # fmt: skip
 OLDEST: Final = Metric(
     "client.oldest_transaction", "oldest open", "s",
-    "Age of the oldest open transaction of pgbench sessions: a lower bound of its latency; with a rate, latency counts from the schedule and is higher.",
+    "Age of the oldest open transaction of pgbench sessions: a lower bound of its latency. With --rate, latency counts from the scheduled start and is higher.",
     "max(now - pg_stat_activity.xact_start) where application_name is pgbench", _oldest_s,
 )  # fmt: skip
 
@@ -122,8 +122,8 @@ def _open_ms(interval: Interval) -> float | None:
 OPEN_WHILE_STALLED: Final = Metric(
     "client.stalled_latency", "oldest open while stalled", "ms",
     "Age of the oldest open transaction of pgbench sessions while the load is stalled, a lower bound of its latency; "
-    "unknown while transactions end, as percentiles say more then. While the server shows no sessions, how long no "
-    "transaction has ended: those that are open have waited as long.",
+    "unknown while transactions end, because percentiles are then more exact. While the server shows no sessions, the time since a "
+    "transaction last ended: open transactions have waited at least that long.",
     OLDEST.source, _open_ms,
 )  # fmt: skip
 
@@ -156,13 +156,13 @@ def _slow_seconds(interval: Interval) -> float | None:
 
 SILENT_SECONDS: Final = Metric(
     "client.seconds_without", "seconds without a transaction", "s",
-    "Seconds in which no transaction of the load ended: of gaps that ended in the last 60 s, and of one that lasts. "
-    "Slow seconds are counted apart.",
-    "tps and failed of pgbench's progress lines: those with neither", _silent_seconds,
+    "Seconds in which no transaction of the load ended, in gaps that ended within the last 60 s and in the current gap. "
+    "Slow seconds are counted separately.",
+    "tps and failed of pgbench's progress lines: lines with neither", _silent_seconds,
 )  # fmt: skip
 SLOW_SECONDS: Final = Metric(
     "client.slow_seconds", "slow seconds", "s",
-    "Seconds of the last 60 s in which a transaction of the load ended that had taken longer than 1 s.",
+    "Seconds of the last 60 s in which a load transaction longer than 1 s ended.",
     "max of each second of pgbench's transaction log", _slow_seconds,
 )  # fmt: skip
 
@@ -271,12 +271,12 @@ def work_window_s(interval: Interval, window_s: float) -> float | None:
 
 CLIENT_TPS = ProgressMetric(
     "client.tps", "client", "1/s",
-    "Transactions pgbench finished successfully per second, over the last progress interval.",
+    "Transactions that pgbench finished successfully per second, over the last progress interval.",
     "tps of pgbench's progress line", lambda line: line.tps,
 )  # fmt: skip
 CLIENT_LATENCY = ProgressMetric(
     "client.latency", "mean", "ms",
-    "Mean latency of the transactions that finished in the last progress interval; with --rate it includes the schedule lag.",
+    "Mean latency of transactions that finished in the last progress interval; with --rate including the schedule lag.",
     "lat of pgbench's progress line", lambda line: line.latency_ms, by_transactions=True,
 )  # fmt: skip
 CLIENT_FAILED = ProgressMetric(
@@ -349,7 +349,7 @@ def _row(per_cent: float) -> Quantile:
         id=f"client.latency.p{per_cent:g}",
         title=f"p{per_cent:g}",
         unit="ms",
-        definition=f"Latency that {per_cent:g} % of the transactions did not exceed. It needs at least {needed(per_cent)} transactions.",
+        definition=f"Latency that {per_cent:g} % of the transactions did not exceed. It requires at least {needed(per_cent)} transactions.",
         source="pgbench's transaction log (--log, --sampling-rate)",
         value=value,
         per_cent=per_cent,

@@ -89,7 +89,7 @@ def terms(use: MemoryUse) -> tuple[Term, ...]:
     system = min(_SYSTEM_BYTES, use.ram_bytes / _SYSTEM_SHARE)
     hashed = f"work_mem {about(use.work_mem_bytes)} × hash_mem_multiplier {times:g}"
     all_terms = (
-        Term("system", system, f"the system {about(system)}"),
+        Term("system", system, f"operating system {about(system)}"),
         Term(SHARED, shared, f"shared_buffers and related memory {about(shared)}"),
         Term(SESSIONS, sessions * (sort + temp), f"{sessions} connections × ({hashed} + temp_buffers {about(temp)})"),
         Term(PARALLEL, use.parallel_workers * sort, f"{use.parallel_workers} parallel workers × {hashed}"),

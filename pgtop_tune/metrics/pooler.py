@@ -264,15 +264,15 @@ def waiting_clients(sample: PoolerSample) -> float:
 
 
 CLIENTS = Keyed(
-    "pooler.clients", "clients", "", "Clients of all pools, active, idle and waiting, without those of the console.",
+    "pooler.clients", "clients", "", "Clients of all pools, active, idle and waiting; without clients of the admin console.",
     "SHOW POOLS: Σ cl_active + cl_idle + cl_waiting", _by_pooler(_clients),
 )  # fmt: skip
 WAITING = Keyed(
-    "pooler.waiting", "waiting", "", "Clients waiting for a server connection. If there are always some, the pool is too small for the load, or the server too slow for the pool.",
+    "pooler.waiting", "waiting", "", "Clients waiting for a server connection. If clients always wait, the pool is too small for the load, or the server too slow for the pool.",
     "SHOW POOLS: Σ cl_waiting", _by_pooler(_waiting), critical=1.0,
 )  # fmt: skip
 MAX_WAIT = Keyed(
-    "pooler.max_wait", "longest wait", "ms", "Wait of the first client in a queue.",
+    "pooler.max_wait", "longest wait", "ms", "Longest wait of a queued client.",
     "SHOW POOLS: max(maxwait, maxwait_us)", _by_pooler(_longest_ms), critical=1000.0,
 )  # fmt: skip
 SERVERS = Keyed(
@@ -280,7 +280,7 @@ SERVERS = Keyed(
     "SHOW DATABASES: Σ current_connections", _by_pooler(_servers),
 )  # fmt: skip
 XACTS = Keyed(
-    "pooler.xacts", "xact/s", "1/s", "Transactions through the pooler per second; in session mode, too.",
+    "pooler.xacts", "xact/s", "1/s", "Transactions through the pooler per second, also in session mode.",
     "SHOW STATS: Σ Δ total_xact_count / Δt", _summed(lambda row: row.xacts_per_s),
 )  # fmt: skip
 QUERIES = Keyed(

@@ -196,7 +196,7 @@ def server_away(evidence: RunEvidence) -> Doubt | None:
         if len(moments) > 1
         else f"the server did not answer in {silent} of {len(inside)} samples"
     )
-    return doubt("SERVER-AWAY", SUSPECT, reason, "look at the server's log", silent_looks=silent)
+    return doubt("SERVER-AWAY", SUSPECT, reason, "check the server log", silent_looks=silent)
 
 
 def _silent_looks(inside: Sequence[Frame]) -> int:
@@ -219,8 +219,8 @@ def other_server(evidence: RunEvidence) -> Doubt | None:
     if evidence.facts.elsewhere:
         return doubt(
             "OTHER-SERVER", SUSPECT,
-            "the endpoint leads to another server than the one that is watched:"
-            " the figures of server and machine are not of the load",
+            "the endpoint leads to a server other than the watched one:"
+            " server and machine figures do not describe the load",
             "pass the connection options of the server behind the endpoint",
         )  # fmt: skip
     on_server = _server_transactions(evidence)
@@ -232,7 +232,7 @@ def other_server(evidence: RunEvidence) -> Doubt | None:
     return doubt(
         "OTHER-SERVER", SUSPECT,
         f"pgbench did {client:.0f} transactions and the watched server {on_server:.0f}:"
-        " the figures of server and machine belong to another one",
+        " server and machine figures belong to another server",
         "pass the connection options of the server behind the endpoint", client_transactions=client, server_transactions=on_server,
     )  # fmt: skip
 
@@ -280,8 +280,8 @@ def no_checkpoint(evidence: RunEvidence) -> Doubt | None:
     cycle = f" (checkpoint_timeout {timeout_s} s)" if timeout_s else ""
     return doubt(
         "NO-CHECKPOINT", SUSPECT if evidence.seconds >= 60 else NOTE,
-        f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing the changed pages is missing",
-        "run for one checkpoint cycle or several", seconds=evidence.seconds,
+        f"no checkpoint began within {evidence.seconds:.0f} s{cycle}: the cost of writing changed pages is missing",
+        "run for at least one checkpoint cycle", seconds=evidence.seconds,
     )  # fmt: skip
 
 
@@ -309,7 +309,7 @@ def competing(evidence: RunEvidence) -> Doubt | None:
     return doubt(
         "COMPETING-ACTIVITY", SUSPECT,
         f"the server was not alone: {'; '.join(reasons)}",
-        "measure without other sessions", **numbers,
+        "repeat the run without other sessions", **numbers,
     )  # fmt: skip
 
 
@@ -330,7 +330,7 @@ def autovacuum(evidence: RunEvidence) -> Doubt | None:
     return doubt(
         "AUTOVACUUM", SUSPECT,
         f"autovacuum worked on the dataset: {samples_by_table}",
-        "VACUUM ANALYZE before the run (--housekeeping vacuum), or a run long enough to include autovacuum "
+        "VACUUM ANALYZE before the run (--housekeeping vacuum), or run long enough to include autovacuum "
         "throughout", looks=float(tables.total()),
     )  # fmt: skip
 
@@ -350,7 +350,7 @@ def swap(evidence: RunEvidence) -> Doubt | None:
     return doubt(
         "SWAP", SUSPECT,
         f"the machine swapped: {pages_in} pages in, {pages_out} out",
-        "less memory for the server (shared_buffers, work_mem), or no other program on the machine", pages_in=pages_in, pages_out=pages_out,
+        "lower shared_buffers or work_mem, or run no other program on the machine", pages_in=pages_in, pages_out=pages_out,
     )  # fmt: skip
 
 
@@ -365,7 +365,7 @@ def steal(evidence: RunEvidence) -> Doubt | None:
         return None
     return doubt(
         "STEAL", SUSPECT,
-        f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other machines",
+        f"{stolen:.1f} % of the CPU time was stolen: the hypervisor ran other virtual machines",
         "measure again at another time, or on a machine with dedicated CPUs", steal_percent=stolen,
     )  # fmt: skip
 
@@ -379,7 +379,7 @@ def not_durable(evidence: RunEvidence) -> Doubt | None:
     return doubt(
         "NOT-DURABLE",
         SUSPECT,
-        f"{' and '.join(off)} off: the cost of durability is missing",
+        f"{' and '.join(off)} off: the run lacks the cost of durability",
         "turn it on to measure like production",
     )
 
@@ -399,7 +399,7 @@ def parameter_changed(evidence: RunEvidence) -> Doubt | None:
         "PARAMETER-CHANGED",
         SUSPECT,
         "; ".join([*changed[:_NAMED], *more]),
-        "the figures are of both values: repeat the run",
+        "the results mix both values; repeat the run",
         changes=len(changes),
     )
 
@@ -419,7 +419,7 @@ def asynchronous(evidence: RunEvidence) -> Doubt | None:
     return doubt(
         "ASYNCHRONOUS",
         NOTE,
-        "synchronous_commit is off: commits do not wait for the disk, and a crash loses the last ones",
+        "synchronous_commit is off: commits do not wait for the disk, and a crash loses the most recent ones",
     )
 
 
@@ -429,7 +429,7 @@ def unsafe(evidence: RunEvidence) -> Doubt | None:
     if not unsafe_values:
         return None
     reason = "; ".join(f"{name}={risk.value} can lose {risk.loss}" for name, risk in unsafe_values.items())
-    return doubt("UNSAFE", NOTE, reason, "production uses another value")
+    return doubt("UNSAFE", NOTE, reason, "use the value of production")
 
 
 def _in_force(evidence: RunEvidence) -> dict[str, AtRisk]:
@@ -469,7 +469,7 @@ def logging(evidence: RunEvidence) -> Doubt | None:
         "STATEMENT-LOGGING",
         SUSPECT,
         f"the server logs statements: {', '.join(reasons)}",
-        "turn it off, or keep it in all runs that are compared",
+        "turn it off, or use the same setting in all runs that you compare",
     )
 
 

@@ -161,7 +161,7 @@ def logged_part(evidence: RunEvidence) -> LoggedPart | None:
     if rate < 1.0 and merged.logged:
         return LoggedPart(merged.logged, total, 0, _p99(percentile_range(merged.buckets, P99.per_cent, rate)))
     if total * rate - merged.logged > slack:
-        return LoggedPart(merged.logged, total, 0, "older ones were dropped")
+        return LoggedPart(merged.logged, total, 0, "older lines were dropped")
     return None
 
 
@@ -174,10 +174,10 @@ def _seen_whole(evidence: RunEvidence) -> bool:
 def _p99(edges_us: Range) -> str:
     low, high = (None if edge_us is None else units.with_ms(edge_us / 1000.0) for edge_us in edges_us)
     if low is None and high is None:
-        return "their p99 can be anything"
+        return "p99 is unknown"
     if high is None:
-        return f"their p99 is at least {low}"
-    return f"their p99 is at most {high}" if low is None else f"their p99 is between {low} and {high}"
+        return f"p99 is at least {low}"
+    return f"p99 is at most {high}" if low is None else f"p99 is between {low} and {high}"
 
 
 # Failed transactions of a run, and how far they speak against its result.
@@ -227,13 +227,13 @@ def _verdict(percent: float, other_failures: int) -> RunVerdict:
 
 def _advice(run: BenchRun, other_failures: int) -> str:
     if other_failures > 0:
-        return "the server's log has the errors" if run.continue_on_error else "see stderr"
+        return "see the errors in the server log" if run.continue_on_error else "see the errors on stderr"
     max_tries = run.max_tries
     if max_tries is None or max_tries == 1:
         return "retry them as an application would: --max-tries 10"
     if max_tries == 0:
-        return "they were retried until the time was over: fewer clients on the same rows"
-    return f"{max_tries} tries were not enough: more tries, or fewer clients on the same rows"
+        return "retries lasted until the end of the run: use fewer clients on the same rows"
+    return f"{max_tries} tries were not enough: allow more (--max-tries), or use fewer clients on the same rows"
 
 
 SHORT_S: Final = 60.0
@@ -283,8 +283,8 @@ def _connection_errors(evidence: RunEvidence) -> Doubt | None:
         return None
     return doubt(
         "CONNECTION-ERRORS", INVALID,
-        f"not all of the {run.clients} clients got a connection",
-        "fewer clients, a higher max_connections or limit of open files, or a pooler", clients=run.clients,
+        f"not all {run.clients} clients got a connection",
+        "use fewer clients, raise max_connections or the limit of open files, or use a pooler", clients=run.clients,
     )  # fmt: skip
 
 
@@ -293,7 +293,7 @@ def _stopped(evidence: RunEvidence) -> Doubt | None:
         return None
     asked_s = evidence.run.duration_s
     reason = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
-    return doubt("RUN-PARTIAL", INVALID, reason, "run it again to the end", seconds=evidence.seconds)
+    return doubt("RUN-PARTIAL", INVALID, reason, "repeat the run to its end", seconds=evidence.seconds)
 
 
 def _skipped(evidence: RunEvidence) -> Doubt | None:
@@ -303,8 +303,8 @@ def _skipped(evidence: RunEvidence) -> Doubt | None:
     total = skipped + evidence.transactions
     return doubt(
         "SKIPPED", INVALID,
-        f"{skipped} of {total:.0f} scheduled transactions were skipped ({skipped / total:.2%}): they could not meet the latency limit, and are not part of the latencies",
-        "a lower rate or a higher latency limit", skipped=skipped, share_percent=100.0 * skipped / total,
+        f"{skipped} of {total:.0f} scheduled transactions were skipped ({skipped / total:.2%}): they could not meet the latency limit, and latencies exclude them",
+        "use a lower rate or a higher latency limit", skipped=skipped, share_percent=100.0 * skipped / total,
     )  # fmt: skip
 
 
@@ -317,11 +317,11 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     noise = 2.0 * (rate / evidence.seconds) ** 0.5
     if done >= RATE_REACHED * rate - noise:
         return None
-    reason = f"{done:.1f} transactions per second of {units.number(rate)} were reached"
+    reason = f"{done:.1f} of {units.number(rate)} transactions per second were reached"
     lag_ms = _lag_at_the_end(lines)
     numbers = {"rate_per_s": rate, "tps": done}
     if lag_ms is None:
-        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate", **numbers)
+        return doubt("RATE-MISSED", SUSPECT, reason, "use a lower rate", **numbers)
     numbers["lag_ms"] = lag_ms
     # Missing transactions are either due at the end, late by that much, or never were in the schedule.
     missing_ms = 1000.0 * evidence.seconds * (1.0 - done / rate)
@@ -329,18 +329,16 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
         # A backlog that grows evenly is twice its mean at the end.
         grows = lag_ms >= fmean(line.lag_ms or 0.0 for line in lines)
         reason += f", the last ones {lag_ms:.0f} ms behind their schedule: " + (
-            "the backlog grows, and latency reflects the length of the run"
+            "the backlog grows, and latency depends on the length of the run"
             if grows
-            else "the backlog was larger before"
+            else "the backlog was larger earlier"
         )
-        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate", **numbers)
+        return doubt("RATE-MISSED", SUSPECT, reason, "use a lower rate", **numbers)
     if evidence.skipped:
-        reason += f", {evidence.skipped} were skipped for the latency limit: there is no backlog"
-        return doubt("RATE-MISSED", SUSPECT, reason, "a lower rate or a higher latency limit", **numbers)
-    reason += (
-        f", the last ones {lag_ms:.0f} ms behind their schedule: there is no backlog, the random schedule had fewer"
-    )
-    return doubt("RATE-MISSED", NOTE, reason, "a longer run", **numbers)
+        reason += f", {evidence.skipped} were skipped because of the latency limit: there is no backlog"
+        return doubt("RATE-MISSED", SUSPECT, reason, "use a lower rate or a higher latency limit", **numbers)
+    reason += f", the last ones {lag_ms:.0f} ms behind their schedule: there is no backlog, the random schedule had fewer transactions"
+    return doubt("RATE-MISSED", NOTE, reason, "run longer", **numbers)
 
 
 def _lag_at_the_end(lines: Sequence[BenchProgress]) -> float | None:
@@ -373,11 +371,11 @@ def _cpu_contention(evidence: RunEvidence) -> Doubt | None:
     queued = load.most_queued
     if load.bound or queued is None or queued < QUEUED:
         return None
-    full = f"all {load.cpus} CPUs of the machine are busy, and " if load.beside and full_machine(load) else ""
+    full = "all CPUs of the machine are busy, and " if load.beside and full_machine(load) else ""
     return doubt(
         "CPU-CONTENTION", SUSPECT,
-        f"a thread of pgbench was ready and waited for a CPU {queued:.0f} % of the time: {full}its latencies include that wait",
-        "nothing else on the machine, or pgbench on another host", queued_percent=queued,
+        f"a pgbench thread waited for a CPU {queued:.0f} % of the time: {full}latencies include this wait",
+        "run nothing else on the machine, or pgbench on another host", queued_percent=queued,
     )  # fmt: skip
 
 
@@ -388,7 +386,7 @@ def _few_threads(evidence: RunEvidence) -> Doubt | None:
     return doubt(
         "FEW-THREADS", SUSPECT,
         f"one thread serves {run.clients} clients",
-        "more threads (-j), up to the cores", clients=run.clients, threads=run.threads,
+        "use more threads (-j), up to the number of cores", clients=run.clients, threads=run.threads,
     )  # fmt: skip
 
 
@@ -399,7 +397,7 @@ def _scale(evidence: RunEvidence) -> Doubt | None:
     return doubt(
         "SCALE-BELOW-CLIENTS", SUSPECT,
         f"{clients} clients update {scale} branch row{'s' if scale > 1 else ''}: the run measures row locks",
-        f"pgbench's tables at scale {clients} or more, or the profile simple-update", scale=scale, clients=clients,
+        f"create pgbench's tables at scale {clients} or more, or use the profile simple-update", scale=scale, clients=clients,
     )  # fmt: skip
 
 
@@ -411,7 +409,7 @@ def _not_steady(evidence: RunEvidence) -> Doubt | None:
         "NOT-STEADY",
         SUSPECT,
         f"not steady: {state.reason}",
-        "a longer run, or --warmup",
+        "run longer, or use --warmup",
         drift_percent=100.0 * (state.drift or 0.0),
     )
 
@@ -421,8 +419,8 @@ def _short(evidence: RunEvidence) -> Doubt | None:
         return None
     return doubt(
         "SHORT-RUN", NOTE,
-        f"{evidence.seconds:.0f} s are short: caches, checkpoints and chance have a large effect",
-        f"at least {SHORT_S:.0f} s, and more than one run", seconds=evidence.seconds,
+        f"{evidence.seconds:.0f} s is short: caches, checkpoints and chance have a large effect",
+        f"run at least {SHORT_S:.0f} s, and more than once", seconds=evidence.seconds,
     )  # fmt: skip
 
 
@@ -433,12 +431,12 @@ def _log_incomplete(evidence: RunEvidence) -> Doubt | None:
     share = 100.0 * log.lost / log.of
     numbers = {"logged": log.logged, "transactions": log.of, "lost": log.lost, "lost_percent": share}
     if not log.lost:
-        reason = f"percentiles and maximum are of {log.logged} of {log.of} transactions: {log.p99_bounds}"
+        reason = f"percentiles and maximum cover {log.logged} of {log.of} transactions: {log.p99_bounds}"
         return doubt("LOG-INCOMPLETE", NOTE, reason, "", **numbers)
     return doubt(
         "LOG-INCOMPLETE", INVALID if share > LOST_UP_TO_PERCENT else SUSPECT,
         f"pgbench's transaction log lacks {log.lost} of {log.of} transactions: {log.p99_bounds}",
-        "free space for the log: in /dev/shm, else in TMPDIR", **numbers,
+        "free space for the log in /dev/shm, or set TMPDIR to a directory with space", **numbers,
     )  # fmt: skip
 
 
@@ -449,7 +447,7 @@ def _log_counted(evidence: RunEvidence) -> Doubt | None:
     read, below_ms = merged.logged - merged.counted, merged.counted_below_us / 1000.0
     return doubt(
         "LOG-COUNTED", NOTE,
-        f"percentiles below {units.with_ms(below_ms)} rest on {read} of {merged.logged} transactions; the others were only counted",
+        f"percentiles below {units.with_ms(below_ms)} are based on {read} of {merged.logged} transactions; the others were only counted",
         read=read, transactions=merged.logged, below_ms=below_ms,
     )  # fmt: skip
 
@@ -458,7 +456,7 @@ def _connects(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.connect_per_transaction:
         return None
     return doubt(
-        "CONNECT-PER-TRANSACTION", NOTE, "each transaction made its own connection: the run measures connecting"
+        "CONNECT-PER-TRANSACTION", NOTE, "each transaction opened its own connection: the run measures connection setup"
     )
 
 
@@ -467,9 +465,9 @@ def _closed_loop(evidence: RunEvidence) -> Doubt | None:
         return None
     return doubt(
         "CLOSED-LOOP", NOTE,
-        "each client waited for its answer before the next transaction, so a stall counts as one slow "
-        "transaction per client instead of all that would have arrived (coordinated omission)",
-        "compare latencies at a fixed rate: --rate",
+        "each client waited for an answer before its next transaction, so a stall counts as one slow "
+        "transaction per client instead of all that were due (coordinated omission)",
+        "compare latencies at a fixed rate (--rate)",
     )  # fmt: skip
 
 
@@ -482,7 +480,7 @@ def _housekeeping(evidence: RunEvidence) -> Doubt | None:
     if not missed:
         return None
     problems = "; ".join(f"{step.name}: {step.problem}" for step in missed)
-    return doubt("HOUSEKEEPING-MISSED", SUSPECT, f"the run did not start from the usual state ({problems})")
+    return doubt("HOUSEKEEPING-MISSED", SUSPECT, f"preparation before the run failed ({problems})")
 
 
 def _restarted(evidence: RunEvidence) -> Doubt | None:
@@ -490,8 +488,8 @@ def _restarted(evidence: RunEvidence) -> Doubt | None:
         return None
     return doubt(
         "SERVER-RESTARTED", SUSPECT,
-        f"the server was started {evidence.facts.restarted}, after the first run of the series: its caches began empty, and values that waited for a restart are in force",
-        "measure the series again",
+        f"the server was started {evidence.facts.restarted}, after the first run of the series: its caches were empty, and pending restart values took effect",
+        "repeat the series",
     )  # fmt: skip
 
 
@@ -500,46 +498,46 @@ def _unproven(evidence: RunEvidence) -> Doubt | None:
         return None
     return doubt(
         "SERVER-UNPROVEN", NOTE,
-        "it cannot be proven that the load ran on the server that is watched: a pooler, a proxy, a translated address or another machine's view of the address is in between",
-        "OTHER-SERVER compares the transactions; name the server's own address for a proof",
+        "there is no proof that the load ran on the watched server: a pooler, a proxy, address translation or another machine's name resolution lies between",
+        "use the server's own address for proof; meanwhile OTHER-SERVER compares transaction counts",
     )  # fmt: skip
 
 
 RULES: Final[tuple[Rule, ...]] = (
     Rule("RUN-FAILED", "pgbench failed; its tps line does not count.", "pgbench's exit status", _failed),
-    Rule("CONNECTION-ERRORS", "Clients were refused.", "pgbench's messages on stderr", _connection_errors),
+    Rule("CONNECTION-ERRORS", "Clients could not connect.", "pgbench's messages on stderr", _connection_errors),
     Rule("RUN-PARTIAL", "The run was stopped early.", "Ctrl-C, a signal, the stop key", _stopped),
     Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks, other errors), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind without --continue-on-error invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were skipped.", "report: number of transactions skipped; > 0", _skipped),
     Rule("RATE-MISSED", "The requested rate was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note if no lag shows a backlog", _rate_missed),
-    Rule("LOG-INCOMPLETE", "Percentiles cover only part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a log that was sampled is a note", _log_incomplete),
-    Rule("LOG-COUNTED", "Percentiles of quick transactions are estimates; number, slow ones and maximum are exact.", "lines of the transaction log that were only counted, like most above some ten thousand in a second", _log_counted),
+    Rule("LOG-INCOMPLETE", "Percentiles cover only part of the transactions.", f"report: transactions processed > lines of the transaction log; above {LOST_UP_TO_PERCENT:.0f} % lost invalid; a sampled log is a note", _log_incomplete),
+    Rule("LOG-COUNTED", "Percentiles of quick transactions are estimates; number, slow ones and maximum are exact.", "lines of the transaction log that were only counted, as most are above about ten thousand per second", _log_counted),
     Rule("SERVER-AWAY", "The server restarted or did not answer.", "start of the postmaster; frames without a server", around.server_away),
-    Rule("CONFIGURATION-LOST", "The run was not made under its configuration.", "pg_settings after the run", _configuration_lost),
-    Rule("PARAMETER-CHANGED", "A parameter was changed during the run.", "pg_settings: two looks within the run differ", around.parameter_changed),
+    Rule("CONFIGURATION-LOST", "The run did not use its configuration.", "pg_settings after the run", _configuration_lost),
+    Rule("PARAMETER-CHANGED", "A parameter was changed during the run.", "pg_settings: two readings during the run differ", around.parameter_changed),
     Rule("SERVER-RESTARTED", "The server was restarted between the first run of the series and this one.", "start of the postmaster before each run", _restarted),
-    Rule("OTHER-SERVER", "The watched server is not the one under load.", "start of the postmaster at the endpoint; Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
-    Rule("SERVER-UNPROVEN", "It cannot be proven that the load ran on the server that is watched.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() against the address and the process that were connected to", _unproven),
+    Rule("OTHER-SERVER", "The load ran on a server other than the watched one.", "start of the postmaster at the endpoint; Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
+    Rule("SERVER-UNPROVEN", "There is no proof that the load ran on the watched server.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() compared with the address and process of the load's connection", _unproven),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
     Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),
     Rule("SCALE-BELOW-CLIENTS", "Clients of the TPC-B-like script queue for few branch rows.", "scaling factor < clients", _scale),
-    Rule("CHECKPOINT-STRADDLED", "A checkpoint overlaps the start or the end of the run.", "pg_control_checkpoint(), Δ checkpoints of pg_stat_bgwriter or pg_stat_checkpointer", around.straddled),
+    Rule("CHECKPOINT-STRADDLED", "A checkpoint overlapped the start or the end of the run.", "pg_control_checkpoint(), Δ checkpoints of pg_stat_bgwriter or pg_stat_checkpointer", around.straddled),
     Rule("NO-CHECKPOINT", "A writing load ran for less than a checkpoint cycle, so checkpoint cost is missing.", "no checkpoint began; rows written > 0.1 per transaction", around.no_checkpoint),
-    Rule("COMPETING-ACTIVITY", "Other sessions used the server meanwhile.", "other active sessions ≥ 0.1 on average, or 5 % more transactions than the client's", around.competing),
+    Rule("COMPETING-ACTIVITY", "Other sessions used the server during the run.", "other active sessions ≥ 0.1 on average, or 5 % more transactions than the client's", around.competing),
     Rule("AUTOVACUUM", "Autovacuum worked on the tables of the load.", "pg_stat_activity: autovacuum worker", around.autovacuum),
     Rule("SWAP", "The machine swapped.", "/proc/vmstat: Δ(pswpin + pswpout) > 0", around.swap),
     Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
-    Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift behind it, `metrics.steady_state`", _not_steady),
+    Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift after its warm-up, `metrics.steady_state`", _not_steady),
     Rule("NOT-DURABLE", "A crash would lose data: fsync or full_page_writes is off.", "pg_settings", around.not_durable),
     Rule("ASYNCHRONOUS", "Commits did not wait for the disk.", "synchronous_commit = off", around.asynchronous),
     Rule("UNSAFE", "A value that can lose data was in force.", "pg_settings: values that the durability fence locks", around.unsafe),
     Rule("UNLOGGED", "Tables of the load write no WAL.", "pg_class.relpersistence", around.unlogged),
     Rule("STATEMENT-LOGGING", "The server logged statements of the load.", "log_statement, log_duration, log_min_duration_statement below 1 s", around.logging),
     Rule("HOUSEKEEPING-MISSED", "A step before the run failed.", "the run's own steps", _housekeeping),
-    Rule("CONNECT-PER-TRANSACTION", "The run measures connecting.", "-C", _connects),
+    Rule("CONNECT-PER-TRANSACTION", "The run measures connection setup.", "-C", _connects),
     Rule("SHORT-RUN", "The run was shorter than a minute.", "pgbench's progress", _short),
-    Rule("CLOSED-LOOP", "Without a rate, latencies hide delayed arrivals.", "no --rate", _closed_loop),
+    Rule("CLOSED-LOOP", "Without a rate, latencies omit delayed arrivals.", "no --rate", _closed_loop),
 )  # fmt: skip
 
 

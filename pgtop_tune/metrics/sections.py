@@ -236,7 +236,9 @@ storage_io: Final = _section(HostSample.storage_io, StorageIo, "/proc/PID/io, wh
 
 bench: Final = _section(Frame.bench, BenchSample, "progress lines and transaction log of pgbench", kept_whole=True)
 pooler: Final = _section(Frame.pooler, PoolerSample, "SHOW commands of the named poolers", every_s=1.0, kept_whole=True)
-footprint: Final = _section(Frame.footprint, Footprint, "getrusage(2), and what our sessions counted", kept_whole=True)
+footprint: Final = _section(
+    Frame.footprint, Footprint, "getrusage(2), counters of pgtop-tune's own sessions", kept_whole=True
+)
 ceilings: Final = _undated(Frame.ceilings, Measured, "check --measure", every_s=5.0)
 
 DATED: Final = tuple(_rows)

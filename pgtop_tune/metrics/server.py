@@ -1,4 +1,4 @@
-"""Numbers of the server: throughput, WAL, checkpoints, buffers, sessions; and values and changes of its parameters."""
+"""Metrics of the server: throughput, WAL, checkpoints, buffers, sessions; values and changes of its parameters."""
 
 from __future__ import annotations
 
@@ -241,9 +241,9 @@ def _blocked(interval: Interval) -> float | None:
 
 TPS = Metric(
     "server.tps", "server", "1/s",
-    "Transactions that ended per second, commits and rollbacks in all databases, without those of this tool; over at "
+    "Transactions that ended per second: commits and rollbacks in all databases, without those of pgtop-tune; over at "
     "least a second, because backends report once a second. Single values therefore vary more than the client's.",
-    "Δ(xact_commit + xact_rollback) of pg_stat_database − our own, / Δt", _tps,
+    "Δ(xact_commit + xact_rollback) of pg_stat_database − pgtop-tune's own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(
     "server.rollbacks", "rollbacks", "1/s", "Transactions rolled back per second.",
@@ -251,17 +251,17 @@ ROLLBACKS = Metric(
 )  # fmt: skip
 CONNECTS = Metric(
     "server.connects", "new sessions", "1/s",
-    "Sessions begun per second, this tool's included. Each costs a process: with many of them a pooler helps.",
+    "Sessions started per second, including those of pgtop-tune. Each starts a process: if there are many, use a pooler.",
     "Δ sessions of pg_stat_database / Δt", _connects,
 )  # fmt: skip
 QPS = Metric(
     "server.qps", "qps", "1/s",
-    "Statements finished per second, as pg_stat_statements counts them (pg_stat_statements.track applies). Unknown while entries are evicted, which take their calls with them.",
-    "Δ sum(calls) of pg_stat_statements − our own, / Δt", _qps,
+    "Statements finished per second, as pg_stat_statements counts them (pg_stat_statements.track applies). Unknown while entries are evicted, because their calls are lost.",
+    "Δ sum(calls) of pg_stat_statements − pgtop-tune's own, / Δt", _qps,
 )  # fmt: skip
 CACHE_HIT = Metric(
     "server.cache_hit", "hit", "%",
-    "Share of block requests found in shared buffers. Blocks read may still come from the page cache.",
+    "Share of block requests found in shared buffers. Other blocks may still come from the page cache.",
     "Δ blks_hit / Δ(blks_hit + blks_read) of pg_stat_database", _cache_hit,
 )  # fmt: skip
 TEMP_BYTES = Metric(
@@ -274,20 +274,20 @@ WAL_BYTES = Metric(
 )  # fmt: skip
 FULL_PAGES = Metric(
     "server.wal_full_pages", "full pages", "%",
-    "Share of full-page images in the bytes of WAL over the last 10 s: high after a checkpoint, falls as pages have been "
-    "touched. Before 19 an estimate (~), at most 100: too high where pages have free space. With wal_compression images are smaller by an unknown amount, and the pane says at most.",
+    "Full-page images as a share of WAL bytes over the last 10 s: high after a checkpoint, lower once most pages have been "
+    "changed. Before PostgreSQL 19 an estimate (~), at most 100 %: too high where pages have free space. With wal_compression it is an upper bound, shown as \"at most\".",
     "Δ wal_fpi_bytes / Δ wal_bytes of pg_stat_wal; before 19 Δ wal_fpi × block_size / Δ wal_bytes", _full_page_percent,
 )  # fmt: skip
 WAL_BUFFERS_FULL = Metric(
-    "server.wal_buffers_full", "buffers full", "1/s", "Times per second WAL had to be written because wal_buffers was full.",
+    "server.wal_buffers_full", "buffers full", "1/s", "Times per second that WAL had to be written because wal_buffers was full.",
     "Δ wal_buffers_full of pg_stat_wal / Δt", _wal_buffers_full, critical=1.0,
 )  # fmt: skip
 WAL_SINCE_REDO = Metric(
-    "server.wal_since_redo", "since redo", "bytes", "WAL since the redo point of the last checkpoint: the amount replayed after a crash now.",
+    "server.wal_since_redo", "since redo", "bytes", "WAL since the redo point of the last checkpoint: the amount to replay if the server crashed now.",
     "pg_current_wal_insert_lsn() − redo_lsn of pg_control_checkpoint()", _wal_since_redo,
 )  # fmt: skip
 SESSIONS = Metric(
-    "server.sessions", "sessions", "", "Client backends connected, without this tool's.",
+    "server.sessions", "sessions", "", "Connected client backends, without those of pgtop-tune.",
     "pg_stat_activity where backend_type = 'client backend'", _sessions,
 )  # fmt: skip
 ACTIVE = Metric(

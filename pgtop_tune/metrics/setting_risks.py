@@ -60,9 +60,7 @@ def risk_of(name: str, value: str | None, parameter: Parameter | None = None) ->
 
 def unknown_setting(name: str) -> ValueRisk:
     """Return the risk of a setting that this table does not have."""
-    return ValueRisk(
-        name=name, kind=RiskClass.UNKNOWN, condition=ANY, reason="its risk cannot be said", announced=False
-    )
+    return ValueRisk(name=name, kind=RiskClass.UNKNOWN, condition=ANY, reason="its risk is unknown", announced=False)
 
 
 _TRIED: Final = "tried with a deadline"
@@ -88,20 +86,20 @@ def _risks(kind: RiskClass, *rows: tuple[str, Condition, str, *tuple[str, ...]])
             )
 
 
-_CORRUPTION: Final = "after a crash of the machine: pages cannot be read or silently hold old contents"
-_NO_STANDBY: Final = "acknowledged commits that no standby has yet, if this server is lost and a standby takes over"
-_BLOAT: Final = "dead rows pile up as without autovacuum, and near wraparound the server stops writing"
-_ENDED: Final = "sessions and statements that take longer are ended, those of backups and of pools too"
-_MEMORY: Final = "sessions that use so much leave no memory, and the kernel ends the server"
-_FULL_DISK: Final = "so much WAL stays: a full disk stops the server"
-_MEANING: Final = (
-    "the meaning of what is typed and read as text: other moments and amounts are stored, without an error"
+_CORRUPTION: Final = "after a crash of the machine: pages become unreadable or silently hold old contents"
+_NO_STANDBY: Final = (
+    "acknowledged commits that no standby has received, if this server is lost and a standby takes over"
 )
+_BLOAT: Final = "dead rows pile up as without autovacuum, and near wraparound the server refuses writes"
+_ENDED: Final = "longer sessions or statements are ended, including those of backups and connection pools"
+_MEMORY: Final = "sessions that use this much exhaust memory, and the kernel kills the server"
+_FULL_DISK: Final = "WAL accumulates, and a full disk stops the server"
+_MEANING: Final = "the meaning of values entered as text: wrong times and amounts are stored without an error"
 _TARGETS: Final = "recovery_target recovery_target_lsn recovery_target_name recovery_target_time recovery_target_xid"
 
 _USUAL_SCHEMAS: Final = frozenset({"$user", "public", "pg_catalog"})
 _OTHER_SCHEMAS: Final = Condition(
-    "of other schemas than $user, public and pg_catalog, or of none",
+    "with schemas other than $user, public and pg_catalog, or with none",
     lambda value, _: any(schema.strip().strip('"') not in _USUAL_SCHEMAS for schema in value.split(",")),
 )
 
@@ -112,7 +110,7 @@ _TABLE: Final = (
         ("full_page_writes", OFF, f"tables and indexes, {_CORRUPTION}", _ANNOUNCED),
         (
             "wal_sync_method",
-            Condition("any other method", OTHER.applies),
+            Condition("any method other than the default", OTHER.applies),
             "acknowledged commits, if that method does not flush the drive's cache",
             _ANNOUNCED,
         ),
@@ -128,19 +126,19 @@ _TABLE: Final = (
         (
             "wal_sender_shutdown_timeout",
             below("10s", "ms", above=-1),
-            "commits that standbys have not received when this server is shut down, if one takes over",
+            "commits that a standby has not received when this server shuts down, if that standby takes over",
         ),
         (
             "data_sync_retry",
             ON,
-            "pages whose write failed once: the kernel may have dropped them before the second fsync",
+            "pages whose write failed once: the kernel may drop them before the second fsync",
             _ANNOUNCED,
         ),
-        ("ignore_invalid_pages", ON, "pages that a recovery cannot find: it goes on without them", _ANNOUNCED),
+        ("ignore_invalid_pages", ON, "pages that recovery cannot find: it continues without them", _ANNOUNCED),
         (
             "recovery_init_sync_method",
             one_of("syncfs"),
-            "what could not be written before a crash, where the kernel does not tell of it (Linux before 5.8)",
+            "data whose write failed before a crash: Linux before 5.8 does not report the error",
         ),
     ),
     *_risks(
@@ -148,129 +146,129 @@ _TABLE: Final = (
         (
             "wal_level",
             one_of("minimal"),
-            "point-in-time recovery and every standby: none can continue from here",
+            "point-in-time recovery and every standby: neither can continue past this point",
             _ANNOUNCED,
         ),
-        ("archive_mode", OFF, "point-in-time recovery: WAL is not archived from here on"),
+        ("archive_mode", OFF, "point-in-time recovery: WAL is no longer archived"),
         (
             "archive_command",
             NO_COMMAND,
-            "the WAL archive: segments are recycled without a copy, and backups cannot be recovered past here",
+            "the WAL archive: segments are recycled without a copy, and backups cannot be recovered past this point",
             _ANNOUNCED,
         ),
         (
             "basic_archive.archive_directory",
             NEW,
-            "the WAL archive: segments go elsewhere, or fill the disk where that is no directory",
+            "the WAL archive: segments go to another directory, or fill the WAL disk if that is not a directory",
         ),
-        ("summarize_wal", when_new(OFF), "incremental backups: none follows on the last one"),
+        ("summarize_wal", when_new(OFF), "incremental backups: the next one needs a new full backup"),
         (
             "wal_summary_keep_time",
             below("1d", "min", above=0),
-            "incremental backups that follow on older ones",
+            "incremental backups whose previous backup is older than this",
         ),
-        ("track_commit_timestamp", when_new(OFF), "the times of all commits so far"),
+        ("track_commit_timestamp", when_new(OFF), "the recorded times of all commits so far"),
         ("sync_replication_slots", when_new(OFF), "logical replication when a standby takes over"),
         (
             "autovacuum",
             OFF,
-            "nothing at first; dead rows pile up, and near wraparound the server stops writing",
+            "vacuuming: dead rows pile up, and near wraparound the server refuses writes",
             _ANNOUNCED,
         ),
-        ("track_counts", OFF, "autovacuum does not run; as autovacuum=off", _ANNOUNCED),
-        ("zero_damaged_pages", ON, "every row of a page whose header is damaged, for good", _ANNOUNCED),
-        ("ignore_checksum_failure", ON, "the means to recognise damaged data; damage spreads", _ANNOUNCED),
-        ("allow_system_table_mods", ON, "catalogs: nothing keeps a statement from breaking them", _ANNOUNCED),
+        ("track_counts", OFF, "vacuuming: autovacuum does not run, as with autovacuum=off", _ANNOUNCED),
+        ("zero_damaged_pages", ON, "every row of a page with a damaged header, permanently", _ANNOUNCED),
+        ("ignore_checksum_failure", ON, "detection of damaged data: the damage spreads", _ANNOUNCED),
+        ("allow_system_table_mods", ON, "the system catalogs: a statement can corrupt them", _ANNOUNCED),
         (
             "session_replication_role",
             one_of("replica"),
-            "consistency: foreign keys, triggers and rules do not act on what is written",
+            "consistency: foreign keys, triggers and rules are not applied to writes",
             _ANNOUNCED,
         ),
-        ("event_triggers", OFF, "what event triggers refuse or record", _ANNOUNCED),
+        ("event_triggers", OFF, "the checks and records of event triggers", _ANNOUNCED),
         (
             "max_slot_wal_keep_size",
             below("1GB", "MB", above=-1),
-            "replication slots that lag by more: their standbys and subscribers have to be made anew",
+            "replication slots that lag by more: their standbys and subscribers must be rebuilt",
         ),
         (
             "idle_replication_slot_timeout",
             OTHER,
-            "replication slots that are idle for longer: their standbys and subscribers have to be made anew",
+            "replication slots that are idle for longer: their standbys and subscribers must be rebuilt",
         ),
         (
             "gin_fuzzy_search_limit",
             above("0"),
-            "rows of searches through GIN indexes: a random part is left out",
+            "rows found through GIN indexes: a random subset is returned",
             _ANNOUNCED,
         ),
         (
             "transform_null_equals",
             ON,
-            "the meaning of `= NULL`: statements can change other rows than meant",
+            "the meaning of `= NULL`: statements can change unintended rows",
             _ANNOUNCED,
         ),
-        ("array_nulls", OFF, "NULL in arrays that are read from text: it becomes the word", _ANNOUNCED),
-        ("extra_float_digits", below("0"), "digits of floating-point numbers, in dumps too", _ANNOUNCED),
+        ("array_nulls", OFF, "NULL in arrays entered as text: it becomes the string NULL", _ANNOUNCED),
+        ("extra_float_digits", below("0"), "digits of floating-point numbers, also in dumps", _ANNOUNCED),
         ("datestyle intervalstyle timezone timezone_abbreviations lc_monetary lc_numeric", NEW, _MEANING),
         (
             "plpgsql.variable_conflict",
             OTHER,
-            "the meaning of names in functions: they can change other rows than meant",
+            "the meaning of names in functions: they can change unintended rows",
         ),
-        ("plpgsql.check_asserts", OFF, "what functions assert before they go on", _TRIED),
-        ("check_function_bodies", OFF, "the check of functions: faulty ones are kept", _TRIED),
-        ("isn.weak", ON, "the check of ISBN and the like: invalid ones are stored"),
+        ("plpgsql.check_asserts", OFF, "the ASSERT checks in functions", _TRIED),
+        ("check_function_bodies", OFF, "validation of new functions: faulty ones are accepted", _TRIED),
+        ("isn.weak", ON, "validation of ISBN and similar numbers: invalid ones are stored"),
         (
             "lo_compat_privileges",
             ON,
-            "the protection of large objects: every role can write all of them",
+            "access control on large objects: every role can write all of them",
             _ANNOUNCED,
         ),
-        ("sepgsql.permissive", ON, "the protection by SELinux: what it forbids is only written to the log"),
-        ("gss_accept_delegation", ON, "clients' Kerberos credentials: functions of the server can use them"),
+        ("sepgsql.permissive", ON, "protection by SELinux: violations are only logged"),
+        ("gss_accept_delegation", ON, "clients' Kerberos credentials: functions on the server can use them"),
         (
             "password_encryption",
             one_of("md5"),
-            "the protection of passwords that are set from then on; logins that ask for SCRAM refuse them",
+            "the protection of new passwords; logins that require SCRAM reject them",
         ),
         (
             "scram_iterations",
             below("4096"),
-            "the protection of passwords that are set from then on: they are guessed sooner",
+            "the protection of new passwords: they are easier to guess",
         ),
         (
             "passwordcheck.min_password_length",
             below("8"),
-            "the protection of passwords that are set from then on: they are guessed sooner",
+            "the protection of new passwords: they are easier to guess",
         ),
         (
             "log_min_messages",
             matching("fatal|panic", "fatal or panic"),
-            "errors and warnings in the log, and what watches for them",
+            "errors and warnings in the log, and alerts that rely on them",
             _TRIED,
         ),
-        ("log_destination", EMPTY, "the log, and what watches it", _TRIED),
-        ("logging_collector", when_new(OFF), "the log, where nobody reads the server's standard error"),
-        ("log_truncate_on_rotation", when_new(ON), "older lines of a log file that is used again"),
+        ("log_destination", EMPTY, "the log, and alerts that rely on it", _TRIED),
+        ("logging_collector", when_new(OFF), "the log, unless the server's standard error is captured"),
+        ("log_truncate_on_rotation", when_new(ON), "older lines of a log file whose name is reused"),
         (
             "log_file_mode",
-            matching("[1-7]$", "a mode with rights for others"),
+            matching("[1-7]$", "a mode that grants rights to other accounts"),
             "the privacy of the log: other accounts can read or change it",
             _TRIED,
         ),
         (
             "promote_trigger_file",
             NOT_EMPTY,
-            "the standby: it becomes a primary when that file is there",
+            "the standby: it is promoted when that file exists",
         ),
-        (_TARGETS, NOT_EMPTY, "what comes after that point: a recovery ends there"),
+        (_TARGETS, NOT_EMPTY, "changes after that point: recovery ends there"),
         (
             "recovery_target_action recovery_target_inclusive recovery_target_timeline",
             OTHER,
-            "what a recovery would have replayed otherwise",
+            "changes that recovery would otherwise replay",
         ),
-        ("external_pid_file", NOT_EMPTY, "the file of that name: the server overwrites it at its start"),
+        ("external_pid_file", NOT_EMPTY, "the file of that name: the server overwrites it at startup"),
     ),
     *_risks(
         RiskClass.RUNS_CODE,
@@ -278,39 +276,39 @@ _TABLE: Final = (
             "archive_command archive_cleanup_command recovery_end_command restore_command ssl_passphrase_command"
             " basebackup_to_shell.command",
             NOT_EMPTY,
-            "a shell command of the server's account",
+            "a shell command under the server's account",
         ),
-        ("basebackup_to_shell.required_role", NEW, "it says who may run basebackup_to_shell.command"),
-        ("ssl_passphrase_command_supports_reload", ON, "each reload runs ssl_passphrase_command"),
+        ("basebackup_to_shell.required_role", NEW, "it decides which roles may run basebackup_to_shell.command"),
+        ("ssl_passphrase_command_supports_reload", ON, "ssl_passphrase_command at each reload"),
         (
             "session_preload_libraries local_preload_libraries",
             NOT_EMPTY,
-            "libraries that each session loads, one of ours first; one that crashes ends every session of the server",
+            "libraries in each new session; a library that crashes ends every session of the server",
         ),
         (
             "archive_library shared_preload_libraries oauth_validator_libraries",
             NOT_EMPTY,
-            "libraries that the server's processes load",
+            "libraries in the server's processes",
         ),
         ("output_plugin_libraries", OTHER, "libraries that roles with REPLICATION can load"),
         (
             "dynamic_library_path jit_provider extension_control_path extension_destdir",
             OTHER,
-            "it says which libraries and scripts are loaded",
+            "it decides which libraries and scripts are loaded",
         ),
         (
             "plperl.on_init plperl.on_plperl_init plperl.on_plperlu_init pltcl.start_proc pltclu.start_proc plv8.start_proc",
             NOT_EMPTY,
-            "sessions run it before their first function in that language",
+            "in each session, before its first function in that language",
         ),
         (
             "search_path",
             _OTHER_SCHEMAS,
-            "names in statements and functions can mean those of another schema, or nothing",
+            "names in statements and functions can refer to objects in another schema, or to none",
             _TRIED,
         ),
-        ("log_directory", OUTSIDE, "the server's account appends lines, with texts of clients, to files there"),
-        ("log_filename", NO_LOG_NAME, "the server's account appends lines, with texts of clients, to that file"),
+        ("log_directory", OUTSIDE, "the server appends lines with text from clients to files in that directory"),
+        ("log_filename", NO_LOG_NAME, "the server appends lines with text from clients to that file"),
     ),
     *_risks(
         RiskClass.LOCKS_OUT,
@@ -318,48 +316,48 @@ _TABLE: Final = (
         (
             "port unix_socket_directories unix_socket_group unix_socket_permissions",
             NEW,
-            "clients do not find the server, or may not",
+            "clients cannot find the server, or lack access to its socket",
         ),
-        ("listen_addresses", EMPTY, "no client gets in over TCP/IP"),
-        ("max_connections", below("20"), "sessions that find no place are refused"),
-        ("superuser_reserved_connections", below("1"), "no superuser gets in once all connections are taken"),
+        ("listen_addresses", EMPTY, "no client can connect over TCP/IP"),
+        ("max_connections", below("20"), "further sessions are refused"),
+        ("superuser_reserved_connections", below("1"), "superusers cannot connect once all connections are in use"),
         (
             "superuser_reserved_connections reserved_connections",
             above("20"),
-            "so many places less for others; with as many as max_connections the server does not start",
+            "fewer connections remain for others; at max_connections or more the server does not start",
         ),
-        ("authentication_timeout", below("5s", "s"), "logins that take longer are refused"),
-        ("pre_auth_delay post_auth_delay", above("0", "s"), "each login waits for so long"),
+        ("authentication_timeout", below("5s", "s"), "slower logins are refused"),
+        ("pre_auth_delay post_auth_delay", above("0", "s"), "each login waits for this time"),
         (
             "auth_delay.milliseconds",
             above("1s", "ms"),
-            "each failed login holds a connection for so long, until none is left",
+            "each failed login holds a connection for this time, until none is left",
         ),
-        ("scram_iterations", above("100000"), "each login computes for so long, in clients too"),
-        ("passwordcheck.min_password_length", above("64"), "no password can be set any more"),
-        ("log_hostname", ON, "each login waits for a name server", _TRIED),
-        ("ssl", OFF, "clients that ask for TLS are refused, the others send in clear"),
-        ("ssl", when_new(ON), "without a certificate and its key the server does not start again"),
+        ("scram_iterations", above("100000"), "each login takes more CPU time, in the client too"),
+        ("passwordcheck.min_password_length", above("64"), "no new password can be set"),
+        ("log_hostname", ON, "each login waits for a DNS server", _TRIED),
+        ("ssl", OFF, "clients that require TLS are refused, the others send unencrypted"),
+        ("ssl", when_new(ON), "without a certificate and its key the server does not restart"),
         (
             "ssl_ca_file ssl_cert_file ssl_ciphers ssl_crl_dir ssl_crl_file ssl_dh_params_file ssl_ecdh_curve ssl_groups"
             " ssl_key_file ssl_max_protocol_version ssl_min_protocol_version ssl_sni ssl_tls13_ciphers",
             OTHER,
             "clients that need another certificate, cipher or protocol are refused",
         ),
-        ("db_user_namespace krb_caseins_users", ON, "names of roles mean other roles at login"),
+        ("db_user_namespace krb_caseins_users", ON, "a role name can refer to another role at login"),
         (
             "config_file data_directory hba_file hosts_file ident_file krb_server_keyfile stats_temp_directory",
             OTHER,
-            "it decides who is allowed to log in, or where the server finds its files",
+            "it decides which clients are allowed to log in, or where the server finds its files",
         ),
         ("role session_authorization", ANY, "sessions begin as another role, with its rights"),
         (
             "client_encoding",
             ANOTHER_ENCODING,
-            "databases in an encoding without a conversion to it refuse every login",
+            "databases whose encoding has no conversion to it refuse every login",
             _TRIED,
         ),
-        ("allow_alter_system", OFF, "ALTER SYSTEM is refused from then on, also to revert this"),
+        ("allow_alter_system", OFF, "ALTER SYSTEM is then refused, even to revert this value"),
         # Running sessions and statements.
         (
             "statement_timeout transaction_timeout idle_session_timeout idle_in_transaction_session_timeout lock_timeout",
@@ -371,7 +369,7 @@ _TABLE: Final = (
         (
             "wal_sender_timeout wal_receiver_timeout tcp_user_timeout",
             below("10s", "ms", above=0),
-            "connections over a slow network, of standbys too, are cut again and again",
+            "connections over a slow network, including those of standbys, are cut repeatedly",
             _TRIED,
         ),
         (
@@ -384,13 +382,13 @@ _TABLE: Final = (
         (
             "max_standby_archive_delay max_standby_streaming_delay",
             below("1s", "ms", above=-1),
-            "queries on a standby that are in the way of its recovery are cancelled at once",
+            "queries on a standby that conflict with recovery are cancelled at once",
             _TRIED,
         ),
         (
             "max_standby_archive_delay max_standby_streaming_delay",
             below("0", "ms"),
-            "a standby's recovery waits for its queries without end",
+            "recovery on a standby waits indefinitely for conflicting queries",
             _TRIED,
         ),
         (
@@ -403,7 +401,7 @@ _TABLE: Final = (
         (
             "default_transaction_isolation transaction_isolation",
             one_of("serializable", "repeatable read"),
-            "transactions that others get in the way of fail, and have to be repeated by clients",
+            "transactions can fail with serialization errors, which clients must retry",
             _TRIED,
         ),
         ("exit_on_error", ON, "each error ends its session", _TRIED, _ANNOUNCED),
@@ -415,79 +413,79 @@ _TABLE: Final = (
             _TRIED,
         ),
         ("pgcrypto.builtin_crypto_enabled", OTHER, "functions of pgcrypto fail", _TRIED),
-        ("plpgsql.extra_errors", OTHER, "functions with such constructs fail to be made", _TRIED),
-        ("plperl.use_strict", ON, "functions that are not strict Perl fail", _TRIED),
+        ("plpgsql.extra_errors", OTHER, "functions with such constructs cannot be created", _TRIED),
+        ("plperl.use_strict", ON, "functions that do not comply with `use strict` fail", _TRIED),
         (
             "debug_parallel_query force_parallel_mode",
             one_of("on", "regress"),
-            "statements fail whose functions are wrongly marked as parallel safe, and the others are slower",
+            "statements with functions wrongly marked PARALLEL SAFE fail, and others are slower",
             _TRIED,
         ),
         (
             "standard_conforming_strings",
             OFF,
-            "backslashes in strings mean something else: statements fail or can be injected",
+            "backslashes in strings change their meaning: statements fail or allow SQL injection",
             _TRIED,
             _ANNOUNCED,
         ),
         (
             "backslash_quote",
             ON,
-            "in some encodings strings can end where clients do not expect it: statements can be injected",
+            "in some encodings strings can end early, which allows SQL injection",
             _TRIED,
             _ANNOUNCED,
         ),
-        ("max_stack_depth", below("1MB", "kB"), "statements that nest deeper fail", _TRIED),
-        ("temp_file_limit", below("1GB", "kB", above=-1), "statements that sort more fail", _TRIED),
-        ("max_locks_per_transaction", below("64"), "statements on many tables, and dumps, fail"),
+        ("max_stack_depth", below("1MB", "kB"), "statements with deeper nesting fail", _TRIED),
+        ("temp_file_limit", below("1GB", "kB", above=-1), "statements that need more temporary space fail", _TRIED),
+        ("max_locks_per_transaction", below("64"), "statements on many tables, and pg_dump, fail"),
         (
             "max_prepared_transactions",
             LOWER,
-            "with more prepared transactions than that the server does not start",
+            "with more prepared transactions than this the server does not start",
         ),
         (
             "max_worker_processes",
             below("4"),
-            "extensions, logical replication and parallel queries find no worker",
+            "extensions, logical replication and parallel queries get no worker",
         ),
-        ("old_snapshot_threshold", OTHER, "statements that run for longer fail"),
+        ("old_snapshot_threshold", OTHER, "longer statements fail"),
         # Replication and recovery.
         (
             "synchronous_standby_names",
             NOT_EMPTY,
-            "each commit waits for these standbys, for ever where one is not connected",
+            "each commit waits for these standbys, indefinitely if one is not connected",
             _TRIED,
         ),
         (
             "synchronized_standby_slots",
             NOT_EMPTY,
-            "logical replication waits for these slots, for ever where one is not in use",
+            "logical replication waits for these slots, indefinitely if one is not in use",
             _TRIED,
         ),
         (
             "recovery_min_apply_delay",
             above("0", "ms"),
-            "a standby lags by so much; commits that wait for it to apply them hang",
+            "a standby lags by this time; commits that wait for it to apply them hang",
             _TRIED,
         ),
         (
             "wal_retrieve_retry_interval",
             above("1min", "ms"),
-            "a standby or a subscription that lost its connection waits for so long",
+            "a standby or a subscription that lost its connection waits for this time",
             _TRIED,
         ),
         ("primary_conninfo primary_slot_name", OTHER, "a standby follows another server, or none"),
-        ("hot_standby", OFF, "a standby takes no connections"),
+        ("hot_standby", OFF, "a standby accepts no connections"),
         (
             "max_wal_senders max_replication_slots max_active_replication_origins max_logical_replication_workers"
             " max_sync_workers_per_subscription",
             below("1"),
-            "replication and base backups end",
+            "replication and base backups stop",
         ),
         (
             "debug_logical_replication_streaming",
             one_of("immediate"),
-            "each change of a transaction is sent or written out by itself",
+            "each change of a transaction is sent or spilled individually",
             _TRIED,
         ),
         # Disk, memory and time.
@@ -495,36 +493,36 @@ _TABLE: Final = (
         (
             "archive_mode",
             when_new(one_of("on", "always")),
-            f"WAL is kept until it is archived; where that fails, {_FULL_DISK}",
+            f"WAL is kept until it is archived; if archiving fails, {_FULL_DISK}",
         ),
         (
             "archive_timeout",
             below("10s", "s", above=0),
-            "a segment of 16 MB is archived so often, until that disk is full",
+            "a 16 MB segment is archived at this interval, until the archive's disk is full",
             _TRIED,
         ),
         ("wal_keep_size max_wal_size min_wal_size", above("256GB", "MB"), _FULL_DISK, _TRIED),
         (
             "wal_consistency_checking",
             NOT_EMPTY,
-            "each change writes whole pages, and a standby that finds a difference ends",
+            "each change writes whole pages to WAL, and a standby that finds a difference stops",
             _TRIED,
         ),
         (
             "debug_print_parse debug_print_plan debug_print_raw_parse debug_print_rewritten",
             ON,
-            "the log gets each statement as a tree, until its disk is full",
+            "the log receives the tree of each statement, until its disk is full",
             _TRIED,
         ),
         (
             "log_min_messages",
             matching("debug", "debug1 to debug5"),
-            "the log gets each step of the server, until its disk is full",
+            "the log receives each internal step of the server, until its disk is full",
             _TRIED,
         ),
         ("jit_dump_bitcode", ON, "each compiled statement leaves files in the data directory", _TRIED),
-        ("send_abort_for_crash send_abort_for_kill", ON, "processes that end leave core files"),
-        ("remove_temp_files_after_crash", OFF, "temporary files stay after a crash, until the disk is full"),
+        ("send_abort_for_crash send_abort_for_kill", ON, "child processes ended after a crash leave core files"),
+        ("remove_temp_files_after_crash", OFF, "temporary files remain after a crash, until the disk is full"),
         ("allow_in_place_tablespaces", ON, "tablespaces can fill the disk of the data directory"),
         ("work_mem", above("4GB", "kB"), _MEMORY, _TRIED),
         ("temp_buffers", above("4GB", "8kB"), _MEMORY, _TRIED),
@@ -532,7 +530,7 @@ _TABLE: Final = (
         (
             "geqo_pool_size geqo_generations",
             above("10000"),
-            "every wide join is planned for minutes, or fails for want of memory",
+            "planning of joins with many tables takes minutes, or runs out of memory",
             _TRIED,
         ),
         ("maintenance_work_mem autovacuum_work_mem", above("64GB", "kB"), _MEMORY, _TRIED),
@@ -540,7 +538,7 @@ _TABLE: Final = (
             "autovacuum_freeze_max_age autovacuum_multixact_freeze_max_age vacuum_failsafe_age"
             " vacuum_multixact_failsafe_age",
             above("1600000000"),
-            "vacuum begins too late, and near wraparound the server stops writing",
+            "vacuum begins too late, and near wraparound the server refuses writes",
         ),
         ("autovacuum_naptime", above("1h", "s"), _BLOAT, _TRIED),
         ("autovacuum_vacuum_scale_factor", above("1"), _BLOAT, _TRIED),
@@ -548,29 +546,29 @@ _TABLE: Final = (
         ("autovacuum_vacuum_cost_delay", above("20ms", "ms"), _BLOAT, _TRIED),
         ("autovacuum_vacuum_cost_limit vacuum_cost_limit", below("50", above=0), _BLOAT, _TRIED),
         ("vacuum_cost_page_dirty vacuum_cost_page_hit vacuum_cost_page_miss", above("200"), _BLOAT, _TRIED),
-        ("vacuum_defer_cleanup_age", above("0"), "dead rows stay for so many transactions", _TRIED),
+        ("vacuum_defer_cleanup_age", above("0"), "dead rows remain for this many transactions", _TRIED),
         (
             "deadlock_timeout",
             above("1min", "ms"),
-            "sessions that wait for each other hang for so long",
+            "deadlocked sessions hang for this time",
             _TRIED,
         ),
         (
             "from_collapse_limit join_collapse_limit geqo_threshold",
             above("20"),
-            "the time and memory to plan a statement can grow without end",
+            "planning time and memory can grow without limit",
             _TRIED,
         ),
         (
             "debug_discard_caches",
             above("0"),
-            "the server becomes some hundred times slower",
+            "the server becomes about a hundred times slower",
             _TRIED,
             _ANNOUNCED,
         ),
-        ("ignore_system_indexes", ON, "each look into the catalogs reads them whole", _TRIED),
-        ("debug_io_direct", NOT_EMPTY, "reads and writes go past the kernel's cache, and become slow"),
-        ("restart_after_crash", OFF, "after the crash of one session the server stays down"),
+        ("ignore_system_indexes", ON, "each catalog lookup scans the whole table", _TRIED),
+        ("debug_io_direct", NOT_EMPTY, "reads and writes bypass the kernel's page cache and become slow"),
+        ("restart_after_crash", OFF, "the server stays down after one session crashes"),
     ),
 )
 RISKS: Final[Mapping[str, tuple[ValueRisk, ...]]] = MappingProxyType(

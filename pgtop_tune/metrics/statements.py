@@ -1,4 +1,4 @@
-"""Statements: calls, time, reads, writes, WAL and compilation of each over the last seconds."""
+"""Statements: calls, time, reads, writes, WAL and JIT compilation of each over the last seconds."""
 
 from __future__ import annotations
 
@@ -205,16 +205,16 @@ def _filled(interval: Interval) -> float | None:
 
 STATEMENT_LOAD = Metric(
     "server.statement_load", "load", "sessions",
-    "Sessions kept busy by finished statements: seconds of execution per second; mean of 10 s. Unknown while entries are evicted, which take their time with them.",
+    "Sessions kept busy by finished statements: seconds of execution per second; mean of 10 s. Unknown while entries are evicted, because their time is lost.",
     "Δ total_exec_time of pg_stat_statements (toplevel) / Δt", _load,
 )  # fmt: skip
 STATEMENT_EVICTIONS = Metric(
     "server.statement_evictions", "evictions", "1/s",
-    "Evictions of the least used entries per second because pg_stat_statements.max was reached; evicted entries are missing in every sum.",
+    "Evictions of the least used entries per second because pg_stat_statements.max was reached; evicted entries are missing from all sums.",
     "Δ dealloc of pg_stat_statements_info / Δt", _thrown_out, critical=0.1,
 )  # fmt: skip
 STATEMENTS_FILLED = Metric(
-    "server.statements_filled", "entries", "%", "Entries in use, of pg_stat_statements.max.",
+    "server.statements_filled", "entries", "%", "Entries in use out of pg_stat_statements.max.",
     "count(*) of pg_stat_statements(false), toplevel / pg_stat_statements.max", _filled,
 )  # fmt: skip
 

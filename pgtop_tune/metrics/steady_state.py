@@ -51,7 +51,7 @@ def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyStat
     n = len(seconds)
     if n < FEWEST_S:
         error = mean_error(seconds)
-        reason = f"{n} s are too short to tell warm-up from noise; it takes {FEWEST_S} s"
+        reason = f"{n} s is too short to tell warm-up from noise: at least {FEWEST_S} s needed"
         return SteadyState(
             steady=None,
             warm_up_s=None,
@@ -77,10 +77,10 @@ def steady_state(seconds: Sequence[float], hidden: float = HIDDEN) -> SteadyStat
     finding = (
         "no transaction ended"
         if drift is None
-        else f"the second half is {drift:+.1%} off the first, {allowed:.1%} allowed"
+        else f"the second half differs from the first by {drift:+.1%}, {allowed:.1%} allowed"
     )
     if allowed > hidden:
-        finding = f"throughput swings so much that a drift of {100.0 * allowed:.0f} % could hide in it"
+        finding = f"throughput varies so much that a drift of {100.0 * allowed:.0f} % could go unnoticed"
     reason = f"warm-up of {cut} s; {finding}"
     return SteadyState(
         steady=steady,

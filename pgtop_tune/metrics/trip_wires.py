@@ -121,7 +121,7 @@ def _free(interval: Interval) -> float | None:
 WATCHED: Final[tuple[WatchedNumber, ...]] = (
     *map(_watched, PER_SECOND),
     WatchedNumber("latency", "mean latency of the load over the last 5 s, ms", _MS, _mean_latency),
-    WatchedNumber("tps", "transactions per second: the load's, without one the server's", _PLAIN, _tps),
+    WatchedNumber("tps", "transactions per second of the load, or of the server without a load", _PLAIN, _tps),
     WatchedNumber("errors", "failed transactions of the load per second", _PLAIN, _errors),
     WatchedNumber("lag", "WAL that the slowest standby has not replayed, bytes", _BYTES, _lag),
     WatchedNumber("free", "free space on the file systems of data and WAL, bytes", _BYTES, _free),
@@ -140,14 +140,14 @@ def trip_wire(text: str) -> TripWire:
     match = _WIRE.fullmatch(text.lower())
     known_names = ", ".join(_BY_NAME)
     if match is None:
-        raise UsageProblem(f"{text!r} is not a trip wire", "for example: p99>50ms  or  tps<1000")
+        raise UsageProblem(f"{text!r} is not a trip wire", "pass for example p99>50ms or tps<1000")
     name, sign, number, unit = match.groups()
     watched = _BY_NAME.get(name)
     if watched is None:
-        raise UsageProblem(f"there is no trip wire on {name!r}", f"known names: {known_names}")
+        raise UsageProblem(f"no trip wire can watch {name!r}", f"known names: {known_names}")
     if unit not in watched.units:
         units = ", ".join(word for word in watched.units if word)
-        raise UsageProblem(f"{text!r}: {name} is not measured in {unit}", f"units are: {units}")
+        raise UsageProblem(f"{text!r}: {name} is not measured in {unit}", f"known units: {units}")
     return TripWire(
         watched=watched,
         text=f"{name}{sign}{number}{_WRITTEN.get(unit, unit)}",

@@ -89,7 +89,7 @@ _VERBS: Final = {
     RiskClass.LOSES_AT_ONCE: "can lose",
     RiskClass.RUNS_CODE: "runs code",
     RiskClass.LOCKS_OUT: "can lock out or hang",
-    RiskClass.UNKNOWN: "is not known to this version",
+    RiskClass.UNKNOWN: "is unknown to this version of pgtop-tune",
 }
 
 _Applies = Callable[[str, "Parameter | None"], bool]
@@ -251,15 +251,17 @@ def _another_encoding(value: str, parameter: Parameter | None) -> bool:
 ON: Final = one_of("on")
 OFF: Final = one_of("off")
 EMPTY: Final = Condition("empty", _is_empty)
-NOT_EMPTY: Final = Condition("any that is not empty", lambda value, parameter: not _is_empty(value, parameter))
+NOT_EMPTY: Final = Condition("any non-empty value", lambda value, parameter: not _is_empty(value, parameter))
 ANY: Final = Condition("any value", lambda value, parameter: True)
-OTHER: Final = Condition("any other value than the default", _not_default)
-NEW: Final = Condition("any other value than that in force", lambda value, parameter: not _in_force(value, parameter))
-LOWER: Final = Condition("below that in force", _is_lower)
+OTHER: Final = Condition("any value other than the default", _not_default)
+NEW: Final = Condition(
+    "any value other than the one in force", lambda value, parameter: not _in_force(value, parameter)
+)
+LOWER: Final = Condition("below the value in force", _is_lower)
 NO_COMMAND: Final = Condition("a command that does nothing", _does_nothing)
 OUTSIDE: Final = matching(r"^/|(^|/)\.\.(/|$)", "a path outside the data directory")
 NO_LOG_NAME: Final = Condition(
-    "a name that does not end in .log",
+    "a name that does not end in .log, .csv or .json",
     lambda value, parameter: "/" in value or not value.endswith((".log", ".csv", ".json")),
 )
-ANOTHER_ENCODING: Final = Condition("any other than UTF8", _another_encoding)
+ANOTHER_ENCODING: Final = Condition("any encoding other than UTF8", _another_encoding)

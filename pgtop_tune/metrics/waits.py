@@ -361,32 +361,32 @@ def _class(
 
 ACTIVE_SESSIONS: Final = Metric(
     "waits.active", "active sessions", "sessions",
-    "Mean number of sessions that the server works for, or that wait for a resource: a lock, a disk, another process, the client in the middle of a statement, a CPU. The wait "
-    "classes add up to it. It excludes client think/network time, background processes, pacing, and io workers, whose reads a session already waits for. More active sessions than CPUs, most of them on CPU, mean that the machine is too small.",
+    "Mean number of sessions that the server works for or that wait for a resource: a lock, a disk, another process, a CPU, or the client in the middle of a statement. The wait "
+    "classes add up to it. It excludes client think/network time, background processes, pacing, and io workers (a session already waits for their reads). If there are more active sessions than CPUs, and most of them are on CPU, the machine is too small.",
     "pg_stat_activity sampled several times a second: observations / samples", _Mean(lambda sums: sums.active),
 )  # fmt: skip
 _MEASURED: Final = (
-    "/proc/PID/stat and schedstat of backends with application_name pgbench, where the machine is known; "
-    "otherwise and for other sessions pg_stat_activity.wait_event_type sampled: observations / samples"
+    "/proc/PID/stat and schedstat of backends with application_name pgbench, where the machine is visible; "
+    "otherwise, and for other sessions, pg_stat_activity.wait_event_type sampled: observations / samples"
 )
 _NAMED: Final = (CPU, QUEUE, "IO", "Lock", "LWLock", _BUFFER, CLIENT, "IPC", "Timeout")
 ON_CPU: Final = _class(
     CPU,
     (CPU,),
-    "Active sessions without a wait event: on a CPU. For pgbench sessions it is their CPU time; others may also be ready for a CPU.",
+    "Active sessions without a wait event: on a CPU. For pgbench sessions this is their CPU time; other sessions may also be waiting for a CPU.",
     source=_MEASURED,
 )
 CLASSES: Final = (
     ON_CPU,
-    _class(QUEUE, (QUEUE,), "Run-queue wait: pgbench sessions ready to run without a CPU; samples of the server show them as waiting for their client, or as running.", source=_MEASURED),
+    _class(QUEUE, (QUEUE,), "Run-queue wait: pgbench sessions that are ready to run but not on a CPU; the server reports them as waiting for their client, or as running.", source=_MEASURED),
     _class("IO", ("IO",), "Active sessions that read, write or flush files."),
     _class("Lock", ("Lock",), "Active sessions in a queue for a heavyweight lock: rows, transactions, relations."),
-    _class("LWLock", ("LWLock",), "Active sessions that wait for a lock on a structure in shared memory."),
-    _class(_BUFFER, (_BUFFER,), "Active sessions that wait for a page in shared buffers: for its lock, or for its last pin; from 19 on. Until 18 these are LWLock:BufferContent, and BufferPin among the others."),
+    _class("LWLock", ("LWLock",), "Active sessions that wait for a lightweight lock on a structure in shared memory."),
+    _class(_BUFFER, (_BUFFER,), "Active sessions that wait for a page in shared buffers: for its lock, or for its last pin (PostgreSQL 19 and newer). Up to 18 these waits are LWLock:BufferContent, and BufferPin in other."),
     _class(CLIENT, (CLIENT,), "Active sessions that read from or write to their client in the middle of a statement."),
     _class("IPC", ("IPC",), "Active sessions that wait for another process of the server."),
-    _class("Timeout", ("Timeout",), "Active sessions that sleep: pg_sleep, commit_delay; pacing is not among them."),
-    _class("other", _NAMED, "Active sessions in any other wait class: Extension, InjectionPoint, until 18 BufferPin.", is_rest=True),
+    _class("Timeout", ("Timeout",), "Active sessions that sleep: pg_sleep, commit_delay; without pacing."),
+    _class("other", _NAMED, "Active sessions in any other wait class: Extension, InjectionPoint, up to PostgreSQL 18 BufferPin.", is_rest=True),
 )  # fmt: skip
 """Wait classes, the parts of the active sessions."""
 
@@ -400,23 +400,23 @@ def wait_classes(frame: Frame) -> tuple[Metric, ...]:
 
 CLIENT_THINKS: Final = Metric(
     "waits.turn", "client think/network", "sessions",
-    "Sessions that wait for their client's think time or the network: idle in a transaction for less than a second, for pgbench also between two. Not among the active sessions.",
-    "pg_stat_activity.state and state_change sampled; less the run-queue wait of pgbench's sessions",
+    "Sessions that wait for their client's think time or the network: idle in a transaction for less than a second; for pgbench also between two transactions. Not counted as active.",
+    "pg_stat_activity.state and state_change sampled; minus the run-queue wait of pgbench sessions",
     _stands(SessionActivity.TURN),
 )  # fmt: skip
 PACING: Final = Metric(
     "waits.pacing", "pacing", "sessions",
-    "Processes in an intended sleep: delays of checkpoints, VACUUM, base backups and recovery, idle replication, and the archiver, which waits for its command or for the next attempt. Not among the active sessions.",
+    "Processes in an intended sleep: delays of checkpoints, VACUUM, base backups and recovery, idle replication, and the archiver while its command runs or until its next attempt. Not counted as active.",
     _SAMPLED, _stands(SessionActivity.PACING),
 )  # fmt: skip
 BACKGROUND: Final = Metric(
     "waits.background", "background", "sessions",
-    "Mean number of background processes at work or in a wait: checkpointer, WAL writer, autovacuum, replication, processes of extensions. Not among the active sessions, and no part of a transaction's latency.",
+    "Mean number of background processes at work or in a wait: checkpointer, WAL writer, autovacuum, replication, processes of extensions. Not counted as active, and not part of a transaction's latency.",
     _SAMPLED, _stands(SessionActivity.BACKGROUND),
 )  # fmt: skip
 IO_WORKERS: Final = Metric(
     "waits.io_workers", "io workers busy", "sessions",
-    "Mean number of busy io workers (18 and newer, io_method=worker). Not among the active sessions: the session that needs the data waits for the same read.",
+    "Mean number of busy io workers (18 and newer, io_method=worker). Not counted as active, because the session that needs the data waits for the same read.",
     "pg_stat_activity where backend_type = 'io worker', sampled: observations / samples", _stands(SessionActivity.IO_WORKER),
 )  # fmt: skip
 METRICS: Final = (ACTIVE_SESSIONS, *CLASSES, CLIENT_THINKS, PACING, BACKGROUND, IO_WORKERS)

@@ -61,7 +61,7 @@ class InterfaceCounters(Struct, frozen=True, gc=False):
 
     Attributes:
         received_drops: Packets dropped for lack of buffers (`drop`), as `sent_drops`.
-        speed_bits_per_s: /sys/class/net/NAME/speed; None where it is not known (virtual interfaces, no link).
+        speed_bits_per_s: /sys/class/net/NAME/speed; None if unknown (virtual interfaces, no link).
     """
 
     name: str
@@ -163,7 +163,7 @@ class CpuSample(Struct, frozen=True, gc=False):
     load_15m: float | None
     """None for the three where /proc/loadavg is missing."""
     interrupts: int | None = None
-    """Hardware interrupts served since boot (first number of `intr`); None where it is not known."""
+    """Hardware interrupts served since boot (first number of `intr`); None if unknown."""
 
 
 class HugePages(Struct, frozen=True, gc=False):

@@ -22,7 +22,7 @@ class ServerPlace(Struct, frozen=True, gc=False):
         endpoint: host:port of our connection.
         data_directory: PGDATA.
         managed: Its manager, in words: "systemd unit postgresql@17-main", "pg_ctl".
-        command: Command line that restarts it; "" where it is not known.
+        command: Command line that restarts it; "" if unknown.
         restart: The same as an argument list; empty where we may not run it.
         start: Argument list that starts it when it is down; empty where we may not run it.
         why_not: Reason why we may not run them; "" where we may.

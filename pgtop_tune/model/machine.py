@@ -258,7 +258,7 @@ class PostmasterFacts(Struct, frozen=True, gc=False):
         oom_score_adj: /proc/PID/oom_score_adj: -1000 is never killed, 1000 first.
         children_adj: oom_score_adj of one of its children; None without a child.
         open_files_soft, open_files_hard: "Max open files" of /proc/PID/limits; None is no limit.
-        stderr: Target of /proc/PID/fd/2, such as "/dev/null"; "" where it is not known.
+        stderr: Target of /proc/PID/fd/2, such as "/dev/null"; "" if unknown.
         no_flushes: A loaded library that makes fsync do nothing; "" without one, or not known.
     """
 

@@ -95,7 +95,7 @@ def parse_bool(text: str) -> str:
             name.startswith(word) and word and (name[0] != "o" or len(word) >= shortest_length) for name in names
         ):
             return result
-    raise UsageProblem(f"{text!r} is neither on nor off")
+    raise UsageProblem(f"{text!r} is not a boolean: use on or off")
 
 
 def _plain(number: str) -> float:
@@ -122,7 +122,7 @@ def _converted(number: float, typed: str, unit: str, text: str) -> float:
     """Convert to the server's unit; a fraction is rounded to the next smaller unit, as the server does."""
     names, base = _family(unit) if unit else ({}, 1.0)
     if typed not in names:
-        raise UsageProblem(f"{text!r}: {typed} is not a unit of this parameter", _example(unit))
+        raise UsageProblem(f"{text!r}: this parameter has no unit {typed}", _example(unit))
     value = number * names[typed] / base
     order = list(names)
     index = order.index(typed)
@@ -134,9 +134,9 @@ def _converted(number: float, typed: str, unit: str, text: str) -> float:
 
 def _example(unit: str) -> str:
     if not unit:
-        return "a number without a unit"
+        return "use a number without a unit"
     names, _ = _family(unit)
-    return f"a number, in {unit} or with one of {', '.join(names)}"
+    return f"use a number in {unit}, or with a unit: {', '.join(names)}"
 
 
 # Checks of a typed value. Pure.
@@ -181,4 +181,4 @@ def _range(parameter: Parameter) -> str:
     if not parameter.min_val:
         return ""
     unit = f" in units of {parameter.unit}" if parameter.unit else ""
-    return f"from {parameter.min_val} to {parameter.max_val}{unit}; now {parameter.shown}"
+    return f"range {parameter.min_val} to {parameter.max_val}{unit}; now {parameter.shown}"

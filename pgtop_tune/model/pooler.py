@@ -47,7 +47,7 @@ class Pool(Struct, frozen=True, gc=False):
 
     Attributes:
         id: Unique in the sample: "user@database".
-        pool_mode: session, transaction or statement; "" where it is not known.
+        pool_mode: session, transaction or statement; "" if unknown.
         cl_active: Clients linked to a server connection, or idle (PgBouncer); with a server connection (PgCat).
         cl_idle: Idle clients (PgCat only).
         cl_waiting: Clients waiting for a server connection.
@@ -161,7 +161,7 @@ class ConsoleSample(Struct, frozen=True, gc=False):
     Attributes:
         at_s: Time on the session's monotonic clock.
         kind: "PgBouncer", "PgCat", or the first word of its version.
-        version: "1.18.0"; "" where it is not known.
+        version: "1.18.0"; "" if unknown.
         clients: used_clients of SHOW LISTS: connected clients (PgBouncer), clients in a transaction (PgCat).
         login_clients: Clients during their login.
         servers: used_servers of SHOW LISTS: server connections (PgBouncer), those in use (PgCat).

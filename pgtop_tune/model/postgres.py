@@ -72,7 +72,7 @@ def newer_than_known(version_num: int) -> str:
     major = version_num // 10_000
     if major <= NEWEST_MAJOR:
         return ""
-    return f"{major} is newer than this program knows: figures of {NEWEST_MAJOR} are shown"
+    return f"{major} is newer than pgtop-tune supports: shown as {NEWEST_MAJOR}"
 
 
 HIDDEN_QUERY: Final = "<insufficient privilege>"

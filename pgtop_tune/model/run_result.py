@@ -343,7 +343,7 @@ class RunResult(Struct, frozen=True, gc=False):
         endings = ((self.failed, "failed"), (self.facts.skipped, "skipped"))
         kinds = [(number, kind) for kind, number in self.failures.items() if number]
         tries = [
-            (number, name) for number, name in ((report.retried, "tried again"), (report.retries, "retries")) if number
+            (number, name) for number, name in ((report.retried, "retried"), (report.retries, "retries")) if number
         ]
         return (
             (self.processed or 0, "done"),

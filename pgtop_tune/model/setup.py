@@ -29,7 +29,7 @@ class DiskSetup(Struct, frozen=True, gc=False):
         roles: PostgreSQL's directories on it.
         model: Vendor and model; "" where they are not known. Foreign text.
         size_bytes: 512 × /sys/block/…/size.
-        rotational: queue/rotational; None where it is not known. Virtual disks often report it wrongly.
+        rotational: queue/rotational; None if unknown. Virtual disks often report it wrongly.
         write_cache: queue/write_cache: "write back" or "write through"; "" where there is none.
         scheduler: The chosen word of queue/scheduler.
         read_ahead_kb: queue/read_ahead_kb; None where there is none, as `nr_requests`.
@@ -68,7 +68,7 @@ class MachineSetup(Struct, frozen=True, gc=False):
         cpu_model: `model name` of /proc/cpuinfo; "" where the kernel gives none. Foreign text.
         sockets: Different `physical id` of /proc/cpuinfo; None where there are none.
         virtualisation: Vendor and product of /sys/class/dmi/id under a hypervisor, and "container" where our own
-            process is in one; "" for a physical machine, as far as is known.
+            process is in one; "" for a machine that appears to be physical.
         clock_source: /sys/devices/system/clocksource/clocksource0/current_clocksource; "" where unreadable.
         settings: Settings that matter to a database server, see `host.system_settings`.
     """
@@ -110,7 +110,7 @@ class Measured(Struct, frozen=True, gc=False):
     Attributes:
         ceilings: The measured limits.
         missing: (limit, reason) for limits that could not be measured. Foreign text.
-        at_ms: Time of the measurement, milliseconds since the epoch; 0 where it is not known.
+        at_ms: Time of the measurement, milliseconds since the epoch; 0 if unknown.
     """
 
     ceilings: Annotated[tuple[MeasuredLimit, ...], KeyedBy("id")]

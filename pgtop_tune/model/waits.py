@@ -68,7 +68,7 @@ class TailRow(Struct, frozen=True, gc=False):
         transactions: Sum of the shares of their samples in this wait: a transaction counts 1 over all of its rows.
         looks: Number of samples in this wait.
         query_id: Id of the waiting statement.
-        root_pid: Session at the root of the queue for a lock; 0 for a prepared transaction, None where it is not known,
+        root_pid: Session at the root of the queue for a lock; 0 for a prepared transaction, None if unknown,
             or for several sessions.
         root: First word of the root's statement, or "idle in transaction"; "" where unknown.
         of_load: Whether application_name is pgbench.

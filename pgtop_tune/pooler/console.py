@@ -230,7 +230,8 @@ class SimpleConnection:
         except TimeoutError:
             self.close()
             raise ConnectionProblem(
-                f"{self._address.described}: no answer for {ANSWER_TIMEOUT_S:.0f} s", "the pooler or its host hangs"
+                f"{self._address.described}: no answer for {ANSWER_TIMEOUT_S:.0f} s",
+                "check whether the pooler or its host hangs",
             ) from None
 
     def close(self) -> None:
@@ -321,10 +322,12 @@ def _check(raw: pq.abc.PGconn, address: PoolerAddress) -> None:
     first, *_ = _text(raw.error_message).splitlines() or [""]
     message = f"{address.described}: {_PLACE.sub('', first)}"
     if raw.needs_password:
-        raise PasswordNeeded(message, "add a line to .pgpass, or a password to the URI of --pooler")
+        raise PasswordNeeded(message, "add the password to .pgpass or to the URI of --pooler")
     if "FATAL" in message:
-        raise NotLetIn(message, "use a member of stats_users or admin_users of PgBouncer, or admin_username of PgCat")
-    raise ConnectionProblem(message, "check that the pooler runs, and the port")
+        raise NotLetIn(
+            message, "log in as a member of PgBouncer's stats_users or admin_users, or as PgCat's admin_username"
+        )
+    raise ConnectionProblem(message, "check that the pooler runs, and its port")
 
 
 async def _ready(descriptor: int, *, writing: bool) -> None:
@@ -437,7 +440,7 @@ class PoolerConsole:
         except ServerProblem as problem:
             raise ServerProblem(
                 f"{self.address}: {problem.message}",
-                "check that this is a pooler's console; its database is pgbouncer or pgcat",
+                "connect to the admin console: its database is pgbouncer or pgcat",
             ) from None
         lists = lists_of(await self._maybe(connection, "SHOW LISTS"))
         return ConsoleSample(

@@ -306,20 +306,20 @@ def read_catalogue(content: bytes) -> dict[str, str]:
     """
     order = {_LITTLE: "<", _BIG: ">"}.get(content[:4])
     if order is None or len(content) < _HEADER:
-        raise ValueError("its message catalogue has another format")
+        raise ValueError("its message catalogue has an unknown format")
     _, number, originals, translations = struct.unpack_from(f"{order}4I", content, 4)
     try:
         places = struct.iter_unpack(f"{order}2I", content[originals : originals + 8 * number])
         translation_places = struct.iter_unpack(f"{order}2I", content[translations : translations + 8 * number])
         pairs = list(zip(places, translation_places, strict=True))
     except struct.error:
-        raise ValueError("its message catalogue is cut") from None
+        raise ValueError("its message catalogue is truncated") from None
 
     def text(length: int, begin: int) -> str:
         return content[begin : begin + length].partition(b"\0")[0].decode("utf-8", "replace")
 
     if len(pairs) != number:
-        raise ValueError("its message catalogue is cut")
+        raise ValueError("its message catalogue is truncated")
     return {
         msgid: translated for one, translation in pairs if (msgid := text(*one)) and (translated := text(*translation))
     }

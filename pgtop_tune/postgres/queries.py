@@ -39,7 +39,7 @@ def sql(name: str, major: int) -> str:
     """
     fitting = [first for first in inventory()[name] if first <= major]
     if not fitting:
-        raise LookupError(f"{name} needs PostgreSQL {inventory()[name][0]} or newer, the server is {major}")
+        raise LookupError(f"{name} needs PostgreSQL {inventory()[name][0]} or newer; the server is {major}")
     text = (_DIRECTORY / f"{name}.{fitting[-1]}.sql").read_text(encoding="utf-8")
     return "\n".join(_lines_for(major, _COMMENT.sub("", text).strip()))
 

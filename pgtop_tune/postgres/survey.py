@@ -41,7 +41,7 @@ _STILL_THERE: Final = "SELECT datname::text FROM pg_database"
 _GONE: Final = (asyncpg.UndefinedTableError, asyncpg.UndefinedObjectError, asyncpg.InternalServerError)
 """Errors of a query whose snapshot has a relation that was dropped since: it is sent once more."""
 _HIDDEN: Final = "other databases"
-_CLOSED: Final = "takes no connections (datallowconn)"
+_CLOSED: Final = "does not allow connections (datallowconn)"
 
 Row = Mapping[str, Any]
 
@@ -172,7 +172,7 @@ class _OtherDatabases:
 
     @property
     def _late(self) -> str:
-        return f"not asked: {self._limit_s:.0f} s have passed"
+        return f"not queried within {self._limit_s:.0f} s"
 
     async def _answer(self, session: _Session, name: str) -> Sequence[Row] | Unavailable:
         """Send a query, unless the limit is over: a slow database cannot delay all of them for long."""
@@ -281,7 +281,7 @@ async def data_bytes(conninfo: ConnInfo) -> int | Unavailable:
             ((size, closed),) = await sql_session.rows(_ASKED, longest=_LONGEST)
     except ServerProblem as problem:
         if problem.sqlstate == _CANCELED:
-            return Unavailable(Reason.TOO_SLOW, f"adding up the files takes more than {_LONGEST}")
+            return Unavailable(Reason.TOO_SLOW, f"adding up the file sizes takes more than {_LONGEST}")
         return Unavailable(Reason.FAILED, problem.message)
     finally:
         await sql_session.aclose()

@@ -337,7 +337,7 @@ def _pid(line: str, program: str) -> int:
     if kind == "error":
         raise OSError(int(detail), os.strerror(int(detail)), program)
     if not kind:
-        raise OSError(errno.ECHILD, "the guard ended before it could start", program)
+        raise OSError(errno.ECHILD, "the guard process ended before the program started", program)
     return int(kind)
 
 

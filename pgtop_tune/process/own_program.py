@@ -74,7 +74,7 @@ def file_argv(file: str) -> list[str]:
         OSError: The path leads into an archive; or the path of the interpreter is unknown.
     """
     if not os.path.isfile(file):
-        reason = f"{file} is inside an archive, and a child cannot run it"
+        reason = f"{file} is inside an archive, from which child processes cannot run it"
         raise OSError(errno.ENOEXEC, f"{reason}; install pgtop-tune into a virtual environment")
     return [_interpreter(), *_ALONE, file]
 
@@ -97,7 +97,9 @@ def _words(module: str) -> list[str]:
 
 def _interpreter() -> str:
     if not sys.executable:
-        raise OSError(errno.ENOENT, "Python does not know where its own program is; start pgtop-tune by a full path")
+        raise OSError(
+            errno.ENOENT, "Python does not know the path of its interpreter; start pgtop-tune with its full path"
+        )
     return sys.executable
 
 
@@ -109,14 +111,14 @@ def _why_not(start_file: str, python_path: str) -> str:
             _words(_PROBED), stdin=subprocess.DEVNULL, capture_output=True, cwd="/", check=False, timeout=_PATIENCE_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return "a child of this program does not start within a minute"
+        return "a child process does not start within a minute"
     import pgtop_tune
 
     if child.returncode:
-        return f"a child of this program cannot import {_PACKAGE}"
+        return f"a child process cannot import {_PACKAGE}"
     own_file, child_file = Path(str(pgtop_tune.__file__)), Path(os.fsdecode(child.stdout))
     return (
         ""
         if own_file.resolve() == child_file.resolve()
-        else f"a child of this program imports another {_PACKAGE}, {child_file}"
+        else f"a child process imports another {_PACKAGE}, {child_file}"
     )

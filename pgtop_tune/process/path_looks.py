@@ -147,7 +147,7 @@ def _read(process: subprocess.Popen[bytes], patience_s: float) -> bytes:
             raise TimeoutError
         chunk = process.stdout.read(_CHUNK_BYTES)
         if not chunk:
-            raise ConnectionResetError(errno.ECONNRESET, "the process that looks at paths has ended")
+            raise ConnectionResetError(errno.ECONNRESET, "the process that reads paths has ended")
         answer += chunk
     return answer[:-1]
 

@@ -204,7 +204,7 @@ class Interruption:
                 self._tell(f"{self._name} still runs after {waited_s:.0f} s: {number.name} sent")
             self._sent += 1
         if waited_s > _PATIENCE_S:
-            hint = f"`kill -KILL {self._key.pid}` ends it; the revert watchdog puts its values back"
+            hint = f"run `kill -KILL {self._key.pid}`; the revert watchdog then restores the values"
             raise UsageProblem(f"{self._name} does not end", hint)
         return True
 

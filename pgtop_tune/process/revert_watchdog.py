@@ -105,7 +105,7 @@ class RevertWatchdog:
             self.process.kill()
             self.process.wait()
             last_line = problems.read().decode(errors="replace").strip().rpartition("\n")[2]
-        raise OSError(errno.ENOEXEC, f"its process does not run{last_line and f' ({last_line})'}")
+        raise OSError(errno.ENOEXEC, f"its process does not start{last_line and f' ({last_line})'}")
 
     def give(self, copy: bytes) -> None:
         """Hand over the standard input of the command; a watchdog that outlives us has no pipe, and gets nothing."""

@@ -131,7 +131,7 @@ def _check_begin(begin: bytes, packing: Packing | None) -> None:
     text = begin if packing is None else packing.unpacked(begin, MAX_LINE_BYTES)[0]
     if packing is not None and not text:
         raise RecordingProblem(
-            "the compressed file ends or is damaged near its beginning", "it may be cut off, or joined from two files"
+            "the compressed file is truncated or damaged near its beginning", "copy the recording again"
         )
     read_header(text.partition(b"\n")[0])
 
@@ -154,9 +154,9 @@ def is_recording(path: Path) -> bool:
     return True
 
 
-_TORN: Final = "the compressed file ends early (still being written, or torn); read up to there"
+_TORN: Final = "the compressed file ends early (still being written, or truncated); read up to that point"
 _SECOND: Final = "another recording begins at line {} and is not read; extract it with: {} > second.jsonl"
-_TOO_MANY: Final = f"more than {MOST_MARKS} key frames, which no recording has; read up to there"
+_TOO_MANY: Final = f"more than {MOST_MARKS} key frames, unlike any recording; read up to that point"
 
 
 class PlainBlocks:
@@ -376,12 +376,12 @@ class SpoolFile:
         self._line = self._line + len(data) if end < 0 else len(data) - end - 1
         self._size += len(data)
         if self._line > MAX_LINE_BYTES:
-            raise RecordingProblem("it has a line too long for a recording", "it is damaged or forged")
+            raise RecordingProblem("a line is too long for a recording", "the file is damaged or forged")
         most = _SMALL_BYTES + _MOST_RATIO * (0 if self._packed is None else self._packed.tell())
         if self._packed is not None and self._size > most:
             raise RecordingProblem(
-                f"it unpacks to more than {_MOST_RATIO} times its size, unlike any recording",
-                "if it is a recording, unpack it yourself and open the result",
+                f"the file unpacks to more than {_MOST_RATIO} times its size, unlike any recording",
+                "if this is a recording, unpack it with gzip or zstd and open the result",
             )
         if self._size >= self._looked:
             self._looked = self._size + _LOOK_EVERY
@@ -394,8 +394,8 @@ class SpoolFile:
         room = os.fstatvfs(self.file.fileno())
         if self._size > _LOOK_EVERY and room.f_bavail < _FREE_SHARE * room.f_blocks:
             raise RecordingProblem(
-                f"less than a tenth of the file system of {Path(tempfile.gettempdir())} is free",
-                "TMPDIR names another directory",
+                f"less than 10 % of the file system of {Path(tempfile.gettempdir())} is free",
+                "set TMPDIR to another directory",
             )
 
     def close(self) -> None:

@@ -58,7 +58,7 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
     """
     if not rotate:
         if keep:
-            raise UsageProblem("--keep removes files of a rotated recording", "add --rotate, as --rotate 1h")
+            raise UsageProblem("--keep requires --rotate", "add --rotate, for example --rotate 1h")
         return None
     limits: dict[str, float | int] = {}
     for text in rotate:
@@ -68,12 +68,16 @@ def parse_rotation(rotate: Sequence[str], keep: Sequence[str]) -> Rotation | Non
     rotation = Rotation(**limits)  # type: ignore[arg-type]
     for option, size in (("--rotate", rotation.every_bytes), ("--keep", rotation.keep_bytes)):
         if size is not None and size < _LEAST_BYTES:
-            raise UsageProblem(f"{option} takes at least 1 MB: one frame of a busy server has 100 kB", "as in 100MB")
+            raise UsageProblem(
+                f"{option} takes at least 1 MB: one frame of a busy server has 100 kB", "for example 100MB"
+            )
     for option, length_s in (("--rotate", rotation.every_s), ("--keep", rotation.keep_s)):
         if length_s is not None and length_s < _LEAST_S:
-            raise UsageProblem(f"{option} takes at least 1m: each file begins with a whole frame, 100 kB", "as in 1h")
+            raise UsageProblem(
+                f"{option} takes at least 1m: each file begins with a whole frame of 100 kB", "for example 1h"
+            )
     if rotation.every_bytes and rotation.keep_bytes and rotation.keep_bytes < 2 * rotation.every_bytes:
-        raise UsageProblem("--keep is too small for two files of --rotate", "allow several times the size of a file")
+        raise UsageProblem("--keep is smaller than two files of --rotate", "pass several times the size of --rotate")
     return rotation
 
 
@@ -83,10 +87,10 @@ def _put(limits: dict[str, float | int], option: str, text: str, ways: dict[str,
         if value is None:
             continue
         if name in limits:
-            raise UsageProblem(f"{option} has two values of one kind", f"one of each kind: {examples}")
+            raise UsageProblem(f"{option} has two values of the same kind", f"pass one of each kind: {examples}")
         limits[name] = value
         return
-    raise UsageProblem(f"{option} {text!r} is invalid", f"use {examples}; m is minutes, MB are megabytes")
+    raise UsageProblem(f"{option} {text!r} is invalid", f"use {examples}; m is minutes, MB is megabytes")
 
 
 def _time(text: str) -> float | None:

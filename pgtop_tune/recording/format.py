@@ -88,7 +88,7 @@ def parse_line(line: bytes) -> Any:
     except RecordingProblem:
         raise
     except RecursionError:
-        raise RecordingProblem("JSON nested without end") from None
+        raise RecordingProblem("JSON is nested too deeply") from None
     except ValueError as problem:
         raise RecordingProblem(f"not JSON ({problem})") from None
 
@@ -107,7 +107,7 @@ def _finite(text: str) -> float:
 
 
 def _refuse_constant(word: str) -> None:
-    raise RecordingProblem(f"{word} is not a number of a recording")
+    raise RecordingProblem(f"{word} is not a valid number")
 
 
 _PLAIN: Final = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -126,7 +126,7 @@ def read_header(line: bytes) -> Header:
         parsed = None
     name = parsed.get("format") if type(parsed) is dict else None
     if type(name) is not str or not name.startswith("pgtop-tune/"):
-        raise RecordingProblem("this is not a recording of pgtop-tune", 'its first line would have a "format"')
+        raise RecordingProblem("this is not a recording of pgtop-tune", 'the first line has no "format"')
     try:
         major = int(name.removeprefix("pgtop-tune/").split(".")[0])
     except ValueError:

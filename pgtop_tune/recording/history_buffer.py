@@ -55,9 +55,9 @@ class PutAway(Struct, frozen=True):
         try:
             content = os.pread(self.file.fileno(), self.length, self.begin)
         except OSError as problem:
-            raise RecordingProblem(f"the past cannot be read: {problem.strerror}") from None
+            raise RecordingProblem(f"the history buffer cannot be read: {problem.strerror}") from None
         if len(content) < self.length:
-            raise RecordingProblem("the past cannot be read: the file is shorter than it was")
+            raise RecordingProblem("the history buffer cannot be read: its file was truncated")
         return content
 
 

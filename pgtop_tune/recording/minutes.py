@@ -228,7 +228,7 @@ def _last_fields(line: bytes) -> dict[str, Any]:
     parsed = parse_line(line)
     fields = parsed.get(DELTA, parsed.get(KEY)) if type(parsed) is dict else None
     if type(fields) is not dict:
-        raise RecordingProblem("a line that is not a frame")
+        raise RecordingProblem("not a frame")
     return fields
 
 

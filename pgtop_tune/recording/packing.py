@@ -164,7 +164,7 @@ def _zstd() -> ModuleType:
             from backports import zstd
     except ImportError:
         raise RecordingProblem(
-            "recordings in .zst need a missing library",
+            "recordings in .zst require the missing package backports.zstd",
             "pip install backports.zstd, or use a name ending in .gz",
         ) from None
     return zstd

@@ -34,7 +34,7 @@ from pgtop_tune.recording.format import (
 from pgtop_tune.recording.frames import LandmarkKind, score_of_line
 
 _MOST_PROBLEMS: Final = 100
-_MORE: Final = "and more of the same kind"
+_MORE: Final = "further problems are not listed"
 _STILL_WRITTEN_S: Final = 10.0
 """Time since the last write for which a file may still grow, or three of its intervals."""
 _DAMAGED: Final = -1
@@ -68,7 +68,7 @@ class RecordingReader:
             self._store = open_blocks(path)
         except OSError as problem:
             raise RecordingProblem(
-                f"cannot read {self.name}: {problem.strerror}", "check name and permission"
+                f"cannot read {self.name}: {problem.strerror}", "check its name and permissions"
             ) from None
         except RecordingProblem as problem:
             raise RecordingProblem(f"{self.name}: {problem.message}", problem.hint) from None
@@ -218,7 +218,7 @@ class RecordingReader:
                 seal = seal_of(line, crc)
                 crc = seal.crc
                 if not seal.is_sound:
-                    raise RecordingProblem("it was changed, or the line before it is missing or duplicated")
+                    raise RecordingProblem("the line was changed, or the previous line is missing or duplicated")
                 frame = frame_of(seal.line, before)
                 self._check_order(number, index, frame, before, seal)
                 before = frame
@@ -268,13 +268,13 @@ class RecordingReader:
         """
         if before is not None:
             if seal.crc is None and moment_of_line(seal.line, math.inf) <= before.elapsed_s:
-                raise RecordingProblem("its time goes back: a line is duplicated, or out of order")
+                raise RecordingProblem("its time precedes the previous line: a line is duplicated or out of order")
             return
         read, crc, elapsed_s = self._read_to
         if read != number - 1:
             return
         if frame.elapsed_s <= elapsed_s if seal.after is None else crc is not None and crc != seal.after:
-            self._tell(f"line {index + 2}: the lines before it are incomplete or duplicated")
+            self._tell(f"line {index + 2}: previous lines are incomplete or duplicated")
 
     def scores(self, kind: LandmarkKind, first: int = 0) -> Iterator[tuple[int, float]]:
         for block in self._blocks[self._block_of(first) :]:
@@ -322,23 +322,23 @@ def frame_of(line: bytes, before: Frame | None) -> Frame:
         RecordingProblem: It cannot be read.
     """
     if len(line) >= MAX_LINE_BYTES:
-        raise RecordingProblem("longer than any line of a recording")
+        raise RecordingProblem("line too long for a recording")
     parsed = parse_line(line)
     if type(parsed) is not dict:
-        raise RecordingProblem("a line that is not an object")
+        raise RecordingProblem("the line is not an object")
     if KEY in parsed:
         frame = changed_frame(None, parsed[KEY])
     elif DELTA not in parsed:
-        raise RecordingProblem("neither a key nor a delta")
+        raise RecordingProblem("the line has neither key nor delta")
     elif before is None:
-        raise RecordingProblem("a delta without the frame before it")
+        raise RecordingProblem("a delta without its previous frame")
     else:
         frame = changed_frame(before, parsed[DELTA])
     return with_possible_moments(frame)
 
 
 def _hole(frame: Frame) -> Event:
-    detail = "the recording is damaged before this moment: numbers of that time are missing"
+    detail = "the recording is damaged before this point, so numbers are missing"
     return Event(at_ms=frame.taken_at_ms, kind=EventKind.RECORDING, text="frames are missing", detail=detail)
 
 
@@ -354,5 +354,5 @@ def with_possible_moments(frame: Frame) -> Frame:
         RecordingProblem: They are not.
     """
     if not (0 <= frame.taken_at_ms < YEAR_9999_MS and abs(frame.elapsed_s) < YEAR_9999_MS):
-        raise RecordingProblem("a time that no clock shows")
+        raise RecordingProblem("impossible time")
     return frame

@@ -178,7 +178,7 @@ class Recorder:
                     raise
                 except OSError as problem:
                     message = f"{problem.strerror}: cannot record into {problem.filename}"
-                    raise RecordingProblem(message, "choose another place") from None
+                    raise RecordingProblem(message, "choose another directory") from None
                 self._files = files
                 self._since_s = self._gap = None
                 self._frames = 0
@@ -231,7 +231,7 @@ class Recorder:
         """Return what can be read of a recording that ended with a problem, as half a sentence."""
         if self.frames_written:
             return f"{self.last_path} is readable up to that point"
-        return f"nothing is recorded: {self.last_path} holds no frames; choose a place with free space"
+        return f"nothing was recorded: {self.last_path} holds no frames; choose a directory with free space"
 
     def discard_without_server(self) -> bool:
         """Remove the recording when no frame had a server, so that the next try may have its name.

@@ -42,7 +42,7 @@ class Spool:
                 self._spooled.write(chunk)
         except (OSError, RecordingProblem) as problem:
             reason = problem.message if isinstance(problem, RecordingProblem) else problem.strerror
-            self.problem = f"not all of standard input is shown: {reason}"
+            self.problem = f"standard input is shown only in part: {reason}"
         finally:
             os.close(self._pipe)
             self._ended.set()

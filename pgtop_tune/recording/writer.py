@@ -69,12 +69,12 @@ class NameLock:
                     file = os.open(name, flags, 0o600, dir_fd=directory)
             except OSError as problem:
                 raise RecordingProblem(
-                    f"{problem.strerror}: cannot make {self._path}", "choose another place"
+                    f"{problem.strerror}: cannot create {self._path}", "choose another directory"
                 ) from None
             if not lock(file):
                 os.close(file)
                 raise RecordingProblem(
-                    f"another process records into these files ({self._path} is locked)", "choose another name"
+                    f"another process is recording into these files ({self._path} is locked)", "choose another name"
                 )
             with contextlib.suppress(OSError):
                 # The process that held it before may have removed it between our two calls.
@@ -131,7 +131,7 @@ class RecordingWriter:
         except FileExistsError:
             raise _taken(path) from None
         except OSError as problem:
-            raise RecordingProblem(f"{problem.strerror}: cannot make {path}", "choose another place") from None
+            raise RecordingProblem(f"{problem.strerror}: cannot create {path}", "choose another directory") from None
         if not self.is_stream:
             lock(self._file)
         try:
@@ -143,7 +143,9 @@ class RecordingWriter:
             if not self.is_stream:
                 remove(path)
             self._let_go()
-            raise RecordingProblem(problem.message, "nothing is recorded: choose a place with free space") from None
+            raise RecordingProblem(
+                problem.message, "nothing was recorded: choose a directory with free space"
+            ) from None
 
     @property
     def newest_is_key(self) -> bool:
@@ -241,7 +243,7 @@ class RecordingWriter:
         written = write_stream(stream, lines)
         if written < len(lines):
             self._torn = self._torn or written > 0
-            raise OSError(errno.EAGAIN, "the other end does not read")
+            raise OSError(errno.EAGAIN, "the reader of the pipe is too slow")
         self._torn = self._torn and not data
 
     def close(self) -> None:

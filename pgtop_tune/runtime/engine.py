@@ -142,7 +142,7 @@ class Engine:
         self._started.wait(5)
         if self._loop is None or self._loop.is_closed():
             work.close()
-            raise RuntimeError("the engine has ended")
+            raise RuntimeError("sampling has ended")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def stop(self, timeout_s: float = 15.0) -> bool:
@@ -186,14 +186,14 @@ class EngineClient:
             # `call` may wait for the engine's loop to exist; that must not happen in the screen's.
             answer = await asyncio.to_thread(self._engine.call, work)
         except RuntimeError as ended:
-            raise PgtopError(str(ended), "leave with q and start again") from None
+            raise PgtopError(str(ended), "quit (q) and start again") from None
         try:
             return await asyncio.wrap_future(answer)
         except PgtopError:
             raise
         except Exception as surprise:
             message = f"{type(surprise).__name__}: {surprise}"
-            raise PgtopError(message, "this should not happen: please report it") from None
+            raise PgtopError(message, "please report this bug") from None
 
     def note(self, kind: EventKind, text: str, detail: str = "") -> None:
         """Put a tick on the tape, now."""

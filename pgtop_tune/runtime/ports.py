@@ -138,7 +138,7 @@ class Landmark(StrEnum):
     PREVIOUS_EVENT = "event before this moment"
     NEXT_CHECKPOINT = "checkpoint after this moment"
     PREVIOUS_CHECKPOINT = "checkpoint before this moment"
-    WORST_SECOND = "second with a latency: no load of ours was logged"
+    WORST_SECOND = "second with a latency: no load was started here"
 
 
 class Transport(Protocol):

@@ -124,7 +124,7 @@ def seconds(text: str) -> float:
     """
     text = text.strip().lower()
     if not _LENGTH.fullmatch(text):
-        raise UsageProblem(f'"{text}" is not a length of time', "pass 30s, 5m or 1h30m")
+        raise UsageProblem(f'"{text}" is not a duration', "pass 30s, 5m or 1h30m")
     return sum(float(number) * _UNIT_S[unit] for number, unit in _LENGTH_PART.findall(text))
 
 

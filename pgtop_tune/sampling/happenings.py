@@ -57,7 +57,7 @@ def _reset(older: Frame, newer: Frame, interval: Interval) -> Found:
     # Later only: the newest of all databases is an older one when that database is dropped.
     names = [name for pair, name in pairs if pair and (pair[1].stats_reset_ms or 0) > (pair[0].stats_reset_ms or 0)]
     if names:
-        yield EventKind.RESET, "statistics reset", f"counted from zero again: {', '.join(names)}"
+        yield EventKind.RESET, "statistics reset", f"counters restarted at zero: {', '.join(names)}"
 
 
 def _checkpoint(older: Frame, newer: Frame, interval: Interval) -> Found:
@@ -67,7 +67,7 @@ def _checkpoint(older: Frame, newer: Frame, interval: Interval) -> Found:
         return
     timed, requested = between
     if requested:
-        yield EventKind.CHECKPOINT, "ckpt(req)", "requested: WAL reached max_wal_size, or by a command"
+        yield EventKind.CHECKPOINT, "ckpt(req)", "requested by WAL that reached max_wal_size, or by a command"
     if timed:
         yield EventKind.CHECKPOINT, "ckpt(time)", "checkpoint_timeout"
 
@@ -135,7 +135,10 @@ def _stalls(older: Frame, newer: Frame) -> Iterator[Event]:
     for silence in _stalls_of(newer):
         if silence.since_ms not in known_since_ms:
             yield Event(
-                at_ms=silence.since_ms, kind=EventKind.WARNING, text="stall", detail="no transaction of the load ends"
+                at_ms=silence.since_ms,
+                kind=EventKind.WARNING,
+                text="stall",
+                detail="no transaction of the load is ending",
             )
         if silence.until_ms is not None:
             text = f"stall over, {silence.zero_s:.0f} s without a transaction"
@@ -143,7 +146,7 @@ def _stalls(older: Frame, newer: Frame) -> Iterator[Event]:
                 at_ms=silence.until_ms,
                 kind=EventKind.WARNING,
                 text=text,
-                detail="transactions of the load end again, or it ended",
+                detail="transactions of the load end again, or the load ended",
             )
 
 

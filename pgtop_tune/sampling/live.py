@@ -201,7 +201,7 @@ class LiveSource:
         missed_s = frame.elapsed_s - self._before.elapsed_s
         if missed_s <= _GAP * max(self._interval_s, self._ticked_with_s):
             return ()
-        detail = "this program was stopped or had no CPU: numbers of that time are missing"
+        detail = "pgtop-tune was stopped or had no CPU, so numbers are missing"
         return (
             Event(at_ms=frame.taken_at_ms, kind=EventKind.GAP, text=f"no samples for {missed_s:.1f} s", detail=detail),
         )

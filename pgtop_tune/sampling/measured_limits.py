@@ -20,7 +20,7 @@ from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
 from pgtop_tune.model.postgres import PostgresSample, ServerFacts
 from pgtop_tune.model.setup import Measured
 
-NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured, `pgtop-tune check --measure` does it")
+NOT_MEASURED: Final = Unavailable(Reason.SWITCHED_OFF, "not measured: run `pgtop-tune check --measure`")
 _DIRECTORY: Final = "ceilings"
 _LARGEST_BYTES: Final = 1024 * 1024
 
@@ -44,8 +44,8 @@ def remember(server: ServerFacts, measured: Measured) -> bool:
             file.write(text.encode())
     except OSError as problem:
         raise UsageProblem(
-            f"{path.parent}: the measured limits are not saved: {problem.strerror or problem}",
-            "XDG_STATE_HOME names another directory",
+            f"{path.parent}: the measured limits were not saved: {problem.strerror or problem}",
+            "set XDG_STATE_HOME to another directory",
         ) from None
     return True
 
@@ -110,4 +110,4 @@ def _read(path: Path) -> Measured | Unavailable:
     except OSError as problem:
         return Unavailable(Reason.FAILED, f"{path}: {problem.strerror}")
     except (ValueError, RecursionError):
-        return Unavailable(Reason.FAILED, f"{path} cannot be read; `pgtop-tune check --measure` rewrites it")
+        return Unavailable(Reason.FAILED, f"{path} cannot be read; run `pgtop-tune check --measure` to rewrite it")

@@ -15,7 +15,7 @@ from pgtop_tune.sampling.postgres_sampler import Resting
 _RETRY_S: Final = (1.0, 2.0, 5.0, 10.0)
 _STALE_S: Final = 5.0
 _NONE_NAMED: Final = Unavailable(
-    Reason.NO_POOLER, "no pooler was named: --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer"
+    Reason.NO_POOLER, "no pooler named: pass --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer"
 )
 
 

@@ -375,7 +375,7 @@ class PostgresSampler:
     def _note_role(self, before: ServerFacts, now: ServerFacts) -> bool:
         if before.in_recovery == now.in_recovery:
             return False
-        detail = "pg_is_in_recovery() says so: WAL, checkpoints and replication are shown for the new role"
+        detail = "pg_is_in_recovery() changed; WAL, checkpoints and replication are shown for the new role"
         self._event(EventKind.ROLE, "now a standby" if now.in_recovery else "promoted: now a primary", detail)
         return True
 

@@ -302,7 +302,7 @@ _LATE_S: Final = 4.0
 """Time after which the task waits for the answer: it notices a server that is gone."""
 
 _COUNTED_BY_THE_SERVER: Final = Unavailable(
-    Reason.NOT_SUPPORTED, "pg_wait_sampling counts the waits here, and not by transaction"
+    Reason.NOT_SUPPORTED, "pg_wait_sampling counts waits, but not by transaction"
 )
 
 

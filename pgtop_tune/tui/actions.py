@@ -126,7 +126,7 @@ _PAGES: Final = "pages"
 ROWS: Final = "rows of a table"
 _TUNING: Final = "load and parameters"
 MOVING: Final = "moving through time"
-_WINDOWS: Final = "two windows"
+_WINDOWS: Final = "comparing two windows"
 
 ACTIONS: Final[tuple[Action, ...]] = (
     Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,)),
@@ -137,18 +137,18 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("redo", ("ctrl+r",), "app.redo", "redo the last undone change", _TUNING, "", (Need.PARAMETERS,)),
     Action("keep", ("Y",), "app.keep", "confirm the pending change; keep B of an experiment", _TUNING, "",
         (Need.PARAMETERS,)),
-    Action("experiment", ("x",), "app.experiment", "experiment: what is staged (B) against what is in force (A)",
+    Action("experiment", ("x",), "app.experiment", "experiment: staged values (B) against those in force (A)",
         _TUNING, "A/B", (Need.EXPERIMENT,)),
     Action("check", ("C",), "app.check", "check this server and its machine: risks and their fixes",
         _TUNING, "check", (Need.CHECK,)),
     Action("password", ("P",), "app.password", "type the password for the server", _TUNING, "", (Need.PASSWORD,)),
-    Action("findings", ("w",), "app.findings", "bottleneck: every finding, its evidence, the next step",
+    Action("findings", ("w",), "app.findings", "bottleneck: every finding with its evidence and next step",
         _SCREEN, "why"),
     Action("record", ("r",), "app.record", "start or stop recording", _SCREEN, "rec", (Need.RECORDING,)),
     Action("note", ("m",), "app.note", "add a note to the tape", _SCREEN, "note", (Need.LIVE,)),
-    Action("ghost", ("g",), "app.overlay", "baseline overlay under the charts, with the difference; or none",
+    Action("ghost", ("g",), "app.overlay", "show an earlier run under the charts, with difference; or none",
         _SCREEN, "", (Need.OVERLAYS,)),
-    Action("live", ("z",), "app.live", "back to live; in a replay to the end", MOVING, "newest", (Need.TRANSPORT,)),
+    Action("live", ("z",), "app.live", "return to live, in a replay to the end", MOVING, "newest", (Need.TRANSPORT,)),
     Action("step-back", ("comma",), "app.step(-1)", "one frame back", MOVING, "back", (Need.TRANSPORT,)),
     Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", MOVING, "step", (Need.TRANSPORT,)),
     Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", MOVING, "jump", (Need.TRANSPORT,)),
@@ -182,7 +182,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("sort-left", ("<",), "sort(-1)", "sort by the column to the left", ROWS),
     Action("reverse", ("R",), "reverse", "reverse the sort order", ROWS),
     Action("idle", ("i",), "idle", "hide or show idle rows", ROWS, "idle"),
-    Action("background", ("a",), "background", "list background processes, or fold them into a line", ROWS),
+    Action("background", ("a",), "background", "list background processes, or fold them into one line", ROWS),
     Action("columns", ("o",), "columns", "choose the columns of this table", ROWS, "columns"),
     Action("copy", ("y",), "copy", "copy the query to the clipboard of your terminal (OSC 52)", ROWS, "copy"),
     Action("tag", ("insert", "f"), "tag", "tag or untag the selected row", ROWS, "tag"),
@@ -197,7 +197,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("unselect", ("escape",), "unselect", "clear selection, tags and filter; then the marks", ROWS),
     Action("dashboard", (DASHBOARD_KEY,), f"app.look_at('{DASHBOARD_ID}')", "the dashboard", _PAGES),
     *(
-        Action(page.id, (page.key,), f"app.look_at('{page.id}')", f"page of {page.title}", _PAGES)
+        Action(page.id, (page.key,), f"app.look_at('{page.id}')", f"the {page.title} page", _PAGES)
         for page in PAGES
     ),
     Action("next-table", ("tab",), "table(1)", "next table of this page", _PAGES, "table"),
@@ -206,18 +206,19 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("longer", ("+",), "app.interval(1)", "sample less often", _SCREEN, "", (Need.INTERVAL,)),
     Action("shorter", ("-",), "app.interval(-1)", "sample more often", _SCREEN, "", (Need.INTERVAL,)),
     Action("heatmap", ("H",), "app.heatmap", "latency heatmap: transactions by time and latency", _SCREEN),
-    Action("wait-groups", ("G",), "app.wait_groups", "group waits by any two properties, and go into a group", _SCREEN),
-    Action("burst", ("F",), "app.burst", "look at waits 50 times a second for 20 s: the tail below 100 ms", _SCREEN, "",
+    Action("wait-groups", ("G",), "app.wait_groups", "group waits by any two properties; Enter opens a group", _SCREEN),
+    Action("burst", ("F",), "app.burst", "sample waits 50 times a second for 20 s: the tail below 100 ms", _SCREEN, "",
         (Need.INTERVAL,)),
-    Action("zoom", ("Z",), "zoom", "charts of 3 minutes, 10 minutes, an hour, all, 1 minute", _SCREEN),
+    Action("zoom", ("Z",), "zoom", "length of the charts: 3 minutes, 10 minutes, an hour, all, 1 minute", _SCREEN),
     Action("theme", ("t",), "app.theme", "next colour theme", _SCREEN),
     Action("palette", ("ctrl+p",), "app.command_palette", "search all actions", _SCREEN),
     Action("mouse", ("M",), "app.mouse", "mouse on or off; Shift selects text while it is on", _SCREEN),
     Action("redraw", ("ctrl+l",), "app.redraw", "redraw the whole screen", _SCREEN),
     Action("suspend", ("ctrl+z",), "app.suspend_process", "suspend to the shell (fg resumes)",
         _SCREEN),
-    Action("help", ("?", "f1"), "app.help", "keys, and what every number means", _SCREEN, "help"),
-    Action("quit", ("q", "ctrl+c"), "app.quit", "leave; asks about a load and changes in force", _SCREEN, "quit"),
+    Action("help", ("?", "f1"), "app.help", "keys, and the meaning of every number", _SCREEN, "help"),
+    Action("quit", ("q", "ctrl+c"), "app.quit", "quit; asks about a running load and changes in force", _SCREEN,
+        "quit"),
 )  # fmt: skip
 """In the order of the footer, the help and the palette."""
 

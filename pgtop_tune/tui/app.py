@@ -149,11 +149,9 @@ def leave_question(
     if experiment:
         paragraphs.append(Paragraph(f"An experiment is running ({experiment}); leaving stops it and restores A."))
     if going_on:
-        paragraphs.append(Paragraph(f"{going_on}: still running; it ends with this program."))
+        paragraphs.append(Paragraph(f"{going_on}: still running; leaving stops it."))
     elif run is not None:
-        paragraphs.append(
-            Paragraph(f"A load is running ({run.profile}, {run.clients} clients); it ends with this program.")
-        )
+        paragraphs.append(Paragraph(f"A load is running ({run.profile}, {run.clients} clients); leaving stops it."))
     pending_ids = {change.id for change in pending.changes} if pending is not None else set()
     staying = [change for change in changes if change.id not in pending_ids and not _can_lose(change)]
     ending = [change for change in changes if change.id not in pending_ids and _can_lose(change)]
@@ -481,7 +479,7 @@ class PgtopApp(DiscreetApp):
         engine = self._controls.engine
         await asyncio.to_thread(engine.stop)
         if engine.failure is None:
-            self.context.tell("the source has ended: no more frames will follow", "warning")
+            self.context.tell("the source has ended: no more data will arrive", "warning")
             return
         if isinstance(engine.failure, PgtopError):
             self.exit(1)
@@ -618,7 +616,10 @@ class PgtopApp(DiscreetApp):
     def action_suspend_process(self) -> None:
         """Suspend this program; refuse while a change is pending, which a suspended program could not revert."""
         if self.experiment.running:
-            self.context.tell("an experiment is running: a suspended program could not restore its values", "warning")
+            self.context.tell(
+                "an experiment is running: a suspended program could not restore its values. x shows and stops it",
+                "warning",
+            )
         elif self.parameters.pending is not None:
             message = "a change is pending: a suspended program could not revert it. Y confirms it, u undoes it"
             self.context.tell(message, "warning")

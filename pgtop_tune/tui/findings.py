@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pgtop_tune.tui.parameters.actions import ParameterActions
     from pgtop_tune.tui.time_travel import TimeTravel
 
-# What binds at the moment shown, kept steady frame by frame, and the key that opens the list of it.
+# The bottleneck at the moment shown, kept steady frame by frame, and the key that opens the list of findings.
 
 
 class Findings:
@@ -53,7 +53,7 @@ class Findings:
             self._live.look_through(live.interval)
 
     def diagnose(self, session: Session) -> Diagnosis | None:
-        """Return what binds at the newest frame of a session: of a moment of the past what was said then.
+        """Return the findings at the newest frame of a session; in the past those that were shown at that moment.
 
         None before `begin`, before the first frame, and while what leads up to it is being read.
         """
@@ -138,7 +138,7 @@ class FindingsDialog(Dialog[None]):
         """Return the findings, the chosen one opened."""
         self._caption_keys()
         if self._shown is None:
-            return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
+            return [((f"diagnosing {self.glyphs.ellipsis}", "dim"),)]
         lines: list[Line] = wrapped(f"settling: {self._shown.settling}", cells, "dim") if self._shown.settling else []
         for finding in self._findings:
             opened = finding is self.chosen

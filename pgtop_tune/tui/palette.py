@@ -128,7 +128,7 @@ def choose(themes: Themes, requested: str, usual: str) -> str:
     if name in themes.by_name:
         return name
     details = [f"{file}: {problems}" for file, problems in themes.broken.items()]
-    message = f'there is no theme "{requested}"' if requested else "there is no theme that can be used"
+    message = f'there is no theme "{requested}"' if requested else "no usable theme was found"
     raise UsageProblem("; ".join((message, *details)), "themes are: " + ", ".join(themes.by_name))
 
 
@@ -182,7 +182,7 @@ def _extended(table: dict[str, Any], tables: Mapping[str, dict[str, Any]], probl
         return table
     parent = tables.get(str(parent_name))
     if parent is None or parent.get("extends"):
-        problems.append(f'extends "{parent_name}", which extends another theme itself')
+        problems.append(f'extends "{parent_name}", which is missing or extends another theme itself')
         return table
     merged = parent | table
     for part in ("widgets", "variables", "styles"):
@@ -207,11 +207,11 @@ def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
     if not isinstance(name, str) or not name:
         problems.append("name is missing")
     if not isinstance(dark, bool):
-        problems.append("dark is neither true nor false")
+        problems.append("dark must be true or false")
     base = _style(str(table.get("base", "")), "base", problems)
     styles = _table(table, "styles", problems)
     problems += [f"unknown style {style}" for style in sorted(set(styles) - set(STYLES))]
-    problems += [f"no style {style}" for style in STYLES if style not in styles]
+    problems += [f"style {style} is missing" for style in STYLES if style not in styles]
     spans: dict[str, Style | None] = {PLAIN: base or None}
     for style, text in styles.items():
         spans[style] = (base + _style(text, f"styles.{style}", problems)) or None
@@ -219,7 +219,7 @@ def _theme(table: Mapping[str, Any], problems: list[str]) -> PaletteTheme:
     problems += [f"unknown colour widgets.{colour}" for colour in sorted(set(colours) - set(_WIDGET_COLOURS))]
     _check_colours("widgets", colours, problems)
     if "primary" not in colours:
-        problems.append("no colour widgets.primary")
+        problems.append("colour widgets.primary is missing")
     variables = _table(table, "variables", problems)
     _check_colours("variables", {key: text for key, text in variables.items() if not key.endswith("-style")}, problems)
     problems += [

@@ -64,10 +64,12 @@ class PlanDialog(Dialog[None]):
         where += f" Settings and search_path are those of a new session of {plan.user}"
         where += ", not of the session itself" if self._whose != _STATEMENT else ""
         where += (
-            "." if plan.user == plan.session_role else f"; the query is one of {plan.session_role or 'a dropped role'}."
+            "."
+            if plan.user == plan.session_role
+            else f"; the query belongs to {plan.session_role or 'a dropped role'}."
         )
         if plan.generic:
-            where += " Generic: the plan for any values of the placeholders."
+            where += " Generic plan: made without values for the placeholders."
         return [*lines, (), *wrapped(where, cells, "dim"), (), *wrapped(plan.statement, cells, "dim")]
 
     async def pressed(self, key: str, character: str | None) -> bool:
@@ -196,7 +198,7 @@ class SessionActions:
                 keys = more
                 answer = await self._context.app.push_screen_wait(await self._question(control, act, session, keys, 0))
             if not answer:
-                return "nothing was done", True
+                return "no session was signalled", True
             results = await self._context.client.ask(control.signal(act, keys))
         except PgtopError as problem:
             return str(problem), False
@@ -213,7 +215,7 @@ class SessionActions:
             return "select one session at a time for a plan" if chosen else _SELECT, False
         backend = session_backend(session, chosen[0])
         if backend is None or not backend.query:
-            return "EXPLAIN does not take this session's statement", False
+            return "EXPLAIN cannot plan this session's statement", False
         key, query = chosen[0], backend.query
         return await self._planned(f"session {key[0]}", lambda agreed: control.explain(key, query, agreed))
 
@@ -222,7 +224,7 @@ class SessionActions:
             plan = await self._context.client.ask(ask(None))
             while isinstance(plan, PlanRisk):
                 if not await self._context.app.push_screen_wait(_risk_question(whose, plan, self._context.glyphs)):
-                    return "no plan was made", True
+                    return "not planned", True
                 plan = await self._context.client.ask(ask(plan))
         except PgtopError as problem:
             return f"no plan: {problem}", False
@@ -262,8 +264,8 @@ def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[
     paragraphs = [
         Paragraph(f"Planning executes functions of this query as {role}, in database {risk.database}.", "warning"),
         Paragraph(
-            f"A function marked IMMUTABLE or STABLE runs with all rights of {risk.role}, also beyond EXPLAIN and its "
-            "read-only transaction. Continue only if you trust every function that the query and its tables use."
+            f"A function marked IMMUTABLE or STABLE runs with all rights of {risk.role}: neither EXPLAIN nor its "
+            "read-only transaction confines it. Continue only if you trust all functions of the query and its tables."
         ),
         Paragraph(_not_as_session(risk), "dim"),
         Paragraph(risk.query),
@@ -278,12 +280,12 @@ def _risk_question(whose: str, risk: PlanRisk, glyphs: Glyphs) -> ConfirmDialog[
 
 def _not_as_session(risk: PlanRisk) -> str:
     if risk.role == risk.session_role:
-        return f"The query is one of {risk.role} itself."
+        return f"The query belongs to {risk.role} itself."
     if not risk.not_as_session:
         return "The query's own role was dropped."
     return (
         f"The query's own role, {risk.session_role}, cannot log in without its password: {risk.not_as_session}."
-        " An entry in .pgpass for it is used."
+        " An entry for this role in .pgpass is used."
     )
 
 

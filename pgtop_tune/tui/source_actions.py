@@ -81,7 +81,7 @@ class SourceActions:
         following = [seconds for seconds in _INTERVALS_S if (seconds > now_s if direction > 0 else seconds < now_s)]
         if following:
             control.set_interval(following[0 if direction > 0 else -1])
-        self._context.tell_instead(f"one frame every {control.interval_s:g} s")
+        self._context.tell_instead(f"one sample every {control.interval_s:g} s")
 
     def burst(self) -> None:
         """Look at waits more often for a while."""
@@ -91,7 +91,7 @@ class SourceActions:
         control = self._context.controls.interval
         seconds = None if control is None else await self._context.asked(control.burst())
         if seconds:
-            self._context.tell(f"50 looks a second for {seconds:.0f} s; own cost in the header")
+            self._context.tell(f"50 samples a second for {seconds:.0f} s; see own cost in the header")
 
     def look_at_password(self) -> None:
         """Ask for the password by itself when the server waits for one. After each frame."""

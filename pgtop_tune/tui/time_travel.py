@@ -202,7 +202,7 @@ class TimeTravel:
             return False
         moved = past.take()
         if past.failure is not None:
-            self._context.tell(f"the past cannot be read: {past.failure}", "error")
+            self._context.tell(f"the history buffer cannot be read: {past.failure}", "error")
         if past.failure is not None or past.caught_up:
             self.to_newest()
         return moved
@@ -275,7 +275,7 @@ class TimeTravel:
     def _moment(self, typed: str) -> float:
         frame, newest = self.shown.now, self._context.live.now
         if frame is None or newest is None:
-            raise UsageProblem("there is no frame yet")
+            raise UsageProblem("no data yet")
         started_ms = frame.taken_at_ms - frame.elapsed_s * 1000.0
         length_s = newest.elapsed_s if self._transport is None else self._transport.state().length_s
         return parse_moment(typed, Timeline(frame.elapsed_s, length_s, started_ms))
@@ -298,7 +298,7 @@ class TimeTravel:
 
     async def _seek(self, landmark: Landmark) -> None:
         if self._at_newest and landmark in (Landmark.NEXT_EVENT, Landmark.NEXT_CHECKPOINT):
-            self._context.tell(f"no {landmark}: it is the newest", "warning")
+            self._context.tell(f"no {landmark}: the newest moment is shown", "warning")
             return
         began = self._at_newest
         transport = self._moving()

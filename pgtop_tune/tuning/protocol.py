@@ -244,8 +244,8 @@ class Tuning:
         now = self._now
         if isinstance(now, SearchResult) or (now.candidate, now.against) != (event.candidate, event.against):
             raise JournalProblem(
-                f"evaluation {len(self._search.tried) + 1} of this search is not what this version would ask for",
-                "resume with the version and packages that began it, or begin anew",
+                f"evaluation {len(self._search.tried) + 1} of this search is not the one that this version would make",
+                "resume with the version and packages that started it, or start a new search",
             )
         self.tell(event.outcome)
 
@@ -314,7 +314,7 @@ def _search(search: Search) -> Asking[SearchResult]:
     chosen = ranked.worth_trying[:MOST_KNOBS]
     if not chosen:
         return _result(
-            search, ranked, SearchEnding.NOTHING_TO_GAIN, f"No knob can bring {100.0 * search.plan.worth:g} %."
+            search, ranked, SearchEnding.NOTHING_TO_GAIN, f"No knob can gain {100.0 * search.plan.worth:g} %."
         )
     run = engine(search.plan.engine)
     refusal = _too_small(search, chosen) or (yield from _noise(search, chosen))
@@ -403,9 +403,11 @@ def _noise(search: Search, axes: Sequence[int]) -> Asking[_SearchRefusal | None]
     )
     for constraint in search.plan.constraints:
         if constraint.figure not in figures:
-            return _SearchRefusal(f"This load does not measure {constraint.figure}, so the constraint cannot be held.")
+            return _SearchRefusal(
+                f"This load does not measure {constraint.figure}, so the constraint cannot be checked."
+            )
     if broken := search.broken(figures):
-        return _SearchRefusal(f"The start breaks a constraint already: {broken}.")
+        return _SearchRefusal(f"The start already breaks a constraint: {broken}.")
     search.spread.add(effects_of(outcomes), true_mean=0.0)
     return _too_small(search, axes, search.spread.sd())
 
@@ -417,7 +419,7 @@ def _too_small(search: Search, axes: Sequence[int], sd: float = 0.0) -> _SearchR
         return None
     return _SearchRefusal(
         f"The budget is too small to confirm {100.0 * search.plan.worth:g} %"
-        f"{f' where evaluations differ by {100.0 * sd:.1f} %' if sd else ''}.",
+        f"{f' while evaluations differ by {100.0 * sd:.1f} %' if sd else ''}.",
         needed,
     )
 

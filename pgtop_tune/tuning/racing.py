@@ -292,10 +292,10 @@ def _examined(search: Search, axes: tuple[int, ...]) -> Asking[Examined | None]:
     names = tuple(search.space.dimensions[axis].name for axis in axes)
     without = search.space.at_start(search.best, axes)
     if without == search.space.start:
-        reason = "all that is left: the confirmation is its test"
+        reason = "the only change left: the confirmation tests it"
         return None if len(axes) > 1 else Examined(knobs=names, fate=Fate.EARNED, why=reason)
     if not search.allowed(without):
-        return Examined(knobs=names, fate=Fate.KEPT, why="the others may not be set without it")
+        return Examined(knobs=names, fate=Fate.KEPT, why="the other knobs cannot be set without it")
     try:
         examined = yield from _examine(search, names, without)
     except Spent:

@@ -112,7 +112,7 @@ async def test_tables_and_indexes_are_read_in_by_the_extension_and_by_no_functio
 ) -> None:
     tables = await find_tables(sql_session, "pgbench")
     (without,) = await tidy(sql_session, (PREWARM,), tables, lambda step: None)
-    assert (without.name, "no extension pg_prewarm" in without.problem) == (PREWARM, True)
+    assert (without.name, "the extension pg_prewarm is missing" in without.problem) == (PREWARM, True)
     await sql_session.execute(
         "CREATE EXTENSION pg_prewarm SCHEMA public; CREATE EXTENSION pg_buffercache SCHEMA public"
     )

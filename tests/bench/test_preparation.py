@@ -36,7 +36,7 @@ async def test_a_form_starts_a_profile_on_the_bus_data_set(
 
     running.runner.prepare = LoadPreparation(open_one).complete  # type: ignore[arg-type]
     spec = LoadSpec(profile="ticket-read", clients=1, transactions=50)
-    with pytest.raises(LoadProblem, match="the bus data set is not in this database"):
+    with pytest.raises(LoadProblem, match="this database has no bus data set"):
         await running.runner.start(spec)
     await make_bus(
         lambda: open_sql_session(resolve(database)), BusPlan(3000), anew=False, jobs=1, tell=lambda each: None

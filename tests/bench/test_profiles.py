@@ -91,7 +91,7 @@ def test_a_directory_named_wins_and_must_be_there(tmp_path: Path) -> None:
     write(tmp_path, GOOD + 'builtin = "select-only"\n', "tpcb-like.toml")
     profiles = load_profiles(profile_directories(tmp_path))
     assert profiles.get("tpcb-like").builtin == "select-only"
-    with pytest.raises(LoadProblem, match="is not a directory of profiles"):
+    with pytest.raises(LoadProblem, match="is not a directory"):
         profile_directories(tmp_path / "missing")
 
 
@@ -134,7 +134,7 @@ def test_the_users_profiles_come_from_his_configuration(tmp_path: Path, monkeypa
         (GOOD + '[[script]]\nfile = "a"\nweight = 0', "weight above 0"),
         (GOOD + 'builtin = "select-only"\ndataset = "tpch"', "dataset must be one of pgbench, bus"),
         (GOOD + 'builtin = "select-only"\nfrom_dataset = ["scale"]', "from_dataset needs a dataset"),
-        (GOOD + 'builtin = "select-only"\nfrom_dataset = ["a b"]', "from_dataset must be a list of names"),
+        (GOOD + 'builtin = "select-only"\nfrom_dataset = ["a b"]', "from_dataset must be a list of variable names"),
         (GOOD + 'builtin = "select-only"\nallow_shell = 1', "allow_shell must be true or false"),
         (GOOD + 'builtin = "select-only"\n[variables]\n"a=b" = 1', "variables must be a table"),
         (GOOD + 'builtin = "select-only"\n[variables]\na = [1]', "variables must be a table"),

@@ -165,7 +165,7 @@ async def test_one_load_at_a_time_and_the_next_has_the_next_number(tables: LoadE
     load = watch(tables)
     spec = LoadSpec("simple-update", clients=1)
     await load.runner.start(spec)
-    with pytest.raises(LoadProblem, match="running already"):
+    with pytest.raises(LoadProblem, match="already running"):
         await load.runner.start(spec)
     await load.runner.stop()
     first = load.look()
@@ -182,7 +182,7 @@ async def test_one_load_at_a_time_and_the_next_has_the_next_number(tables: LoadE
         ({"dbname": "postgres"}, LoadSpec(), "pgbench_branches", "pgbench -i"),
         ({"user": "nobody here"}, LoadSpec(), 'role "nobody here" does not exist', "another role"),
         ({"dbname": "a=b"}, LoadSpec(), 'database "a=b" does not exist', "createdb"),
-        ({"port": 1}, LoadSpec(), "No such file or directory", "not running there"),
+        ({"port": 1}, LoadSpec(), "No such file or directory", "not running"),
         ({}, LoadSpec(clients=400), "too many clients", "max_connections"),
     ],
 )
@@ -225,7 +225,7 @@ async def test_no_pgbench_or_no_such_profile_is_told_before_anything_is_started(
 ) -> None:
     runner = PgbenchRunner(tables, pgbench=tmp_path / "none", base=tmp_path)
     for call in (runner.preview, runner.start):
-        with pytest.raises(LoadProblem, match="there is no pgbench at"):
+        with pytest.raises(LoadProblem, match="no pgbench at"):
             await call(LoadSpec())
         with pytest.raises(LoadProblem, match="no load profile named"):
             await call(LoadSpec("tpcc"))

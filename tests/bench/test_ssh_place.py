@@ -252,6 +252,6 @@ async def test_a_machine_that_does_not_let_us_in_or_has_no_pgbench_is_told(
     with pytest.raises(LoadProblem, match=r"ssh://nobody@127\.0\.0\.1:1 cannot be reached: .*refused"):
         await PgbenchRunner(tables, load_place=nowhere, base=tmp_path).start(LoadSpec())
     here = SshPlace(daemon.address, daemon.client)
-    with pytest.raises(LoadProblem, match="there is no pgbench at /nowhere on ssh://"):
+    with pytest.raises(LoadProblem, match="no pgbench at /nowhere on ssh://"):
         await PgbenchRunner(tables, pgbench=Path("/nowhere"), load_place=here, base=tmp_path).start(LoadSpec())
     assert list(tmp_path.iterdir()) == []

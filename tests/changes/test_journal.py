@@ -328,10 +328,12 @@ def _in_a_directory_for_all(path: Path) -> None:
     [
         (_a_pipe, "is not a regular file"),
         (_a_link, "is a link"),
-        (_writable, "can be written by others"),
-        pytest.param(_anothers, "belongs to nobody, and this is root", marks=pytest.mark.root),
-        pytest.param(_in_a_directory_of_anothers, "belongs to nobody, and this is root", marks=pytest.mark.root),
-        (_in_a_directory_for_all, "can be written by others"),
+        (_writable, "is writable by others"),
+        pytest.param(_anothers, "belongs to nobody, but this process runs as root", marks=pytest.mark.root),
+        pytest.param(
+            _in_a_directory_of_anothers, "belongs to nobody, but this process runs as root", marks=pytest.mark.root
+        ),
+        (_in_a_directory_for_all, "is writable by others"),
     ],
 )
 def test_a_journal_that_others_could_have_written_is_not_obeyed(
@@ -422,9 +424,8 @@ def test_a_directory_that_is_another_account_s_is_told_with_the_remedy(tmp_path:
     os.chown(directory, owner.pw_uid, owner.pw_gid)
     assert refusals_of(owner.pw_uid, directory) == []
     directory.chmod(0)
-    words = (
-        f"the change journals in {directory} cannot be read: this user may not use {directory}\nchmod u+rwX {directory}"
-    )
+    reason = f"this user has no access to {directory}\nchmod u+rwX {directory}"
+    words = f"the change journals in {directory} cannot be read: {reason}"
     assert refusals_of(owner.pw_uid, directory)[0] == words
 
 

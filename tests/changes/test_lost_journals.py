@@ -119,7 +119,7 @@ def test_the_watchdog_of_a_killed_program_reverts_without_the_journal(
 def test_a_set_that_no_journal_has_is_not_called_reverted(own: Throwaway, tmp_path: Path) -> None:
     ran = run("revert", "--set", "abcdef123456", "-d", conninfo(own), home=tmp_path)
     assert ran.status == 6
-    assert "has the set abcdef123456: it may be in force" in ran.err
+    assert "has the change set abcdef123456: the set may still be in force" in ran.err
     (tmp_path / STATE.parent).mkdir(parents=True)
     (tmp_path / STATE).write_text("")
     for words in (("revert", "-d", conninfo(own)), ("revert", "--list"), ("revert", "--machine")):
@@ -152,7 +152,7 @@ def test_a_full_disk_keeps_no_value_in_force_and_the_next_program_settles_the_jo
     assert len(read(journal).in_force) == 2
     ran = run("revert", "-d", conninfo(own), home=tmp_path)
     assert ran.status == 0, ran.err
-    assert ran.out.splitlines()[-1] == "2 had the old value already"
+    assert ran.out.splitlines()[-1] == "2 already had the old value"
     assert read(journal).in_force == ()
 
 
@@ -172,7 +172,7 @@ async def test_lines_that_a_disk_refused_count_in_the_program_and_are_written_la
         assert path.stat().st_size == size
         assert await control.in_force() == ()
         (problem,) = write_owed()
-        assert "it shows changes as in force that are reverted" in problem.message
+        assert "it shows reverted changes as in force" in problem.message
         with pytest.raises(JournalProblem, match="File too large"):
             await control.apply_set((WantedParameter("work_mem", "8MB"),), Terms())
     finally:
@@ -248,7 +248,7 @@ async def test_the_screen_says_that_journals_cannot_be_read_and_goes_on(own: Thr
     finally:
         await session.aclose()
     (words,) = (text for text in told if "unconfirmed changes" in text)
-    assert f"the change journals in {place_of_journals} cannot be read: Not a directory; move the file away" in words
+    assert f"the change journals in {place_of_journals} cannot be read: Not a directory; move away the file" in words
 
 
 async def test_a_set_without_a_half_of_the_machine_does_not_ask_for_the_machine_s_journal(

@@ -47,11 +47,11 @@ def loaded(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         (("shared_buffers=current,48MB", "--restart"), 2, "pass --yes without a terminal"),
         (("shared_buffers=current,900GB", "--restart", "--yes"), 6, "more than the machine has"),
         ((*RESTART, "--for", "2m"), 2, "2m00s is too short for a verdict"),
-        ((*RESTART, "--against-load"), 2, "each block needs a load of its own"),
+        ((*RESTART, "--against-load"), 2, "each block needs its own load"),
         (("--profile", "tpcb-like,tpcb-like"), 2, "A and B are the same profile"),
         (("--profile", "tpcb-like,simple-update", "work_mem=4MB,8MB"), 2, "profile and work_mem differ at once"),
         ((), 2, "nothing to compare"),
-        (("--profile", "a,b,c"), 2, "3 profiles: an experiment compares two"),
+        (("--profile", "a,b,c"), 2, "3 profiles given, but `ab` compares two"),
         (("vm.swapiness=60,1",), 2, "did you mean vm.swappiness"),
     ],
 )
@@ -81,7 +81,7 @@ def test_a_value_that_takes_a_restart_is_judged_in_pairs_and_put_back_to_the_byt
     assert all(len(block["tps"]) >= 2 and block["settled_s"] > 1.0 for block in blocks)
     # Each block begins with a restart, also where its arm stays.
     assert len(re.findall("the server is back", ran.err)) >= len(blocks)
-    assert "prewarm: the database has no extension pg_prewarm" in ran.err
+    assert "prewarm: the extension pg_prewarm is missing" in ran.err
     assert auto_conf_of(loaded) == before
     assert shown(loaded, "shared_buffers") == "32MB"
 

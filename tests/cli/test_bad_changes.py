@@ -88,7 +88,7 @@ def test_a_standby_has_its_own_system_and_its_primarys_roles(
     assert run("revert", "-d", conninfo(standby), home=tmp_path).status == 0
     assert shown(standby, "work_mem") == "4MB"
     ran = run("experiment", "check", "P1", "-d", conninfo(standby), home=tmp_path)
-    assert (ran.status, "the experiment cannot make a database there" in ran.err) == (2, True), ran.out
+    assert (ran.status, "the experiment cannot create its database there" in ran.err) == (2, True), ran.out
 
 
 @pytest.mark.parametrize("name", ["postgresql.auto.conf", "postgresql.conf"])

@@ -55,13 +55,13 @@ def test_the_step_table_in_its_three_shapes(where: tuple[str, ...], database: st
     assert "generating data (server-side)" in text.err
     again = init("-s", "1", "-I", "dtGvpf", *where, home=tmp_path)
     assert (again.status, again.out) == (4, "")
-    assert "holds pgbench's tables: scale 1, 100k accounts" in again.err
-    assert "hint: --force replaces them" in again.err
+    assert "contains pgbench's tables: scale 1, 100k accounts" in again.err
+    assert "hint: pass --force to replace them" in again.err
     markdown = init("-s", "1", "-I", "dtGvpf", "--format", "markdown", "--unlogged", "--force", *where, home=tmp_path)
     lines = markdown.out.splitlines()
     assert lines[:2] == ["| init step, s | scale 1 |", "|---|---:|"]
     assert [re.fullmatch(r"\| ([a-z -]+) \| \d+\.\d\d \|", line)[1] for line in lines[2:9]] == [*STEPS, "total"]  # type: ignore[index]
-    assert "not representative" in lines[-1]
+    assert "results do not apply" in lines[-1]
     told = init("-s", "2", "-F", "90", "--partitions", "2", "--force", "--format", "json", *where, home=tmp_path)
     found = json.loads(told.out)
     assert (found["dataset"], found["scale"], found["rows"], found["notes"]) == ("pgbench", 2, 200_000, [])
@@ -87,10 +87,10 @@ def test_the_bus_data_set_is_made_once_and_shown_with_its_numbers(where: tuple[s
     again = init("--dataset", "bus", "--size", "5000", "--seed", "3", "--format", "json", *where, home=tmp_path)
     assert again.status == 0
     assert json.loads(again.out)["steps_s"] == {}
-    assert "it exists already" in json.loads(again.out)["notes"][0]
+    assert "the data set already exists" in json.loads(again.out)["notes"][0]
     other = init("--dataset", "bus", "--size", "6k", *where, home=tmp_path)
     assert other.status == 4
-    assert "holds a bus data set: 5.00k tickets, seed 3" in other.err
+    assert "contains a bus data set: 5.00k tickets, seed 3" in other.err
     shown = run("bench", "show", "ticket-read", "--format", "json", *where, home=tmp_path)
     assert shown.status == 0, shown.err
     found = json.loads(shown.out)
@@ -102,11 +102,11 @@ def test_the_bus_data_set_is_made_once_and_shown_with_its_numbers(where: tuple[s
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["-I", "dtz"], 4, "steps are letters of dtgGvpf"),
+        (["-I", "dtz"], 4, "steps are letters from dtgGvpf"),
         (["--size", "6M"], 2, "--size is for --dataset bus"),
         (["--dataset", "bus", "--size", "many"], 4, "'many' is not a size of the bus data set"),
-        (["-s", "900000"], 4, "of disk will be needed, and"),
-        (["--dataset", "bus", "--size", "9G"], 4, "of disk will be needed, and"),
+        (["-s", "900000"], 4, "of disk space, but only"),
+        (["--dataset", "bus", "--size", "9G"], 4, "of disk space, but only"),
     ],
 )
 def test_what_cannot_be_made_is_refused_in_a_sentence(
@@ -242,7 +242,7 @@ def test_a_disk_that_fills_up_is_told_in_pgbenchs_own_words(tiny_tablespace: Thr
     place = (*_place(tiny_tablespace), "-d", "tiny")
     checked = init("-s", "5", *place, home=tmp_path)
     assert checked.status == 4
-    assert re.search(r"of disk will be needed, and \d+\.\dM are free", checked.err)
+    assert re.search(r"of disk space, but only \d+\.\dM is free", checked.err)
     for words in (["-s", "5"], ["--dataset", "bus", "--size", "600k"]):
         ran = init(*words, "--skip-space-check", *place, home=tmp_path)
         assert ran.status == 4, ran.err

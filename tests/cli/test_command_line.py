@@ -137,25 +137,27 @@ def test_version(tmp_path: Path) -> None:
 def test_the_screen_without_a_terminal_says_what_to_do(tmp_path: Path) -> None:
     ran = run("-h", "/nowhere", home=tmp_path)
     assert ran.status == 2
-    assert ran.err.startswith("pgtop-tune: the screen needs a terminal\nhint: without one: pgtop-tune record")
+    assert ran.err.startswith(
+        "pgtop-tune: the screen needs a terminal\nhint: without a terminal, run pgtop-tune record"
+    )
     assert ran.out == ""
 
 
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [
-        (["record", "-d", "bench"], 2, "no file to record into"),
-        (["record", "-o", "{tmp}/a.jsonl", "-d", "a", "b"], 2, "two databases: a and b"),
+        (["record", "-d", "bench"], 2, "no output file"),
+        (["record", "-o", "{tmp}/a.jsonl", "-d", "a", "b"], 2, "two databases given: a and b"),
         (["record", "-o", "{tmp}/a.jsonl", "service=missing"], 2, "missing"),
-        (["record", "-o", "{tmp}/no/such/a.jsonl", "-h", "/nowhere"], 5, "cannot make"),
+        (["record", "-o", "{tmp}/no/such/a.jsonl", "-h", "/nowhere"], 5, "cannot create"),
         (["replay", "{tmp}/none.jsonl"], 5, "cannot read"),
         (["replay", "--lines", "pyproject.toml"], 5, "not a recording"),
-        (["revert", "-h", "{tmp}"], 3, "no server has a socket there|No such file"),
+        (["revert", "-h", "{tmp}"], 3, "nothing is listening on this socket|No such file"),
         (["demo", "--headless", "--seconds", "3", "--pg-bin", "{tmp}"], 1, "initdb"),
         (["demo", "--headless", "--seconds", "3", "--pgbench", "{tmp}/pgbench"], 4, "pgbench"),
         (["demo", "--headless", "--profile", "no-such-load"], 4, "no-such-load"),
         (["record", "-o", "{tmp}/a.jsonl", "--seconds", "1", "-h", "127.0.0.1", "-p", "1"], 3, "never answered"),
-        (["record", "-o", "{tmp}/a", "--seconds", "1", "-h", "no-such-host.invalid"], 3, "host name is not known"),
+        (["record", "-o", "{tmp}/a", "--seconds", "1", "-h", "no-such-host.invalid"], 3, "unknown host name"),
         (["-i", "0.01"], 2, "0.01"),
     ],
 )

@@ -54,7 +54,7 @@ def test_a_detached_run_is_followed_left_and_stopped_and_shows_no_password(
         assert shows(pid, PASSWORD) == []
         follower.send_signal(signal.SIGINT)
         _, told = follower.communicate(timeout=60)
-        assert (follower.returncode, told.strip()) == (0, f"{name} runs on")
+        assert (follower.returncode, told.strip()) == (0, f"{name} keeps running")
         status = ran(tmp_path, "experiment", "status")
         assert name in status.stdout
         assert "no experiments" not in status.stdout + status.stderr
@@ -96,4 +96,4 @@ def test_without_a_detached_run_there_is_nothing_to_follow_and_damaged_files_are
     (directory / "ab-2.json").write_text("[1]")
     found = ran(tmp_path, "experiment", "attach")
     assert found.returncode == 2
-    assert "there is no detached run" in found.stderr
+    assert "no detached run" in found.stderr

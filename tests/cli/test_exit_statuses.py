@@ -83,7 +83,7 @@ def test_a_stdout_without_room_is_one_sentence(words: tuple[str, ...], tmp_path:
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "pgtop-tune: stdout cannot be written: No space left on device",
-        "hint: send it to a disk with free space",
+        "hint: redirect it to a disk with free space",
     ]
 
 

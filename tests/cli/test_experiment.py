@@ -224,7 +224,7 @@ def test_killed_at_twenty_moments_of_chance_it_ends_as_if_it_had_not_been(manage
             home = tmp_path / str(len(homes))
             homes.append(home)
             home.mkdir()
-        words = ["resume", "two"] if "two, begun" in _status(home) else ["run", plan_in(home)]
+        words = ["resume", "two"] if "two, started" in _status(home) else ["run", plan_in(home)]
         program = subprocess.Popen(
             [*PROGRAM, "experiment", *words, "-d", conninfo(managed)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True,
@@ -243,7 +243,7 @@ def test_killed_at_twenty_moments_of_chance_it_ends_as_if_it_had_not_been(manage
 
 
 def _is_complete(home: Path) -> bool:
-    return "4 of 4 cells done, 0 of them without figures; complete" in _status(home)
+    return "4 of 4 cells done, 0 without figures; complete" in _status(home)
 
 
 def _status(home: Path) -> str:
@@ -311,7 +311,7 @@ def test_what_somebody_else_changes_costs_the_cell_and_stops_it_until_it_is_chan
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM RESET random_page_cost")
             connection.execute("SELECT pg_reload_conf()")
-    assert "cell 1 failed: does not count: random_page_cost was changed by someone else: 4 -> 3" in said
+    assert "cell 1 failed: discarded: random_page_cost was changed by someone else: 4 -> 3" in said
     assert "cell 2 of 2" not in said
     assert "change it back, then `resume`" in said
     ran = experiment(tmp_path, "resume", "two", "-d", conninfo(managed))
@@ -355,7 +355,7 @@ def test_what_a_role_may_not_do_is_told_by_the_check(managed: Throwaway, tmp_pat
         connection.execute("CREATE ROLE reader LOGIN; CREATE ROLE maker LOGIN CREATEDB")
         try:
             ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", reader)
-            assert (ran.status, "may not create the database" in ran.err) == (2, True), ran.err
+            assert (ran.status, "may not create the experiment's database" in ran.err) == (2, True), ran.err
             ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", maker)
         finally:
             connection.execute("DROP ROLE reader; DROP ROLE maker")
@@ -367,14 +367,17 @@ def test_through_a_pooler_the_check_refuses_a_plan_with_a_database_of_its_own(se
     """Seen: the run ended with "CREATE DATABASE cannot run inside a transaction block"."""
     with PgBouncer(servers.running(18), user="postgres") as pooler:
         ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", pooler.conninfo())
-    assert (ran.status, "a pooler answers here" in ran.err) == (2, True), ran.err
+    assert (ran.status, "this connection goes through a pooler" in ran.err) == (2, True), ran.err
     assert 'database = "current"' in ran.err
 
 
 def test_where_the_server_cannot_be_restarted_its_configurations_are_results(servers: Servers, tmp_path: Path) -> None:
     ran = experiment(tmp_path, "check", plan_in(tmp_path), "-d", conninfo(servers.running(18)))
     assert ran.status == 0, ran.err
-    assert "impossible here: pgtop-tune cannot restart the server: it is a throwaway server" in ran.out
+    assert (
+        "impossible here: pgtop-tune cannot restart the server: only the pgtop-tune that created this throwaway server"
+        in ran.out
+    )
     assert "2 runs" in ran.out
     assert " 0 restarts" in ran.out
 
@@ -385,11 +388,11 @@ def test_where_the_server_cannot_be_restarted_its_configurations_are_results(ser
         ("seed = 7", "sed = 7", "line 7: unknown key 'sed'"),
         ("shared_buffers =", "shard_buffers =", "line 16: the server has no parameter shard_buffers"),
         ('"8MB"', '"8XB"', "line 17: work_mem"),
-        ("select-only", "select-olny", "line 3: there is no load profile named 'select-olny'"),
+        ("select-only", "select-olny", "line 3: no load profile named 'select-olny'"),
         ("select-only", "select-olny", "hint: did you mean select-only?"),
         ("seed = 7", 'objective = "speed"', "line 7: objective takes one of tps"),
         ("scales = [1]", "scales = [900000]", "are free"),
-        ("clients = [2]", "clients = [2000]", "nothing of the plan can run here: 2000 clients"),
+        ("clients = [2]", "clients = [2000]", "no cell of the plan can run here: 2000 clients"),
         ("seed = 7", '[limits]\ntime = "2s"\n', "the limit is 2"),
     ],
 )
@@ -424,7 +427,7 @@ def test_a_server_that_somebody_else_restarts_costs_the_cell_and_not_the_experim
     said = program.stderr.read()
     program.stderr.close()
     assert program.wait(120) == 0, said
-    assert "cell 1 failed: does not count: the server was restarted by someone else" in said
+    assert "cell 1 failed: discarded: the server was restarted by someone else" in said
     assert re.search(r"cell 2: \d+\.\d\d tps", said), said
     check_put_back(managed, before)
 
@@ -441,7 +444,7 @@ def test_a_restart_that_ends_sessions_of_others_is_asked_for(managed: Throwaway,
     with psycopg.connect(conninfo(managed)):
         ran = experiment(tmp_path, "run", plan_in(tmp_path), "-d", conninfo(managed))
     assert ran.status == 2
-    assert "2 restarts of the server: ends 1 session of others" in ran.err
+    assert "2 restarts of the server: ends 1 session of other clients" in ran.err
     assert "--yes" in ran.err
     check_put_back(managed, before)
 
@@ -489,7 +492,7 @@ def test_tables_of_somebody_else_are_left_alone(managed: Throwaway, tmp_path: Pa
         ran = experiment(tmp_path, "run", plan_in(tmp_path, text), *target)
         assert ran.status == 0, ran.err
         found = [line["result"]["reason"] for line in lines_of(tmp_path) if line["kind"] == "cell"]
-        assert all("pgbench's tables that this experiment did not make: scale 2" in reason for reason in found)
+        assert all("pgbench's tables that this experiment did not create: scale 2" in reason for reason in found)
         assert asked(managed, "SELECT count(*) FROM pgbench_branches") == ["2"]
     finally:
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:
@@ -500,7 +503,7 @@ def test_an_experiment_that_there_is_not_is_said(tmp_path: Path) -> None:
     for words in (("status", "none"), ("report", "none"), ("resume", "none")):
         ran = experiment(tmp_path, *words)
         assert ran.status == 2
-        assert "there is no experiment none" in ran.err
+        assert "no experiment none" in ran.err
     assert experiment(tmp_path, "status").out.strip() == "no experiments"
 
 
@@ -512,5 +515,5 @@ def test_an_experiment_is_found_by_the_file_of_its_plan(tmp_path: Path, monkeypa
         experiment_results, "newest_experiment", lambda name: tmp_path / "1" if name == "other" else None
     )
     assert directory_of(str(tmp_path / "wal.toml")) == directory_of("other") == tmp_path / "1"
-    with pytest.raises(UsageProblem, match="there is no experiment wal"):
+    with pytest.raises(UsageProblem, match="no experiment wal"):
         directory_of("wal")

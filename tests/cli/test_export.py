@@ -75,9 +75,9 @@ def test_moments_are_said_as_people_say_them(
 def test_a_file_that_is_there_is_left_alone_and_one_that_failed_is_not_there(recording: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.csv"
     out.write_text("mine")
-    with pytest.raises(UsageProblem, match="exists already"):
+    with pytest.raises(UsageProblem, match="already exists"):
         export_recording(ExportRequest(file=recording, output=out))
-    with pytest.raises(UsageProblem, match="no metric is called"):
+    with pytest.raises(UsageProblem, match="no metric matches"):
         export_recording(ExportRequest(file=recording, output=out, force=True, metrics=["server.tsp"]))
     assert out.read_text() == "mine"
     export_recording(ExportRequest(file=recording, output=out, force=True, metrics=METRICS, until="1s"))
@@ -92,9 +92,9 @@ def test_a_file_that_is_there_is_left_alone_and_one_that_failed_is_not_there(rec
 @pytest.mark.parametrize(
     ("format", "name", "wide", "words"),
     [
-        (None, "a.txt", False, "does not name a format"),
-        (ExportFormat.PARQUET, "a.csv", True, "--wide is for CSV"),
-        (ExportFormat.PARQUET, None, False, "Parquet needs a file"),
+        (None, "a.txt", False, "has no known extension"),
+        (ExportFormat.PARQUET, "a.csv", True, "--wide applies to CSV"),
+        (ExportFormat.PARQUET, None, False, "Parquet needs an output file"),
     ],
 )
 def test_words_that_do_not_go_together_are_refused(
@@ -164,7 +164,7 @@ def test_a_stdout_that_is_full_is_told_in_one_sentence(recording: Path, tmp_path
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
         "pgtop-tune: stdout cannot be written: No space left on device",
-        "hint: -o FILE writes elsewhere",
+        "hint: pass -o FILE to write to a file",
     ]
 
 
@@ -185,7 +185,7 @@ def test_a_dash_is_stdout_and_a_device_is_written_to_and_not_replaced(recording:
 
 
 def test_a_window_behind_the_end_has_no_rows(recording: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageProblem, match="nothing is recorded after 1h") as refused:
+    with pytest.raises(UsageProblem, match="the recording has no frames after 1h") as refused:
         export_recording(ExportRequest(file=recording, output=tmp_path / "a.csv", metrics=METRICS, since="1h"))
     assert "5m" in refused.value.hint
     assert not (tmp_path / "a.csv").exists()

@@ -35,7 +35,7 @@ def test_recordings_and_the_screen_outlive_a_failover(pair: tuple[Throwaway, Thr
     )
     # The second one takes libpq (see postgres/keywords).
     targets = {
-        tmp_path / "asyncpg.jsonl": (both, "no server there is read-write"),
+        tmp_path / "asyncpg.jsonl": (both, "no server at this address is read-write"),
         tmp_path / "libpq.jsonl": (f"{both} keepalives=1", "session is read-only"),
     }
     errors = tmp_path / "stderr"

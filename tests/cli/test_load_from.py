@@ -44,5 +44,5 @@ def test_the_load_comes_from_there_and_the_record_says_so(database: str, tmp_pat
 def test_an_address_that_is_none_is_refused_before_anything_is_started(tmp_path: Path) -> None:
     done = run("bench", "run", "--load-from", "generator", home=tmp_path)
     assert done.status == 2
-    assert "not the address of a machine" in done.err
+    assert "not a valid machine address" in done.err
     assert "ssh://" in done.err

@@ -26,7 +26,7 @@ def test_a_pending_change_is_refused_where_the_watchdog_could_not_run(server: Th
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90, env=variables, cwd="/", check=False,
         )  # fmt: skip
         assert ended.returncode in (2, 6), ended.stderr
-        assert "a child of this program cannot import pgtop_tune" in ended.stderr
+        assert "a child process cannot import pgtop_tune" in ended.stderr
         assert "Traceback" not in ended.stderr
     with psycopg.connect(conninfo(server)) as connection:
         assert connection.execute("SHOW work_mem").fetchone() == ("4MB",)

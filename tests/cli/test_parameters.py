@@ -23,9 +23,9 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.machine import DiskKind, Workload
-from pgtop_tune.model.postgres import Parameter
+from pgtop_tune.model.postgres import Activity, Parameter, WalCounters
 from tests.cli.runs import run
-from tests.support.frames import frame
+from tests.support.frames import frame, postgres_sample
 from tests.support.processes import eventually
 from tests.support.servers import conninfo
 
@@ -141,6 +141,23 @@ def test_facts_are_read_off_frames() -> None:
     assert (facts.workload, facts.disk) == (Workload.OLAP, DiskKind.NETWORK)
     assert facts.wal_bytes_per_s is not None
     assert facts.wal_bytes_per_s > 0
+
+
+def test_a_load_counts_whose_sessions_are_all_idle_in_a_transaction_at_the_newest_sample() -> None:
+    frames = [frame(second) for second in range(20, 31)]
+    activity, wal = (sections.activity(frames[-1]), sections.wal(frames[-1]))
+    assert isinstance(activity, Activity)
+    assert isinstance(wal, WalCounters)
+    between = replace(
+        activity, backends=tuple(replace(backend, state="idle in transaction") for backend in activity.backends)
+    )
+    frames[-1] = frame(30, postgres=postgres_sample(30, activity=between))
+    facts = facts_of(Interval(frames), Beside(Workload.OLTP))
+    first = sections.wal(frames[1])
+    assert facts is not None
+    assert isinstance(first, WalCounters)
+    assert facts.wal_bytes_per_s == pytest.approx((wal.lsn_bytes - first.lsn_bytes) / 9)
+    assert facts.wal_rate_source.endswith("mean of 9.0 s")
 
 
 def test_parameters_that_differ_are_named_and_places_told_apart() -> None:

@@ -46,7 +46,7 @@ def test_a_rotated_recording_is_a_row_of_recordings(server: Throwaway, tmp_path:
 def test_what_cannot_be_understood_is_one_sentence(tmp_path: Path) -> None:
     ran = run("record", "-o", str(tmp_path / "a.jsonl"), "--rotate", "500M", home=tmp_path)
     assert ran.status == 2
-    assert "MB are megabytes" in ran.err
+    assert "MB is megabytes" in ran.err
 
 
 def test_a_removed_directory_is_told_and_waited_for(server: Throwaway, tmp_path: Path) -> None:

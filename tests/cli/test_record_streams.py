@@ -102,7 +102,7 @@ def test_a_pipe_that_nobody_reads_stops_neither_looking_nor_leaving(server: Thro
         process.wait()
         os.close(reading)
         os.close(beside)
-    assert "the other end does not read" in errors.read_text()
+    assert "the reader of the pipe is too slow" in errors.read_text()
 
 
 def test_a_terminal_takes_no_recording(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_recording_without_a_server_leaves_its_name_to_the_next_try(server: Th
     path = tmp_path / "a.jsonl.gz"
     ran = run(*RECORD, "-q", "-o", str(path), *NOBODY, home=tmp_path)
     assert ran.status == 3
-    assert f"never answered; {path} holds nothing and was removed" in ran.err
+    assert f"never answered; {path} was empty and has been removed" in ran.err
     assert not path.exists()
     again = run(*RECORD, "-q", "-o", str(path), conninfo(server), home=tmp_path)
     assert again.status == 0, again.err
@@ -163,7 +163,7 @@ def test_a_recording_that_begins_on_a_full_disk_promises_nothing(
     ran = run(*RECORD, "-q", "-o", str(place), conninfo(server), home=tmp_path)
     assert ran.status == 5
     assert "No space left on device" in ran.err
-    assert "nothing is recorded" in ran.err
+    assert "nothing was recorded" in ran.err
     assert "readable" not in ran.err
 
 

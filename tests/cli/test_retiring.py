@@ -27,7 +27,7 @@ def test_a_damaged_line_is_told_by_revert_which_follows_the_rest(server: Throwaw
     ran = run("revert", "-d", conninfo(server), home=tmp_path)
     assert (ran.status, ran.out) == (0, "commit_delay: 7 → 0\n1 change reverted\n")
     assert f"{journal}: line {number} is damaged" in ran.err
-    assert f"`pgtop-tune revert --retire {journal}` takes the journal out of use" in ran.err
+    assert f"`pgtop-tune revert --retire {journal}` retires the journal" in ran.err
 
 
 def test_a_journal_is_retired_after_a_yes_and_nothing_is_changed(server: Throwaway, tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_root_does_not_obey_the_journal_of_another_user(tmp_path: Path) -> None:
     for words in (("--machine",), ("--list",)):
         ran = run("revert", *words, home=tmp_path)
         assert (ran.status, "Traceback" in ran.err) == (6, False)
-        assert "belongs to nobody, and this is root" in ran.err
+        assert "belongs to nobody, but this process runs as root" in ran.err
         assert "sudo -u nobody" in ran.err
     os.chown(directory, 0, 0)
     os.chown(journal.path, 0, 0)
@@ -80,6 +80,6 @@ def test_a_journal_of_this_cluster_that_cannot_be_followed_does_not_pass_for_an_
     (journal,) = journals(tmp_path / JOURNALS)
     journal.chmod(0o666)
     ran = run("revert", "-d", conninfo(server), home=tmp_path)
-    assert (ran.status, "can be written by others" in ran.err, "nothing to revert" in ran.out) == (6, True, False)
+    assert (ran.status, "is writable by others" in ran.err, "nothing to revert" in ran.out) == (6, True, False)
     journal.chmod(0o600)
     assert run("revert", "-d", conninfo(server), home=tmp_path).out == "commit_delay: 7 → 0\n1 change reverted\n"

@@ -50,7 +50,7 @@ def test_a_value_like_the_default_is_not_called_overridden(fresh_server: Throwaw
         ),
         (
             "ALTER SYSTEM RESET commit_delay",
-            "commit_delay: it had its old value already: 0\n1 had the old value already\n",
+            "commit_delay: it had its old value already: 0\n1 already had the old value\n",
         ),
     ],
 )

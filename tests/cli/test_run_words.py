@@ -55,7 +55,7 @@ def test_retries_and_the_failures_of_statements_stand_in_the_text() -> None:
     told = results_text(
         [replace(made, report=report, failed=3, failures={"serialization": 3, "deadlock": 0})], None, "#"
     )
-    assert f"transactions: {made.processed} done, 3 failed, 3 serialization, 17 tried again, 41 retries" in told
+    assert f"transactions: {made.processed} done, 3 failed, 3 serialization, 17 retried, 41 retries" in told
     assert "UPDATE t SET n = n + 1  3 failed  41 retries" in told
     assert "transactions:" not in results_text([made], None, "#")
     bench = run_frames(seconds=3)[-1].bench
@@ -95,4 +95,4 @@ def test_figures_of_the_server_for_equal_statements_are_marked() -> None:
     made = replace(made, report=replace(made.report, statements=statements), server_times=ServerTimes(times))
     lines = results_text([made], None, "#").splitlines()
     assert [line.endswith(f"* {read}") for line in lines if "SELECT" in line] == [True, False, True]
-    assert "* the server counts equal statements together: its figures cover all of them" in lines
+    assert "* the server counts identical statements as one: its figures cover all of them" in lines

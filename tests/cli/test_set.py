@@ -166,7 +166,7 @@ def test_quotes_and_semicolons_are_part_of_the_value(own: Throwaway, tmp_path: P
         (["max_wal_size=4 furlongs"], 2, "max_wal_size: .*furlongs"),
         (["wal_compression=maybe"], 6, "Available values: "),
         (["work_mem=4MB", "--scope", "role=nobody_here"], 6, "nobody_here"),
-        (["max_wal_size=4GB", "--scope", "load"], 2, "one value for the whole server"),
+        (["max_wal_size=4GB", "--scope", "load"], 2, "applies to the whole server"),
         (["max_wal_size=4GB", "max_wal_size=5GB"], 2, "twice"),
     ],
 )

@@ -47,9 +47,9 @@ def test_a_character_that_the_database_does_not_have_is_told(of_encodings: Throw
         (
             ("set", "search_path=\N{GREEK CAPITAL LETTER OMEGA}", "--confirm", "search_path"),
             6,
-            "name one in UTF8 with -d",
+            "pass a UTF8 database with -d",
         ),
-        (("set", "work_mem=5MB", "--scope", "role=\N{GREEK CAPITAL LETTER OMEGA}"), 6, "name one in UTF8 with -d"),
+        (("set", "work_mem=5MB", "--scope", "role=\N{GREEK CAPITAL LETTER OMEGA}"), 6, "pass a UTF8 database with -d"),
         (("set", "log_line_prefix=\udcff"), 2, "not text"),
         (("reset", "work_mem", "--scope", "role=\udcff"), 2, "not text"),
     ):

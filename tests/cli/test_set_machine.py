@@ -97,7 +97,7 @@ def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(
     assert ran.returncode == 6, ran.stderr
     assert ran.stdout.splitlines() == [f"sudo sysctl -w {EXPIRE}=2903", f"sudo sysctl -w {WRITEBACK}=503"]
     assert "cannot be written by this process: nothing was changed" in ran.stderr
-    assert "paste the commands with sudo above" in ran.stderr
+    assert "run the sudo commands above" in ran.stderr
     assert kernel() == still
     assert not list(tmp_path.rglob("*.jsonl")), "what is not done is in no journal"
 
@@ -105,11 +105,11 @@ def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((f"{EXPIRE}=30s",), f"{EXPIRE} does not take '30s'"),
+        ((f"{EXPIRE}=30s",), f"{EXPIRE} does not accept '30s'"),
         (("vm.dirty_bytes=1073741824", "vm.dirty_ratio=10"), "are alternatives"),
         ((f"{EXPIRE}=1", f"{EXPIRE}=2"), "to be set twice"),
         ((f"{EXPIRE}=2900", "--persist", "--for", "5m"), "--persist and --for contradict each other"),
-        ((f"{EXPIRE}=2900", "--scope", "load"), "one value for the whole machine"),
+        ((f"{EXPIRE}=2900", "--scope", "load"), "applies to the whole machine"),
         (("max_wal_size=2GB", "--persist"), "--persist is for settings of the machine"),
         (("transparent_hugepage/enable=never",), "did you mean transparent_hugepage/enabled"),
         (("transparent_hugepage/enabled=never", "--persist"), "is not a sysctl"),

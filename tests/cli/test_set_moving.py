@@ -106,7 +106,7 @@ def test_a_signal_ends_the_wait_for_a_server_that_lets_nobody_in(
         process = started("set", *words, home=tmp_path)
         try:
             assert process.stderr is not None
-            while "it is starting" not in (line := process.stderr.readline()):
+            while "the server is starting" not in (line := process.stderr.readline()):
                 assert line, "it ended before it waited"
             process.send_signal(number)
             _, err = process.communicate(timeout=30)

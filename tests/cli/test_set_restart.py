@@ -236,7 +236,7 @@ def test_who_waits_for_somebody_elses_restart_can_stop_waiting(server: Throwaway
         process.kill()
         process.communicate()
     assert process.returncode == 130, err
-    assert "pgtop-tune cannot run it: it is a throwaway server" in out
+    assert "pgtop-tune cannot restart the server: only the pgtop-tune that created this throwaway server" in out
     assert "takes effect when the server is restarted; until then 100" in out
     assert "the server was not restarted: the changes stay pending" in err
     ran = run("revert", "--last", "-d", conninfo(server), home=tmp_path)

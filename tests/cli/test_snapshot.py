@@ -26,13 +26,13 @@ from tests.support.servers import conninfo
 @pytest.mark.parametrize(
     ("target", "words"),
     [
-        ("host=127.0.0.1 port=1", "nothing listens there"),
-        ("host={tmp}", "no server has a socket there"),
-        ("host='no such host'", "the host name is not known"),
-        ("host={tmp} keepalives=1", "no server has a socket there"),
+        ("host=127.0.0.1 port=1", "nothing is listening on this port"),
+        ("host={tmp}", "nothing is listening on this socket"),
+        ("host='no such host'", "unknown host name"),
+        ("host={tmp} keepalives=1", "nothing is listening on this socket"),
         ("{server} dbname=no_such", 'database "no_such" does not exist'),
         ("{server} user=nobody_there", 'role "nobody_there" does not exist'),
-        ("{server} target_session_attrs=standby", "no server there is standby"),
+        ("{server} target_session_attrs=standby", "no server at this address is standby"),
     ],
 )
 def test_what_waiting_does_not_change_is_asked_once(
@@ -84,7 +84,7 @@ def test_a_server_that_starts_is_waited_for(make_server: Callable[..., Throwaway
 def test_the_hint_of_the_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     ran = run("advise", "-h", "127.0.0.1", "-p", "1", home=tmp_path)
     assert ran.status == 3
-    assert ran.err.endswith(": nothing listens there\nhint: check that the server runs, and the port\n")
+    assert ran.err.endswith(": nothing is listening on this port\nhint: check that the server runs, and the port\n")
 
 
 @pytest.mark.long

@@ -40,5 +40,5 @@ def test_a_value_stays_on_its_line_and_between_its_quotes(value: str) -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "x\ny", "a=b", "'", "1st", "work_mem\n"])
 def test_what_is_no_name_is_refused(name: str) -> None:
-    with pytest.raises(ClusterProblem, match="is not the name of a setting"):
+    with pytest.raises(ClusterProblem, match="is not a parameter name"):
         configuration_lines({name: "1"})

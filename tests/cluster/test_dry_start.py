@@ -49,7 +49,7 @@ def test_no_link_in_the_data_directory_is_followed(tmp_path: Path) -> None:
 def test_a_file_of_another_user_is_not_copied(tmp_path: Path) -> None:
     place = cluster(tmp_path / "data")
     other = ServerPlace("", place.data_directory, "", uid=os.geteuid() + 1, program="/bin/echo")
-    with pytest.raises(ClusterProblem, match="another user"):
+    with pytest.raises(ClusterProblem, match="is not the server's user"):
         dry_start(other, StartText(""), 17)
 
 

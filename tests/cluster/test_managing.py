@@ -84,7 +84,7 @@ def test_pg_ctl_gets_the_options_back_that_the_server_had(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("parent", "said"),
     [
-        (("/usr/bin/python3", "-I", "/x/pgtop_tune/process/guard.py"), "only the pgtop-tune that made it"),
+        (("/usr/bin/python3", "-I", "/x/pgtop_tune/process/guard.py"), "only the pgtop-tune that created"),
         (("/usr/bin/python3", "/usr/bin/patroni", "/etc/patroni.yml"), "patronictl"),
         (("/usr/bin/containerd-shim-runc-v2",), "containerd-shim-runc-v2"),
         ((), "process"),
@@ -99,8 +99,12 @@ def test_what_would_miss_its_server_restarts_it_by_itself(parent: tuple[str, ...
 @pytest.mark.parametrize(
     ("server", "words", "why_not"),
     [
-        (replace(SERVER, pid=1, parent_pid=0, parent=()), "process 1 of its container", "which ends with it"),
-        (replace(SERVER, parent_pid=0, parent=()), "a program outside its container runs it", "restart it there"),
+        (replace(SERVER, pid=1, parent_pid=0, parent=()), "process 1 of its container", "which ends with the server"),
+        (
+            replace(SERVER, parent_pid=0, parent=()),
+            "a program outside its container runs it",
+            "restart the server there",
+        ),
         (
             replace(SERVER, parent=("/usr/bin/tini", "--", "postgres"), begun_by_first=True),
             "tini (process 1 of its container) runs it",

@@ -256,7 +256,7 @@ def test_a_kept_cluster_of_another_major_is_refused(embedded: Binaries, reachabl
     (reachable / KEPT).touch()
     (reachable / "data").mkdir()
     (reachable / "data" / "PG_VERSION").write_text("15\n")
-    with pytest.raises(ClusterProblem, match=r"holds a cluster of PostgreSQL 15, and the programs are 18\."):
+    with pytest.raises(ClusterProblem, match=r"contains a cluster of PostgreSQL 15, but the programs are version 18\."):
         Throwaway.create(embedded, keep=reachable)
     assert [each.name for each in (reachable / "data").iterdir()] == ["PG_VERSION"]
 

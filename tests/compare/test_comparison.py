@@ -72,10 +72,10 @@ def test_four_runs_a_side_with_eight_per_cent_more_are_better_and_the_interval_h
 
 def test_what_is_assumed_is_2_per_cent_whatever_the_seconds_of_a_run_leave_open() -> None:
     effect = runs_effect([0.0], [0.1], quiet := run_noise([0.0], [0.1]))
-    assert between_runs("tps", quiet, effect).endswith("are assumed to differ by 2 %, as none were repeated")
+    assert between_runs("tps", quiet, effect).endswith("are assumed to differ by 2 %, because none were repeated")
     wild = run_noise([0.0], [0.1], within=0.05**2)
     assert between_runs("tps", wild, runs_effect([0.0], [0.1], wild)).endswith(
-        "are assumed to differ by 2 %, as none were repeated; with what the seconds of one run leave open that is 5.4 %"
+        "are assumed to differ by 2 %, because none were repeated; the uncertainty within a run makes this 5.4 %"
     )
 
 
@@ -84,7 +84,7 @@ def test_one_run_a_side_is_judged_with_what_runs_are_assumed_to_differ_by() -> N
     assert row(found, "tps").verdict == "undecided"
     phase = found.phases[0]
     assert any("1 run of A and 1 run of B, ±1" in note and "are assumed to differ" in note for note in phase.notes)
-    assert any("order and change cannot be told apart" in note for note in phase.notes)
+    assert any("an effect of the order cannot be separated from the change" in note for note in phase.notes)
     halved = compare(side(frames(1000.0, "a")), side(frames(500.0, "b")))
     assert (row(halved, "tps").verdict, row(halved, "latency").verdict) == ("worse", "worse")
     others = {each.verdict for each in halved.phases[0].rows if each.figure.id not in FORESEEN}
@@ -107,7 +107,7 @@ def test_runs_that_are_not_steady_take_their_turns_or_have_no_verdict() -> None:
         run.steady = False
     assert row(compare(a, b), "tps").verdict == "better"
     a, b = repeated(1000.0, 1080.0, together=True)
-    assert any("order and change" in note for note in compare(a, b).phases[0].notes)
+    assert any("effect of the order" in note for note in compare(a, b).phases[0].notes)
     assert row(compare(a, b), "tps").verdict == "better"
     a.runs[0].steady = False
     found = compare(a, b)
@@ -376,7 +376,7 @@ def test_percentiles_of_records_without_histograms_are_left_out_where_they_make_
     assert figure_of(BY_ID["p50"], several.runs) is None
     (phase,) = compare(alone, several).phases
     assert phase.row("p50") is None
-    assert any("percentiles are left out" in note for note in phase.notes)
+    assert any("percentiles are omitted" in note for note in phase.notes)
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ def test_a_side_that_does_not_tell_the_cpu_queue_has_a_dash_and_no_verdict_about
     assert classes["IO"].effect is not None
     assert classes["IO"].verdict not in ("not told", "queue included")
     missing = "A" if swapped else "B"
-    assert f"{missing} does not tell the CPU queue: its CPU and Client include that time" in phase.notes
+    assert f"{missing} has no CPU queue figure: its CPU and Client include that time" in phase.notes
     (row,) = (row for row in wait_sheet(phase).table.rows if row[0] == "CPU queue")
     assert "-" in row[1:3]
     assert row[3:] == ("-", "", "not told")
@@ -459,6 +459,6 @@ def test_two_protocols_are_two_loads_and_told_as_such() -> None:
     title = next(iter(a.phases)).title
     assert found.reasons == (
         f"the two sides ran different loads: A has {title}, -M simple, B has {title}, -M prepared; "
-        "--under-test load compares them all the same",
+        "--under-test load compares them anyway",
     )
     assert not compare(a, b, under_test=["load"]).reasons

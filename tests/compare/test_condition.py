@@ -60,7 +60,7 @@ def test_runs_that_differ_by_more_and_allow_no_verdict_cannot_be_told() -> None:
     judged = judge_condition(parse_condition("tps < -5%"), [compare(a, b)])
     assert judged.outcome is ConditionOutcome.CANNOT_TELL
     assert "tps changed by -" in judged.because
-    assert "no verdict: 1 of the 4 runs of A is not steady" in judged.because
+    assert "without a verdict: 1 of the 4 runs of A is not steady" in judged.because
     assert judge_condition(parse_condition("tps < -50%"), [compare(a, b)]).outcome is ConditionOutcome.DOES_NOT
 
 

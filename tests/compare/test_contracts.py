@@ -97,7 +97,7 @@ def test_a_repeat_of_equal_sides_has_its_verdicts_and_says_the_contract() -> Non
     row = found.phases[0].row("tps")
     assert row is not None
     assert row.verdict == "better"
-    assert "--as repeat lets vary: nothing" in sheets_text(sheets(found))
+    assert "--as repeat allows differences in: nothing" in sheets_text(sheets(found))
 
 
 def test_a_contract_says_what_it_could_not_check() -> None:
@@ -106,7 +106,7 @@ def test_a_contract_says_what_it_could_not_check() -> None:
     assert "known for one side only: vm.swappiness" in sheets_text(sheets(compare(one, b, contract=Contract.REPEAT)))
     bare_sides = (replace(side, facts=(PAIRS["CPUs"][0],)) for side in (a, b))
     told = sheets_text(sheets(compare(*bare_sides, contract=Contract.REPEAT)))
-    assert "not checked, because neither side tells it: system, server, parameters, data, load" in told
+    assert "not checked, because neither side records it: system, server, parameters, data, load" in told
 
 
 def test_json_has_the_contract_and_what_broke_it() -> None:

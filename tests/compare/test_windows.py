@@ -160,7 +160,7 @@ def around(counters: Callable[[int], dict[str, int]]) -> list[Frame]:
         (lambda second: {"timed": int(second > 120)}, "checkpoints took different shares of A and B"),
         (
             lambda second: {"timed": 3, "pages": 50 * min(second, 80)},
-            "checkpoints wrote for 100 % of the time in A and 0 % in B",
+            "checkpoints were writing 100 % of the time in A and 0 % in B",
         ),
         (
             lambda second: {"wal_fpi": 100 * max(second - 70, 0)},
@@ -180,7 +180,7 @@ def test_before_and_after_differ_only_where_a_checkpoint_was_in_one_of_them(
     assert row(found, "tps").verdict == ("differ" if unlike else "better")
     assert phase.to_settle == ()
     still_writing = any("still writing" in note for note in phase.notes)
-    assert still_writing == unlike.startswith("checkpoints wrote")
+    assert still_writing == unlike.startswith("checkpoints were writing")
 
 
 def test_what_is_certain_comes_first_and_then_the_size_of_the_effect_counts() -> None:

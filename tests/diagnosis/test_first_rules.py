@@ -61,7 +61,7 @@ def test_the_same_waits_behind_a_quick_device_are_no_finding_of_it() -> None:
 def test_a_server_that_fills_its_cpus_is_said_with_the_queue() -> None:
     first = said(FULL_CPUS).first
     assert first.rule == "cpu.server"
-    assert "fills the 4 CPUs" in first.sentence
+    assert "saturates the 4 CPUs" in first.sentence
     assert "0.90 ms waiting for one" in first.sentence
 
 
@@ -71,14 +71,14 @@ def test_a_server_that_fills_the_cpus_it_is_bound_to_is_said_while_others_rest()
 
     first = said(replace(FULL_CPUS, cpu=2.0, busy=55.0, host={"cgroup": bound})).first
     assert first.rule == "cpu.server"
-    assert "fills the 2 CPUs" in first.sentence
+    assert "saturates the 2 CPUs" in first.sentence
     assert said(replace(FULL_CPUS, cpu=2.0, busy=55.0)).first.rule != "cpu.server"
 
 
 def test_cpus_that_several_fill_are_said_to_be_full_with_the_parts_of_each() -> None:
     first = said(SHARED_CPUS).first
     assert first.rule == "cpu.full"
-    assert "the 4 CPUs are full: the server 2.3, pgbench 0.8, other programs 0.9; " in first.sentence
+    assert "the 4 CPUs are saturated: the server uses 2.3, pgbench 0.8, other programs 0.9; " in first.sentence
 
 
 def test_cpus_that_others_share_without_filling_them_are_before_a_smaller_queue_for_rows() -> None:
@@ -86,7 +86,7 @@ def test_cpus_that_others_share_without_filling_them_are_before_a_smaller_queue_
     waits = {"Client:turn": 9.0, "CPU:": 4.0, "Lock:transactionid": 2.2}
     first = said(replace(SHARED_CPUS, waits=waits, cpu=1.5, queued=6.5)).first
     assert first.rule == "cpu.full"
-    assert "the server 1.5, pgbench 0.8, other programs 1.7" in first.sentence
+    assert "the server uses 1.5, pgbench 0.8, other programs 1.7" in first.sentence
 
 
 def test_a_long_queue_for_cpus_that_are_not_quite_full_is_no_mystery() -> None:
@@ -107,7 +107,7 @@ def test_the_statement_that_reads_a_table_row_by_row_is_named() -> None:
     made = MADE["a missing index"][1]
     first = said(made).first
     statement = "SELECT sum(amount) FROM orders WHERE cu…"
-    assert first.sentence == f"{statement} reads 600k rows of public.orders for 1: 100 % of the time"
+    assert first.sentence == f"{statement} reads 600k rows of public.orders to return 1: 100 % of the time"
     assert "an index" in first.next_step
     unseen = replace(made, server={name: made.server[name] for name in made.server if name != "relations"})
     assert said(unseen).first.sentence.endswith(f"waiting for one; 100 % of statement time by {statement}")
@@ -116,8 +116,8 @@ def test_the_statement_that_reads_a_table_row_by_row_is_named() -> None:
 def test_a_standby_that_confirms_nothing_is_first_however_many_wait_behind_the_commit() -> None:
     """remote_apply with a paused replay: for a minute "not clear what binds: 8 active sessions"."""
     sentence = said(MADE["standby that does not confirm"][1]).first.sentence
-    assert sentence.startswith("commits wait 39 s for a synchronous standby that does not confirm them: 1 session in")
-    assert sentence.endswith("SyncRep; 7 wait behind")
+    assert sentence.startswith("commits are blocked for 39 s: a standby does not confirm them; 1 session in")
+    assert sentence.endswith("SyncRep; 7 sessions wait behind")
 
 
 def test_workers_that_come_and_go_are_work_of_the_server() -> None:
@@ -151,7 +151,7 @@ def test_a_stall_names_the_session_at_the_end_of_the_chain() -> None:
     stalled = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, bench={"silences": (silence,)})
     first = said(stalled).first
     assert first.kind is FindingKind.OUTAGE
-    assert first.sentence == "STALLED 38 s: 16 sessions wait for 900, idle in transaction 38 s (psql)"
+    assert first.sentence == "STALLED 38 s: 16 sessions wait for session 900 (psql), idle in transaction 38 s"
     assert first.advice is not None
 
 
@@ -193,7 +193,7 @@ def test_sessions_wait_for_a_root_no_longer_than_for_its_lock() -> None:
     assert not isinstance(newest.postgres, Unavailable)
     read = replace(newest, postgres=replace(newest.postgres, locks=LockSample(activity.at_s, tuple(waits))))
     first = Diagnoser().look(Interval((*jam.frames[:-1], read))).first
-    assert first.sentence == "16 sessions wait 1.9 s for 900, idle in transaction 38 s (psql)"
+    assert first.sentence == "16 sessions wait 1.9 s for session 900 (psql), idle in transaction 38 s"
 
 
 def test_sessions_that_stay_are_not_one_for_each_transaction() -> None:
@@ -214,7 +214,7 @@ def test_sessions_that_stay_are_not_one_for_each_transaction() -> None:
 def test_without_a_load_the_same_jam_is_a_jam() -> None:
     first = said(Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)).first
     assert first.rule == "lock.jam"
-    assert "900, idle in transaction" in first.sentence
+    assert "session 900 (psql), idle in transaction" in first.sentence
 
 
 def test_an_idle_server_is_said_to_be_idle() -> None:
@@ -228,7 +228,7 @@ def test_a_server_whose_sessions_are_hidden_is_not_said_to_be_idle() -> None:
     first = said(Situation(load=False, cpu=0.0, backends=others)).first
     assert first.rule == "none"
     assert "idle" not in first.sentence
-    assert first.sentence.endswith("other users' sessions are hidden: GRANT pg_monitor TO bench shows them")
+    assert first.sentence.endswith("other users' sessions are hidden: GRANT pg_monitor TO bench")
 
 
 def test_a_server_whose_sessions_cannot_be_read_is_not_said_to_be_idle() -> None:
@@ -252,14 +252,14 @@ def test_a_server_whose_sessions_cannot_be_read_is_not_said_to_be_idle() -> None
 
 def test_clients_that_think_are_no_limit_of_the_server() -> None:
     thinking = Situation(waits={"Client:between": 14.7, "CPU:": 1.3}, latency_ms=16.0, tps=1000.0, cpu=1.2)
-    assert said(thinking).first.sentence == "nothing is at a limit: clients think 92 % of each transaction"
+    assert said(thinking).first.sentence == "the server waits for its clients: 92 % of each transaction"
 
 
 def test_a_wait_that_no_rule_knows_is_named_and_not_called_other() -> None:
     """The line said "no single limit: other 14.0 of 14.2 ms" above a budget of Timeout:PgSleep 14.0, other 0.2."""
     asleep = Situation(waits={"Timeout:PgSleep": 7.9, "CPU:": 0.1}, latency_ms=14.2, tps=564.0, clients=8, cpu=0.1)
     sentence = said(asleep).first.sentence
-    assert sentence.startswith("not clear what binds: CPU 0.18, Timeout:PgSleep 14.0, other 0.0"), sentence
+    assert sentence.startswith("no clear bottleneck: CPU 0.18 ms, Timeout:PgSleep 14.0 ms, other 0.0"), sentence
 
 
 def test_a_transaction_of_ten_seconds_has_one_unit() -> None:
@@ -270,10 +270,10 @@ def test_a_transaction_of_ten_seconds_has_one_unit() -> None:
 
 def test_a_full_machine_is_never_called_free_of_limits() -> None:
     asked = Situation(waits={"CPU:": 1.0}, latency_ms=1.0, tps=500.0, rate_per_s=500.0, lag_ms=0.1, busy=60.0)
-    assert said(asked).first.sentence.startswith("nothing is at a limit: 500/s as asked; CPUs 60 %")
-    assert said(replace(asked, busy=100.0)).first.sentence.startswith("500/s as asked; CPUs 100 %")
+    assert said(asked).first.sentence.startswith("no bottleneck: 500 tps as requested; CPUs 60 %")
+    assert said(replace(asked, busy=100.0)).first.sentence.startswith("500 tps as requested; CPUs 100 %")
     stuck = Situation(waits={"IO:DataFileRead": 2.0}, tps=0.0, load=False, busy=100.0)
-    assert "nothing is at a limit" not in said(stuck).first.sentence
+    assert "no bottleneck" not in said(stuck).first.sentence
 
 
 def test_sessions_of_an_application_that_fill_the_cpus_are_found_without_the_kernel_s_queue() -> None:
@@ -297,12 +297,12 @@ def test_each_doubt_takes_one_step_of_confidence() -> None:
 
 def test_a_part_that_is_most_of_the_time_and_that_no_rule_explains_is_not_called_no_limit() -> None:
     quick = Situation(waits={"IO:WalSync": 0.5, "LWLock:WALWrite": 14.4, "Client:turn": 1.0}, latency_ms=31.0, tps=520)
-    assert said(quick).first.sentence.startswith("not clear what binds: ")
+    assert said(quick).first.sentence.startswith("no clear bottleneck: ")
 
 
 def test_a_standby_that_does_not_replay_is_not_called_idle() -> None:
     first = said(MADE["standby whose replay is paused"][1]).first
-    assert first.sentence == "replay is paused on this standby: 80.0M of WAL wait, 2m39s old"
+    assert first.sentence == "replay is paused on this standby: 80.0M of WAL not replayed, 2m39s old"
     alone = MADE["standby that is cut off"][1]
     assert said(alone).first.sentence == "this standby does not stream: it has no WAL receiver"
     from_archive = replace(alone, parameters=(replace(PRIMARY, setting="", shown=""),))
@@ -324,7 +324,7 @@ def test_the_wait_at_a_pooler_of_a_load_of_others_is_not_cut_to_the_time_behind_
     first = Diagnoser().look(Interval([with_pooler(second) for second in range(40)])).first
     assert first.rule == "pool.queue"
     assert first.sentence == "14 clients wait 60.6 ms at the pooler: its 2 connections are in use"
-    assert ("the server's part", "8.66 ms") in first.evidence
+    assert ("time on the server", "8.66 ms") in first.evidence
 
 
 def at_pool(second: int, server: Situation, tps: int) -> Frame:
@@ -374,31 +374,31 @@ def test_a_queue_at_a_pool_stays_first_while_the_server_counts_hardly_a_transact
 def test_less_than_one_active_session_of_clients_that_think_is_at_no_limit() -> None:
     """20 clients with think time were "not clear what binds: CPU 4.93 ms" as soon as 0.3 sessions were active."""
     thinks = Situation(waits={"CPU:": 0.5}, load=False, tps=64.0, cpu=0.4, busy=22.0)
-    assert said(thinks).first.sentence.startswith("nothing is at a limit: 64 tps, 0.50 active sessions")
+    assert said(thinks).first.sentence.startswith("no bottleneck: 64 tps, 0.50 sessions active")
 
 
 def test_work_on_free_cpus_is_not_unclear() -> None:
     """3,300 point reads a second, as fast as they came, were "not clear what binds: CPU 0.39 of 0.47 ms"."""
     works = Situation(waits={"CPU:": 1.3}, load=False, tps=3300.0, cpu=1.3, busy=40.0)
-    assert said(works).first.sentence == "the time is CPU work, and CPUs are free: CPU 0.39, other 0 of 0.39 ms"
-    assert said(replace(works, busy=96.0)).first.sentence.startswith("not clear what binds")
+    assert said(works).first.sentence == "mostly CPU work, and CPUs are free: CPU 0.39 ms, other 0 ms of 0.39 ms"
+    assert said(replace(works, busy=96.0)).first.sentence.startswith("no clear bottleneck")
 
 
 def test_a_server_that_ends_transactions_is_never_idle() -> None:
     """20 clients with think time, and 3,300 point reads a second on full cores, were "idle: no active session"."""
     rests = Situation(waits={"CPU:": 0.02}, load=False, tps=62.0, cpu=0.02, busy=3.0)
     calm = said(replace(rests, counters={"database.xact_commit": 62.0})).first
-    assert calm.sentence.startswith("nothing is at a limit: 62 tps, 0.02 active sessions; CPUs 9 %")
+    assert calm.sentence.startswith("no bottleneck: 62 tps, 0.02 sessions active; CPUs 9 %")
     programs = (OtherProgram(4711, "pip", 95.0),)
     full = replace(rests, waits={"CPU:": 0.2}, cpu=0.9, busy=100.0, programs=programs)
     busy = said(replace(full, counters={"database.xact_commit": 3_300.0})).first
-    assert "all 4 CPUs are full: the server 0.9, other programs" in busy.sentence
+    assert "all CPUs are saturated: the server uses 0.9, other programs" in busy.sentence
     assert "pip (4711) 0.9" in busy.sentence
     assert "3,300 tps" in busy.sentence
     none = said(replace(full, waits={}, tps=0.0)).first
     assert "idle" not in none.sentence
     rare = said(replace(rests, tps=0.0, backends=starting(1_000))).first
-    assert rare.sentence.startswith("nothing is at a limit: 20 sessions at work in 10 s, 0.02 active sessions")
+    assert rare.sentence.startswith("no bottleneck: 20 sessions ran statements in 10 s, 0.02 sessions active")
     quiet = replace(rests, waits={}, tps=0.0, backends=starting(60_000))
     assert said(quiet).first.sentence == "idle: no active session"
 
@@ -418,7 +418,7 @@ def test_full_pages_are_no_reason_for_flushes_nor_for_a_larger_max_wal_size() ->
         server = {"checkpoints": checkpoints} if checkpoints else {}
         made = said(replace(writes, server=server)).findings
         full = next(each for each in made if each.rule == "wal.fpi")
-        assert full.sentence.startswith("full pages are 95 % of the WAL")
+        assert full.sentence.startswith("full-page images are 95 % of WAL")
         assert (full.advice is not None) is advised
         assert ("max_wal_size" in full.next_step) is advised
 
@@ -444,9 +444,9 @@ def test_a_flush_far_slower_than_the_disk_waits_for_a_cpu_while_cores_are_full()
     )  # fmt: skip
     found = said(shared)
     assert found.first.sentence.startswith("other programs take 1.")
-    assert "pip (4711) 1.0, python3 (12) 0.9; up to" in found.first.sentence
+    assert "pip (4711) 1.0, python3 (12) 0.9; cost up to" in found.first.sentence
     flush = next(each for each in found.findings if each.rule == "wal.flush")
-    assert "the disk takes 0.12 ms, the rest waits for a CPU" in flush.sentence
+    assert "the disk takes 0.12 ms, the rest is CPU queue" in flush.sentence
     assert flush.kind is FindingKind.NOTE
     slow_disk = said(replace(shared, host={"disks": disk(1_500, 950)}))
     assert next(each for each in slow_disk.findings if each.rule == "wal.flush").kind is FindingKind.LATENCY
@@ -521,5 +521,5 @@ def test_an_alter_table_in_a_queue_does_not_count_itself() -> None:
             bench={"silences": silences} if silences else {},
         )  # fmt: skip
         first = said(queue).first
-        assert "ALTER TABLE (21093) waits for 18645" in first.sentence
-        assert first.sentence.endswith("and holds up 8")
+        assert "ALTER TABLE (21093) waits for session 18645" in first.sentence
+        assert first.sentence.endswith(", and blocks 8 sessions")

@@ -45,8 +45,8 @@ def test_the_rule_of_a_situation_is_first(name: str) -> None:
 
 def test_bound_by_the_data_disk_is_concluded_from_the_figures_of_a_tuning_round() -> None:
     first = said(MADE["the data disk at its cap (P1)"][1]).first
-    assert first.sentence.startswith("bound by the data disk: vda does 5,940 of 6,000 IOPS; ")
-    assert "memory does not help" in first.next_step
+    assert first.sentence.startswith("the data disk is at its limit: vda does 5,940 of 6,000 IOPS; ")
+    assert "memory helps only against reads" in first.next_step
 
 
 def test_rows_held_during_a_flush_count_for_the_wal_device() -> None:
@@ -161,9 +161,9 @@ def test_without_a_load_or_a_pooler_nothing_is_told_to_be_hidden() -> None:
 
 def test_a_rate_that_is_missed_by_chance_alone_is_reached() -> None:
     by_chance = replace(MADE["a rate that is reached"][1], rate_per_s=100.0, tps=96.0)
-    assert said(by_chance).first.sentence.startswith("nothing is at a limit: 96/s as asked")
+    assert said(by_chance).first.sentence.startswith("no bottleneck: 96 tps as requested")
     missed = replace(by_chance, tps=80.0)
-    assert "as asked" not in said(missed).first.sentence
+    assert "as requested" not in said(missed).first.sentence
 
 
 def test_spills_of_long_statements_count_when_their_files_are_closed() -> None:
@@ -189,16 +189,16 @@ def test_spills_that_cost_little_are_a_note() -> None:
 
 def test_what_removing_a_finding_brings_ends_at_the_next_resource() -> None:
     evidence = dict(said(MADE["hot row"][1]).first.evidence)
-    assert evidence["without it"] == "at most 3.3 times the throughput: then the CPUs are full"
+    assert evidence["if removed"] == "at most 3.3 times the throughput; then the CPUs are saturated"
 
 
 def test_other_programs_are_named_where_the_machine_tells_them() -> None:
     made = next(situation for rule, situation in MADE.values() if rule == "cpu.others")
-    assert "CPUs; up to" in said(made).first.sentence
+    assert "CPUs; cost up to" in said(made).first.sentence
     programs = OtherProgram(4711, "stress\x1b[2J", 98.0), OtherProgram(12, "python3", 40.0)
     sentence = said(replace(made, programs=programs)).first.sentence
     assert "4 CPUs: stress" in sentence
-    assert "(4711) 1.0, python3 (12) 0.4; up to" in sentence
+    assert "(4711) 1.0, python3 (12) 0.4; cost up to" in sentence
     assert "\x1b" not in sentence
 
 

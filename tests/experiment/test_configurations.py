@@ -140,9 +140,9 @@ async def test_a_value_that_others_change_is_told_and_further_runs_of_the_config
         deadline_s = time.monotonic() + 20.0
         while not (said := await runs.lost(a)) and time.monotonic() < deadline_s:
             await asyncio.sleep(0.05)
-        assert said == "others changed work_mem from 7MB to 11MB"
+        assert said == "another user changed work_mem from 7MB to 11MB"
         # Neither by turns nor once more: runs of one name would not be alike.
-        with pytest.raises(ServerProblem, match="others changed work_mem from 7MB to 11MB"):
+        with pytest.raises(ServerProblem, match="another user changed work_mem from 7MB to 11MB"):
             await runs.to(a)
     finally:
         with contextlib.suppress(PgtopError):

@@ -224,7 +224,7 @@ async def test_a_series_says_that_the_server_was_restarted_and_does_not_go_on_on
         place.symlink_to(str(standby.socket_dir))
         after = await bench.measure()
     assert (after.state, after.tps) == (RunState.FAILED, None)
-    assert "another server than the one of the first run answers" in after.message
+    assert "a different server than in the first run answers" in after.message
 
 
 async def test_a_rate_missed_because_the_last_seconds_did_nothing_is_a_backlog_and_not_0_ms(database: str) -> None:

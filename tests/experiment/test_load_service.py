@@ -109,7 +109,7 @@ async def test_more_clients_than_the_server_has_room_for_are_refused_with_the_nu
             await service.start(LoadSpec("select-only", clients=5000, duration_s=2))
         with pytest.raises(UsageProblem, match="not a list of"):
             await service.start_steps(SHORT, "clients=two", tidy=False)
-        with pytest.raises(LoadProblem, match="a step needs an end"):
+        with pytest.raises(LoadProblem, match="a step needs a time limit"):
             await service.start_steps(LoadSpec("select-only"), "clients=1,2", tidy=False)
 
 
@@ -165,4 +165,4 @@ async def test_a_making_that_is_stopped_says_so(database: str) -> None:
         state = service.state()
         assert (state.doing, state.problem, state.made) == ("", "stopped by the operator", None)
         (bus,) = [each for each in await service.datasets() if each.name == "bus"]
-        assert "tickets made" in bus.problem
+        assert "tickets created" in bus.problem

@@ -181,15 +181,15 @@ def test_the_words_say_the_figures_and_what_can_be_seen() -> None:
     assert said.startswith("noise floor of tpcb-like ×16 at scale 50, PostgreSQL ")
     assert "of a pair of 10 s blocks" in said
     assert "judged as A/A: " in said
-    assert "other programs took 21 % of the CPU time" in said
-    assert "kept: later comparisons" in said
-    assert "before/after sees ±" in said
+    assert "other programs used 21 % of the CPU time" in said
+    assert "saved: later comparisons" in said
+    assert "before/after detects ±" in said
 
 
 def test_few_pairs_and_what_is_not_kept_are_said() -> None:
-    said = noise_markdown(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "pgbench was the limit"))
+    said = noise_markdown(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "pgbench was the bottleneck"))
     assert any("3 pairs are few" in line for line in said)
-    assert "- not kept: pgbench was the limit" in said
+    assert "- not saved: pgbench was the bottleneck" in said
     assert '"kept": false' in noise_json(told(floor(run_of(autoregressive(60, 0.0, 0.01))), "x"))[0]
 
 

@@ -53,12 +53,14 @@ def test_removing_3_1_of_8_2_ms_lifts_a_closed_loop_by_at_most_61_per_cent(inter
     assert found is not None
     assert found.most == pytest.approx(8.2 / 5.1 - 1.0)
     assert found.removable_ms == pytest.approx(3.1)
-    assert prediction_words(found) == "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) can go"
+    assert prediction_words(found) == (
+        "at most +61 %: 3.1 of 8.2 ms (IO:WalSync 2.2, LWLock:WALWrite 0.9) could be saved"
+    )
 
 
 def test_a_transaction_of_a_fraction_of_a_millisecond_is_told_in_figures_that_say_something() -> None:
     found = Prediction(most=0.1, removable_ms=0.0064, of_ms=0.0723, waits=(("CPU", 0.0064),))
-    assert prediction_words(found) == "at most +10 %: 0.0064 of 0.072 ms (CPU 0.0064) can go"
+    assert prediction_words(found) == "at most +10 %: 0.0064 of 0.072 ms (CPU 0.0064) could be saved"
 
 
 def bounded(budget: LatencyBudget, frames: list[Frame], *names: str) -> Prediction:
@@ -72,12 +74,12 @@ def test_cpus_bound_a_change_that_does_not_save_cpu_time() -> None:
     parts = (BudgetPart("CPU", "CPU", 1.9), BudgetPart("IO:WalSync", "IO", 6.0))
     budget = replace(BUDGET, total_ms=8.0, tps=2000.0, parts=parts)
     found = bounded(budget, MACHINE, *NAMES)
-    assert (found.by, found.nothing) == ("the CPUs are full", False)
+    assert (found.by, found.nothing) == ("the CPUs are saturated", False)
     assert found.most == pytest.approx(4000.0 / 1.9 / 2000.0 - 1.0)
     assert not bounded(budget, MACHINE, "jit").by, "it saves CPU time"
     nothing = bounded(replace(budget, parts=(replace(parts[0], ms=1.99), parts[1])), MACHINE, *NAMES)
     assert nothing.nothing
-    assert prediction_words(nothing) == "at most +1 %: then the CPUs are full; no value can bring more than 4 %"
+    assert prediction_words(nothing) == "at most +1 %: then the CPUs are saturated; no value can gain more than 4 %"
 
 
 def test_waits_that_go_take_their_system_calls_along(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +92,7 @@ def test_waits_that_go_take_their_system_calls_along(monkeypatch: pytest.MonkeyP
     # A wait of 0.05 ms held no more than 0.05 ms of system calls.
     short = replace(budget, parts=(parts[0], replace(parts[1], ms=0.05), BudgetPart("Client:think", "Client", 0.6)))
     few = bounded(replace(short, tps=17_000.0), MACHINE, *NAMES)
-    assert few.by == "the CPUs are full"
+    assert few.by == "the CPUs are saturated"
     assert few.most == pytest.approx(4000.0 / 0.23 / 17_000.0 - 1.0)
 
 
@@ -118,7 +120,7 @@ def test_measured_flushes_bound_a_change_that_saves_none() -> None:
     budget = replace(BUDGET, total_ms=4.3, tps=950.0, parts=parts)
     found = bounded(budget, flushing(1000.0), "effective_io_concurrency")
     assert found.most == pytest.approx(1000.0 / 950.0 - 1.0)
-    assert prediction_words(found) == "at most +5 %: then the WAL device does its measured 1,000 flushes/s"
+    assert prediction_words(found) == "at most +5 %: then the WAL device reaches its measured 1,000 flushes/s"
     # Of eight clients four commit with each flush at best.
     assert not bounded(budget, flushing(1000.0, clients=8), "effective_io_concurrency").by
     assert not bounded(budget, flushing(1000.0), "synchronous_commit").by, "it saves flushes"
@@ -193,7 +195,8 @@ def test_a_trial_is_inside_when_it_reaches_the_bound_and_the_likely_range() -> N
     assert inside(trial(0.15, predicted=ranged)) is True
     assert inside(trial(0.20, predicted=ranged)) is False
     assert inside(trial(0.10)) is None
-    assert inside(trial(0.10, predicted=replace(told, most=10.0))) is None, "no bound cannot be wrong: nothing to score"
+    assert inside(trial(0.10, predicted=replace(told, most=9.6))) is None, "no bound cannot be wrong: nothing to score"
+    assert prediction_words(replace(told, most=9.6)) == "", "a bound of +960 % is no information"
     assert inside(trial(0.20, predicted=replace(ranged, most=10.0))) is False
     assert inside(replace(trial(0.10, predicted=told), low=None)) is None
 

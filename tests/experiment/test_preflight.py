@@ -55,4 +55,4 @@ def test_of_a_server_that_does_not_answer_nothing_is_said() -> None:
 def test_open_files() -> None:
     assert file_room(1024, 1021) == ""
     assert file_room(-1, 5000) == ""
-    assert file_room(1024, 1022).startswith("1022 clients need 1025 open files and pgbench may have 1024")
+    assert file_room(1024, 1022).startswith("1022 clients need 1025 open files, but pgbench may open only 1024")

@@ -156,9 +156,9 @@ def test_a_goal_that_the_known_noise_puts_out_of_reach_is_refused_with_the_time_
     with pytest.raises(UsageProblem) as refused:
         check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.02), warm_up_s=10)
     assert "tpcb-like ×16 at scale 50" in refused.value.message
-    assert "that needs about 21 runs of each cell (49m00s of load for all cells)" in refused.value.message
+    assert "it needs about 21 runs of each cell (49m00s of load for all cells)" in refused.value.message
     assert "the limit is 12" in refused.value.message
-    with pytest.raises(UsageProblem, match=r"more than 100 runs of each cell, and the limit is 12"):
+    with pytest.raises(UsageProblem, match=r"more than 100 runs of each cell, but the limit is 12"):
         check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.002))
     check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.02, at_most=30))
     check_goal(plan, [LOAD, None], Repetition(runs=2, until=0.05))
@@ -246,7 +246,7 @@ def test_runs_that_do_not_get_steady_are_said() -> None:
         lines = tuple(replace(line, tps=line.tps * (1.0 + place / 20)) for place, line in enumerate(found.progress))
         repeats.take(replace(found, progress=lines))
     [cell] = repeats.cells()
-    assert any(note.startswith("2 of 2 runs did not get steady") for note in cell.notes)
+    assert any(note.startswith("2 of 2 runs did not become steady") for note in cell.notes)
 
 
 def test_one_row_for_each_cell_in_text_markdown_json_and_reports() -> None:

@@ -113,4 +113,4 @@ def test_a_run_with_statements_has_the_server_s_figures_beside_pgbench_s(
         connection.execute("DROP EXTENSION pg_stat_statements")
     record = json.loads(run(*words, home=tmp_path, timeout_s=180).out)
     assert record["server_times"]["rows"] == []
-    assert "pg_stat_statements is not in the watched database" in record["server_times"]["problem"]
+    assert "pg_stat_statements is not installed in the watched database" in record["server_times"]["problem"]

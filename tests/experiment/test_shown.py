@@ -38,7 +38,7 @@ def test_the_end_of_load_or_server_has_its_reason_and_what_was_not_put_back_is_a
     shown.take(over)
     assert (shown.newest.ending, shown.newest.problem) == ("the server was restarted", "not put back: no answer")
     shown = ShownStates(_PLAN)
-    shown.take(replace(over, ending=Ending.NOT_STEADY, reason="the load does not get steady: drift", notes=()))
+    shown.take(replace(over, ending=Ending.NOT_STEADY, reason="the load does not become steady: drift", notes=()))
     assert shown.newest.ending == "not steady"
 
 

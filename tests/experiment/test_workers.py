@@ -86,7 +86,7 @@ def test_servers_of_different_speed_are_no_effect_and_add_no_noise(tmp_path: Pat
     assert judged.effect.high - judged.effect.low < 0.1
     assert judged.change == pytest.approx(0.1, abs=0.001)
     page = report_markdown("t", chapters(outcome))
-    assert "figures are levelled to the mean of 3 servers" in page
+    assert "figures are normalized to the mean of 3 servers" in page
     assert "repeat 1, on " in page
     levelled = results_by_arm(outcome)
     assert max(run.tps or 0.0 for run in levelled[judged.arm, judged.load]) < 1500.0
@@ -101,15 +101,15 @@ def test_a_worker_that_ends_costs_one_cell_and_others_take_the_rest(
     def ends(server: str, cell: Cell) -> None:
         if server == "b" and "b" in servers.there:
             servers.there.remove("b")
-            raise WorkerGone("the worker of b ended under the unit")
+            raise WorkerGone("the worker of b ended during the unit")
 
     servers.before = ends
     outcome = run(tmp_path, servers, plan := bound_text(ARMS), told)
     lost = [result for result in outcome.results.values() if result.reason]
-    assert [result.reason for result in lost] == ["the worker of b ended under the unit"]
+    assert [result.reason for result in lost] == ["the worker of b ended during the unit"]
     assert len(outcome.results) == len(plan.cells)
     assert sum(server == "b" for server, _ in servers.ran) == 1
-    assert any("has not come back" in line for line in told)
+    assert any("has not returned" in line for line in told)
     (judged,) = judgements(outcome)
     assert judged.effect is not None
     assert judged.effect.relative == pytest.approx(0.1, abs=0.002)
@@ -121,7 +121,7 @@ def test_a_worker_that_comes_back_goes_on_with_its_cells(tmp_path: Path) -> None
     def ends(server: str, cell: Cell) -> None:
         if server == "b" and not ended:
             ended.append(cell.number)
-            raise WorkerGone("the worker of b ended under the unit")
+            raise WorkerGone("the worker of b ended during the unit")
 
     servers.before = ends
     outcome = run(tmp_path, servers, bound_text(ARMS))
@@ -136,7 +136,7 @@ def test_a_server_that_cannot_be_used_takes_no_more_cells_and_without_any_it_sto
         raise UnitFailed(f"{server}: connection refused")
 
     servers.before = refuses
-    with pytest.raises(Stopped, match="6 cells are to be run"):
+    with pytest.raises(Stopped, match="6 cells did not run"):
         run(tmp_path, servers, bound_text(ARMS))
     assert len(servers.ran) == 2
     outcome = run(tmp_path, Servers("a", "b"), bound_text(ARMS))

@@ -66,14 +66,14 @@ def test_until_is_the_last_day() -> None:
     found = with_accepted(report(), [risk(until=date(2026, 11, 25))])
     assert found.accepted == ()
     assert len(found.findings) == 3
-    assert found.lapsed == (("AAA-01", "accepted until 2026-11-25, which is over: a reason"),)
+    assert found.lapsed == (("AAA-01", "accepted only until 2026-11-25: a reason"),)
 
 
 def test_an_acceptance_that_covers_nothing_is_told() -> None:
     found = with_accepted(report(), [risk("AAA-03"), risk(subject="other*")])
     assert found.lapsed == (
-        ("AAA-03", "the acceptance covers nothing: take it out of the file"),
-        ("AAA-01", "the acceptance of 'other*' covers nothing: take it out of the file"),
+        ("AAA-03", "the acceptance covers no finding: remove it from the file"),
+        ("AAA-01", "the acceptance of 'other*' covers no finding: remove it from the file"),
     )
     # Of a check that is not made nothing can be said.
     assert with_accepted(report(), [risk("ZZZ-09")]).lapsed == ()
@@ -115,8 +115,8 @@ def test_several_entries_may_share_the_objects_of_a_finding() -> None:
     assert rest.says.startswith("bench: table is unlogged (public.c)")
     assert rest.says.endswith("; 2 of 3 accepted")
     assert [said for _, said in shown.lapsed] == [
-        "accepted until 2026-01-01, which is over: a reason",
-        "the acceptance of 'bench public.z' covers nothing: take it out of the file",
+        "accepted only until 2026-01-01: a reason",
+        "the acceptance of 'bench public.z' covers no finding: remove it from the file",
     ]
 
 
@@ -138,7 +138,7 @@ def test_what_is_left_of_a_finding_fits_the_server_as_the_whole_does() -> None:
     shown = with_accepted(judge([by_id("TAB-06")], facts), [risk("TAB-06", "bench public.a")])
     ((_, rest),) = shown.findings
     assert rest.fix is not None
-    assert "on its primary" in rest.fix.remark
+    assert "run it on the primary" in rest.fix.remark
 
 
 def written(directory: Path, text: str) -> Path:
@@ -162,7 +162,7 @@ def test_the_file_has_a_check_a_reason_and_a_last_day(tmp_path: Path) -> None:
         ("2027-01-31", "2027-01-31T12:00:00", "a day such as 2027-01-31"),
         ("until", "untill", "unknown key 'untill'"),
         ('"key-03"', "3", "check is missing"),
-        ("[[check.accept]]", '[[check.accept]]\nsubject = ["a"]', "subject: a pattern"),
+        ("[[check.accept]]", '[[check.accept]]\nsubject = ["a"]', "subject: expected a quoted pattern"),
         ("[[check.accept]]", "[check.accept]", "tables"),
     ],
 )

@@ -37,5 +37,5 @@ def test_a_server_that_was_compiled_with_assertions(servers: Servers, server: Th
         result = looked(built)
     assert result.severity is Severity.HIGH
     assert [finding.says for finding in result.findings] == [
-        "the server was built with assertions: several times slower than one for production"
+        "the server was built with assertions: several times slower than a production build"
     ]

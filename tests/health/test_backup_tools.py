@@ -46,9 +46,9 @@ def backup(days: float | None, *, full: bool = True, failed: str = "") -> ToolBa
         ((backup(7.9),), []),
         ((backup(8.1),), [(Severity.WARNING, "b8.1, ended 8d")]),
         ((backup(32.5), backup(1, full=False)), [(Severity.HIGH, "ended 32")]),
-        ((), [(Severity.HIGH, "no full backup that ended well")]),
-        ((backup(1, full=False),), [(Severity.HIGH, "no full backup that ended well")]),
-        ((backup(2), backup(1, failed="status FAILED")), [(Severity.HIGH, "b1, is no good: status FAILED")]),
+        ((), [(Severity.HIGH, "no full backup has succeeded")]),
+        ((backup(1, full=False),), [(Severity.HIGH, "no full backup has succeeded")]),
+        ((backup(2), backup(1, failed="status FAILED")), [(Severity.HIGH, "b1, is faulty: status FAILED")]),
         ((backup(2), backup(None)), []),
     ],
 )
@@ -111,6 +111,6 @@ def test_of_several_servers_of_a_tool_that_does_not_tell_them_apart_none_is_take
     catalogues = tuple(BackupCatalogue("Barman", name, frozenset(), (backup(1),)) for name in ("main", "other"))
     tools = replace(spoilt(), backups=BackupTools(("Barman",), catalogues))
     assert [each.reason for each in unknown(TOOLS, tools)] == [
-        "Barman has main, other, and does not tell which is this server"
+        "Barman has main, other, and does not report which is this server"
     ]
     assert found(TOOLS, replace(spoilt(), backups=BackupTools(("Barman",), catalogues[:1]))) == ()

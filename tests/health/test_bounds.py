@@ -145,9 +145,9 @@ def test_a_server_without_limits_for_sessions(fresh_server: Throwaway) -> None:
         report = checked(fresh_server, "postgres", select=("CON-06",))
         return [finding.says for _, finding in report.findings]
 
-    assert unlimited() == ["no session has a limit by statement_timeout, lock_timeout, temp_file_limit"]
+    assert unlimited() == ["no session is limited by statement_timeout, lock_timeout, temp_file_limit"]
     run(fresh_server, ["CREATE ROLE app LOGIN", "ALTER ROLE app SET statement_timeout = '1min'"])
-    assert unlimited() == ["no session has a limit by lock_timeout, temp_file_limit"]
+    assert unlimited() == ["no session is limited by lock_timeout, temp_file_limit"]
 
 
 @pytest.mark.long
@@ -241,7 +241,7 @@ def test_the_mask_of_a_secret_is_never_put_back_as_a_value() -> None:
     assert finding.fix is not None
     plain, masked = finding.fix.undo.splitlines()
     assert plain == """ALTER ROLE "app" SET "work_mem" = '8MB';"""
-    assert masked.startswith("-- Note the value as it is now")
+    assert masked.startswith("-- Save the present value first")
 
 
 @pytest.mark.parametrize(

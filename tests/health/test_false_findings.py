@@ -66,7 +66,7 @@ def test_checkpoints_that_the_volume_of_wal_asks_for_are_found(make_server: Call
     report = checked(server, "postgres", *AT_ANY_AGE, select=YOUNG[:2])
     # Requests that come while one is under way are counted and make none.
     assert ids(report) == {"WAL-01", "WAL-02"}
-    assert all("the finding stays until" in finding.evidence[-1].says for _, finding in report.findings)
+    assert all("the finding remains until" in finding.evidence[-1].says for _, finding in report.findings)
 
 
 @pytest.mark.parametrize("until", ["infinity", "-infinity", "2030-01-01"])

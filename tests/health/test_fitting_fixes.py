@@ -107,9 +107,9 @@ def test_a_background_writer_is_not_blamed_for_what_a_bulk_load_writes_from_its_
 
 def test_a_slot_that_was_never_used_keeps_nothing() -> None:
     new = slot("a", active_pid=None, restart_lsn_bytes=None, xmin=None, catalog_xmin=None)
-    assert "keeps" not in only("SLOT-02", spoiled(postgres=slots(new))).says
+    assert "prevents" not in only("SLOT-02", spoiled(postgres=slots(new))).says
     old = slot("a", active_pid=None, restart_lsn_bytes=LSN - 1, xmin=5)
-    assert "keeps WAL and dead rows" in only("SLOT-02", spoiled(postgres=slots(old))).says
+    assert "prevents removal of WAL and dead rows" in only("SLOT-02", spoiled(postgres=slots(old))).says
 
 
 def test_max_connections_of_a_standby_is_not_lowered_below_its_primarys() -> None:
@@ -308,10 +308,10 @@ def _committed(limit_bytes: int, committed_bytes: int) -> dict[str, Any]:
 def test_more_open_files_than_are_meant_are_not_too_few_for_that() -> None:
     few = details(postmaster=PostmasterFacts(-1000, 0, 900, 900))
     said = only("OS-09", spoilt({"max_files_per_process": "500"}, machine=few))
-    assert said.says == "a process of the server may open 900 files only"
+    assert said.says == "a server process may open 900 files only"
 
 
-@pytest.mark.parametrize(("method", "says"), [("ldap", "hostssl"), ("trust", "by scram-sha-256")])
+@pytest.mark.parametrize(("method", "says"), [("ldap", "hostssl"), ("trust", "with scram-sha-256")])
 def test_what_closes_a_line_of_pg_hba_fits_its_method(method: str, says: str) -> None:
     rule = HbaRule(7, "host", ["all"], ["all"], "10.0.0.0", "255.0.0.0", method, None)
     assert says in fix("SEC-01", spoiled({"listen_addresses": "*"}, answers={"check_hba": [rule]})).do
@@ -334,7 +334,7 @@ def test_a_key_that_was_widened_has_a_way_back() -> None:
     assert fix("KEY-01", spoiled(answers={"check_sequences": [sequence]})).undo.splitlines() == [
         "SET lock_timeout = '5s';",
         'ALTER SEQUENCE "shop"."orders_id_seq" MAXVALUE 32767;',
-        "-- the column may stay: bigint holds the former values as well",
+        "-- the column may stay bigint, which holds the former values as well",
     ]
     key = KeyState(0, "shop", "orders", "id", 32_767, 32_000)
     undo = fix("KEY-02", spoiled(answers={"check_keys": [key]})).undo
@@ -344,4 +344,4 @@ def test_a_key_that_was_widened_has_a_way_back() -> None:
 def test_fewer_open_files_than_are_meant_are_told_beside_these() -> None:
     few = details(postmaster=PostmasterFacts(-1000, 0, 900, 900))
     finding = only("OS-09", spoilt({"max_files_per_process": "1000"}, machine=few))
-    assert finding.says.startswith("a process of the server may open 900 files of the intended 1000: ")
+    assert finding.says.startswith("a server process may open 900 files instead of 1000, ")

@@ -77,16 +77,16 @@ def test_a_server_that_warns_earlier_is_followed(make_server: Callable[..., Thro
     assert list(said(checked(server, "postgres", select=("SEC-07",)))) == ["app"]
 
 
-AT_LOGIN = "the server warns at each login with it"
+AT_LOGIN = "each login with it causes a warning"
 
 
 @pytest.mark.parametrize(
     ("major", "warnings", "end"),
     [
         (17, None, ""),
-        (18, "on", ", which a later major removes"),
-        (19, "on", f", which a later major removes; {AT_LOGIN}"),
-        (19, "off", ", which a later major removes"),
+        (18, "on", ", which a later major will remove"),
+        (19, "on", f", which a later major will remove; {AT_LOGIN}"),
+        (19, "off", ", which a later major will remove"),
     ],
 )
 def test_a_warning_at_login_is_said_where_the_server_gives_it(

@@ -94,7 +94,7 @@ def test_what_changes_data_is_for_the_primary_of_a_standby(make_server: Callable
         standby, "postgres", *SMALL, "IDX-04=0", select=("IDX", "KEY", "VAC-04", "MEM-04", "DUR", "TXN-01")
     )
     offered = [finding.fix for _, finding in report.findings if finding.fix is not None]
-    elsewhere = [fix for fix in offered if fix.remark.startswith("on its primary")]
+    elsewhere = [fix for fix in offered if fix.remark.startswith("run it on the primary")]
     assert len(elsewhere) >= 4
     for server, some in ((primary, elsewhere), (standby, [each for each in offered if each not in elsewhere])):
         for fix in some:

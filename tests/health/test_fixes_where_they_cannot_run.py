@@ -170,7 +170,7 @@ def test_words_with_a_statement_name_the_primary_of_a_standby() -> None:
     facts = spoiled(postgres={"database_limits": limits}, server={"in_recovery": True})
     ((_, finding),) = judge([BY_ID["VAC-02"]], facts).findings
     assert finding.fix is not None
-    assert finding.fix.remark.startswith("on its primary")
+    assert finding.fix.remark.startswith("run it on the primary")
 
 
 @pytest.mark.parametrize("major", [17, 18])

@@ -74,7 +74,7 @@ ACCEPTED = report(
     CheckResult(
         _check("AAA-01"), accepted=(Accepted(_finding(Severity.HIGH, "one disk", "db t"), HOSTILE, date(2027, 1, 31)),)
     ),
-    lapsed=(("AAA-01", f"accepted until 2026-01-31, which is over: {HOSTILE}"),),
+    lapsed=(("AAA-01", f"accepted only until 2026-01-31: {HOSTILE}"),),
 )
 
 
@@ -217,7 +217,7 @@ def test_what_is_accepted_is_shown_and_counted_and_fails_nothing() -> None:
     lines = text_lines(ACCEPTED)
     assert lines[1].startswith("accepted  AAA-01    high, db t: one disk · ")
     assert lines[1].endswith(", until 2027-01-31")
-    assert lines[2].startswith("accepted  AAA-01    no longer: accepted until 2026-01-31, which is over: ")
+    assert lines[2].startswith("accepted  AAA-01    no longer: accepted only until 2026-01-31: ")
     assert lines[-1].startswith("found: nothing · accepted: 1 · unknown: 0 · passed: 0")
     assert "| high | AAA-01 | db t: one disk |" in "\n".join(markdown_lines(ACCEPTED))
     document = json_document(ACCEPTED)
@@ -249,9 +249,9 @@ def test_unknown_checks_of_one_cause_are_one_line() -> None:
 
 @pytest.mark.parametrize("name", [*WRITERS])
 def test_what_is_accepted_and_what_is_no_longer_so_stands_in_every_format(name: str) -> None:
-    lapsed = (("AAA-01", "accepted until 2026-01-31, which is over: a reason"),)
+    lapsed = (("AAA-01", "accepted only until 2026-01-31: a reason"),)
     accepted = Accepted(_finding(Severity.HIGH, "one disk"), "until the new server", date(2027, 1, 31))
     shown = report(CheckResult(_check("AAA-01"), accepted=(accepted,)), lapsed=lapsed)
     said = "\n".join(WRITERS[name](shown, ReportOptions(details=False, fail_on=Severity.WARNING))).replace("\\", "")
-    for words in ("until the new server", "2027-01-31", "accepted until 2026-01-31, which is over"):
+    for words in ("until the new server", "2027-01-31", "accepted only until 2026-01-31"):
         assert words in said, words

@@ -73,7 +73,7 @@ def throttled(periods: int) -> dict[str, str]:
     [
         ("OS-11", {}, None, ""),
         ("OS-11", {f"{GROUP}/memory.events": "max 7\noom 0\noom_kill 0\n"}, Severity.WARNING, "memory limit 7 times"),
-        ("OS-11", {f"{GROUP}/memory.events": "max 7\noom 2\noom_kill 2\n"}, Severity.HIGH, "killed 2 processes"),
+        ("OS-11", {f"{GROUP}/memory.events": "max 7\noom 2\noom_kill 2\n"}, Severity.HIGH, "control group: 2"),
         ("CPU-02", {}, None, ""),
         ("CPU-02", throttled(11), Severity.WARNING, "1.1 % of the periods"),
         ("CPU-02", throttled(101), Severity.HIGH, "10 % of the periods"),
@@ -131,7 +131,7 @@ def test_a_pool_of_huge_pages_that_the_server_does_not_use(
     with host_of(tmp_path, pool_files(pages, free)) as host:
         said = found(BY_ID["HUGE-01"], facts_of(tmp_path, host, trying(buffers)))
     assert [finding.severity for finding in said] == ([] if severity is None else [severity])
-    assert all(any(f"{pages} there" in each.says for each in finding.evidence) for finding in said)
+    assert all(any(f"{pages} in the pool" in each.says for each in finding.evidence) for finding in said)
 
 
 def test_a_pool_that_somebody_uses_leaves_it_open_who_does(tmp_path: Path) -> None:

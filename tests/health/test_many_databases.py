@@ -58,13 +58,13 @@ def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(gathering, "DATABASES_S", 1.0)
     in_a_second, (why,) = looked()
-    late = {each.database for each in in_a_second.refused if each.reason == "not asked: 1 s have passed"}
+    late = {each.database for each in in_a_second.refused if each.reason == "not queried within 1 s"}
     assert {"postgres", BUSY} <= set(in_a_second.databases)
     assert {*in_a_second.databases, *late, *CLOSED} == {"postgres", *NAMES}
     first = min(late)
     assert why == (
         f"{len(late) + len(CLOSED)} databases were not seen: {first} and {len(late) - 1} more: "
-        "not asked: 1 s have passed; many_0007 and 49 more: takes no connections (datallowconn)"
+        "not queried within 1 s; many_0007 and 49 more: does not allow connections (datallowconn)"
     )
 
     monkeypatch.setattr(gathering, "DATABASES_S", 3600.0)
@@ -73,7 +73,7 @@ def test_a_thousand_databases(crowded: Throwaway, monkeypatch: pytest.MonkeyPatc
     whole, (why,) = looked()
     dropping.join()
     assert {*NAMES, "postgres"} - {*CLOSED, *DROPPED} <= set(whole.databases)
-    assert why == "50 databases were not seen: many_0007 and 49 more: takes no connections (datallowconn)"
+    assert why == "50 databases were not seen: many_0007 and 49 more: does not allow connections (datallowconn)"
 
 
 def _drop(server: Throwaway) -> None:

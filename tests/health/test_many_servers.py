@@ -39,7 +39,7 @@ from tests.health.test_formats import ACCEPTED, HOSTILE, MIXED, NASTY, _check, _
 from tests.support.health_facts import spoilt
 from tests.support.servers import conninfo
 
-GONE = ConnectionProblem("no server has a socket there")
+GONE = ConnectionProblem("nothing is listening on this socket")
 
 
 async def test_a_few_are_looked_at_at_a_time_and_one_that_is_away_is_a_result() -> None:
@@ -71,11 +71,11 @@ def test_a_row_has_the_counts_and_the_worst() -> None:
         "server", "PostgreSQL", "critical", "high", "warning", "info", "accepted", "unknown", "worst",
     ]  # fmt: skip
     assert lines[1].split(maxsplit=8) == ["a", "18.1", "1", "0", "1", "1", "0", "2", "BBB-01 worst"]
-    assert lines[2].endswith("not checked: no server has a socket there")
+    assert lines[2].endswith("not checked: nothing is listening on this socket")
     assert lines[3].split() == ["c", "18.1", "0", "0", "0", "0", "1", "0"]
     assert "\x1b" not in "".join(table_lines([ServerResult(HOSTILE, NASTY)]))
     document = servers_document([ServerResult("a", MIXED), ServerResult("b", problem=GONE)])
-    assert [each["problem"] for each in document["servers"]] == [None, "no server has a socket there"]
+    assert [each["problem"] for each in document["servers"]] == [None, "nothing is listening on this socket"]
     json.dumps(document)
 
 
@@ -104,7 +104,7 @@ def test_services_are_chosen_by_pattern_and_a_password_is_not_shown(server: Thro
     found = {each["name"]: each for each in json.loads(ran.out)["servers"]}
     assert found.keys() == {"prod-a", "prod-b"}
     assert found["prod-a"]["report"]["findings"][0]["check"] == "DUR-01"
-    assert "no server has a socket there" in found["prod-b"]["problem"]
+    assert "nothing is listening on this socket" in found["prod-b"]["problem"]
     assert ran.status == ExitCode.CONNECTION
     assert "has no service 'x*'" in run(*words, "--services", "x*", home=tmp_path).err
     servers = tmp_path / "servers"
@@ -133,10 +133,10 @@ def test_what_some_looks_have_found_stands_in_the_report_with_how_many() -> None
     assert (new, [finding.subject for _, finding in gone]) == ([], ["s0", "s1"])
     found = looks.together()
     assert [(each.subject, each.severity, each.evidence[-1].says) for _, each in found.findings] == [
-        ("s0", Severity.HIGH, "seen in 2 of 3 looks"), ("s1", Severity.WARNING, "seen in 1 of 3 looks"),
+        ("s0", Severity.HIGH, "found in 2 of 3 runs"), ("s1", Severity.WARNING, "found in 1 of 3 runs"),
     ]  # fmt: skip
     assert [each.says for _, each in found.findings] == [
-        "high now (seen in 2 of 3 looks)", "warning now (seen in 1 of 3 looks)",
+        "high now (found in 2 of 3 runs)", "warning now (found in 1 of 3 runs)",
     ]  # fmt: skip
     assert [check.id for check, _ in found.unknowns] == ["AAA-03"]
 
@@ -170,18 +170,18 @@ def test_what_is_accepted_is_counted_for_all_looks_together() -> None:
     looks.take(look())
     found = looks.together()
     assert [each.subject for _, each in found.findings] == ["private.b"]
-    assert [each.finding.evidence[-1].says for _, each in found.accepted] == ["seen in 2 of 3 looks"]
+    assert [each.finding.evidence[-1].says for _, each in found.accepted] == ["found in 2 of 3 runs"]
     assert found.lapsed == (), "the newest look alone would say that the acceptance covers nothing"
 
 
 def test_the_report_says_how_many_looks_did_not_see_the_server() -> None:
     looks = LookSeries()
     looks.take(MIXED)
-    assert dict(looks.together().identity)["looks"] == "1 look"
+    assert dict(looks.together().identity)["looks"] == "1 run"
     for why in ("refused", "the socket is gone"):
         looks.miss(why)
     looks.take(MIXED)
-    said = "2 looks; 2 more did not see the server: the socket is gone"
+    said = "2 runs; 2 more did not reach the server: the socket is gone"
     assert dict(looks.together().identity)["looks"] == said
     for name in ("text", "markdown", "html", "json"):
         lines = WRITERS[name](looks.together(), ReportOptions(details=False, fail_on=None))

@@ -126,7 +126,7 @@ def test_more_commits_than_flushes_are_refused() -> None:
     facts = spoiled()
     asked = [MeasuredLimit("wal-flushes", "", 4.0, "1/s", ""), MeasuredLimit("commits-1", "", 13_881.0, "1/s", "")]
     said = more_commits_than_flushes(needs.parameters(facts), asked)
-    assert said == "13881 commits a second of one session, and 4 flushes: measure again on a quiet machine"
+    assert said == "one session has 13881 commits a second, but the device 4 flushes: measure again on a quiet machine"
     for name in ("fsync", "synchronous_commit"):
         assert not more_commits_than_flushes(needs.parameters(spoiled({name: "off"})), asked)
 
@@ -222,7 +222,7 @@ async def test_the_clock_that_a_server_of_19_reads_is_measured(
 async def test_a_standby_commits_nothing(server: Throwaway) -> None:
     facts = spoilt(server={"in_recovery": True, "local": False})
     seen = await measure(resolve(conninfo(server)), facts, SHORT)
-    assert dict(seen.missing)["commits"] == "a standby commits nothing"
+    assert dict(seen.missing)["commits"] == "a standby cannot commit"
     assert dict(seen.missing)["wal-flushes"] == "only on the server's own machine"
 
 

@@ -111,8 +111,8 @@ def test_logins_that_come_to_a_right_through_other_roles(fresh_server: Throwaway
         "GRANT files TO kept_out WITH INHERIT FALSE, SET FALSE",
     )
     says = [finding.says for finding in said(fresh_server, "SEC-12")]
-    assert sum(each.endswith('is open to files, far;"away') for each in says) == 1
-    assert sum(each.endswith("does not hold for blind, reader") for each in says) == 1
+    assert sum(each.endswith('is available to files, far;"away') for each in says) == 1
+    assert sum(each.endswith("does not apply to blind, reader") for each in says) == 1
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_parameters_that_run_as_the_servers_account(fresh_server: Throwaway) -> 
         'GRANT SET ON PARAMETER session_replication_role TO "arch;""ivist"',
     )
     (finding,) = said(fresh_server, "SEC-12")
-    assert finding.says.endswith('is up to all roles, arch;"ivist')
+    assert finding.says.endswith('are controlled by all roles, arch;"ivist')
     rights = "SELECT parname, paracl::text FROM pg_parameter_acl ORDER BY 1"
     with psycopg.connect(conninfo(fresh_server), autocommit=True) as connection:
         before = connection.execute(rights).fetchall()

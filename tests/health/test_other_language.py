@@ -108,7 +108,7 @@ def test_what_the_role_may_not_see_is_said_with_what_opens_it(german: Throwaway)
     reasons = {check.id: unknown.reason for check, unknown in report.unknowns}
     assert "keine Berechtigung" in reasons["SEC-01"]
     assert "GRANT SELECT ON pg_hba_file_rules" in reasons["SEC-01"]
-    assert reasons["SEC-02"].endswith("only superusers may")
+    assert reasons["SEC-02"].endswith("superusers only")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_what_the_role_may_not_see_is_said_with_what_opens_it(german: Throwaway)
     [
         (("work_mem=8MB",), "postgres", "postgres", 0, "work_mem: 4MB → 8MB"),
         (("work_mem=8MB",), STRANGER, "postgres", 6, "hint: connect as a superuser"),
-        (("work_mem=8MB",), "postgres", "nix", 3, "hint: name a database with -d"),
+        (("work_mem=8MB",), "postgres", "nix", 3, "hint: pass a database with -d"),
         (("work_mem=8MB",), "niemand", "postgres", 3, "hint: check pg_hba.conf of the server"),
         (("lc_monetary=nix",), "postgres", "postgres", 6, "nix"),
     ],

@@ -78,7 +78,7 @@ def test_a_control_file_of_another_server_or_form_says_nothing() -> None:
     for content in (b"", b"short", bytes(512), (7).to_bytes(8, "little") + (9900).to_bytes(4, "little") + bytes(500)):
         with pytest.raises(ValueError, match="control file"):
             settings_of_primary(content, "7")
-    with pytest.raises(ValueError, match="where they are expected"):
+    with pytest.raises(ValueError, match="where expected"):
         settings_of_primary((7).to_bytes(8, "little") + (1800).to_bytes(4, "little") + bytes(500), "7")
 
 

@@ -124,7 +124,7 @@ def test_the_worst_finding_has_the_say_and_what_is_only_worth_knowing_has_none()
     assert in_place(findings) == {
         "bgwriter_lru_maxpages": Advice(
             "100",
-            "BGW-02: bgwriter_lru_maxpages is 0: the background writer cleans nothing, backends do it while they work",
+            "BGW-02: bgwriter_lru_maxpages is 0: the background writer is off, and backends clean buffers themselves",
         )
     }
 

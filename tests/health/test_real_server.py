@@ -267,7 +267,7 @@ def test_every_question_is_asked_by_a_check_or_with_the_parameters() -> None:
 
 def test_a_server_of_a_major_that_nobody_knows_is_said_to_be_one(newer_server: Throwaway) -> None:
     report = checked(newer_server, "postgres")
-    assert "CFG-07 20 is newer than this program knows: figures of 19 are shown" in sayings(report)
+    assert "CFG-07 20 is newer than pgtop-tune supports: shown as 19" in sayings(report)
     unknown = {check.id: why.reason for check, why in report.unknowns}
     assert any("safe_wal_size does not exist" in reason for reason in unknown.values())
     assert len(unknown) < len(report.results) / 3

@@ -247,7 +247,7 @@ def test_mappings_that_a_role_may_not_look_into_are_unknown(server: Throwaway, d
             report = checked(server, name, select=("SEC-17",), user="looker")
         finally:
             run(connection, ["DROP ROLE looker"])
-    said = "1 mapped to PUBLIC: only the owners of foreign servers see the options"
+    said = "1 mapped to PUBLIC: only owners of the foreign servers see the options"
     assert f"{name}: {said}" in [why.reason for _, why in report.unknowns]
 
 

@@ -287,5 +287,5 @@ def test_the_limit_from_which_the_server_itself_warns_is_told_by_its_major(
     (finding,) = found(
         check(id_), spoiled(postgres={"database_limits": limits(*ages)}, server={"version_num": version_num})
     )
-    said = [each.says for each in finding.evidence if "warns at every new one" in each.says]
+    said = [each.says for each in finding.evidence if "warns for each new one" in each.says]
     assert [f"{left} " in each and f"fewer than {limit}:" in each for each in said] == ([] if limit is None else [True])

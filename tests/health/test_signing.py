@@ -44,7 +44,7 @@ PROPOSED = replace(
         (MIXED, Severity.CRITICAL, False, "NO-GO: 1 finding, critical"),
         (ACCEPTED, Severity.INFO, False, "GO: no finding at info or worse; 1 accepted"),
         (ACCEPTED, Severity.INFO, True, "GO: no finding at info or worse; 1 accepted"),
-        (MIXED, None, False, "GO: nothing counts against it; 2 unknown"),
+        (MIXED, None, False, "GO: findings do not count; 2 unknown"),
         (MIXED, None, True, "NO-GO: 2 unknown"),
         (
             replace(
@@ -112,7 +112,7 @@ def test_text_ends_with_the_proposal_and_what_others_say_comes_with_details() ->
     assert lines[-1].startswith("found: ")
     assert any("pgtune 72MB" in line for line in text_lines(PROPOSED, everything=True))
     none = replace(PROPOSED, proposal=ProposedValues(()))
-    assert "proposal: the values that fit together here are all in force" in text_lines(none)
+    assert "proposal: all proposed values are in force" in text_lines(none)
     assert not any("proposal" in line for line in text_lines(report()))
 
 
@@ -131,7 +131,7 @@ def test_a_check_proposes_what_advise_advises(fresh_server: Throwaway, tmp_path:
     for name in values.keys() & advised.keys() - {"max_wal_size", "min_wal_size", "huge_pages", "vm.nr_hugepages"}:
         assert values[name]["proposed"] == advised[name], name
     assert values.keys() - advised.keys() <= {"huge_pages"}
-    assert "memory rule of the book: 2 GB + shared_buffers" in json.loads(checked.out)["proposal"]["memory"][0]
+    assert "the book's memory rule: 2 GB + shared_buffers" in json.loads(checked.out)["proposal"]["memory"][0]
     chosen = json.loads(run("check", "--select", "MEM", "--format", "json", *target, home=tmp_path).out)
     assert chosen["proposal"] is None
 

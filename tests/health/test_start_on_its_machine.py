@@ -171,5 +171,5 @@ async def test_a_place_that_is_closed_to_the_account_is_no_question_of_rights_in
         found = await says(own)
     assert "Permission denied" in found
     assert str(path) in found
-    assert "the server's account may not look there" in found
+    assert "the server's account has no access to it" in found
     assert "GRANT" not in found

@@ -78,19 +78,19 @@ def test_a_report_through_a_pooler_says_so() -> None:
     assert not isinstance(server.server, Unavailable)
     pooled = replace(server, server=replace(server.server, pooled=True))
     shown = judge([MEMORY], replace(facts, frames=(*facts.frames[:-1], replace(facts.frames[-1], postgres=pooled))))
-    assert text_lines(shown)[1] == "through a pooler: what is said of sessions is said of the pooler's"
+    assert text_lines(shown)[1] == "through a pooler: findings about sessions are about the pooler's"
     assert not any("pooler" in line for line in text_lines(judge([MEMORY], facts)))
 
 
 @pytest.mark.parametrize(
     ("memory", "cpus", "said"),
     [
-        ("64GB", None, "go together"),
-        ("", 4, "go together"),
-        ("-5GB", 4, "no memory of a machine"),
-        ("0", 4, "no memory of a machine"),
-        ("64", 4, "no memory of a machine"),
-        ("99999999TB", 4, "no memory of a machine"),
+        ("64GB", None, "need each other"),
+        ("", 4, "need each other"),
+        ("-5GB", 4, "not a plausible memory size"),
+        ("0", 4, "not a plausible memory size"),
+        ("64", 4, "not a plausible memory size"),
+        ("99999999TB", 4, "not a plausible memory size"),
         ("much", 4, "not a number"),
     ],
 )

@@ -116,7 +116,7 @@ def test_of_several_clock_sources_the_one_that_the_server_reads_counts() -> None
     assert parse_overhead(OF_19, tsc=True) == 30.55
     of_18 = parse_overhead("Average loop time including overhead: 41.20 ns\n", tsc=True)
     assert isinstance(of_18, Unavailable), "a figure of another clock is no answer"
-    assert of_18.detail == "the output of pg_test_timing has no figure of the processor's clock source"
+    assert of_18.detail == "the output of pg_test_timing lacks the processor's clock source"
 
 
 def test_other_words_are_no_number() -> None:
@@ -165,4 +165,4 @@ def test_a_system_without_fdatasync_and_unnamed_files_says_so() -> None:
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert said.startswith("['fsync', 'open_datasync', 'open_sync'] ")
-    assert "this system has no files without a name" in said
+    assert "this system has no unnamed files" in said

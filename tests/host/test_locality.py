@@ -83,7 +83,7 @@ def test_a_server_process_that_no_server_started(machine: Path) -> None:
 
 @pytest.mark.parametrize("shift_s", [-3600, -30, 30, 3600])
 def test_the_same_number_in_another_servers_hands(machine: Path, shift_s: int) -> None:
-    assert "another server's" in reason(local_postmaster(77, START_MS + shift_s * 1000, machine))
+    assert "belongs to another server" in reason(local_postmaster(77, START_MS + shift_s * 1000, machine))
 
 
 def test_where_there_is_no_proc(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ async def test_without_the_right_the_grants_are_named_and_with_them_it_works(ser
                 assert isinstance(refused, Unavailable)
                 assert refused.reason is Reason.NO_PERMISSION
                 # Word by word what the operator is told to run, but for what follows it.
-                superuser.execute(grants("looker").removesuffix(" shows the server's machine").encode())
+                superuser.execute(grants("looker").removesuffix(" makes the server's machine visible").encode())
                 assert isinstance(await host.open(facts.data_directory, NOWHERE_ELSE), HostFacts)
                 assert isinstance(await host.sample([], []), HostSample)
         finally:

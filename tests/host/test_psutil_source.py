@@ -205,7 +205,7 @@ def test_what_psutil_has_not_stands_with_its_reason() -> None:
     assert all(isinstance(each, Unavailable) and each.reason is Reason.NOT_SUPPORTED for each in sections)
     assert all("psutil does not report" in str(each) for each in sections)
     frame = Frame(0, 0, 0.0, host=sample)
-    assert str(untold(frame, "host.disk.queue")) == "psutil does not report requests under way"
+    assert str(untold(frame, "host.disk.queue")) == "psutil does not report requests in progress"
     assert str(untold(frame, "host.huge_pages.total")) == "psutil does not report huge pages"
     assert untold(frame, "host.disk.write_await") is None
     known = {row.id for row in (*SINGLE, *FAMILIES, details.HUGE_SURPLUS, *details.GROUP_METRICS, *waits.CLASSES)}
@@ -240,8 +240,8 @@ def test_the_postmaster_of_a_backend_is_found_as_in_proc(server: Throwaway) -> N
     assert host.postmaster(backend.pid, started_ms) == server.postmaster_pid
     assert host.working_directory(server.postmaster_pid) == os.path.realpath(Path(str(server.data_dir)))
     refusals = {
-        "another server's": host.postmaster(backend.pid, started_ms - 60_000),
-        "does not say when": host.postmaster(backend.pid, None),
+        "belongs to another server": host.postmaster(backend.pid, started_ms - 60_000),
+        "does not report the start": host.postmaster(backend.pid, None),
         "not a PostgreSQL backend": host.postmaster(os.getpid(), started_ms),
         "no server process": host.postmaster(4_000_000, started_ms),
     }
@@ -348,7 +348,7 @@ def test_on_a_mac_what_is_not_counted_is_absent_with_its_reason_and_never_zero()
     assert (process.read_bytes, sample.processes.io_refused, sample.processes.threads) == (None, 1, ())
     assert sample.network.interfaces[0].speed_bits_per_s == 1_000_000_000
     reasons = {each.metric: each.why for each in sample.facts.untold}
-    assert reasons["host.swap.in"] == "macOS counts pages read from any file there, not only from swap"
+    assert reasons["host.swap.in"] == "macOS includes pages read from any file, not only from swap"
     assert reasons["host.cpu.iowait"] == "psutil has no iowait in cpu_times() on this system"
     assert reasons["host.disk.busy"] == "psutil has no busy_time in disk_io_counters() on this system"
     assert {"host.memory.cache", "host.process.read_bytes", "host.cpu.steal"} <= reasons.keys()
@@ -373,8 +373,8 @@ def test_freebsd_counts_busy_time_and_interrupts_but_no_bytes_of_processes() -> 
     assert sample.cpu.total.irq_ticks == round(0.5 * os.sysconf("SC_CLK_TCK"))
     assert sample.processes.processes[0].write_bytes is None
     assert [thread.tid for thread in sample.processes.threads] == [100_234]
-    assert reasons["host.swap.in"] == "psutil adds up pages swapped in and out there"
-    assert reasons["host.memory.cache"] == "FreeBSD has no count of cached pages since 12"
+    assert reasons["host.swap.in"] == "psutil adds pages swapped in and out on FreeBSD"
+    assert reasons["host.memory.cache"] == "FreeBSD does not count cached pages since version 12"
     assert not {"host.disk.busy", "host.cpu.irq", "host.memory.shared"} & reasons.keys()
     assert isinstance(sample.processes, ProcessSample)
     assert isinstance(sample.facts, HostFacts)

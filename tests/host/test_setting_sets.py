@@ -98,7 +98,7 @@ async def test_without_the_process_that_waits_for_our_end_nothing_is_put_on_tria
 
 
 def test_of_a_set_with_a_bad_value_nothing_is_made(made: Machine) -> None:
-    with pytest.raises(UsageProblem, match=r"vm\.min_free_kbytes does not take '1GB'"):
+    with pytest.raises(UsageProblem, match=r"vm\.min_free_kbytes does not accept '1GB'"):
         asyncio.run(made.control.apply_set([ORDERED[0], WantedSetting("vm.min_free_kbytes", "1GB")], Terms()))
     assert made.journaled() == ()
 

@@ -161,7 +161,7 @@ def test_a_changed_digit_in_a_plain_line_is_told(tmp_path: Path) -> None:
     found, problems = read(path)
     assert found == [small(second) for second in range(3)]
     assert problems == [
-        "line 5: it was changed, or the line before it is missing or duplicated; skipped up to the next key frame"
+        "line 5: the line was changed, or the previous line is missing or duplicated; skipped up to the next key frame"
     ]
 
 
@@ -172,7 +172,7 @@ def test_a_line_twice_in_a_recording_of_an_earlier_version_is_told(tmp_path: Pat
     path.write_bytes(b"".join([*lines[:4], *lines[3:]]))
     found, problems = read(path)
     assert found == [small(second) for second in range(3)]
-    assert problems[0].startswith("line 5: its time goes back")
+    assert problems[0].startswith("line 5: its time precedes the previous line")
 
 
 @pytest.mark.parametrize("seconds", [7, 2], ids=["several keys", "one key"])
@@ -272,7 +272,7 @@ def test_a_file_that_unpacks_to_a_thousand_times_its_size_is_refused_before(
     monkeypatch.setattr(SpoolFile, "write", lambda self, data: (written.append(len(data)), write_all(self, data)))
     path = tmp_path / "bomb"
     path.write_bytes(pack(f"{header_line(HEADER)}\n".encode() + b'{"delta":{}}\n' * 20_000_000))
-    with pytest.raises(RecordingProblem, match="bomb: it unpacks to more than 100 times its size"):
+    with pytest.raises(RecordingProblem, match="bomb: the file unpacks to more than 100 times its size"):
         RecordingReader(path)
     assert sum(written) < 100e6
 

@@ -38,7 +38,7 @@ def test_threads_that_sleep_leave_the_server_as_the_limit() -> None:
 def test_one_thread_that_never_sleeps_is_the_limit_whatever_the_others_do() -> None:
     load = evidence(cpu=(97, 5)).generator
     assert load.bound
-    assert "on a CPU 97 %" in load.reason
+    assert "used a CPU 97 %" in load.reason
     assert "-j 4" in load.advice
 
 
@@ -122,4 +122,4 @@ def test_a_wait_for_a_cpu_that_nobody_counts_is_unknown_and_not_zero() -> None:
     assert load is not None
     assert (load.most_queued, load.busiest_demand) == (None, None)
     assert load.bound
-    assert "on a CPU 97 % of the time" in load.reason
+    assert "used a CPU 97 % of the time" in load.reason

@@ -42,7 +42,7 @@ def test_the_loss_is_told_in_numbers_of_now() -> None:
     fsync, commit = at_risk(seen)
     assert (fsync.name, commit.name, commit.value) == ("fsync", "synchronous_commit", "off")
     assert fsync.loss == "all 3 databases, after a crash of the machine"
-    assert "up to 600 ms of acknowledged commits, now some " in commit.loss
+    assert "up to 600 ms of acknowledged commits, now about " in commit.loss
 
 
 @pytest.mark.parametrize(("standbys", "names"), [("", []), ("s1", ["synchronous_commit"])])

@@ -22,7 +22,7 @@ from tests.support.run_frames import FACTS, found, run_frames
 def test_what_the_log_lacks_is_told_with_the_error(lost: int, verdict: RunVerdict) -> None:
     doubt = found(replace(FACTS, logged=70_000 - lost))["LOG-INCOMPLETE"]
     assert doubt.verdict is verdict
-    assert f"lacks {lost} of 70000 transactions: their p99 is " in doubt.reason
+    assert f"lacks {lost} of 70000 transactions: p99 is " in doubt.reason
     assert "LOG-INCOMPLETE" not in found(replace(FACTS, logged=70_000))
 
 
@@ -30,7 +30,7 @@ def test_a_sampled_log_is_a_note_with_the_error() -> None:
     facts = replace(FACTS, processed=800_000, logged=80_100)
     doubt = found(facts, run={"sampling_rate": 0.1})["LOG-INCOMPLETE"]
     assert doubt.verdict is RunVerdict.NOTE
-    assert "of 800000 transactions: their p99 is between " in doubt.reason
+    assert "of 800000 transactions: p99 is between " in doubt.reason
 
 
 def test_transactions_that_were_only_counted_are_a_note_with_the_latency_they_are_below() -> None:
@@ -46,7 +46,7 @@ def test_transactions_that_were_only_counted_are_a_note_with_the_latency_they_ar
     assert evidence is not None
     (doubt,) = (doubt for doubt in doubts(evidence) if doubt.id == "LOG-COUNTED")
     assert doubt.verdict is RunVerdict.NOTE
-    assert "percentiles below 5.00 ms rest on " in doubt.reason
+    assert "percentiles below 5.00 ms are based on " in doubt.reason
     assert "LOG-COUNTED" not in found(FACTS)
 
 

@@ -164,7 +164,7 @@ def test_errors_that_a_load_is_to_continue_after_count_by_their_share(other: int
     doubt = found(facts, run={"continue_on_error": True})["FAILED-TRANSACTIONS"]
     assert doubt.verdict is verdict
     assert f"{other} other" in doubt.reason
-    assert doubt.advice == "the server's log has the errors"
+    assert doubt.advice == "see the errors in the server log"
 
 
 def test_a_run_until_stopped_is_not_partial() -> None:
@@ -195,7 +195,7 @@ def test_a_rate_that_was_not_reached() -> None:
     growing = found(run={"rate_per_s": 2.0 * TPS}, lines={"lag_ms": 35_000.0})["RATE-MISSED"]
     assert (growing.verdict, "the backlog grows" in growing.reason) == (RunVerdict.SUSPECT, True)
     rate, less = {"rate_per_s": 1.05 * TPS}, lambda second: {"lag_ms": 40_000.0 / (second + 1)}
-    assert found(run=rate, lines=less)["RATE-MISSED"].reason.endswith("schedule: the backlog was larger before")
+    assert found(run=rate, lines=less)["RATE-MISSED"].reason.endswith("schedule: the backlog was larger earlier")
 
 
 def test_a_rate_that_was_missed_without_a_lag_has_no_backlog() -> None:
@@ -205,7 +205,7 @@ def test_a_rate_that_was_missed_without_a_lag_has_no_backlog() -> None:
     skipped = found(replace(FACTS, skipped=3_500), run=rate, lines={"lag_ms": 0.4})["RATE-MISSED"]
     assert "3500 were skipped" in skipped.reason
     unknown = found(run=rate)["RATE-MISSED"]
-    assert unknown.reason == "1000.0 transactions per second of 1050 were reached"
+    assert unknown.reason == "1000.0 of 1050 transactions per second were reached"
 
 
 def test_seconds_in_which_nothing_ended_are_lag_and_not_0_ms() -> None:

@@ -41,7 +41,7 @@ def test_a_standstill_of_others_is_an_outage_within_five_seconds() -> None:
         said.append(diagnosing.look(Interval(tuple(frames))).first)
     assert said[20].kind is not FindingKind.OUTAGE
     assert said[26].kind is FindingKind.OUTAGE
-    assert said[26].sentence.endswith("16 sessions wait 5.0 s for 900, idle in transaction 5.0 s (psql)")
+    assert said[26].sentence.endswith("16 sessions wait 5.0 s for session 900 (psql), idle in transaction 5.0 s")
 
 
 def test_sessions_that_work_on_are_no_standstill() -> None:

@@ -52,7 +52,7 @@ def test_a_step_down_in_the_middle_of_a_long_run_is_not_steady() -> None:
 def test_noise_in_which_a_drift_could_hide_is_not_steady() -> None:
     found = steady_state(noisy(40, share=0.5))
     assert found.steady is False
-    assert found.warm_up_s is None or "could hide" in found.reason
+    assert found.warm_up_s is None or "could go unnoticed" in found.reason
 
 
 def test_a_few_seconds_say_nothing_and_that_is_said() -> None:

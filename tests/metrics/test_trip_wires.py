@@ -61,7 +61,7 @@ def test_what_cannot_be_said_never_trips() -> None:
     [
         ("p99", "is not a trip wire"),
         ("p99=5", "is not a trip wire"),
-        ("p98>5ms", "there is no trip wire on 'p98'"),
+        ("p98>5ms", "no trip wire can watch 'p98'"),
         ("p99>5GB", "not measured in gb"),
         ("tps<5ms", "not measured in ms"),
         ("tps<-5", "is not a trip wire"),

@@ -82,7 +82,7 @@ async def test_work_shows_in_pg_stat_io(all_servers: Throwaway) -> None:
     async with reading(place(all_servers)) as reader:
         before = await reader.read(sections.io)
         if all_servers.binaries.major < 16:
-            assert before == Unavailable(Reason.NOT_SUPPORTED, "pg_stat_io came with PostgreSQL 16")
+            assert before == Unavailable(Reason.NOT_SUPPORTED, "pg_stat_io needs PostgreSQL 16")
             return
         assert isinstance(before, IoSample)
         assert before.stats_reset_ms is not None

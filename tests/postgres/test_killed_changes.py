@@ -122,5 +122,5 @@ def test_killed_at_any_moment_a_new_process_puts_everything_back(server: Throwaw
 
 
 def test_reverting_without_a_server_says_so_and_keeps_the_journal(tmp_path: Path) -> None:
-    with pytest.raises(PgtopError, match="no server has a socket there"):
+    with pytest.raises(PgtopError, match="nothing is listening on this socket"):
         revert_parameters(resolve("postgres", host=str(tmp_path), user="u"), directory=tmp_path)

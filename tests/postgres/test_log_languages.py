@@ -105,7 +105,7 @@ async def test_a_role_that_may_not_read_the_catalogue_has_the_grants_or_the_code
         assert isinstance(why, Unavailable)
         assert RUSSIAN in why.detail
         assert "GRANT pg_read_server_files TO looker" in why.detail
-        assert "%e before any %q in log_line_prefix" in why.detail
+        assert "log_line_prefix with %e before any %q" in why.detail
         admin.execute("ALTER SYSTEM SET log_line_prefix = '%m [%p] %l %q%u@%d %e '")
         admin.execute("SELECT pg_reload_conf()")
         deadline = time.monotonic() + DEADLINE_S

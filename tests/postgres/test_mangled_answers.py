@@ -34,7 +34,7 @@ SOME = [pytest.param(how, marks=pytest.mark.long) if how in SLOW else how for ho
     [
         (IndexError(), "too few rows or columns"),
         (KeyError("calls"), "too few rows or columns"),
-        (TypeError("WalSample.bytes is not what it should be"), "values of another type, or none"),
+        (TypeError("WalSample.bytes is not what it should be"), "values of another type, or missing values"),
         (UnicodeDecodeError("utf-8", b"x", 0, 1, "no"), "values in another form"),
         (OverflowError(), "numbers out of range"),
         (MemoryError(), "values that are too large"),
@@ -42,8 +42,8 @@ SOME = [pytest.param(how, marks=pytest.mark.long) if how in SLOW else how for ho
 )
 def test_the_sentence_names_the_section_and_what_to_do(error: Exception, form: str) -> None:
     problem = malformed(error, "active_sessions")
-    assert problem.message == f"the server's answer to the question for active sessions has {form}, unlike PostgreSQL's"
-    assert "connect to the server itself" in problem.hint
+    assert problem.message == f"the server's answer about active sessions has {form}, unlike PostgreSQL's"
+    assert "connect to the server directly" in problem.hint
 
 
 def socket_of(server: Throwaway) -> str:

@@ -31,4 +31,4 @@ async def test_a_section_that_lost_a_column_says_so_and_all_others_are_read(newe
 
 def test_the_newest_known_major_and_older_ones_are_not_remarked_upon() -> None:
     assert newer_than_known(NEWEST_MAJOR * 10_000 + 9_999) == newer_than_known(140_000) == ""
-    assert newer_than_known(200_000) == "20 is newer than this program knows: figures of 19 are shown"
+    assert newer_than_known(200_000) == "20 is newer than pgtop-tune supports: shown as 19"

@@ -99,7 +99,7 @@ def test_the_screen_which_loads_tls_late_is_let_in(port: int, tmp_path: Path) ->
     command = (sys.executable, "-m", "pgtop_tune", "top", words)
     with Terminal(command, {**environment(tmp_path), "PYTHONPATH": str(ROOT)}) as terminal:
         terminal.until("PostgreSQL 1")
-        terminal.until_gone("looking")
+        terminal.until_gone("diagnosing")
         with psycopg.connect(words_of(port, "host=127.0.0.1")) as watching:
             encrypted = watching.execute(
                 "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) "

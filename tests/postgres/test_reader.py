@@ -53,7 +53,7 @@ async def test_every_section_comes_from_every_major(all_servers: Throwaway) -> N
         later = {16: ("io", "pg_stat_io"), 19: ("lock_counters", "pg_stat_lock")}
         assert absent.pop("server_log").startswith("logging_collector is off")
         assert absent == {
-            name: f"{view} came with PostgreSQL {major}"
+            name: f"{view} needs PostgreSQL {major}"
             for major, (name, view) in later.items()
             if all_servers.binaries.major < major
         }

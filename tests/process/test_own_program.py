@@ -45,15 +45,15 @@ def test_from_an_archive_no_child_is_started_and_the_reason_is_said(tmp_path: Pa
     ] * 4
     for line in files:
         assert f"{archive}/pgtop_tune/process/" in line
-        assert "is inside an archive, and a child cannot run it" in line
-    assert "a child of this program" in program
+        assert "is inside an archive, from which child processes cannot run it" in line
+    assert "a child process" in program
 
 
 def test_an_interpreter_that_nobody_can_name_starts_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
     own_program._why_not.cache_clear()
     for words in (own_argv, lambda: file_argv(__file__)):
-        with pytest.raises(OSError, match="does not know where its own program is"):
+        with pytest.raises(OSError, match="does not know the path of its interpreter"):
             words()
 
 
@@ -68,6 +68,6 @@ def test_what_start_py_has_started_starts_its_children_by_it(tmp_path: Path, mon
     assert held_descriptors() == (7,)
     own_program._why_not.cache_clear()
     start.write_text("raise SystemExit(1)\n")
-    with pytest.raises(OSError, match="a child of this program cannot import pgtop_tune"):
+    with pytest.raises(OSError, match="a child process cannot import pgtop_tune"):
         own_argv()
     own_program._why_not.cache_clear()

@@ -50,8 +50,8 @@ def test_what_is_left_is_done_when_we_are_killed(tmp_path: Path) -> None:
 
 def test_a_process_that_does_not_run_is_no_watchdog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for program, words in (
-        ("/bin/false", "its process does not run$"),
-        ("/bin/rm", r"its process does not run \(.*rm"),
+        ("/bin/false", "its process does not start$"),
+        ("/bin/rm", r"its process does not start \(.*rm"),
     ):
         monkeypatch.setattr(sys, "executable", program)
         with pytest.raises(OSError, match=words):

@@ -167,5 +167,5 @@ def test_a_file_that_was_cut_is_said(tmp_path: Path) -> None:
     piece = SpillFiles(lambda: tmp_path).put(b"some bytes")
     assert piece is not None
     os.ftruncate(piece.file.fileno(), 3)
-    with pytest.raises(RecordingProblem, match="shorter"):
+    with pytest.raises(RecordingProblem, match="truncated"):
         piece.read()

@@ -59,7 +59,7 @@ def test_without_its_library_zstandard_is_refused_with_what_to_do(
     monkeypatch.setitem(sys.modules, zstd.__name__, None)
     monkeypatch.delattr(sys.modules[zstd.__name__.partition(".")[0]], "zstd")
     for attempt in (lambda: RecordingReader(path), lambda: RecordingWriter(tmp_path / "b.jsonl.zst", HEADER)):
-        with pytest.raises(RecordingProblem, match=r"\.zst need a missing library") as refused:
+        with pytest.raises(RecordingProblem, match=r"\.zst require the missing package") as refused:
             attempt()
         assert "pip install backports.zstd" in refused.value.hint
     assert not (tmp_path / "b.jsonl.zst").exists()

@@ -153,7 +153,7 @@ def test_a_second_process_cannot_record_into_the_same_set(tmp_path: Path) -> Non
     path = tmp_path / "a.jsonl.gz"
     first = Recorder("bench", 1.0, rotation=Rotation(every_s=10.0))
     first.start(str(path))
-    with pytest.raises(RecordingProblem, match="another process records into these files"):
+    with pytest.raises(RecordingProblem, match="another process is recording into these files"):
         Recorder("bench", 1.0, rotation=Rotation(every_s=10.0)).start(str(path))
     Recorder("bench", 1.0, rotation=Rotation(every_s=10.0)).start(str(tmp_path / "b.jsonl.gz"))
     first.close()
@@ -251,11 +251,11 @@ def test_rotation_is_said_as_people_say_it(rotate: list[str], keep: list[str], m
 @pytest.mark.parametrize(
     ("rotate", "keep", "words"),
     [
-        ([], ["7d"], "--keep removes files of a rotated recording"),
+        ([], ["7d"], "--keep requires --rotate"),
         (["500M"], [], "'500M' is invalid"),
         (["60"], [], "'60' is invalid"),
         (["0s"], [], "'0s' is invalid"),
-        (["1h", "2h"], [], "two values of one kind"),
+        (["1h", "2h"], [], "two values of the same kind"),
         (["1h"], ["0"], "'0' is invalid"),
         (["1h"], ["-3"], "'-3' is invalid"),
         (["1h"], ["all"], "'all' is invalid"),
@@ -263,7 +263,7 @@ def test_rotation_is_said_as_people_say_it(rotate: list[str], keep: list[str], m
         (["1h"], ["20kB"], "--keep takes at least 1 MB"),
         (["1s"], [], "--rotate takes at least 1m"),
         (["500MB"], ["59s"], "--keep takes at least 1m"),
-        (["10MB"], ["15MB"], "--keep is too small for two files"),
+        (["10MB"], ["15MB"], "--keep is smaller than two files"),
     ],
 )
 def test_what_is_not_understood_is_refused(rotate: list[str], keep: list[str], words: str) -> None:

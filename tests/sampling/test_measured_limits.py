@@ -108,5 +108,5 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pyt
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
-    with pytest.raises(UsageProblem, match="are not saved"):
+    with pytest.raises(UsageProblem, match="were not saved"):
         remember(_server(), FOUND)

@@ -27,7 +27,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "TAB-08",
-        "a foreign key whose triggers are off",
+        "a foreign key with disabled triggers",
         (
             "CREATE TABLE referred (id int PRIMARY KEY)",
             "CREATE TABLE referring (id int PRIMARY KEY REFERENCES referred)",
@@ -36,7 +36,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "TAB-08",
-        "a rule that is off",
+        "a disabled rule",
         (
             "CREATE TABLE kept (id int PRIMARY KEY)",
             'CREATE RULE "no;de""lete" AS ON DELETE TO kept DO INSTEAD NOTHING',
@@ -45,7 +45,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "TAB-08",
-        "a trigger that is off",
+        "a disabled trigger",
         (
             "CREATE FUNCTION noted() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
             "CREATE TABLE audited (id int PRIMARY KEY) PARTITION BY LIST (id)",
@@ -102,7 +102,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "IDX-01",
-        "an index of a partitioned table that was made ON ONLY it",
+        "an index of a partitioned table, created ON ONLY that table",
         (
             "CREATE TABLE in_parts (id int PRIMARY KEY, x int) PARTITION BY LIST (id)",
             "CREATE TABLE in_parts_1 PARTITION OF in_parts FOR VALUES IN (1)",
@@ -120,7 +120,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "IDX-06",
-        "twenty indexes of single columns",
+        "twenty single-column indexes",
         (
             f"CREATE TABLE wide (id int PRIMARY KEY, {', '.join(f'c{number} int' for number in range(20))})",
             *(f"CREATE INDEX ON wide (c{number})" for number in range(20)),
@@ -133,7 +133,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "SEC-16",
-        "a table with policies whose row security is off",
+        "a table with policies but row security disabled",
         (
             'CREATE TABLE "op""en" (id int PRIMARY KEY, owner name)',
             'CREATE POLICY own ON "op""en" USING (owner = current_user)',
@@ -141,7 +141,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "SEC-17",
-        "a table that PUBLIC may change",
+        "a table that PUBLIC may modify",
         ('CREATE TABLE "every""ones" (id int PRIMARY KEY)', 'GRANT ALL ON "every""ones" TO PUBLIC'),
     ),
     (
@@ -214,7 +214,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "SEC-09",
-        "an event trigger that is off",
+        "a disabled event trigger",
         (
             "CREATE FUNCTION resting() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
             "CREATE EVENT TRIGGER rests ON ddl_command_end EXECUTE FUNCTION resting()",
@@ -223,7 +223,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "SEC-09",
-        "an event trigger whose function is no superuser's",
+        "an event trigger whose function no superuser owns",
         (
             "CREATE FUNCTION watching() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'",
             "ALTER FUNCTION watching() OWNER TO ordinary",
@@ -232,13 +232,13 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "COL-01",
-        "a collation whose recorded version the C library or ICU no longer has",
+        "a collation whose recorded version differs from the C library or ICU",
         (
             'CREATE TABLE sorted (word text COLLATE "en-x-icu" PRIMARY KEY)',
             "UPDATE pg_collation SET collversion = '1.0' WHERE collname = 'en-x-icu'",
         ),
     ),
-    ("EXT-01", "an extension of an old version", ("CREATE EXTENSION pg_stat_statements VERSION '1.8'",)),
+    ("EXT-01", "an outdated extension version", ("CREATE EXTENSION pg_stat_statements VERSION '1.8'",)),
     (
         "KEY-01",
         "a descending sequence at 90 % of its range",
@@ -251,7 +251,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "KEY-01",
-        "a bigint sequence near the end of its column, which is of a domain of int4",
+        "a bigint sequence near the end of its column, which has a domain over int4",
         (
             "CREATE DOMAIN number AS int",
             'CREATE TABLE "num""bered" (id number PRIMARY KEY)',
@@ -261,7 +261,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "KEY-02",
-        "an int4 column that refers to a bigint near the end of int4",
+        "an int4 column that references a bigint near the end of int4",
         (
             "CREATE TABLE widened (id bigint PRIMARY KEY)",
             "CREATE TABLE forgotten (id bigint PRIMARY KEY, widened_id int REFERENCES widened)",
@@ -273,7 +273,7 @@ IN_A_DATABASE: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ),
     (
         "KEY-01",
-        "cycling sequences near their end that columns take their numbers from",
+        "cycling sequences near their end that columns use",
         (
             "CREATE SEQUENCE rounds MAXVALUE 1000 CYCLE",
             "CREATE TABLE tickets (id int PRIMARY KEY DEFAULT nextval('rounds'))",
@@ -301,7 +301,7 @@ OF_ROLES: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("SEC-13", "a login without a password", ("CREATE ROLE careless LOGIN",)),
     (
         "CFG-09",
-        "a role with settings of its own",
+        "a role with its own settings",
         ("CREATE ROLE special LOGIN PASSWORD 'x'", "ALTER ROLE special SET work_mem = '5MB'"),
     ),
     ("SEC-07", "a login whose password has expired", ("CREATE ROLE late LOGIN PASSWORD 'x' VALID UNTIL '2020-01-01'",)),

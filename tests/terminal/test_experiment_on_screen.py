@@ -25,7 +25,7 @@ def test_staged_is_compared_under_the_load_and_stopping_puts_everything_back(
         terminal.press("i")
         terminal.until("the tables need about")
         terminal.press("1\rs")
-        terminal.until("made: scale 1")
+        terminal.until("created: scale 1")
         terminal.press("\x1b")
         terminal.until("scale 1 (found)")
         terminal.press("s")

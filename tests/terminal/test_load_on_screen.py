@@ -22,7 +22,7 @@ def test_tables_are_made_and_two_steps_run_from_the_screen(fresh_server: Throwaw
         terminal.press("i")
         terminal.until("the tables need about")
         terminal.press("1\rs")
-        terminal.until("made: scale 1")
+        terminal.until("created: scale 1")
         terminal.until("drop it?")
         terminal.press("\x1b")
         # What was found shows behind the open dialog too: an Escape is known as one only after a while.
@@ -34,7 +34,7 @@ def test_tables_are_made_and_two_steps_run_from_the_screen(fresh_server: Throwaw
         terminal.until("2 runs, 00:00:06")
         terminal.press("s")
         terminal.until("step 2 of 2: 2 clients")
-        shown = terminal.until("no knee seen: it takes 3 successful steps of different loads")
+        shown = terminal.until("no knee seen: needs 3 successful steps with different loads")
         found = [line.split() for line in shown.split("\n")]
         rows = [words for words in found if len(words) > 6 and words[1] in ("1", "2")]
         assert [row[1] for row in rows] == ["1", "2"]

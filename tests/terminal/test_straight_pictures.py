@@ -46,7 +46,7 @@ def test_a_whole_picture_of_the_compositor_adds_nothing(server: Throwaway, tmp_p
                 assert time.monotonic() < deadline, terminal.text()
 
         terminal.until("PostgreSQL 18")
-        terminal.until_gone("looking")
+        terminal.until_gone("diagnosing")
         until_straight("Dashboard ")
         for key, name in ("3", "PageScreen "), ("7", "PageScreen "), ("1", "Dashboard "):
             terminal.press(key)

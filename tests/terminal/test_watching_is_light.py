@@ -52,7 +52,7 @@ def test_the_screen_watches_without_the_operators_driver(
     command = (sys.executable, "-c", _SCRIPT, str(kept), "top", conninfo(server))
     with Terminal(command, {**environment(tmp_path), "PYTHONPATH": str(ROOT)}) as terminal:
         terminal.until("PostgreSQL 18")
-        terminal.until_gone("looking")
+        terminal.until_gone("diagnosing")
         deadline = time.monotonic() + 30
         # Changes are looked after behind the first picture.
         while changed_before and not Path(f"{kept}.wiring").exists() and time.monotonic() < deadline:

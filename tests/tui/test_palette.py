@@ -141,7 +141,7 @@ def test_everything_wrong_is_said_at_once(own_themes: Path) -> None:
     message = caught.value.message
     for words in (
         "a.toml", "unknown key colour", "unknown style warnung", "bold perhaps", "styles.dim is not a string", "#zz",
-        "nowhere", "loud", "b.toml", "c.toml", 'extends "nobody"', "dark is neither",
+        "nowhere", "loud", "b.toml", "c.toml", 'extends "nobody"', "dark must be",
     ):  # fmt: skip
         assert words in message
     assert caught.value.hint == "themes are: " + ", ".join(SHIPPED)

@@ -271,7 +271,7 @@ IO: Final[tuple[Knob, ...]] = (
     Knob(
         "maintenance_io_concurrency",
         "I/O",
-        why="The same for VACUUM, ANALYZE, CREATE INDEX and recovery.",
+        why="effective_io_concurrency for VACUUM, ANALYZE, CREATE INDEX and recovery.",
         trades="Queue length on the disk.",
         panes=("host", "latency"),
         steps=_DEPTHS,

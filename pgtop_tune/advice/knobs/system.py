@@ -86,7 +86,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         "vm.dirty_background_ratio",
         _DIRTY,
-        why="The same in percent of available memory; on a large machine even 1 % is too much.",
+        why="vm.dirty_background_bytes as a percentage of available memory; on a large machine even 1 % is too much.",
         trades="As vm.dirty_background_bytes.",
         panes=("host", "latency", "wal"),
         steps=("1", "2", "3", "5", "10"),
@@ -107,7 +107,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         "vm.dirty_ratio",
         _DIRTY,
-        why="The same in percent of available memory.",
+        why="vm.dirty_bytes as a percentage of available memory.",
         trades="As vm.dirty_bytes.",
         panes=("host", "latency", "wal"),
         steps=("3", "5", "10", "15", "20", "30", "40"),
@@ -167,7 +167,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     Knob(
         "vm.overcommit_kbytes",
         _MEMORY,
-        why="The same as an amount.",
+        why="vm.overcommit_ratio as an amount in kilobytes.",
         trades="As vm.overcommit_ratio.",
         panes=("host",),
         special=_NO_PAIR,

@@ -12,7 +12,7 @@ from pgtop_tune.advice.knobs.knob import Knob
 
 _SHARES: Final = ("0", "0.005", "0.01", "0.02", "0.05", "0.1", "0.2", "0.4")
 _WEIGHTS: Final = ("0", "0.5", "1", "2", "5", "10")
-_NO_ORDER: Final = ("0", "left out of the order; 0 for all five vacuums in the order of pg_class, as before 19")
+_NO_ORDER: Final = ("0", "ignored in the order; 0 for all five: the order of pg_class, as before 19")
 _OTHERS_WAIT: Final = "Other tables wait longer; how much is vacuumed, and when a table is due, does not change."
 _NOT_BELOW_ONE: Final = "Below 1, tables near wraparound may wait behind others."
 _IO_NOW: Final = "Disk and CPU now; without it tables and indexes grow."
@@ -28,7 +28,7 @@ AUTOVACUUM: Final[tuple[Knob, ...]] = (
     Knob(
         "track_counts",
         "autovacuum",
-        why="Counts the changes that trigger autovacuum; off blinds it and most numbers of this program.",
+        why="Counts the changes that trigger autovacuum; off disables it and most metrics of this program.",
         trades="Almost nothing.",
         panes=("throughput",),
         moves_with=("autovacuum",),
@@ -127,7 +127,7 @@ AUTOVACUUM: Final[tuple[Knob, ...]] = (
         "autovacuum_max_parallel_workers",
         "autovacuum",
         why="Parallel workers of all autovacuum runs together: they vacuum the indexes of large tables side by side.",
-        trades="Takes of max_parallel_workers, and reads and writes more at once; 0 vacuums one index after the other.",
+        trades="Uses max_parallel_workers, and more reads and writes at once; 0 vacuums one index after the other.",
         panes=("host",),
         steps=("0", "1", "2", "4", "8"),
         moves_with=("max_parallel_workers", "autovacuum_max_workers"),
@@ -189,7 +189,7 @@ OBSERVABILITY: Final[tuple[Knob, ...]] = (
     Knob(
         "track_activities",
         "observability",
-        why="Shows what each session does; off leaves this program half blind.",
+        why="Shows what each session does; off hides most session data from this program.",
         trades="Almost nothing.",
         panes=("sessions", "budget"),
     ),

@@ -196,7 +196,10 @@ COMMIT: Final[tuple[Knob, ...]] = (
         warning="Off loses up to 3 × wal_writer_delay (600 ms by default) of acknowledged commits when the server "
         "crashes; the data stay consistent. local and remote_write weaken only the confirmation by a standby.",
         of_values=(
-            ("remote_write", "A commit is confirmed once a standby has received it, and may not have flushed it."),
+            (
+                "remote_write",
+                "A commit is confirmed when a standby has received it, possibly before the standby has flushed it.",
+            ),
             (
                 "remote_apply",
                 "Each commit waits until the synchronous standbys have replayed it; a slow one stops commits.",
@@ -222,7 +225,8 @@ BACKGROUND_WRITER: Final[tuple[Knob, ...]] = (
     Knob(
         "bgwriter_lru_maxpages",
         "background writer",
-        why="Maximum of buffers it writes per round; beyond this limit, backends write themselves.",
+        why="Maximum of buffers that the background writer writes per round; beyond this limit, backends write "
+        "themselves.",
         trades="Pages written more than once between checkpoints; 0 switches background writing off.",
         panes=("wal", "host"),
         steps=("0", "100", "200", "400", "1000", "2000", "5000"),
@@ -232,7 +236,7 @@ BACKGROUND_WRITER: Final[tuple[Knob, ...]] = (
     Knob(
         "bgwriter_lru_multiplier",
         "background writer",
-        why="How far it cleans ahead of the recent demand for buffers.",
+        why="How far the background writer cleans ahead of the recent demand for buffers.",
         trades="Pages written more than once between checkpoints.",
         panes=("wal", "host"),
         steps=("0", "1", "2", "4", "8", "10"),
@@ -249,7 +253,7 @@ BACKGROUND_WRITER: Final[tuple[Knob, ...]] = (
     Knob(
         "backend_flush_after",
         "background writer",
-        why="The same for pages that backends write themselves; bounds the wait of a later fsync.",
+        why="bgwriter_flush_after for pages that backends write themselves; limits the wait of a later fsync.",
         trades="Latency of writing queries; off by default.",
         panes=("host", "latency"),
         steps=FLUSH_STEPS,

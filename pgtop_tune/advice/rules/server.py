@@ -61,9 +61,7 @@ def maintenance_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
 def autovacuum_work_mem(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
     """Advise the set value where the memory allows it, else -1."""
     if plan.autovacuum_work_mem == "-1":
-        return Advice(
-            "-1", f"maintenance_work_mem, {memory(plan.maintenance_bytes)}, is meant for the workers as well."
-        )
+        return Advice("-1", f"maintenance_work_mem, {memory(plan.maintenance_bytes)}, also applies to the workers.")
     return Advice(plan.autovacuum_work_mem, f"The set value fits {plan.use.autovacuum_max_workers} times.")
 
 
@@ -131,7 +129,7 @@ def huge_pages(facts: AdviceFacts, plan: MemoryPlan) -> Advice:
         )
     is_served = facts.huge_pages == "on" and facts.in_huge_pages is not False
     if is_served and buffers <= (facts.running_buffers_bytes or 0):
-        return Advice("on", "The server already runs in huge pages.")
+        return Advice("on", "The server already uses huge pages.")
     if plan.pages_refused:
         return Advice("try", f"{plan.pages_refused} 'on' would not start.")
     return Advice(

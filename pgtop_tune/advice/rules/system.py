@@ -81,11 +81,12 @@ def _nr_hugepages(name: str, site: Site) -> Advice | None:
         used_pages = pages_taken(pool)
         idle = pool.total > 0 and not is_enough(pool.total, used_pages, pool.page_bytes)
         reason = (
-            f"shared_buffers of {about(plan.buffers_bytes)} save little in huge pages; {used_pages} of them are in use."
+            f"shared_buffers of {about(plan.buffers_bytes)} save little with huge pages; {used_pages} of them are "
+            f"in use."
         )
         return Advice(str(used_pages) if idle else None, reason)
     if plan.pages is None:
-        return Advice(None, plan.pages_refused or "The memory of this machine is not known.")
+        return Advice(None, plan.pages_refused or "The memory of this machine is unknown.")
     needed = math.ceil(plan.shared_bytes / plan.page_bytes)
     spare = f", {plan.pages - needed} are spare or for others" if plan.pages > needed else ""
     tables = about(page_tables_bytes(plan.buffers_bytes, plan.use.page_bytes))
@@ -93,8 +94,8 @@ def _nr_hugepages(name: str, site: Site) -> Advice | None:
     return Advice(
         value=str(plan.pages),
         because=f"{needed} pages of {about(plan.page_bytes)} hold the shared memory of a server with shared_buffers of "
-        f"{about(plan.buffers_bytes)}{spare}; without them each backend may have {tables} of page tables. More pages "
-        f"than that are lost to all others.{kept}",
+        f"{about(plan.buffers_bytes)}{spare}; without them each backend may have {tables} of page tables. Further "
+        f"pages are lost to all other programs.{kept}",
         low=str(plan.pages),
         high=str(math.ceil(plan.pages * 1.05)),
     )
@@ -176,8 +177,8 @@ def _overcommit_memory(name: str, site: Site) -> Advice | None:
     return Advice(
         value="2",
         because=f"CommitLimit is {about(plan.commit_limit_bytes)} then: a query that asks for too much memory fails "
-        "with an error, and the OOM killer does not end the server. For a machine that only runs the server; "
-        "vm.overcommit_ratio first.",
+        "with an error, and the OOM killer does not end the server. Only for a machine dedicated to the server; "
+        "set vm.overcommit_ratio first.",
         low="0",
         high="2",
     )
@@ -188,7 +189,7 @@ def _overcommit_ratio(name: str, site: Site) -> Advice | None:
     if plan is None or not plan.commit_limit_bytes:
         return None
     if plan.ratio is None:
-        now = f"The present limit grants more than we would advise: {about(plan.commit_limit_bytes)}, and it is in use."
+        now = f"The present limit, {about(plan.commit_limit_bytes)}, is above the advised one, and is in use."
         return Advice(None, now)
     if plan.strict_refused and site.machine.number("vm.overcommit_memory") != 2:
         return Advice(None, f"It takes effect only with vm.overcommit_memory=2. {plan.strict_refused}")

@@ -109,9 +109,9 @@ def max_wal_size(facts: AdviceFacts) -> Advice:
             value=typed, because="A starting point: the WAL rate under load is not measured yet.", low="1GB", high=high
         )
     because = (
-        f"{about(facts.wal_bytes_per_s)}/s of WAL make {about(needed)} between two checkpoints "
-        f"{_timeout_s(facts) / 60:g} min apart and while one runs, with a fifth to spare; then the clock starts them, "
-        "not the volume."
+        f"At {about(facts.wal_bytes_per_s)}/s, {about(needed)} holds the WAL between two checkpoints "
+        f"{_timeout_s(facts) / 60:g} min apart and during one, with 20 % headroom: time triggers checkpoints, "
+        "not volume."
     )
     if most and needed > most:
         because += f" The WAL disk allows only 60 % of {about(facts.wal_disk_bytes or 0)}."
@@ -176,9 +176,9 @@ def wal_keep_size(facts: AdviceFacts) -> Advice | None:
         return None
     left_bytes = max(facts.wal_disk_bytes * _MOST_OF_DISK - max_wal_bytes(facts), 0.0)
     if facts.wal_keep_bytes <= left_bytes:
-        reason = "What is set fits the WAL disk. A slot keeps what its standby needs, and no more."
+        reason = "The set value fits the WAL disk. A slot retains only the WAL that its standby needs."
         return Advice(as_set(facts.wal_keep_bytes), reason, high=memory(left_bytes))
-    reason = f"max_wal_size leaves that of 60 % of the WAL disk of {about(facts.wal_disk_bytes)}."
+    reason = f"max_wal_size leaves this much of 60 % of the WAL disk, {about(facts.wal_disk_bytes)}."
     return Advice(memory(left_bytes), reason, high=memory(left_bytes))
 
 
@@ -189,10 +189,10 @@ def wal_buffers(facts: AdviceFacts, buffers_bytes: float | None) -> Advice:
         chosen = about(buffers_bytes / 32)
         value, because = "16MB", f"-1 gives 1/32 of shared_buffers, here {chosen}; a whole segment costs nothing."
     if 16 * MB < facts.wal_buffers_bytes <= _MOST_BUFFERS:
-        value, because = as_set(facts.wal_buffers_bytes), "What is set is more than the server would choose, and small."
+        value, because = as_set(facts.wal_buffers_bytes), "Larger than the server's choice, but small."
     elif (facts.wal_buffers_full_per_s or 0.0) > FULL_PER_S:
         value = memory(_MOST_BUFFERS)
-        because = f"They were full {facts.wal_buffers_full_per_s:.1f} times a second: backends wrote WAL themselves."
+        because = f"Full {facts.wal_buffers_full_per_s:.1f} times a second: backends wrote WAL themselves."
     return Advice(value=value, because=because, low="4MB", high="64MB")
 
 
@@ -210,9 +210,9 @@ def max_slot_wal_keep_size(facts: AdviceFacts) -> Advice | None:
     half, needed = facts.wal_disk_bytes / 2, facts.slot_bytes * _ROOM_FOR_SLOTS
     now = facts.slot_keep_bytes
     if max(parse(memory(half), "MB", integer=True) * MB, needed) <= now <= facts.wal_disk_bytes * _MOST_FOR_SLOTS:
-        return Advice(as_set(now), f"What is set leaves room on the WAL disk of {about(facts.wal_disk_bytes)}.")
+        return Advice(as_set(now), f"The set value leaves room on the WAL disk of {about(facts.wal_disk_bytes)}.")
     if needed > half:
-        reason = f"A slot keeps {about(facts.slot_bytes)} already: a limit below would invalidate it."
+        reason = f"A slot keeps {about(facts.slot_bytes)} already: a lower limit would invalidate it."
         return Advice(memory(_stepped(needed / GB) * GB), f"{reason} Half of the WAL disk is {about(half)}.")
     return Advice(
         memory(half),

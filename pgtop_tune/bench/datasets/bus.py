@@ -105,7 +105,7 @@ def parse_size(text: str) -> int:
     if not 1 <= tickets <= MOST_TICKETS:
         raise LoadProblem(
             f"{text!r} is not a size of the bus data set",
-            f"write tickets, as 600000 or 6M (up to {MOST_TICKETS}), or disk space, as 600MB or 0.6GB",
+            f"pass a number of tickets (600000 or 6M, up to {MOST_TICKETS}) or disk space (600MB or 0.6GB)",
         )
     return tickets
 

@@ -69,11 +69,11 @@ async def make_bus(
         try:
             if not await _locked(sql_session):
                 raise LoadProblem(
-                    "another pgtop-tune is creating the bus data set in this database", "wait for it, or end it"
+                    "another pgtop-tune is creating the bus data set in this database", "wait until it ends, or stop it"
                 )
             return await _Making(open_sql_session, sql_session, plan, jobs, watch).run(anew)
         except ServerProblem as refusal:
-            hint = refusal.hint or "finished parts stay; the same command resumes"
+            hint = refusal.hint or "finished parts are kept; run the same command to resume"
             raise LoadProblem(refusal.message, hint) from None
         finally:
             await watch.end()
@@ -105,7 +105,7 @@ class _Making:
         started_s = time.monotonic()
         existing = await recognise_bus(self._sql_session)
         if existing is not None and not anew and not existing.is_of(self._plan):
-            raise LoadProblem(f"there is another bus data set: {existing.describe()}", "pass --force to replace it")
+            raise LoadProblem(f"another bus data set exists: {existing.describe()}", "pass --force to replace it")
         done = set(existing.done) if existing is not None and not anew else set[str]()
         if existing is not None and anew:
             await self._step("drop tables", self._run("drop"))

@@ -200,11 +200,11 @@ class Room(Struct, frozen=True):
         if not self.needed_bytes:
             return ""
         if self.available_bytes is None:
-            return f"about {size(self.needed_bytes)} of disk will be needed; free space is unknown: {self.reason}"
+            return f"needs about {size(self.needed_bytes)} of disk space; free space is unknown: {self.reason}"
         if self.available_bytes < self.needed_bytes:
             raise LoadProblem(
-                f"about {size(self.needed_bytes)} of disk will be needed, and {size(self.available_bytes)} are free",
-                "make it smaller, free some space, or pass --skip-space-check",
+                f"needs about {size(self.needed_bytes)} of disk space, but only {size(self.available_bytes)} is free",
+                "choose a smaller data set, free some space, or pass --skip-space-check",
             )
         return ""
 
@@ -312,7 +312,7 @@ class PgbenchShape(Struct, frozen=True):
 _REFUSALS: Final[tuple[tuple[Callable[[PgbenchShape], object], str], ...]] = (
     (
         lambda shape: not _LETTERS.fullmatch(shape.steps),
-        "steps are letters of "
+        "steps are letters from "
         + "".join(STEPS)
         + ": "
         + ", ".join(f"{letter} {name}" for letter, name in STEPS.items()),

@@ -117,7 +117,7 @@ class PgbenchFacts(Struct, frozen=True):
         parts += [f"fillfactor {self.fillfactor}"] if self.fillfactor != 100 else []
         parts += [f"{self.partitions} partitions ({self.partition_method})"] if self.partitions else []
         parts += ["foreign keys"] if self.foreign_keys else []
-        parts += ["unlogged: not representative, no WAL"] if self.unlogged else []
+        parts += ["unlogged: no WAL, not representative"] if self.unlogged else []
         parts += [f"incomplete: {self.incomplete}"] if self.incomplete else []
         return ", ".join(parts)
 
@@ -151,11 +151,11 @@ class BusFacts(Struct, frozen=True):
     def incomplete(self) -> str:
         """Return a description of the missing part; "" when the data set can be used."""
         if self.emptied:
-            return "the tickets are gone (truncated, or unlogged and the server crashed)"
+            return "the tickets are missing (truncated, or unlogged and lost in a crash)"
         missing = [step for step in _BUS_STEPS if step not in self.done]
         if not missing:
             return ""
-        return f"{count(self.loaded)} of {count(self.tickets)} tickets made, {missing[0]} not done"
+        return f"{count(self.loaded)} of {count(self.tickets)} tickets created, {missing[0]} not done"
 
     @property
     def empty(self) -> bool:
@@ -179,7 +179,7 @@ class BusFacts(Struct, frozen=True):
         """Return a description in one line."""
         parts = [f"{count(self.tickets)} tickets", f"seed {self.seed}", size(self.size_bytes)]
         parts += ["foreign keys"] if self.foreign_keys else []
-        parts += ["unlogged: not representative, no WAL"] if self.unlogged else []
+        parts += ["unlogged: no WAL, not representative"] if self.unlogged else []
         parts += [f"incomplete: {self.incomplete}"] if self.incomplete else []
         return ", ".join(parts)
 
@@ -309,7 +309,7 @@ async def found_variables(sql_session: SqlSession, dataset: str) -> dict[str, st
     facts = await (recognise_bus(sql_session) if dataset == "bus" else recognise_pgbench(sql_session))
     make = f"create it: pgtop-tune bench init --dataset {dataset}"
     if facts is None:
-        raise LoadProblem(f"the {dataset} data set is not in this database", make)
+        raise LoadProblem(f"this database has no {dataset} data set", make)
     if facts.empty or (dataset == "bus" and facts.incomplete):
         raise LoadProblem(f"the {dataset} data set is incomplete: {facts.incomplete}", make)
     return facts.variables()
@@ -321,7 +321,7 @@ def _words(value: object) -> list[str]:
 
 def _of_stranger(thing_name: str, owner: str) -> LoadProblem:
     return LoadProblem(
-        f"{thing_name} belongs to {owner}: as a superuser, using it would execute functions of that role",
+        f"{thing_name} belongs to {owner}: a superuser that uses it would execute functions of that role",
         f"connect as {owner}, or take ownership: ALTER … OWNER TO",
     )
 

@@ -164,7 +164,7 @@ class Announcements:
         except OSError as error:
             raise HostProblem(
                 f"{self._directory} cannot be written: {error.strerror}; other accounts would not see the change",
-                "make room in /run; nothing was changed",
+                "free some space in /run; nothing was changed",
             ) from None
 
     def _path(self, set_id: str) -> Path:
@@ -208,7 +208,7 @@ def check_free(foreign: Iterable[PendingAnnouncement], live: dict[str, str]) -> 
         if entry.paths and entry.program.lives:
             raise HostProblem(
                 f"{', '.join(sorted(entry.paths))}: an experiment of {owner} switches it",
-                "wait for its end, or stop it; nothing was changed",
+                "wait until the experiment ends, or stop it; nothing was changed",
             )
         alive = entry.program.lives or entry.remaining_s > -GRACE_S
         if entry.changes and alive:
@@ -276,7 +276,7 @@ def _locked(directory: Path) -> int | None:
                 return descriptor
         except NotOurs as why:
             os.close(descriptor)
-            raise HostProblem(f"announcements of pending settings are not used: {why}", why.hint) from None
+            raise HostProblem(f"announcements of pending settings are ignored: {why}", why.hint) from None
         except OSError:
             pass
         os.close(descriptor)

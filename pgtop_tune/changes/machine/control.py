@@ -68,12 +68,12 @@ def check_set(root: Path, requested: Sequence[WantedSetting], setting_names: Seq
         if request.name not in setting_names:
             raise UsageProblem(f"{request.name!r} is not a setting of this machine that pgtop-tune changes")
         if names.count(request.name) > 1:
-            raise UsageProblem(f"{request.name} is to be set twice at once", "leave one of the values out")
+            raise UsageProblem(f"{request.name} is given twice", "give one value")
         for alternative in ALONG.get(request.name, ()):
             if alternative in names and request.name in ALONG.get(alternative, ()):
                 raise UsageProblem(
                     f"{request.name} and {alternative} are alternatives: setting one makes the other 0",
-                    "leave one of them out",
+                    "set only one of them",
                 )
     for request in requested:
         check_request(root, request.name, request.value, survive=survive and not request.until_boot)

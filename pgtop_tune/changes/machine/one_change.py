@@ -107,7 +107,7 @@ def pages_in_words(requested: str, shown_value: str, pool: HugePages) -> str:
     if int(shown_value) > pages:
         return f"{shown_value} of the pages are in use: the pool cannot shrink now"
     return (
-        f"the kernel found room for {shown_value} of {pages} pages: memory is fragmented. Free some (echo 1 into "
+        f"the kernel found room for {shown_value} of {pages} pages: memory is fragmented. Compact it (echo 1 into "
         "/proc/sys/vm/compact_memory) and try again, or reserve them at boot"
     )
 
@@ -156,9 +156,9 @@ def check_room_to_fork(root: Path, name: str, value: str) -> None:
     if helps or committed + _LEAST_ROOM <= limit:
         return
     raise HostProblem(
-        f"{name}={value}: CommitLimit would be {about(limit)}, and {about(committed)} are committed: no "
+        f"{name}={value}: CommitLimit would be {about(limit)}, but {about(committed)} are already committed: no "
         "program could start",
-        "free memory first, or restart the server with less",
+        "free memory first, or restart the server with less memory",
     )
 
 
@@ -218,12 +218,12 @@ def kernel_value(system_setting: SystemSetting, value: str) -> str:
     if system_setting.choices:
         if text not in system_setting.choices:
             raise UsageProblem(
-                f"{system_setting.name} does not take {text!r}", f"one of {', '.join(system_setting.choices)}"
+                f"{system_setting.name} does not accept {text!r}", f"one of {', '.join(system_setting.choices)}"
             )
         return text
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()):
-        raise UsageProblem(f"{system_setting.name} does not take {text!r}", "a whole number, without a unit")
+        raise UsageProblem(f"{system_setting.name} does not accept {text!r}", "a whole number, without a unit")
     return text
 
 
@@ -443,7 +443,9 @@ def _tried(change: HostChange, root: Path) -> str:
     _write(root, change.path, change.value)
     shown_value = live_value(change.path, root)
     if shown_value == change.value_before != change.value:
-        objection = _objection(change, shown_value, root) or "the kernel accepted it and changed nothing"
+        objection = (
+            _objection(change, shown_value, root) or "the kernel accepted the value but did not change the setting"
+        )
         raise HostProblem(f"{change.name} is still {shown_value}: {objection}")
     return shown_value
 
@@ -451,7 +453,7 @@ def _tried(change: HostChange, root: Path) -> str:
 def _live_taken_back(change: HostChange, root: Path, covered: set[str]) -> str:
     now = _now(change, root)
     if not now:
-        return f"{change.path} is gone"
+        return f"{change.path} no longer exists"
     if now not in (change.value_before, change.value, change.shown_after) and not _half_made(change, now):
         return f"{_LEFT_ALONE}: another user has set it to {now} since"
     if now != change.value_before:
@@ -516,7 +518,7 @@ def _overridden(change: HostChange, root: Path) -> str:
     if not places or places[-1].file == change.drop_in:
         return ""
     last = places[-1]
-    return f"after a reboot {last.file} line {last.line} wins: {last.value}"
+    return f"after a reboot, line {last.line} of {last.file} wins: {last.value}"
 
 
 def _along(name: str, root: Path) -> list[str]:
@@ -549,4 +551,4 @@ def _write(root: Path, path: str, value: str) -> None:
     except OSError as problem:
         if problem.errno in _CLOSED:
             raise HostProblem(f"{path} cannot be written: {problem.strerror}", _AS_ROOT) from None
-        raise HostProblem(f"{path} does not take {value!r}: {problem.strerror}") from None
+        raise HostProblem(f"{path} does not accept {value!r}: {problem.strerror}") from None

@@ -308,16 +308,16 @@ class ReachChoice(Struct, frozen=True):
 
 _OF_SESSIONS: Final = frozenset({"user", "superuser", "backend", "superuser-backend"})
 _NARROW: Final = (
-    ReachChoice(Reach.LOAD, "sessions already connected keep their value; the next load begins with it"),
-    ReachChoice(Reach.ROLE, "sessions already connected keep their value; new ones of the role get it"),
-    ReachChoice(Reach.DATABASE, "sessions already connected keep their value; new ones in the database get it"),
+    ReachChoice(Reach.LOAD, "connected sessions keep their value; the next load starts with the new one"),
+    ReachChoice(Reach.ROLE, "connected sessions keep their value; new sessions of the role get the new one"),
+    ReachChoice(Reach.DATABASE, "connected sessions keep their value; new sessions in the database get the new one"),
 )
-_RELOAD: Final = "sessions already connected apply it between two statements, unless they have their own value"
+_RELOAD: Final = "connected sessions use it from their next statement, unless they have their own value"
 _SYSTEM: Final = {
-    "sighup": "the server's processes apply it at the reload; it is the same for all sessions",
-    "postmaster": "nothing changes before the server is restarted, which ends all sessions",
-    "backend": "sessions already connected keep their value",
-    "superuser-backend": "sessions already connected keep their value",
+    "sighup": "takes effect on reload, server-wide",
+    "postmaster": "takes effect when the server is restarted, which ends all sessions",
+    "backend": "connected sessions keep their value",
+    "superuser-backend": "connected sessions keep their value",
 }
 
 

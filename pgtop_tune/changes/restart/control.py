@@ -349,7 +349,7 @@ class RestartService:
     ) -> RestartOutcome:
         server_place = attempt.server.server_place
         log = await asyncio.to_thread(_reasons, attempt, ran)
-        progress("it does not come up: restoring the old values in postgresql.auto.conf")
+        progress("the server does not come up: restoring the old values in postgresql.auto.conf")
         returned, again = Return.GONE, ran
         for mend, description in ((self._restored, "old values"), (self._copied, "copy of postgresql.auto.conf")):
             try:
@@ -364,7 +364,7 @@ class RestartService:
                 )
             if not changed and mend == self._copied:
                 break
-            progress(f"starting it with the {description}")
+            progress(f"starting the server with the {description}")
             # One that runs, and that we find no way to, has to end first.
             up = await asyncio.to_thread(runs, server_place)
             again = await asyncio.to_thread(self._run, server_place, again=not up)
@@ -387,7 +387,7 @@ class RestartService:
         for set_id in dict.fromkeys(change.set_key for change in reversed(changes)):
             undone += await self._control.revert_set(set_id, reason)
         away_s = time.monotonic() - began_s
-        message = f"it did not come up; it runs with its old values, after {away_s:.1f} s"
+        message = f"the server did not come up with the new values; it runs with its old values after {away_s:.1f} s"
         return RestartOutcome(
             state=RestartState.OLD_VALUES, words=message, changes=tuple(undone), log=log, away_s=away_s
         )
@@ -426,10 +426,10 @@ def _check_reach(server: ServerBeforeRestart, changes: Sequence[WantedParameter]
             where = (
                 "it with `patronictl edit-config`"
                 if server.server_place.managed == PATRONI
-                else "what starts the server"
+                else "the value where the server is started"
             )
             raise ServerProblem(
-                f"{parameter.name} comes from the server's {parameter.source}, which wins over its files: a restart "
+                f"{parameter.name} comes from the server's {parameter.source}, which overrides its files: a restart "
                 f"would leave it at {parameter.shown}",
                 f"change {where}; nothing was changed",
             )

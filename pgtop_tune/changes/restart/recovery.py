@@ -325,7 +325,7 @@ def _recovered(
             changed = restore(server_place, chosen)
             if changed:
                 written(frozenset(change.id for change in chosen))
-                tell(f"the server is down: the old values are back in {data / FILE_NAME}")
+                tell(f"the server is down: the old values are restored in {data / FILE_NAME}")
             is_ours = any(change.with_restart for change in chosen)
             if policy.may_start is None or not (is_ours or policy.may_start(known_server)):
                 return _settled_in_file(server_place, journal, chosen, tell)
@@ -350,7 +350,7 @@ def _recovered(
                 ),
             )
         if copied:
-            tell(f"it does not start: {data / FILE_NAME} is the copy from before the changes; starting it")
+            tell(f"the server does not start: {data / FILE_NAME} is the copy from before the changes; starting it")
             reasons = _start(server_place)
     if reasons:
         raise ClusterProblem(f"the server does not start with its old values either:\n{reasons}")
@@ -375,7 +375,7 @@ def _settled_in_file(
 
 def _start_command(server_place: ServerPlace) -> str:
     if not server_place.start:
-        return server_place.command or "what has started it before"
+        return server_place.command or "the command that started it before"
     command = shlex.join(server_place.start)
     if not server_place.as_owner or server_place.uid in (None, os.geteuid()):
         return command
@@ -388,7 +388,9 @@ def _start_command(server_place: ServerPlace) -> str:
 
 def _out_of_reach(data: Path, problem: OSError) -> ClusterProblem:
     if isinstance(problem, TimeoutError):
-        return ClusterProblem(f"the server is down, and {data} {NO_ANSWER}", "revert again when its file system does")
+        return ClusterProblem(
+            f"the server is down, and {data} {NO_ANSWER}", "revert again when its file system answers"
+        )
     return ClusterProblem(
         f"the server is down, and only root or its user may read {data}", "run this command as one of these users"
     )
@@ -411,7 +413,7 @@ def _start(server_place: ServerPlace) -> str:
     ran = run_program(server_place.start, server_place, as_owner=server_place.as_owner)
     if ran.status == 0:
         return ""
-    return "\n".join(explaining(log.pieces(), ran.output_lines, language_of(server_place))) or "it gives no reason"
+    return "\n".join(explaining(log.pieces(), ran.output_lines, language_of(server_place))) or "no reason given"
 
 
 # Servers that run and let nobody in: the old values are restored in postgresql.auto.conf, and the server reads its
@@ -460,7 +462,7 @@ def let_in_again(
             if changed:
                 written(frozenset(change.id for change in chosen))
                 file = f"{server.server_place.data_directory}/{FILE_NAME}"
-                tell(f"the server lets nobody in: old values are back in {file}")
+                tell(f"nobody can log in to the server: old values are restored in {file}")
             os.kill(postmaster, signal.SIGHUP)
         except (ClusterProblem, OSError):
             continue

@@ -154,7 +154,7 @@ class Waiting:
             if runs(self._before.server_place):
                 gone_since = 0.0
                 if not is_told:
-                    self._progress("it is starting")
+                    self._progress("the server is starting")
                     is_told = True
             else:
                 gone_since = gone_since or time.monotonic()
@@ -172,7 +172,7 @@ class Waiting:
         away = False
         while (now_ms := await self._start()) in (None, self._before.started_ms):
             if now_ms is None and not away:
-                self._progress("the server is away")
+                self._progress("the server is down")
             away = now_ms is None
             if await self._left():
                 return Return.LEFT

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pgtop_tune.changes.server.operator_session import OperatorSession
 
 _UNKNOWN: Final = (
-    "the connection was lost between change and read-back, so its state is unknown. The journal has it; pgtop-tune "
+    "the connection was lost before the change was read back, so its state is unknown; pgtop-tune "
     "settles it when the server answers again"
 )
 _DEFAULT: Final = "default"
@@ -105,7 +105,7 @@ def make(
         watched(changes)
     except JournalProblem:
         journal.owe()
-        failed = "nothing would revert it after a crash"
+        failed = "it would not be reverted after a crash"
         journal.write(*(replace(change, state=ChangeState.FAILED, message=failed) for change in changes))
         raise
     made_changes: list[ParameterChange] = []
@@ -167,7 +167,7 @@ def take_back(
     unread = unread_lines(session, {change.name.lower() for change in changes}) if of_file else ()
     unread_words = without_secrets("; ".join(f"{line.name} = {line.value} of {line.location}" for line in unread))
     brought = f"the reload has put {unread_words} into force" if unread else ""
-    lost = f"ALTER SYSTEM has written out what {included!r} of {FILE_NAME} includes: put that line back"
+    lost = f"ALTER SYSTEM has replaced {included!r} of {FILE_NAME} with the included lines: restore that line"
     places = [present(session, change) for change in changes]
     renamed = {scope.change.id: scope.renamed for scope in places}
     dropped = [_dropped(scope, reason) for scope in reversed(places) if scope.absence]
@@ -258,10 +258,14 @@ def settle(session: OperatorSession, journal: Journal, changes: Sequence[Paramet
             journal.write(change)
     elif not made_changes:
         for change in changes:
-            journal.write(replace(change, state=ChangeState.FAILED, message="the connection was lost before it"))
+            journal.write(
+                replace(change, state=ChangeState.FAILED, message="the connection was lost before the change")
+            )
         try_renew(session, journal, changes)
     else:
-        take_back(session, journal, changes, "made in part when the connection was lost").check_none_refused()
+        take_back(
+            session, journal, changes, "only some of the changes were made when the connection was lost"
+        ).check_none_refused()
 
 
 def _withdraw(
@@ -299,7 +303,7 @@ def _mark(
         names = ", ".join(change.name for change in changes)
         act = "ALTER SYSTEM" if changes[0].scope.is_system else "SET"
         markers = ", ".join(marker_name(change.name) for change in changes)
-        visible = "see that it is being changed, and not its deadline" if session.direct else "see nothing of it"
+        visible = "see that it is being changed, but not its deadline" if session.direct else "do not see the change"
         tell(
             f"{names}: other accounts {visible}. PostgreSQL 15+: GRANT {act} ON PARAMETER {markers} TO "
             f"{quoted(session.identity[0])}"
@@ -307,7 +311,10 @@ def _mark(
         return
     hidden = [change.name for change in changes if not change.kept and is_hidden(session, change.name)]
     if hidden:
-        tell(f"{', '.join(hidden)}: only this account can revert it: markers leave out values that not every role sees")
+        tell(
+            f"{', '.join(hidden)}: only this account can revert it, because markers omit values that not every "
+            f"role may see"
+        )
 
 
 def _marked(session: OperatorSession, journal: Journal, changes: Sequence[ParameterChange]) -> frozenset[Target]:
@@ -381,7 +388,7 @@ def _stay_out(
                 write(change, change.auto_conf_before)
                 continue
             del put[change.id]
-            hint = f"the change stays in force; `pgtop-tune reset {change.name}` gives it its default"
+            hint = f"the change stays in force; `pgtop-tune reset {change.name}` sets the default"
             refused.append(Refusal(change, ServerProblem(f"its old value: {problem.message}", hint)))
     return tuple(refused)
 

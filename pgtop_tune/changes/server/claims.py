@@ -336,8 +336,8 @@ def pending_notes(session: OperatorSession, names: Iterable[str], tell: Callable
     for name in names:
         for scope, marker in narrower_markers(session, name):
             tell(
-                f"{_value(marker)} is pending for {scope_words(scope)} by {_who(marker.by)}: they do not get the value "
-                "of the server"
+                f"{_value(marker)} is pending for {scope_words(scope)} by {_who(marker.by)}: they do not get the "
+                "server-wide value"
             )
 
 
@@ -482,10 +482,10 @@ def _being_changed(target: Target, lock: _Lock) -> PendingElsewhere:
     if target == EXPERIMENT:
         return _Starting(
             f"another experiment runs on this server, of role {one_line(lock.role, _WORD)} (pid {lock.pid})",
-            "wait for its end, or stop it",
+            "wait until it ends, or stop it",
         )
     return _Starting(
-        f"{target[0]} is being changed by role {one_line(lock.role, _WORD)} (pid {lock.pid}), and no marker tells its "
+        f"{target[0]} is being changed by role {one_line(lock.role, _WORD)} (pid {lock.pid}), and no marker shows its "
         "old value and deadline",
         "nothing was changed; try again later, or ask that role",
     )
@@ -501,7 +501,7 @@ def _pending(target: Target, marker: Marker, remaining_ms: int | None, lock: _Lo
         when = f"at {_deadline(remaining_ms)}"
     reverts = "it is being confirmed" if marker.kept else f"it reverts to {_old(marker)} {when}"
     scope = "" if target[1].is_system else f" for {scope_words(target[1])}"
-    later = "try again then" if remaining_ms is not None else f"`{_without_marker(target)}` in psql gives up its revert"
+    later = "try again then" if remaining_ms is not None else f"`{_without_marker(target)}` in psql cancels its revert"
     return PendingElsewhere(
         f"{_value(marker)} is pending confirmation{scope} by {owner}: {reverts}",
         f"nothing was changed; {later}, or ask {owner.partition('@')[0]} to confirm or revert it",
@@ -532,7 +532,7 @@ def _unreadable(target: Target) -> PendingElsewhere:
 
 def orphan_words(target: Target, marker: Marker) -> str:
     """Say that a value was reverted which a program that is gone has left."""
-    return f"{_left_by(target, marker)}: back to {_old(marker)} first"
+    return f"{_left_by(target, marker)}: reverting to {_old(marker)} first"
 
 
 def _left_by(target: Target, marker: Marker) -> str:

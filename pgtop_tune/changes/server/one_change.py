@@ -236,7 +236,7 @@ def intended(
     for request in requested:
         before = session.parameter(request.name)
         if any((before.name, request.scope) == (earlier.name, earlier.scope) for earlier in intended_changes):
-            raise UsageProblem(f"{before.name} is to be set twice at once", "leave one of the values out")
+            raise UsageProblem(f"{before.name} is given twice", "give one value")
         stored = session.stored(before.name, request.scope)
         _check_no_password(before, request, stored)
         check_list(session, before, request, stored)
@@ -352,7 +352,7 @@ def put_back(session: OperatorSession, journal: Journal, change: ParameterChange
     if later is not None:
         handed_over = ("auto_conf_before", "shown_before", "source_before", "followed_by")
         journal.write(replace(later, **{field: getattr(change, field) for field in handed_over}))
-        note = f"changed again since, to {later.value or 'default'}: undoing that gives {change.shown_before}"
+        note = f"changed again since, to {later.value or 'default'}: undoing that change restores {change.shown_before}"
         return PutBack(superseded=True, handed_on=True, note=note)
     wrote = is_ours(change, now) and not is_same_value(name, now, before)
     if wrote:

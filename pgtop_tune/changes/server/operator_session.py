@@ -273,7 +273,7 @@ class OperatorSession:
             if not hung.is_set():
                 raise
             raise ServerProblem(
-                f"{library} did not load within {CONNECT_TIMEOUT_S} s", "its session may stay until it is killed"
+                f"{library} did not load within {CONNECT_TIMEOUT_S} s", "its session may remain until it is killed"
             ) from None
         finally:
             timer.cancel()
@@ -482,7 +482,7 @@ class OperatorSession:
             time.sleep(_POLL_S)
         rows = self.rows("SELECT sourcefile, sourceline, error FROM pg_file_settings WHERE error IS NOT NULL")
         faults = [f"{row['sourcefile']}:{row['sourceline']}: {row['error']}" for row in rows]
-        return "; ".join(faults) or f"the server has not read its files again within {_RELOAD_DEADLINE_S:.0f} s"
+        return "; ".join(faults) or f"the server has not reloaded its files within {_RELOAD_DEADLINE_S:.0f} s"
 
     def abort(self) -> None:
         """Make a call that hangs in another thread fail at once."""
@@ -506,7 +506,7 @@ class OperatorSession:
         elif state == _INSUFFICIENT_PRIVILEGE:
             names = quoted(name), quoted(self._conninfo.user)
             act = "ALTER SYSTEM" if scope.is_system else "SET"
-            hint = "a superuser lets you with: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
+            hint = "a superuser can allow it: GRANT {} ON PARAMETER {} TO {}  (PostgreSQL 15+)".format(act, *names)
         elif state == _NOT_SUPPORTED and scope.is_system and self._is_switched_off():
             message = _SWITCHED_OFF
             hint = "set it to on, reload, then `pgtop-tune revert`; until then the value stays in force"

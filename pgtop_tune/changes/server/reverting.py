@@ -80,7 +80,7 @@ def try_to_revert(
             if key and not any(
                 journal.name.key == key and journal.kin is not Kin.OTHER for journal in journals.related
             ):
-                raise ConnectionProblem(f"{conninfo.describe()}: a different server answers there")
+                raise ConnectionProblem(f"{conninfo.describe()}: a different server answers at this address")
             outcome = take_back_from(session, journals, selection, reason, adopt=adopt, first=first)
             if tell_of_others is not None:
                 outcome = outcome.and_then(revert_left(session, directory, tell_of_others, adopt=adopt))
@@ -291,7 +291,7 @@ def _stored(session: OperatorSession, change: ParameterChange) -> str | None:
 #
 # The journal is locked meanwhile: of several programs that start at once, one adopts.
 
-OUTLIVED: Final = "it can lose data, and its program is gone"
+OUTLIVED: Final = "the value can lose data, and its program has ended"
 
 
 def adopt(

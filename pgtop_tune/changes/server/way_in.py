@@ -84,8 +84,8 @@ def check_before(
         if not list_fault(parameter.name, change.value):
             if not ends and (obstacle := _cannot_be_tried(session, parameter)):
                 raise ServerProblem(
-                    f"{parameter.name} can keep every session out, and {obstacle}",
-                    "pass --for 5m, after which it reverts, or connect to the server itself as a superuser; nothing "
+                    f"{parameter.name} can lock out every session, and {obstacle}",
+                    "pass --for 5m so that it reverts, or connect to the server directly as a superuser; nothing "
                     "was changed",
                 )
             tried.setdefault(change.scope, {})[parameter.name] = change.value
@@ -93,7 +93,7 @@ def check_before(
         problem = _tried(session, values, current)
         if problem:
             assignments = ", ".join(f"{name} = {value}" for name, value in values.items())
-            raise ServerProblem(f"no new session gets in with {assignments}: {problem}", "nothing was changed")
+            raise ServerProblem(f"no new session can log in with {assignments}: {problem}", "nothing was changed")
 
 
 def login_reads_old(change: ParameterChange) -> bool:
@@ -137,8 +137,8 @@ def check_after(
     if problem is None:
         return
     if _is_at_fault(problem, changes, other_database=scope.database not in ("", database)):
-        raise ServerProblem(f"no new session gets in with it: {problem.message}", "the change was taken back")
-    tell(f"a new session is refused, and not for this change: {problem.message}")
+        raise ServerProblem(f"no new session can log in with the change: {problem.message}", "the change was reverted")
+    tell(f"a new session is refused, but not because of this change: {problem.message}")
 
 
 def _cannot_be_tried(session: OperatorSession, parameter: Parameter) -> str:
@@ -163,7 +163,7 @@ def _tried(session: OperatorSession, values: Mapping[str, str], current: Mapping
     if isinstance(problem, NoAnswer):
         return f"the login did not end in time{_ended_trial(session, name)}"
     if problem is not None and not isinstance(problem, LockedOut) and _is_cut(session):
-        return "it crashed the session of the trial, and the server ended all others"
+        return "the value crashed the trial session, and the server ended all other sessions"
     return "" if problem is None else problem.message
 
 
@@ -173,7 +173,7 @@ def _ended_trial(session: OperatorSession, name: str) -> str:
     while sessions := session.rows(_END_TRIAL, name):
         if time.monotonic() > deadline_s:
             pid = sessions[0]["pid"]
-            return f"; its process {pid} stays: kill -9 {pid} ends it, and every other session of the server"
+            return f"; its process {pid} remains: kill -9 {pid} ends it, but also every other session of the server"
         time.sleep(_LOOK_S)
     return ""
 

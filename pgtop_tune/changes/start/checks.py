@@ -141,7 +141,7 @@ def _libraries(facts: RestartFacts) -> RestartCheck | None:
         subject="libraries",
         verdict=RestartVerdict.UNKNOWN,
         words=message,
-        hint="GRANT EXECUTE ON FUNCTION pg_config() to it",
+        hint="GRANT EXECUTE ON FUNCTION pg_config() to this role",
     )
 
 
@@ -153,7 +153,7 @@ def _reach(facts: RestartFacts) -> RestartCheck | None:
     addresses = [address.strip() for address in (values.text("listen_addresses") or "").split(",") if address.strip()]
     sockets = elements("unix_socket_directories", values.text("unix_socket_directories") or "") or ()
     if not facts.here and all(address in _LOOPBACK or address.startswith("127.") for address in addresses):
-        message = "it would accept connections only from its own machine, and this is another one"
+        message = "the server would accept local connections only, and pgtop-tune runs on another machine"
         return RestartCheck(
             subject="reach",
             verdict=RestartVerdict.IMPOSSIBLE,
@@ -173,9 +173,11 @@ def _reach(facts: RestartFacts) -> RestartCheck | None:
             subject="reach",
             verdict=RestartVerdict.DOUBTFUL,
             words=message,
-            hint="pg_hba.conf must admit this role there",
+            hint="pg_hba.conf must allow this role to connect there",
         )
-    return RestartCheck("reach", RestartVerdict.FINE, f"it listens at {', '.join((*sockets, *addresses))}, port {port}")
+    return RestartCheck(
+        "reach", RestartVerdict.FINE, f"the server listens at {', '.join((*sockets, *addresses))}, port {port}"
+    )
 
 
 def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
@@ -188,28 +190,32 @@ def _huge_pages(facts: RestartFacts) -> RestartCheck | None:
         return None
     page_size = facts.values.number("huge_page_size")
     if huge_pages == "on" and facts.here and facts.pool is None and page_size:
-        message = f"this machine has no huge pages of {about(page_size)}, and huge_pages=on: it would not start"
+        message = f"this machine has no huge pages of {about(page_size)}, and huge_pages=on: the server would not start"
         return RestartCheck("huge pages", RestartVerdict.IMPOSSIBLE, message)
     if needed is None or facts.pool is None:
-        return RestartCheck("huge pages", RestartVerdict.UNKNOWN, f"huge_pages={huge_pages}: their number is unknown")
+        return RestartCheck(
+            "huge pages", RestartVerdict.UNKNOWN, f"huge_pages={huge_pages}: the number of pages is unknown"
+        )
     available_pages = max(facts.pool.free - facts.pool.reserved, 0) + facts.held_pages
-    message = (
-        f"it needs {needed} huge pages of {about(facts.pool.page_bytes)}, of which {available_pages} are available"
-    )
+    message = f"the server needs {needed} huge pages of {about(facts.pool.page_bytes)}; {available_pages} are available"
     if needed <= available_pages:
         return RestartCheck("huge pages", RestartVerdict.FINE, message)
     hint = (
-        f"vm.nr_hugepages={facts.pool.total + needed - available_pages} makes room; at boot, where memory is in pieces"
+        f"vm.nr_hugepages={facts.pool.total + needed - available_pages} makes room; if memory is fragmented, "
+        "set it at boot"
     )
     if huge_pages == "on":
         return RestartCheck(
             subject="huge pages",
             verdict=RestartVerdict.IMPOSSIBLE,
-            words=f"{message}, and huge_pages=on: it would not start",
+            words=f"{message}, and huge_pages=on: the server would not start",
             hint=hint,
         )
     return RestartCheck(
-        subject="huge pages", verdict=RestartVerdict.DOUBTFUL, words=f"{message}: it would start without any", hint=hint
+        subject="huge pages",
+        verdict=RestartVerdict.DOUBTFUL,
+        words=f"{message}: the server would start without huge pages",
+        hint=hint,
     )
 
 
@@ -258,8 +264,8 @@ def _largest_part(facts: RestartFacts) -> str:
 def _shared_memory(facts: RestartFacts) -> RestartCheck:
     size, room = shared_memory_bytes(facts), _room_bytes(facts, counts_group=not _fits_huge_pages(facts))
     if size is None or room is None:
-        return RestartCheck("shared memory", RestartVerdict.UNKNOWN, "the memory of its machine is unknown")
-    message = f"it needs {about(size)} of shared memory, of {about(room)}"
+        return RestartCheck("shared memory", RestartVerdict.UNKNOWN, "the memory of the server's machine is unknown")
+    message = f"the server needs {about(size)} of shared memory, of {about(room)}"
     if size >= room:
         return RestartCheck(
             subject="shared memory",
@@ -302,7 +308,7 @@ def _memory_rule(facts: RestartFacts) -> RestartCheck | None:
     return RestartCheck(
         subject="memory",
         verdict=RestartVerdict.DOUBTFUL,
-        words=f"{message}: if all sort at the same time, there is room for {room}",
+        words=f"{message}: if all sort at once, there is room for {room}",
         hint="fewer connections, or less work_mem",
     )
 
@@ -322,8 +328,8 @@ def _standby(facts: RestartFacts) -> RestartCheck | None:
         verdict=RestartVerdict.DOUBTFUL,
         words=f"{facts.standbys} standby{'s' if facts.standbys > 1 else ''} must have at least as much of "
         f"{', '.join(raised)}"
-        ": else their recovery stops",
-        hint="raise it on the standbys first",
+        ", or their recovery stops",
+        hint="raise the value on the standbys first",
     )
 
 
@@ -334,23 +340,19 @@ def _as_standby(facts: RestartFacts, changed: list[str]) -> RestartCheck | None:
         if after is None or now is None:
             continue
         if least is not None and after < least:
-            message = (
-                f"this is a standby, and {name} = {after:.0f} is less than the primary's {least}: it would not start"
-            )
+            message = f"this standby would not start: {name} = {after:.0f} is less than the primary's {least}"
             return RestartCheck(
                 subject="standby",
                 verdict=RestartVerdict.IMPOSSIBLE,
                 words=message,
-                hint="lower it on the primary first",
+                hint="lower the value on the primary first",
             )
         if least is None and after < now:
-            message = (
-                f"this is a standby: it does not start with less {name} than its primary, whose value is not known"
-            )
+            message = f"this standby does not start with less {name} than its primary, whose value is unknown"
             return RestartCheck(
                 subject="standby", verdict=RestartVerdict.UNKNOWN, words=message, hint="check the primary first"
             )
-    return RestartCheck("standby", RestartVerdict.FINE, "no less than the primary has") if changed else None
+    return RestartCheck("standby", RestartVerdict.FINE, "no less than on the primary") if changed else None
 
 
 _RULES: Final[tuple[Callable[[RestartFacts], RestartCheck | None], ...]] = (

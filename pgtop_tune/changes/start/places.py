@@ -153,12 +153,12 @@ def check_auto_conf(session: OperatorSession, server_place: ServerPlace, tell: C
     if text is None:
         text = _text_over_sql(session)
     if text is None:
-        tell(f"{auto_conf.FILE_NAME} cannot be read: ALTER SYSTEM would write out what lines of it include")
+        tell(f"{auto_conf.FILE_NAME} cannot be read: ALTER SYSTEM would write out the settings of included files")
         return
     included = _INCLUDE.search(text)
     if included is not None:
         raise ServerProblem(
-            f"{auto_conf.FILE_NAME} includes a file ({included[0].strip()}): ALTER SYSTEM would write its lines out",
+            f"{auto_conf.FILE_NAME} includes a file ({included[0].strip()}): ALTER SYSTEM would write out its lines",
             "move that line into postgresql.conf; nothing was changed",
         )
 

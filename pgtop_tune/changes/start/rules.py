@@ -93,7 +93,7 @@ def _access_file(start: NextStart) -> str:
     if path and not path.startswith("/"):
         if "hba_file" not in start.changes:
             return ""
-        return f'"{path}" is looked for where the server is started, which nobody knows: write an absolute name'
+        return f'"{path}" is relative to an unknown start directory: use an absolute path'
     if path and start.is_missing(path):
         return f'could not load "{path}": No such file or directory'
     fault = start.closed.get(path) or start.access_fault

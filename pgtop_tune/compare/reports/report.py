@@ -217,7 +217,7 @@ def search_sheet(sides: Sequence[Material], under_test: Collection[str] = ()) ->
                 effect_text(row),
                 interval_text(row),
                 row.verdict,
-                "keep for now: no verdict" if ahead else "keep" if kept else one_line(f"back to {best.name}", 50),
+                "keep for now: no verdict" if ahead else "keep" if kept else one_line(f"revert to {best.name}", 50),
             )
         )
         best = side if kept else best
@@ -325,14 +325,14 @@ def _outcome(comparison: Comparison) -> Iterator[str]:
         yield f"{b} is not comparable with {a}: {'; '.join(comparison.reasons)}"
         return
     tested = ", ".join(f"{fact.name} {fact.a} -> {fact.b}" for fact in comparison.fingerprints.under_test)
-    yield f"{b} against {a}, under test: {tested or 'nothing, both are the same'}"
+    yield f"{b} against {a}, under test: {tested or 'nothing, both sides are the same'}"
     for phase in comparison.phases:
         main_rows = [row for row in phase.rows if row.figure.id in ("tps", "server_tps", "p99")]
         changes = "; ".join(f"{row.figure.title} {effect_text(row)} ({row.verdict})" for row in main_rows)
         yield f"{b}: {phase.key.title}: {changes}"
         worse = [row.figure.title for row in phase.rows if row.verdict == "worse" and row not in main_rows]
         if worse:
-            yield f"{b}: {phase.key.title}: worse as well: {', '.join(worse)}"
+            yield f"{b}: {phase.key.title}: also worse: {', '.join(worse)}"
 
 
 def _failures(side: Material) -> Iterator[str]:

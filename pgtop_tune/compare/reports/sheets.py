@@ -183,7 +183,7 @@ def _behind(cell: CellOfRuns) -> list[str]:
     if cell.half is None:
         return []
     if cell.assumed:
-        return ["one run says nothing of the next: that runs differ by 2 % is assumed"]
+        return ["one run does not show how runs differ: 2 % is assumed"]
     if cell.from_history:
         return [f"the interval also rests on earlier runs here ({cell.from_history} degrees of freedom)"]
     return []
@@ -196,7 +196,7 @@ _TIMES: Final = 9.0
 """As a share: a larger effect is told as so many times."""
 HEADING: Final = "statements, largest effect first"
 BELOW_NOISE: Final = "below the noise"
-OF_SIDES: Final = "on both sides and some in every block or run, weighted by A's calls"
+OF_SIDES: Final = "on both sides and calls in every block or run, weighted by A's calls"
 OF_PAIRS: Final = "under A and under B in the first four pairs, weighted by the calls of both"
 
 
@@ -236,13 +236,13 @@ def statement_notes(comparison: StatementComparison, rule: str = OF_SIDES) -> It
     count = f"{comparison.fixed} statement" if comparison.fixed == 1 else f"{comparison.fixed} statements"
     yield f"same mix: {count} with at least {ENOUGH_CALLS} calls {rule}"
     yield (
-        f"they are {_share(comparison.covered_a)} of the execution time of all statements in A,"
+        f"they make up {_share(comparison.covered_a)} of the execution time of all statements in A,"
         f" {_share(comparison.covered_b)} in B"
     )
     if comparison.same_mix is not None and comparison.same_mix.smallest_seen is not None:
         yield f"a difference of the same mix of {100 * comparison.same_mix.smallest_seen:.1f} % was detectable"
     if len(comparison.rows) > SHOWN:
-        yield f"and {len(comparison.rows) - SHOWN} statements with less effect"
+        yield f"and {len(comparison.rows) - SHOWN} statements with smaller effects"
 
 
 def statement_interval_heading(comparison: StatementComparison) -> str:
@@ -329,18 +329,18 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
         lines.append("NOT COMPARABLE")
         lines += [f"  {one_line(reason, 300)}" for reason in comparison.reasons]
         if prints.reasons and prints.contract is None:
-            lines.append("  (--under-test NAME declares a difference to be the subject of the comparison)")
+            lines.append("  (--under-test NAME makes a difference the subject of the comparison)")
     elif not telling:
         lines.append(f"fingerprint: identical in {prints.same} facts")
     else:
         lines.append(f"fingerprint: {len(telling)} under test, {prints.same} facts are the same")
     if prints.contract is not None:
-        lines.append(f"--as {prints.contract} lets vary: {CONTRACTS[prints.contract].description}")
+        lines.append(f"--as {prints.contract} allows differences in: {CONTRACTS[prints.contract].description}")
     rows = tuple(_difference(difference) for difference in telling)
-    heads = ("", "what differs", "A", "B", "")
+    heads = ("", "difference", "A", "B", "")
     notes = []
     if prints.contract is not None and prints.groups_unknown:
-        notes.append(f"not checked, because neither side tells it: {', '.join(prints.groups_unknown)}")
+        notes.append(f"not checked, because neither side records it: {', '.join(prints.groups_unknown)}")
     if prints.not_known:
         notes.append(f"known for one side only: {', '.join(prints.not_known)}")
     if prints.identities:
@@ -360,7 +360,7 @@ def fingerprint_sheet(comparison: Comparison) -> Sheet:
 
 
 def _difference(difference: FactDifference) -> tuple[str, ...]:
-    consequence = "under test" if difference.under_test else "forbids a comparison"
+    consequence = "under test" if difference.under_test else "prevents a comparison"
     return (
         difference.group,
         one_line(difference.name, _CELL),
@@ -413,7 +413,7 @@ def _blocks(phase: ComparedPhase) -> Iterator[str]:
     needed = blocks_needed(effect) if effect.block_s > 1 and row.verdict not in _DECIDED else None
     if needed is not None:
         length = units.clock(needed * effect.block_s)
-        yield f"to decide about {row.figure.title} takes about {needed} blocks on each side ({length})"
+        yield f"a verdict on {row.figure.title} needs about {needed} blocks on each side ({length})"
 
 
 def _doubts(phase: ComparedPhase) -> Iterator[str]:
@@ -444,7 +444,7 @@ def wait_sheet(phase: ComparedPhase) -> Sheet:
             "where the time goes: "
             f"{one_line(phase.key.title, 80)}"
         ), lines=(), table=Table(heads, rows, frozenset({1, 2, 3, 4})),
-        notes=("intervals are in per cent of A's latency",),
+        notes=("intervals are in percent of A's latency",),
     )  # fmt: skip
 
 

@@ -73,7 +73,7 @@ FIGURES: Final = (
         "tps of the server",
         "1/s",
         Better.HIGHER,
-        "Δ(xact_commit + xact_rollback) of pg_stat_database ÷ Δt; without a load of ours",
+        "Δ(xact_commit + xact_rollback) of pg_stat_database ÷ Δt; without a load started by pgtop-tune",
     ),
     Figure("p50", "latency p50", "ms", Better.LOWER, "pgbench's transaction log", P50),
     Figure("p95", "latency p95", "ms", Better.LOWER, "pgbench's transaction log", P95),

@@ -213,13 +213,13 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
         with opened(path) as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as problem:
-        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None
+        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check its name and permissions") from None
     if len(content) > MOST_BYTES:
         raise RecordingProblem(f"{path} is larger than any record", f"up to {size(MOST_BYTES)}B are read")
     try:
         parsed = json.loads(content)
     except RecursionError:
-        raise RecordingProblem(f"{path}: JSON nested without end") from None
+        raise RecordingProblem(f"{path}: JSON is nested too deeply") from None
     except ValueError as problem:
         raise RecordingProblem(f"{path} is not JSON ({problem})", "bench run --out DIR writes records") from None
     kind = parsed.get("format") if type(parsed) is dict else None
@@ -229,7 +229,7 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
         return _converted(parsed.get("runs", []), list[Mapping[str, Any]], str(path))
     raise RecordingProblem(
         f"{path} is not the record of a run",
-        f'its "format" would be "{FORMAT}" or "{SERIES}"; newer formats are not supported',
+        f'its "format" must be "{FORMAT}" or "{SERIES}"; newer formats are not supported',
     )
 
 
@@ -399,7 +399,7 @@ def connected_clients(command: str, stderr: str) -> int | None:
 
 def _doubts(validity: _ValidityRecord) -> Iterator[Doubt]:
     if not validity.valid and not any(doubt.verdict == RunVerdict.INVALID for doubt in validity.doubts):
-        yield Doubt("NOT-VALID", RunVerdict.INVALID, "its record does not say that the run is valid")
+        yield Doubt("NOT-VALID", RunVerdict.INVALID, "its record does not state that the run is valid")
     for doubt in validity.doubts:
         if doubt.verdict in tuple(RunVerdict):
             yield Doubt(id=doubt.id, verdict=RunVerdict(doubt.verdict), reason=doubt.reason, advice=doubt.advice)

@@ -132,7 +132,7 @@ def _begin(path: Path) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return b""
     except OSError as problem:
-        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check name and permission") from None
+        raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check its name and permissions") from None
 
 
 # A part of a recording by name: `run.jsonl@3m..5m`.
@@ -145,7 +145,7 @@ _EVERYTHING: Final = WantedSections(
 _AT: Final = "@"
 _TO: Final = ".."
 HINT: Final = (
-    "write FILE@FROM..TO, as run.jsonl@3m..5m; +2m counts from FROM, an omitted side is an end of the recording"
+    "write FILE@FROM..TO, such as run.jsonl@3m..5m; +2m counts from FROM; an omitted side means the start or end"
 )
 
 
@@ -190,7 +190,7 @@ def read_windows(names: Sequence[WindowName]) -> list[WindowSide]:
             readers.append(RecordingReader(name.path))
             windows.append(_window(name, readers[-1]))
             if len(windows) > 1 and name.path.resolve() == names[0].path.resolve() and windows[0].overlaps(windows[-1]):
-                raise UsageProblem("the windows overlap: choose separate ones", HINT)
+                raise UsageProblem("the windows overlap: choose separate windows", HINT)
         return [_read(*side) for side in zip(names, windows, readers, strict=True)]
     finally:
         for reader in readers:

@@ -66,9 +66,9 @@ CONDITIONS: Final = (
         FULL_PAGES, 20.0, "full pages differ", "full pages were {} of the WAL",
         made_by=frozenset({"full_page_writes", "wal_compression"}),
     ),
-    AlikeCondition(CPU_FOREIGN, 5.0, "foreign CPU differs", "other programs took {} of the CPU time"),
+    AlikeCondition(CPU_FOREIGN, 5.0, "foreign CPU differs", "other programs used {} of the CPU time"),
     AlikeCondition(
-        CHECKPOINT_WRITES, 20.0, "checkpoints differ", "checkpoints wrote for {} of the time",
+        CHECKPOINT_WRITES, 20.0, "checkpoints differ", "checkpoints were writing {} of the time",
         by_time=True, column=True,
     ),
 )  # fmt: skip

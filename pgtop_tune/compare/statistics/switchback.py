@@ -148,7 +148,7 @@ class Paired(Struct, frozen=True):
         if self.over or self.low is None or self.more_pairs is not None or self.pairs >= MOST_PAIRS:
             return ""
         differ = f"{100.0 * math.expm1(self.pair_sd):.0f} %"
-        return f"{MOST_PAIRS} pairs, the most, would hardly decide: one pair differs from the next by {differ}"
+        return f"even {MOST_PAIRS} pairs, the limit, would hardly decide: pairs differ by {differ}"
 
 
 class CrossCheck(Struct, frozen=True):

@@ -144,17 +144,17 @@ def _storm(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "conn.storm":
         return None
     per_session, impact_ms = facts.tps / facts.connects, facts.b(THINK, _OTHER)
-    every = "each transaction" if per_session < 1.5 else f"{per_session:.0f} transactions"
+    every = "each transaction" if per_session < 1.5 else f"every {per_session:.0f} transactions"
     return Hit(
-        sentence=f"a new session for {every}: {count(facts.connects)} per second; {facts.share_text(impact_ms)}",
-        short=f"a new session for {every}: {count(facts.connects)}/s",
+        sentence=f"a new connection for {every}: {count(facts.connects)} per second; {facts.share_text(impact_ms)}",
+        short=f"a new connection for {every}: {count(facts.connects)}/s",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("new sessions", f"{count(facts.connects)}/s"),
+            ("new connections", f"{count(facts.connects)}/s"),
             ("transactions", f"{count(facts.tps)}/s"),
             ("outside the server", with_ms(impact_ms)),
         ),
-        next_step="a pooler, or clients that keep their session",
+        next_step="use a pooler, or keep connections open in the client",
     )
 
 
@@ -170,7 +170,7 @@ def _pool(facts: Facts) -> Hit | None:
     waiting, servers = worst.pool.cl_waiting or 0, worst.servers
     pooled_ms = facts.once(_pooled_ms)
     where = f"the pooler, pool {short_name(worst.pool.id)}" if len(pools) > 1 else "the pooler"
-    sentence = f"{plural(waiting, 'client')} {'waits' if waiting == 1 else 'wait'} {_wait_words(wait_ms)} at {where}"
+    sentence = f"{plural(waiting, 'client', 'wait')} {_wait_words(wait_ms)} at {where}"
     return Hit(
         sentence=sentence + (_holders(facts, servers) if servers else ""),
         short=sentence,
@@ -180,11 +180,11 @@ def _pool(facts: Facts) -> Hit | None:
             ("waiting clients", f"{waiting}"),
             ("wait for a connection", with_ms(wait_ms)),
             ("server connections", f"{servers}" if servers else None),
-            ("the server's part", with_ms(pooled_ms - wait_ms) if pooled_ms else None),
+            ("time on the server", with_ms(pooled_ms - wait_ms) if pooled_ms else None),
         ),
         next_step=(
-            "the largest part of the server's time first; then half as many connections more in the pool."
-            " Refuted if the wait moves into the server"
+            "shorten the largest part of the server's time; then enlarge the pool by half."
+            " Not the cause if the wait moves into the server"
         ),
     )
 
@@ -196,15 +196,15 @@ def _thread(facts: Facts) -> Hit | None:
     impact_ms = facts.b(THINK)
     queued = f" and waits for a CPU {load.most_queued:.0f} %" if (load.most_queued or 0.0) >= 1.0 else ""
     return Hit(
-        sentence=f"pgbench is the limit: one of its threads works {load.busiest_cpu or 0.0:.0f} % of the time{queued}",
-        short=f"pgbench is the limit: a thread works {load.busiest_cpu or 0.0:.0f} %",
+        sentence=f"pgbench is the bottleneck: one of its threads is busy {load.busiest_cpu or 0.0:.0f} % of the time{queued}",
+        short=f"pgbench is the bottleneck: one thread is {load.busiest_cpu or 0.0:.0f} % busy",
         impact_ms=impact_ms,
         evidence=evidence(
             ("busiest thread", f"{load.busiest_cpu:.0f} % of a CPU" if load.busiest_cpu is not None else None),
             ("with its waits for a CPU", f"{load.busiest_demand:.0f} %" if load.busiest_demand is not None else None),
-            ("client's turn", with_ms(impact_ms)),
+            ("client think/network time", with_ms(impact_ms)),
         ),
-        next_step=f"{load.advice}. Refuted if throughput stays while the server's CPUs are idle",
+        next_step=f"{load.advice}. Not the cause if throughput stays the same while the server's CPUs are idle",
     )
 
 
@@ -215,17 +215,17 @@ def _think(facts: Facts) -> Hit | None:
     each_ms = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else None
     return Hit(
         sentence=(
-            f"in {with_ms(impact_ms)} of {with_ms(facts.latency_ms)} the server waits for the client inside of transactions"
+            f"the server waits for the client inside transactions: {with_ms(impact_ms)} of {with_ms(facts.latency_ms)}"
         ),
         short=f"the server waits for the client: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("client's turn", with_ms(impact_ms)),
+            ("client think/network time", with_ms(impact_ms)),
             ("idle in transaction", f"{facts.in_transaction:.1f} sessions"),
             ("statements per transaction", f"{statements:.1f}" if statements else None),
             ("per statement", with_ms(each_ms) if each_ms is not None else None),
         ),
-        next_step="one statement or a function, pipelining. Refuted if the client's turn stays as it is",
+        next_step="combine statements: one statement, a function, or pipelining. Not the cause if client think time stays the same",
         looks=facts.in_transaction * facts.waits.looks,
     )
 
@@ -237,15 +237,15 @@ def _rtt(facts: Facts) -> Hit | None:
     each_ms = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else impact_ms
     per = f"; {statements:.0f} statements per transaction" if statements else ""
     return Hit(
-        sentence=f"each statement costs {with_ms(each_ms)} on its way: {facts.share_text(impact_ms)}{per}",
-        short=f"each statement costs {with_ms(each_ms)} on its way",
+        sentence=f"each round trip takes {with_ms(each_ms)}: {facts.share_text(impact_ms)}{per}",
+        short=f"each round trip takes {with_ms(each_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("client's turn", with_ms(impact_ms)),
+            ("client think/network time", with_ms(impact_ms)),
             ("statements per transaction", f"{statements:.1f}" if statements else None),
             ("per statement", with_ms(each_ms)),
         ),
-        next_step="pgbench near the server, or several statements at once",
+        next_step="run pgbench near the server, or send several statements at once",
         agreed=False,
     )
 
@@ -259,7 +259,7 @@ def _net_full(facts: Facts) -> Hit | None:
         return None
     impact_ms = facts.b("client:clientwrite") + (facts.b(THINK) * busy[link] / 100.0 if full else 0.0)
     sentence = (
-        f"{short_name(link)} is at {busy[link]:.0f} % of its link"
+        f"{short_name(link)} uses {busy[link]:.0f} % of its link speed"
         if full
         else f"{writing:.1f} sessions send results to slow clients"
     )
@@ -271,7 +271,7 @@ def _net_full(facts: Facts) -> Hit | None:
             ("link", f"{busy[link]:.0f} %" if link else None),
             ("sessions in ClientWrite", f"{writing:.2f}"),
         ),
-        next_step="fewer columns and rows, LIMIT, compression on the way",
+        next_step="return fewer columns and rows (LIMIT), or compress the traffic",
         looks=None if full else facts.n("client:clientwrite"),
     )
 
@@ -284,10 +284,10 @@ def _loss(facts: Facts) -> Hit | None:
     if lost.get(link, 0.0) < _DROPS or client_ms < _QUEUE * facts.latency_ms:
         return None
     return Hit(
-        sentence=f"{short_name(link)} drops {lost[link]:.0f} packets per second",
+        sentence=f"{short_name(link)} loses {plural(lost[link], 'packet')} per second",
         impact_ms=None,
         evidence=evidence(("dropped", f"{drops.get(link, 0.0):.1f}/s"), ("errors", f"{errors.get(link, 0.0):.1f}/s")),
-        next_step="the ring size of the interface, its MTU; drops of unwanted protocols count too",
+        next_step="check the interface's ring size and MTU; drops of unwanted protocols count, too",
     )
 
 

@@ -28,6 +28,11 @@ _KERNEL: Final = 0.5
 _MANY_CONNECTS: Final = 10.0
 
 
+def _cpus(cpus: float) -> str:
+    """Return "1 CPU", "0.5 CPUs"."""
+    return f"{number(cpus, 3)} CPU{'' if cpus == 1 else 's'}"
+
+
 def _server(facts: Facts) -> Hit | None:
     busy, cpus = facts.busy, facts.cpus
     if busy is None or cpus is None or not (_are_taken(facts) or _own_cpus_full(facts)):
@@ -39,25 +44,25 @@ def _server(facts: Facts) -> Hit | None:
     used = facts.server_cpus
     if used is None or used < _most_of_use(facts):
         return None
-    cpus_text = number(cpus, 3)
+    cpus_text = _cpus(cpus)
     fills = busy >= FULL or _own_cpus_full(facts)
-    whose = f"the server's own work {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs"
+    whose = f"the server's own work {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
     return Hit(
         sentence=(
             f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one"
             f"{statement_clause(facts, TIME)}"
         ),
-        short=f"the server {'fills' if fills else f'takes {used:.1f} of'} the {cpus_text} CPUs: {facts.percent(impact_ms)}",
+        short=f"the server {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
-            ("used by the server", f"{used:.1f} of {cpus_text} CPUs"),
+            ("used by the server", f"{used:.1f} of {cpus_text}"),
             ("on a CPU", with_ms(working_ms)),
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
         next_step=(
-            f"about {2 * cpus:.0f} clients: throughput stays or rises; then the statement with most time."
-            " Refuted if throughput falls with the number of clients"
+            f"run about {2 * cpus:.0f} clients: throughput stays or rises; then tune the statement with most time."
+            " Not the cause if throughput falls with the number of clients"
         ),
     )
 
@@ -89,20 +94,20 @@ def _full(facts: Facts) -> Hit | None:
     load, other_cpus = facts.generator, facts.other_cpus
     if max(used, other_cpus or 0.0) >= _most_of_use(facts) or turn_owner(facts) == "cpu.pgbench":
         return None
-    shares = [f"the server {used:.1f}"]
+    shares = [f"the server uses {used:.1f}"]
     shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
     shares += [f"other programs {other_cpus:.1f}"] if other_cpus is not None else []
-    are = f"the {cpus} CPUs are {'full' if busy >= FULL else f'{busy:.0f} % busy'}"
+    are = f"the {cpus} CPUs are {'saturated' if busy >= FULL else f'{busy:.0f} % busy'}"
     return Hit(
-        sentence=f"{are}: {', '.join(shares)}; {facts.share_text(waiting_ms)} waits for one",
-        short=f"{are}: {facts.percent(waiting_ms)} waits for one",
+        sentence=f"{are}: {', '.join(shares)}; {facts.share_text(waiting_ms)} in the CPU queue",
+        short=f"{are}: {facts.percent(waiting_ms)} in the CPU queue",
         impact_ms=waiting_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
-            ("used by the server", f"{used:.1f} of {cpus} CPUs"),
+            ("used by the server", f"{used:.1f} of {_cpus(cpus)}"),
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
-        next_step="pgbench on another host, other programs elsewhere. Refuted if the CPU queue stays as it is",
+        next_step="move pgbench and other programs to another host. Not the cause if the CPU queue stays the same",
     )
 
 
@@ -115,17 +120,17 @@ def _pgbench(facts: Facts) -> Hit | None:
     used = f"{load.cpu_cores:.1f}" if load.cpu_cores is not None else "some"
     return Hit(
         sentence=(
-            f"pgbench waits for a CPU {load.most_queued:.0f} % of the time: it shares {machine_cpus} CPUs with the server"
+            f"pgbench waits for a CPU {load.most_queued:.0f} % of the time: it shares {_cpus(machine_cpus)} with the server"
             f" and uses {used} of them"
         ),
         short=f"pgbench waits for a CPU {load.most_queued:.0f} % of the time beside the server",
         impact_ms=min(impact_ms, facts.latency_ms),
         evidence=evidence(
-            ("its busiest thread wants", f"{load.busiest_demand:.0f} % of a CPU" if load.busiest_demand else None),
+            ("its busiest thread needs", f"{load.busiest_demand:.0f} % of a CPU" if load.busiest_demand else None),
             ("pgbench uses", f"{used} CPUs"),
-            ("client's turn and CPU queue", with_ms(impact_ms)),
+            ("client think time and CPU queue", with_ms(impact_ms)),
         ),
-        next_step="pgbench on another host: throughput rises by up to its share of the CPUs",
+        next_step="run pgbench on another host: throughput rises by up to its share of the CPUs",
     )
 
 
@@ -140,13 +145,13 @@ def _others(facts: Facts) -> Hit | None:
     names = f": {facts.other_names}" if facts.other_names else ""
     return Hit(
         sentence=(
-            f"other programs take {other_cpus:.1f} of {cpus} CPUs{names}; up to {with_ms(waiting_ms * share)}"
+            f"other programs take {other_cpus:.1f} of {_cpus(cpus)}{names}; cost up to {with_ms(waiting_ms * share)}"
             f" of {with_ms(facts.latency_ms)}"
         ),
-        short=f"other programs take {other_cpus:.1f} of {cpus} CPUs",
+        short=f"other programs take {other_cpus:.1f} of {_cpus(cpus)}",
         impact_ms=waiting_ms * share,
         evidence=evidence(("other programs", f"{other_cpus:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
-        next_step="stop them, or lower their priority. Refuted if the CPU queue stays as it is",
+        next_step="stop these programs, or lower their priority. Not the cause if the CPU queue stays the same",
     )
 
 
@@ -156,11 +161,11 @@ def _steal(facts: Facts) -> Hit | None:
         return None
     impact_ms = facts.steal / busy * (facts.cpu_ms + facts.queue_ms)
     return Hit(
-        sentence=f"the hypervisor takes {facts.steal:.0f} % of the CPUs: steal, or CPU credits used up",
-        short=f"the hypervisor takes {facts.steal:.0f} % of the CPUs",
+        sentence=f"the hypervisor takes {facts.steal:.0f} % of the CPU time: steal, or CPU credits used up",
+        short=f"the hypervisor takes {facts.steal:.0f} % of the CPU time",
         impact_ms=impact_ms,
         evidence=evidence(("steal", f"{facts.steal:.1f} %"), ("CPUs busy", f"{busy:.0f} %")),
-        next_step="another size of virtual machine; no parameter helps",
+        next_step="change the size of the virtual machine; no parameter helps",
     )
 
 
@@ -172,20 +177,20 @@ def _quota(facts: Facts) -> Hit | None:
     if used is None or used < _QUOTA_USED * quota:
         return None
     waiting_ms = facts.queue_ms * min(throttled / 100.0, 1.0)
-    quota_text = number(quota, 3)
+    quota_text = _cpus(quota)
     return Hit(
         sentence=(
-            f"the control group may use {quota_text} CPUs and stands still in {throttled:.0f} % of its periods:"
+            f"the control group's quota of {quota_text} is used up in {throttled:.0f} % of its periods:"
             f" {facts.share_text(waiting_ms)}"
         ),
-        short=f"the quota of {quota_text} CPUs is used up in {throttled:.0f} % of its periods",
+        short=f"the quota of {quota_text} is used up in {throttled:.0f} % of its periods",
         impact_ms=waiting_ms,
         evidence=evidence(
             ("periods throttled", f"{throttled:.0f} %"),
-            ("used by the server", f"{used:.2f} of {quota_text} CPUs"),
+            ("used by the server", f"{used:.2f} of {quota_text}"),
             ("waiting for a CPU", with_ms(facts.queue_ms)),
         ),
-        next_step="a larger quota, or fewer sessions. Refuted if as many periods are throttled",
+        next_step="raise the quota, or use fewer sessions. Not the cause if as many periods are throttled",
     )
 
 
@@ -200,11 +205,11 @@ def _one(facts: Facts) -> Hit | None:
     idle = sum(used < 50.0 for used in cores.values())
     impact_ms = facts.cpu_ms
     return Hit(
-        sentence=f"one core is full, {idle} are idle: one process runs on {full[0]}",
-        short=f"one core is full, {idle} are idle",
+        sentence=f"one core is saturated, idle cores: {idle}; one process runs on {full[0]}",
+        short=f"one core is saturated, idle cores: {idle}",
         impact_ms=impact_ms,
-        evidence=evidence(("full", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
-        next_step="more threads (-j) for pgbench, another pooler process, receive-side scaling for the network",
+        evidence=evidence(("saturated", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
+        next_step="use more pgbench threads (-j), another pooler process, or receive-side scaling for the network",
         agreed=False,
     )
 
@@ -215,11 +220,11 @@ def _freq(facts: Facts) -> Hit | None:
     if slow >= _SLOW_CLOCK or (facts.busy or 0.0) <= _BUSY:
         return None
     return Hit(
-        sentence=f"the CPUs run at {slow:.0f} % of their clock under load",
-        short=f"the CPUs run at {slow:.0f} % of their clock",
+        sentence=f"the CPUs run at {slow:.0f} % of their maximum clock under load",
+        short=f"the CPUs run at {slow:.0f} % of their maximum clock",
         impact_ms=(1.0 - slow / 100.0) * facts.cpu_ms,
-        evidence=evidence(("clock", f"{slow:.0f} % of the highest"), ("CPUs busy", f"{facts.busy:.0f} %")),
-        next_step="the governor performance; a power limit otherwise",
+        evidence=evidence(("clock", f"{slow:.0f} % of the maximum"), ("CPUs busy", f"{facts.busy:.0f} %")),
+        next_step="set the CPU governor to performance; otherwise look for a power limit",
     )
 
 
@@ -233,10 +238,10 @@ def _kernel(facts: Facts) -> Hit | None:
     setup = facts.interval.now(sections.setup)
     clock = setup.clock_source if setup else ""
     return Hit(
-        sentence=f"{100 * share:.0f} % of the CPU time is the kernel's",
+        sentence=f"the kernel uses {100 * share:.0f} % of the busy CPU time",
         impact_ms=system / (busy or 100.0) * facts.cpu_ms,
         evidence=evidence(("kernel", f"{system:.0f} %"), ("programs", f"{user:.0f} %"), ("clock source", clock)),
-        next_step="clock source tsc, huge pages, no defragmentation for transparent huge pages",
+        next_step="use clock source tsc and huge pages; turn off defragmentation for transparent huge pages",
     )
 
 

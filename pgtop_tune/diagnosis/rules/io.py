@@ -81,22 +81,22 @@ def _cap(facts: Facts) -> Hit | None:
     queue = facts.by(host.DISK_QUEUE).get(disk.name)
     waits = [facts.by(metric).get(disk.name) for metric in (host.DISK_READ_AWAIT, host.DISK_WRITE_AWAIT)]
     await_ms = max((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
-    learned = ", learned" if cap.learned else ""
+    learned = " (learned)" if cap.learned else ""
     return Hit(
-        sentence=f"bound by the {role}: {short_name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}",
-        short=f"bound by the {role}: {now} of {limit}",
+        sentence=f"the {role} is at its limit: {short_name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}",
+        short=f"the {role} is at its limit: {now} of {limit}",
         impact_ms=impact_ms,
         evidence=evidence(
             ("limit", f"{limit}, {'seen' if cap.learned else 'given'}"),
             ("now", now),
-            ("waits for it", with_ms(impact_ms)),
+            ("waits for this disk", with_ms(impact_ms)),
             ("queue", f"{queue:.1f}" if queue is not None else None),
-            ("a request takes", with_ms(await_ms) if await_ms is not None else None),
+            ("time per request", with_ms(await_ms) if await_ms is not None else None),
             ("busy", f"{facts.by(host.DISK_BUSY).get(disk.name, 0.0):.0f} %"),
         ),
         next_step=(
-            "a faster volume, or less to write: fewer checkpoints and full pages. More memory does not help."
-            " Refuted if the disk leaves its limit and latency stays"
+            "use a faster volume, or write less: fewer checkpoints and full-page images; more memory helps only against reads."
+            " Not the cause if the disk leaves its limit and latency stays the same"
         ),
     )
 
@@ -126,9 +126,7 @@ def _of_roles(facts: Facts, disk: DiskCounters) -> float:
 def _role(disk: DiskCounters) -> str:
     if "data" in disk.roles:
         return "data disk"
-    return (
-        "WAL disk" if "wal" in disk.roles else "disk of a tablespace" if "temp" not in disk.roles else "temporary disk"
-    )
+    return "WAL disk" if "wal" in disk.roles else "tablespace disk" if "temp" not in disk.roles else "temporary disk"
 
 
 def _now(facts: Facts, disk: DiskCounters, cap: CapReached) -> str:
@@ -149,20 +147,20 @@ def _read_disk(facts: Facts) -> Hit | None:
         return None
     return Hit(
         sentence=(
-            f"{facts.share_text(impact_ms)} goes into reads: {count(reads.blocks_per_s)} blocks/s,"
-            f" each takes {with_ms(reads.each_ms)}{statement_clause(facts, 'shared_blks_read')}"
+            f"reads take {facts.share_text(impact_ms)}: {count(reads.blocks_per_s)} blocks/s"
+            f" of {with_ms(reads.each_ms)} each{statement_clause(facts, 'shared_blks_read')}"
         ),
-        short=f"reads: {facts.percent(impact_ms)}, a block takes {with_ms(reads.each_ms)}",
+        short=f"reads: {facts.percent(impact_ms)}, {with_ms(reads.each_ms)} per block",
         impact_ms=impact_ms,
         evidence=evidence(
             ("reads", with_ms(impact_ms)),
             ("blocks read", f"{count(reads.blocks_per_s)}/s"),
-            ("a block takes", with_ms(reads.each_ms)),
-            ("from the disk", f"{100 * min(reads.from_disk, 1.0):.0f} %"),
-            ("io pressure", f"{pressure:.0f} %"),
+            ("time per block", with_ms(reads.each_ms)),
+            ("from disk", f"{100 * min(reads.from_disk, 1.0):.0f} %"),
+            ("I/O pressure", f"{pressure:.0f} %"),
         ),
-        next_step="an index, more shared_buffers or memory. Refuted if hits rise and latency stays",
-        advice=ParameterAdvice("shared_buffers", "raise", "blocks are read from the disk"),
+        next_step="add an index, or raise shared_buffers or memory. Not the cause if buffer hits rise and latency stays the same",
+        advice=ParameterAdvice("shared_buffers", "raise", "blocks are read from disk"),
         looks=facts.n("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
         agreed=reads.timed or reads.from_disk >= _FROM_DISK,
     )
@@ -179,16 +177,16 @@ def _read_cache(facts: Facts) -> Hit | None:
     impact_ms = min(reads.timed_us_per_s / 1000.0 / facts.tps if facts.tps else 0.0, facts.latency_ms)
     return Hit(
         sentence=(
-            f"{count(reads.blocks_per_s)} blocks/s are copied from the system's cache:"
+            f"{count(reads.blocks_per_s)} blocks/s are copied from the kernel's page cache:"
             f" {100 * min(copying, 1.0):.0f} % of the server's CPU time"
         ),
-        short=f"{count(reads.blocks_per_s)} blocks/s are copied from the system's cache",
+        short=f"{count(reads.blocks_per_s)} blocks/s are copied from the kernel's page cache",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("a block takes", with_ms(reads.each_ms)), ("copying", f"{100 * min(copying, 1.0):.0f} % of CPU")
+            ("time per block", with_ms(reads.each_ms)), ("copying", f"{100 * min(copying, 1.0):.0f} % of CPU")
         ),
-        next_step="more shared_buffers, after a restart: CPU per transaction falls. Refuted by the same throughput",
-        advice=ParameterAdvice("shared_buffers", "raise", "blocks are copied from the system's cache"),
+        next_step="raise shared_buffers (needs a restart): CPU per transaction falls. Not the cause if throughput stays the same",
+        advice=ParameterAdvice("shared_buffers", "raise", "blocks are copied from the kernel's page cache"),
     )
 
 
@@ -204,7 +202,7 @@ def _write(facts: Facts) -> Hit | None:
         short=f"sessions write dirty pages themselves: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(("writes by sessions", with_ms(impact_ms)), ("pages", f"{count(written)}/s")),
-        next_step="bgwriter_delay 20ms, bgwriter_lru_maxpages 1000: their share falls. Refuted if latency stays then",
+        next_step="set bgwriter_delay to 20ms and bgwriter_lru_maxpages to 1000: sessions write less. Not the cause if latency then stays the same",
         advice=ParameterAdvice("bgwriter_lru_maxpages", "raise", "sessions write dirty pages themselves"),
         looks=facts.n("io:datafilewrite", "io:datafileflush"),
         agreed=written > 0.0,
@@ -218,13 +216,13 @@ def _dirty(facts: Facts) -> Hit | None:
         return None
     impact_ms = facts.b("io:datafilewrite", "io:buffilewrite", "io:walwrite")
     return Hit(
-        sentence=f"the kernel holds back writers: {size(dirty)} dirty; {facts.share_text(impact_ms)}",
-        short=f"the kernel holds back writers: {size(dirty)} dirty",
+        sentence=f"the kernel throttles writers: {size(dirty)} dirty; {facts.share_text(impact_ms)}",
+        short=f"the kernel throttles writers: {size(dirty)} dirty",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("dirty and under way", size(dirty)), ("available", size(available)), ("writes", with_ms(impact_ms))
+            ("dirty and in writeback", size(dirty)), ("available", size(available)), ("writes", with_ms(impact_ms))
         ),
-        next_step="vm.dirty_background_bytes of 256 MB: stalls become shorter",
+        next_step="set vm.dirty_background_bytes to 256 MB: stalls become shorter",
         agreed=False,
     )
 
@@ -235,14 +233,14 @@ def _sync_queue(facts: Facts) -> Hit | None:
         return None
     impact_ms = facts.b("timeout:registersyncrequest", "io:datafilesync")
     return Hit(
-        sentence=f"the checkpointer's queue of files to sync is full: {facts.share_text(impact_ms)}",
-        short="the checkpointer's queue of files to sync is full",
+        sentence=f"the checkpointer's queue of fsync requests is full: {facts.share_text(impact_ms)}",
+        short="the checkpointer's queue of fsync requests is full",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("sessions that wait for it", f"{waiting:.2f}"), ("files synced by sessions", f"{synced or 0.0:.1f}/s")
+            ("sessions waiting for the queue", f"{waiting:.2f}"), ("files synced by sessions", f"{synced or 0.0:.1f}/s")
         ),
-        next_step="more shared_buffers: the queue has as many places",
-        advice=ParameterAdvice("shared_buffers", "raise", "the queue has as many places as there are buffers"),
+        next_step="raise shared_buffers: the queue has one entry per buffer",
+        advice=ParameterAdvice("shared_buffers", "raise", "the queue has one entry per buffer"),
     )
 
 
@@ -259,8 +257,8 @@ def _temp(facts: Facts) -> Hit | None:
         ),
         short=f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
-        evidence=evidence(("temporary files", f"{size(spilled)}/s"), ("waits for them", with_ms(impact_ms))),
-        next_step="work_mem for the role that spills. Refuted if throughput stays without temporary files",
+        evidence=evidence(("temporary files", f"{size(spilled)}/s"), ("waits for these files", with_ms(impact_ms))),
+        next_step="raise work_mem for the role that spills. Not the cause if throughput stays the same without temporary files",
         advice=ParameterAdvice("work_mem", "raise", "sorts and hashes spill"),
         looks=facts.n(*TEMP_WAITS),
         note=impact_ms < LEAST * facts.latency_ms and (spilled or 0.0) >= _SPILLS_BYTES,
@@ -273,7 +271,7 @@ def _extend(facts: Facts) -> Hit | None:
         facts,
         _EXTENDING,
         f"{sessions:.1f} sessions wait to extend a table",
-        "fewer writers, COPY, partitions; from 16 on tables are extended by several pages at once",
+        "use fewer writers, COPY or partitions; PostgreSQL 16 and later extend tables by several pages at once",
         short="sessions wait to extend a table",
         more=(("sessions", f"{sessions:.2f}"),),
     )
@@ -284,11 +282,11 @@ def _swap(facts: Facts) -> Hit | None:
     if swapped < _SWAP_BYTES or (stalled or 0.0) < _MEMORY_PRESSURE:
         return None
     return Hit(
-        sentence=f"the machine swaps: {size(swapped)}/s come back, tasks wait for memory {stalled:.0f} % of the time",
-        short=f"the machine swaps: {size(swapped)}/s come back",
+        sentence=f"the machine swaps: {size(swapped)}/s swapped in, tasks wait for memory {stalled:.0f} % of the time",
+        short=f"the machine swaps: {size(swapped)}/s swapped in",
         impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
-        evidence=evidence(("back from swap", f"{size(swapped)}/s"), ("waiting for memory", f"{stalled:.0f} %")),
-        next_step="less shared_buffers or work_mem, fewer sessions; vm.swappiness 1",
+        evidence=evidence(("swapped in", f"{size(swapped)}/s"), ("waiting for memory", f"{stalled:.0f} %")),
+        next_step="lower shared_buffers or work_mem, use fewer sessions, set vm.swappiness to 1",
         advice=ParameterAdvice("shared_buffers", "lower", "the machine swaps"),
     )
 
@@ -299,10 +297,10 @@ def _group(facts: Facts) -> Hit | None:
         return None
     return Hit(
         sentence=f"the control group is at its memory limit: tasks wait for memory {stalled:.0f} % of the time",
-        short=f"the control group is at its memory limit: {stalled:.0f} %",
+        short=f"the control group is at its memory limit: {stalled:.0f} % of time",
         impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
         evidence=evidence(("limit hit", f"{hits:.0f}/s"), ("waiting for memory", f"{stalled:.0f} %")),
-        next_step="a larger limit, or less shared_buffers and work_mem. Refuted if the waits for memory stay",
+        next_step="raise the limit, or lower shared_buffers and work_mem. Not the cause if the waits for memory stay the same",
     )
 
 
@@ -311,11 +309,11 @@ def _pages(facts: Facts) -> Hit | None:
     if not tables or not total or tables < _PAGE_TABLES * total or sum(host.HUGE_USED(facts.interval).values()) > 0:
         return None
     return Hit(
-        sentence=f"{size(tables)} of page tables: each session maps shared_buffers in pages of 4 kB",
-        short=f"{size(tables)} of page tables: no huge pages",
+        sentence=f"page tables take {size(tables)}: each session maps shared_buffers in pages of 4 kB",
+        short=f"page tables take {size(tables)}: no huge pages",
         share=tables / total,
         evidence=evidence(("page tables", size(tables)), ("of memory", f"{100 * tables / total:.1f} %")),
-        next_step="huge_pages=try with vm.nr_hugepages, after a restart. Its time cannot be measured from here",
+        next_step="set vm.nr_hugepages and huge_pages=try, then restart. The time lost cannot be measured from here",
         advice=ParameterAdvice("huge_pages", "set", "page tables take memory"),
     )
 
@@ -327,10 +325,10 @@ def _numa(facts: Facts) -> Hit | None:
     if node is None or len(hits) < 2 or far[node] < _FAR:
         return None
     return Hit(
-        sentence=f"{misses[node]:.0f} pages/s of node {node} were meant for another: its memory is full",
+        sentence=f"{misses[node]:.0f} pages/s of memory node {node} were meant for another node, whose memory is full",
         short=f"{misses[node]:.0f} pages/s come from another memory node",
-        evidence=evidence(("from afar", f"{100 * far[node]:.0f} %")),
-        next_step="interleave the server's memory (numactl --interleave=all); a copy of files looks the same for a while",
+        evidence=evidence(("from another node", f"{100 * far[node]:.0f} %")),
+        next_step="interleave the server's memory (numactl --interleave=all); copying files looks the same for a while",
     )
 
 

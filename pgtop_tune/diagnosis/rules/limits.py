@@ -46,7 +46,7 @@ def _disk(facts: Facts) -> Hit | None:
     roles, available = ", ".join(short_name(role) for role in row.roles), size(row.available_bytes)
     subject = f"{short_name(row.mount)} ({roles})"
     when = (
-        f"is full in {duration(left_s)}: {available} left"
+        f"will be full in {duration(left_s)}: {available} left"
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
@@ -57,7 +57,7 @@ def _disk(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("used", f"{percent:.0f} %"), ("left", available), ("full in", duration(left_s) if left_s < inf else None)
         ),
-        next_step="find who keeps the space: a slot (9), the archiver (6), temporary files (8), other programs (7)",
+        next_step="find the cause: a slot (page 9), the archiver (6), temporary files (8), other programs (7)",
     )
 
 
@@ -86,9 +86,9 @@ def _connections(facts: Facts) -> Hit | None:
     row = max(near, key=lambda limit: (limit.percent or 0.0, limit.scope == "server"))
     largest = groups(facts.interval)[:1]
     of = "" if row.scope == "server" else f" of {row.scope} {short_name(row.name)}"
-    sentence = f"{row.used} of {row.limit} connections{of} are taken"
+    sentence = f"{row.used} of {row.limit} connections{of} are in use"
     idle = (
-        f"; {largest[0].idle} of them idle from {short_name(largest[0].application_name) or 'one client'}"
+        f"; idle in {short_name(largest[0].application_name) or 'one client'}: {largest[0].idle}"
         if largest and largest[0].idle
         else ""
     )
@@ -97,8 +97,8 @@ def _connections(facts: Facts) -> Hit | None:
         short=sentence,
         share=min((row.percent or 0.0) / 100.0, 1.0),
         evidence=evidence(
-            ("taken", f"{row.used} of {row.limit}"),
-            ("limit", short_name(row.name)),
+            ("in use", f"{row.used} of {row.limit}"),
+            ("limit of", f"{short_name(row.name).replace('not reserved', 'unreserved connections')}"),
             (
                 "most from",
                 f"{short_name(largest[0].usename)} {short_name(largest[0].application_name)}: {largest[0].sessions}"
@@ -106,7 +106,7 @@ def _connections(facts: Facts) -> Hit | None:
                 else None,
             ),
         ),
-        next_step="a pooler, or fewer idle sessions at their source; more connections make CPU queues longer",
+        next_step="use a pooler, or close idle sessions; a higher limit only lengthens the CPU queue",
     )
 
 
@@ -142,8 +142,8 @@ def _kill(facts: Facts) -> Hit | None:
             ("limit", size(most) if most else None),
             ("in use", size(groups_seen[0].memory_bytes) if groups_seen[0].memory_bytes else None),
         ),
-        next_step="less work_mem, fewer sessions, or a larger limit of the control group. Refuted if it kills again",
-        advice=ParameterAdvice("work_mem", "lower", "the kernel has killed a process for lack of memory"),
+        next_step="lower work_mem, use fewer sessions, or raise the control group's limit. Not enough if the kernel kills again",
+        advice=ParameterAdvice("work_mem", "lower", "the kernel killed a process for lack of memory"),
         blocks=True,
     )
 
@@ -153,15 +153,13 @@ def _memory(facts: Facts) -> Hit | None:
     stalled = facts.of(host.PSI_MEMORY_FULL)
     if not total or available is None or available >= _AVAILABLE * total or (stalled or 0.0) <= 1.0:
         return None
-    sentence = (
-        f"memory is nearly used up: {size(available)} left, and tasks wait for memory {stalled:.0f} % of the time"
-    )
+    sentence = f"memory is nearly exhausted: {size(available)} left, tasks wait for memory {stalled:.0f} % of the time"
     return Hit(
         sentence=sentence,
         share=1.0 - available / total,
         evidence=evidence(("available", size(available)), ("waiting for memory", f"{stalled:.0f} %")),
-        next_step="less work_mem or fewer sessions. Refuted if available memory stays the same",
-        advice=ParameterAdvice("work_mem", "lower", "memory is nearly used up"),
+        next_step="lower work_mem or use fewer sessions. Not the cause if available memory stays the same",
+        advice=ParameterAdvice("work_mem", "lower", "memory is nearly exhausted"),
     )
 
 
@@ -174,14 +172,14 @@ def _xid(facts: Facts) -> Hit | None:
     n_left = max(STOPS_AT - age, 0)
     kind = "transactions" if (oldest.xid_age or 0) >= (oldest.multixact_age or 0) else "multixacts"
     return Hit(
-        sentence=f"wraparound in {count(n_left)} {kind}: database {short_name(oldest.database.name)} is {count(age)} old",
+        sentence=f"wraparound in {count(n_left)} {kind}: the age of database {short_name(oldest.database.name)} is {count(age)}",
         short=f"wraparound in {count(n_left)} {kind}",
         share=age / STOPS_AT,
         left_s=None if age >= 0.9 * STOPS_AT else inf,
         evidence=evidence(
             ("oldest database", short_name(oldest.database.name)), ("age", count(age)), ("stops at", count(STOPS_AT))
         ),
-        next_step="end whatever holds back vacuum (9), then VACUUM (FREEZE) the oldest tables (8)",
+        next_step="end the sessions and slots that hold back vacuum (page 9), then VACUUM (FREEZE) the oldest tables (page 8)",
     )
 
 
@@ -192,20 +190,20 @@ def _slot(facts: Facts) -> Hit | None:
         return None
     state = max(endangering, key=lambda candidate: candidate.retained_bytes or 0)
     kept, left_s = size(state.retained_bytes), state.lost_in_s
-    away = "its consumer is away" if state.slot.active_pid is None else "its consumer is behind"
+    away = "its consumer is not connected" if state.slot.active_pid is None else "its consumer lags behind"
     free = io.wal_disk_free_bytes(facts.interval)
     room = (free or 0.0) + (state.retained_bytes or 0)
     return Hit(
-        sentence=f"slot {short_name(state.slot.slot_name)} keeps {kept} of WAL: {away}",
-        short=f"slot {short_name(state.slot.slot_name)} keeps {kept} of WAL",
+        sentence=f"slot {short_name(state.slot.slot_name)} retains {kept} of WAL: {away}",
+        short=f"slot {short_name(state.slot.slot_name)} retains {kept} of WAL",
         share=(state.retained_bytes or 0) / room if free is not None and room else None,
         left_s=left_s if left_s is not None else io.WAL_DISK_UNTIL_FULL(facts.interval) or inf,
         evidence=evidence(
-            ("keeps", kept),
+            ("retained WAL", kept),
             ("inactive for", duration(state.inactive_s) if state.inactive_s is not None else None),
             ("lost in", duration(left_s) if left_s is not None else None),
         ),
-        next_step="start its consumer, or drop the slot; dropping it breaks the standby that uses it",
+        next_step="start the slot's consumer, or drop the slot: this breaks the standby or subscriber that uses it",
     )
 
 

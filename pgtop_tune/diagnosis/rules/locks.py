@@ -42,7 +42,7 @@ def queue_words(facts: Facts, root: RootLook) -> str:
     if waiter is None or behind < 1:
         return ""
     command = short_name(" ".join((waiter.query or "").split()[:2]).upper()) or "a session"
-    return f"{command} ({ddl.pid}) waits for {root_words(root)} and holds up {behind}"
+    return f"{command} ({ddl.pid}) waits for {root_words(root)}, and blocks {plural(behind, 'session')}"
 
 
 def _jam(facts: Facts) -> Hit | None:
@@ -58,7 +58,7 @@ def _jam(facts: Facts) -> Hit | None:
         return None
     impact_ms = facts.b("lock:*")
     sentence = queue_words(facts, root) or (
-        f"{plural(root.blocked, 'session')} wait {duration(root.waited_s)} for {root_words(root)}"
+        f"{plural(root.blocked, 'session', 'wait')} {duration(root.waited_s)} for {root_words(root)}"
     )
     return Hit(
         sentence=sentence,
@@ -68,8 +68,8 @@ def _jam(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("waiting sessions", str(root.blocked)),
             ("longest wait", duration(root.waited_s)),
-            ("same transaction at the end", f"{len(same)} of {len(looks)} looks"),
-            ("it runs", short_name(root.backend.query or "") if root.backend else None),
+            ("same blocker", f"in {len(same)} of {len(looks)} samples"),
+            ("last statement", short_name(root.backend.query or "") if root.backend else None),
         ),
         next_step=root_next_step(root),
         advice=root_advice(root),
@@ -89,16 +89,16 @@ def _dead(facts: Facts) -> Hit | None:
     timeout = facts.shown("deadlock_timeout")
     subject = f"{plural(rate, 'deadlock')} per minute" if deadlocks > 0 else "sessions wait for each other"
     return Hit(
-        sentence=f"{subject}: each stands for deadlock_timeout{f' ({timeout})' if timeout else ''} and others behind it",
+        sentence=f"{subject}: each lasts deadlock_timeout{f' ({timeout})' if timeout else ''} and blocks others",
         short=f"{subject}: {facts.percent(impact_ms)}" if impact_ms else subject,
         impact_ms=impact_ms,
         evidence=evidence(
             ("deadlocks", f"{deadlocks} in {minutes * 60:.0f} s" if deadlocks > 0 else None),
-            ("circles seen", f"{circles} of {len(facts.roots)} looks"),
+            ("circular waits", f"in {circles} of {len(facts.roots)} samples"),
             ("waits for locks", with_ms(impact_ms)),
         ),
-        next_step="lock rows in the same order everywhere; a shorter deadlock_timeout shortens each stand",
-        advice=ParameterAdvice("deadlock_timeout", "lower", "each deadlock stands for so long"),
+        next_step="lock rows in the same order everywhere; a shorter deadlock_timeout ends each deadlock earlier",
+        advice=ParameterAdvice("deadlock_timeout", "lower", "each deadlock lasts this long"),
     )
 
 
@@ -109,18 +109,18 @@ def _table(facts: Facts) -> Hit | None:
     impact_ms = facts.b("lock:relation")
     ddl = facts.once(_strongest)
     table = f" for table {short_name(ddl.relation)}" if ddl is not None and ddl.relation else ""
-    sentence = queue_words(facts, root) or f"{plural(waiting, 'session')} queue{table} for {root_words(root)}"
+    sentence = queue_words(facts, root) or f"{plural(waiting, 'session', 'wait')}{table}, blocked by {root_words(root)}"
     return Hit(
         sentence=sentence,
-        short=queue_words(facts, root) or f"{waiting:.0f} queue{table}, at their end {root_words(root)}",
+        short=queue_words(facts, root) or f"{plural(waiting, 'session', 'wait')}, blocked by {root_words(root)}",
         impact_ms=impact_ms or None,
         share=None if facts.budget else 1.0,
         evidence=evidence(
             ("waiting for a table", f"{waiting:.1f} sessions"),
-            ("wants the strongest lock", f"{ddl.pid}: {ddl.mode}" if ddl else None),
-            ("at the end", root_words(root)),
+            ("strongest lock requested", f"{ddl.pid}: {ddl.mode}" if ddl else None),
+            ("root blocker", root_words(root)),
         ),
-        next_step=f"end session {root.pid} or wait for it; run the command again with lock_timeout",
+        next_step=f"set lock_timeout for the command; {root_next_step(root)}",
         advice=root_advice(root),
         looks=facts.n("lock:relation"),
         blocks=facts.budget is None,
@@ -151,14 +151,14 @@ def _row(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("queue for rows", with_ms(row_ms(facts))),
             (
-                "of it while the holder flushes WAL",
+                "while the holder flushes WAL",
                 with_ms(handed_to_wal_ms(facts)) if handed_to_wal_ms(facts) else None,
             ),
-            ("looks with a queue", f"{len(looks)} of {len(facts.roots)}"),
+            ("samples with a queue", f"{len(looks)} of {len(facts.roots)}"),
         ),
         next_step=(
-            "shorter transactions, the hot statement last in them; fewer clients leave throughput as it is."
-            " Refuted if throughput grows with clients"
+            "shorten transactions and run the hot statement last; adding clients will not help."
+            " Not the cause if throughput grows with clients"
         ),
         looks=facts.n("lock:transactionid", "lock:tuple"),
     )

@@ -54,8 +54,8 @@ def _server(facts: Facts) -> Hit | None:
         sentence=f"{sentence}: {short_name(reason)}" if reason else sentence,
         short=sentence,
         share=1.0,
-        evidence=evidence(("no answer for", for_s), ("it says", short_name(str(absent)))),
-        next_step="read the server's log; a parameter does not help",
+        evidence=evidence(("no answer for", for_s), ("reason", short_name(str(absent)))),
+        next_step="check the server log; no parameter fixes this",
         blocks=True,
     )
 
@@ -70,8 +70,7 @@ def _stall(facts: Facts) -> Hit | None:
     if active is None:
         waiting = "no answer from the server"
     elif root is not None:
-        verb = "waits" if root.blocked == 1 else "wait"
-        waiting = queue_words(facts, root) or f"{plural(root.blocked, 'session')} {verb} for {root_words(root)}"
+        waiting = queue_words(facts, root) or f"{plural(root.blocked, 'session', 'wait')} for {root_words(root)}"
     else:
         waits = facts.waits_now
         label = max(waits, key=lambda wait: (waits[wait], wait), default="")
@@ -84,7 +83,7 @@ def _stall(facts: Facts) -> Hit | None:
             ("active sessions", None if active is None else f"{active:.0f}"),
             ("blocked sessions", str(root.blocked) if root else None),
         ),
-        next_step=root_next_step(root) if root else "look at the waits of the active sessions",
+        next_step=root_next_step(root) if root else "check the waits of the active sessions (page 3)",
         advice=root_advice(root) if root else None,
         blocks=True,
     )
@@ -107,19 +106,19 @@ def _syncrep(facts: Facts) -> Hit | None:
     names_text = f", synchronous_standby_names is {short_name(names)}" if names else ""
     return Hit(
         sentence=(
-            f"commits wait for a synchronous standby that is not there: {plural(waiting, 'session')} in SyncRep{names_text}"
+            f"commits are blocked: a synchronous standby is missing; {plural(waiting, 'session')} in SyncRep{names_text}"
         ),
-        short="commits wait for a synchronous standby that is not there",
+        short="commits are blocked: a synchronous standby is missing",
         share=1.0,
         evidence=evidence(
-            ("wanted", short_name(names)),
+            ("synchronous_standby_names", short_name(names)),
             (
                 "standbys connected",
                 ", ".join(short_name(sender.application_name or "?") for sender in replication.senders) or "none",
             ),
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
-        next_step="start the standby, or name a second one (ANY 1). Refuted if commits still wait with one in state sync",
+        next_step="start the standby, or allow another one: ANY 1 (first, second). Not the cause if commits still wait with one in state sync",
         blocks=True,
     )
 
@@ -132,18 +131,18 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
     for_s = (activity.now_ms - since_ms) / 1000.0 if activity is not None and since_ms else 0.0
     if for_s < _UNCONFIRMED_S:
         return None
-    more = f"; {behind:.0f} wait behind" if behind >= _ONE else ""
-    summary = f"commits wait {duration(for_s)} for a synchronous standby that does not confirm them"
+    more = f"; {plural(behind, 'session', 'wait')} behind" if behind >= _ONE else ""
+    summary = f"commits are blocked for {duration(for_s)}: a standby does not confirm them"
     return Hit(
-        sentence=f"{summary}: {plural(waiting, 'session')} in SyncRep{more}",
+        sentence=f"{summary}; {plural(waiting, 'session')} in SyncRep{more}",
         short=summary,
         share=1.0,
         evidence=evidence(
-            ("wanted", short_name(facts.setting("synchronous_standby_names") or "")),
+            ("synchronous_standby_names", short_name(facts.setting("synchronous_standby_names") or "")),
             ("synchronous_commit", facts.setting("synchronous_commit")),
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
-        next_step="look at the standby (9): whether it receives, flushes and, for remote_apply, replays",
+        next_step="check on page 9 whether the standby receives, flushes and, for remote_apply, replays WAL",
         blocks=True,
     )
 
@@ -158,8 +157,8 @@ def _load(facts: Facts) -> Hit | None:
     return Hit(
         sentence=sentence,
         share=1.0,
-        evidence=evidence(("pgbench says", one_line(message, _WORDS)), ("for", duration(for_s))),
-        next_step=one_line(hint, _WORDS) or "start it again",
+        evidence=evidence(("pgbench reports", one_line(message, _WORDS)), ("failed for", duration(for_s))),
+        next_step=one_line(hint, _WORDS) or "start the load again (b)",
         blocks=True,
     )
 

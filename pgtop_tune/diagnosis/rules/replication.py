@@ -19,13 +19,13 @@ _PAUSED: Final = "paused"
 _HALF: Final = 0.5
 _WAIT: Final = "ipc:syncrep"
 _PARTS: Final = (
-    ("sync.net", "its network", "remote_write does not help; a nearer standby does"),
+    ("sync.net", "network", "use a nearer standby; remote_write does not help"),
     (
         "sync.disk",
-        "its flush",
-        "synchronous_commit = remote_write halves it, and loses commits with the standby's machine",
+        "flush",
+        "synchronous_commit = remote_write halves the wait, and loses commits if the standby's machine crashes",
     ),
-    ("sync.apply", "its replay", "back from remote_apply to on"),
+    ("sync.apply", "replay", "set synchronous_commit from remote_apply back to on"),
 )
 
 
@@ -55,8 +55,8 @@ def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
         if impact_ms <= 0.0 or (which or "sync.disk") != rule:
             return None
         sender = _slowest(facts)
-        standby = short_name(sender.application_name or "a standby") if sender else "a standby"
-        because = f": {part}" if which else ""
+        standby = f"standby {short_name(sender.application_name or '?')}" if sender else "a standby"
+        because = f" ({part})" if which else ""
         return Hit(
             sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}",
             short=f"commits wait {with_ms(impact_ms)} for {standby}{because}",
@@ -67,8 +67,10 @@ def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
                 ("flush lag", with_ms(sender.flush_lag_ms) if sender and sender.flush_lag_ms is not None else None),
                 ("replay lag", with_ms(sender.replay_lag_ms) if sender and sender.replay_lag_ms is not None else None),
             ),
-            next_step=advice if which else "look at the standby's disk and network; the lags do not say which it is",
-            advice=ParameterAdvice("synchronous_commit", "set", f"commits wait for {part}")
+            next_step=advice
+            if which
+            else "check the standby's disk and network; the lags do not show which of them is slow",
+            advice=ParameterAdvice("synchronous_commit", "set", f"commits wait for the standby's {part}")
             if rule == "sync.apply"
             else None,
             looks=facts.n(_WAIT),
@@ -82,7 +84,7 @@ def _paused(facts: Facts) -> Hit | None:
     lag = receiver_lag(facts.interval)
     if lag is None or lag.receiver.replay_state != _PAUSED:
         return None
-    waiting = f": {size(lag.unreplayed_bytes)} of WAL wait" if lag.unreplayed_bytes else ""
+    waiting = f": {size(lag.unreplayed_bytes)} of WAL not replayed" if lag.unreplayed_bytes else ""
     old = f", {duration(lag.delay_s)} old" if waiting and lag.delay_s is not None else ""
     sentence = f"replay is paused on this standby{waiting}{old}"
     return Hit(
@@ -92,7 +94,7 @@ def _paused(facts: Facts) -> Hit | None:
             ("received, not replayed", None if lag.unreplayed_bytes is None else size(lag.unreplayed_bytes)),
             ("behind", None if lag.delay_s is None else duration(lag.delay_s)),
         ),
-        next_step="SELECT pg_wal_replay_resume(), unless it was paused on purpose. Refuted if page 9 says that it replays",
+        next_step="SELECT pg_wal_replay_resume(), unless replay was paused on purpose. Not the cause if page 9 shows replay",
         note=not lag.unreplayed_bytes,
     )
 
@@ -111,7 +113,7 @@ def _cut_off(facts: Facts) -> Hit | None:
             ("WAL receiver", state or "none"),
             ("received, not replayed", size(lag.unreplayed_bytes) if lag.unreplayed_bytes else None),
         ),
-        next_step="its log says why: primary_conninfo, pg_hba.conf of the primary, or WAL that the primary has removed",
+        next_step="check its log for the reason: primary_conninfo, pg_hba.conf of the primary, or WAL that the primary has removed",
     )
 
 

@@ -90,16 +90,16 @@ def _scan(facts: Facts) -> Hit | None:
         return None
     table, rows = short_name(scanned[0].name), scanned[1] / calls
     return Hit(
-        sentence=f"{part.words} reads {count(rows)} rows of {table} for {returned:.0f}: {share:.0f} % of the time",
+        sentence=f"{part.words} reads {count(rows)} rows of {table} to return {returned:.0f}: {share:.0f} % of the time",
         short=f"{part.words} reads {count(rows)} rows for {returned:.0f}: {share:.0f} %",
         impact_ms=min(share / 100.0 * busy_ms, facts.latency_ms),
         evidence=evidence(
             ("statement", part.words),
             ("executions", f"{count(calls)}/s of {rate.mean_ms or 0.0:.3g} ms"),
-            ("rows read one by one", f"{count(scanned[1])}/s of {table}"),
-            ("rows returned", f"{returned:.3g} an execution"),
+            ("rows read sequentially", f"{count(scanned[1])}/s of {table}"),
+            ("rows returned", f"{returned:.3g} per execution"),
         ),
-        next_step="e: its plan; an index on what it filters by, where few rows match. Refuted if the plan has no Seq Scan",
+        next_step="show its plan (e); add an index on the filtered columns if few rows match. Not the cause if the plan has no Seq Scan",
     )
 
 

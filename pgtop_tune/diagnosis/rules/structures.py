@@ -34,13 +34,15 @@ def _locks(facts: Facts) -> Hit | None:
     return waiting(
         facts,
         (_MANAGER,),
-        "the lock manager is contended",
-        "plans that touch fewer partitions and indexes; from 18 on a larger max_locks_per_transaction",
+        "sessions contend for the lock manager",
+        "use plans that touch fewer partitions and indexes; from PostgreSQL 18 on, raise max_locks_per_transaction",
         more=(
             ("sessions", f"{facts.s(_MANAGER):.1f}"),
             ("locks beyond the fast path", f"{count(beyond_fast_path)}/s" if beyond_fast_path is not None else None),
         ),
-        advice=ParameterAdvice("max_locks_per_transaction", "raise", "more locks fit into the fast path, from 18 on"),
+        advice=ParameterAdvice(
+            "max_locks_per_transaction", "raise", "more locks fit into the fast path (PostgreSQL 18 and later)"
+        ),
     )
 
 
@@ -48,9 +50,9 @@ def _mapping(facts: Facts) -> Hit | None:
     return waiting(
         facts,
         ("lwlock:buffermapping",),
-        "sessions fight for the table of buffers while pages are replaced",
-        "more shared_buffers. Refuted if the waits stay without replaced pages",
-        short="sessions fight for the table of buffers",
+        "sessions contend for the buffer mapping table while pages are replaced",
+        "raise shared_buffers. Not the cause if the waits stay when no pages are replaced",
+        short="sessions contend for the buffer mapping table",
         advice=ParameterAdvice("shared_buffers", "raise", "pages are replaced all the time"),
     )
 
@@ -59,8 +61,8 @@ def _page(facts: Facts) -> Hit | None:
     return waiting(
         facts,
         _PAGE,
-        f"{plural(facts.s(*_PAGE), 'session')} wait for the same page",
-        "find the statement (3); inserts with a serial key are the usual case: hash partitions, fewer indexes",
+        f"{plural(facts.s(*_PAGE), 'session', 'wait')} for the same page",
+        "find the statement (page 3); usually inserts with a serial key: use hash partitions or fewer indexes",
         short="a hot page",
         label="waits for pages",
         more=(("sessions", f"{facts.s(*_PAGE):.2f}"),),
@@ -71,8 +73,8 @@ def _snapshot(facts: Facts) -> Hit | None:
     return waiting(
         facts,
         _SNAPSHOT,
-        "snapshots and ends of transactions contend",
-        "fewer active sessions: a pooler",
+        "sessions contend for snapshots and transaction ends",
+        "use fewer active sessions: a pooler",
         more=(("active sessions", f"{facts.waits.active:.0f}"),),
     )
 
@@ -99,22 +101,22 @@ def _overflow(
         short=f"{claim}: {count(reads)} page reads/s",
         impact_ms=impact_ms,
         evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s")),
-        next_step=f"{next_step}; from 17 on {parameter}",
-        advice=ParameterAdvice(parameter, "raise", "its cache is read again and again"),
+        next_step=f"{next_step}; from PostgreSQL 17 on, raise {parameter}",
+        advice=ParameterAdvice(parameter, "raise", "pages of its cache are read again and again"),
         looks=facts.n(*waits),
         agreed=reads >= _READS,
     )
 
 
 def _subtransactions(facts: Facts) -> Hit | None:
-    next_step = "fewer savepoints and EXCEPTION blocks in long transactions"
+    next_step = "use fewer savepoints and EXCEPTION blocks in long transactions"
     waits = ("lwlock:subtrans*",)
     return _overflow(facts, waits, "subtrans", "subtransactions overflow", next_step, "subtransaction_buffers")
 
 
 def _multixacts(facts: Facts) -> Hit | None:
-    next_step = "no foreign keys to rows that change all the time"
-    waits, claim = ("lwlock:multixact*", "ipc:multixactcreation"), "rows are locked by many at once"
+    next_step = "avoid foreign keys to rows that change constantly"
+    waits, claim = ("lwlock:multixact*", "ipc:multixactcreation"), "many sessions lock the same rows"
     return _overflow(facts, waits, "multixact", claim, next_step, "multixact_member_buffers")
 
 

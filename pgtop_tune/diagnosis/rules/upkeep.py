@@ -42,15 +42,15 @@ def _horizon(facts: Facts) -> Hit | None:
     backend = oldest.backend
     return Hit(
         sentence=(
-            f"{oldest.kind} {short_name(oldest.name)} holds back vacuum for {for_s}: {short_name(table.name)} has"
-            f" {count(table.n_dead_tup)} dead rows for {count(table.n_live_tup)} live ones"
+            f"{oldest.kind} {short_name(oldest.name)} has held back vacuum for {for_s}: {short_name(table.name)} has"
+            f" {count(table.n_dead_tup)} dead and {count(table.n_live_tup)} live rows"
         ),
-        short=f"{oldest.kind} {short_name(oldest.name)} holds back vacuum for {for_s}",
+        short=f"{oldest.kind} {short_name(oldest.name)} has held back vacuum for {for_s}",
         evidence=evidence(
             ("holder", f"{oldest.kind} {short_name(oldest.name)} {short_name(oldest.owner)}".strip()),
             ("dead rows", f"{count(table.n_dead_tup)} in {short_name(table.name)}"),
         ),
-        next_step="end the holder: CPU per transaction falls after a vacuum",
+        next_step="end the holder (page 9); after a vacuum, CPU per transaction falls",
         advice=SessionAdvice(backend, "it holds back vacuum") if backend is not None else None,
     )
 
@@ -69,12 +69,12 @@ def _slow(facts: Facts) -> Hit | None:
     more = (table.n_dead_tup - before) / (looks[0].at_s - looks[-1].at_s) * 60.0
     return Hit(
         sentence=f"autovacuum falls behind: {short_name(table.name)} has {count(table.n_dead_tup)} dead rows, {count(more)} more per minute",
-        short=f"autovacuum falls behind: {count(more)} dead rows more per minute",
+        short=f"autovacuum falls behind: {count(more)} more dead rows per minute",
         evidence=evidence(
             ("workers asleep", f"{sleeping:.1f} of {working:.1f}"), ("dead rows", count(table.n_dead_tup))
         ),
-        next_step="autovacuum_vacuum_cost_limit five times as large: it ends sooner. Refuted if dead rows still grow",
-        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "raise", "its workers sleep most of the time"),
+        next_step="raise autovacuum_vacuum_cost_limit fivefold: vacuum ends sooner. Not the cause if dead rows still grow",
+        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "raise", "autovacuum workers sleep most of the time"),
     )
 
 
@@ -94,8 +94,8 @@ def _load(facts: Facts) -> Hit | None:
         sentence=f"autovacuum does {100 * vacuum / total:.0f} % of the server's reads and writes",
         short=f"autovacuum does {100 * vacuum / total:.0f} % of reads and writes",
         evidence=evidence(("of all bytes", f"{100 * vacuum / total:.0f} %")),
-        next_step="a smaller autovacuum_vacuum_cost_limit while the load runs; never off",
-        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "lower", "it takes much of the disk"),
+        next_step="lower autovacuum_vacuum_cost_limit while the load runs; never turn autovacuum off",
+        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "lower", "autovacuum causes much of the I/O"),
     )
 
 
@@ -112,7 +112,7 @@ def _cold(facts: Facts) -> Hit | None:
         sentence=f"{100 - 100 * hot / updates:.0f} % of the updates of {table} are not HOT: each writes to every index",
         short=f"{100 - 100 * hot / updates:.0f} % of updates of {table} are not HOT",
         evidence=evidence(("updates", f"{count(worst.per_s('n_tup_upd'))}/s"), ("HOT", f"{100 * hot / updates:.0f} %")),
-        next_step="drop the index on the changed column; a lower fillfactor only where new pages are many",
+        next_step="drop the index on the changed column; lower fillfactor only if many updates go to new pages",
     )
 
 
@@ -121,10 +121,10 @@ def _own(facts: Facts) -> Hit | None:
     if used < _OWN_CPU:
         return None
     return Hit(
-        sentence=f"watching costs {used:.0f} % of a CPU",
+        sentence=f"pgtop-tune uses {used:.0f} % of a CPU",
         share=used / 100.0 / (facts.machine_cpus or 1),
         evidence=evidence(("this program", f"{used:.1f} % of a CPU")),
-        next_step="a longer interval: -i 5",
+        next_step="use a longer interval: key + or -i 5",
     )
 
 

@@ -20,7 +20,7 @@ from pgtop_tune.diagnosis.chains import (
 )
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, plural, short_name
 from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
@@ -62,12 +62,12 @@ def _flush(facts: Facts) -> Hit | None:
     flushes, flush_ms = facts.of(io.WAL_FLUSHES), facts.interval.once(io.WAL_FLUSH_MS.value)
     commits, most = facts.of(io.COMMITS_PER_FLUSH), facts.of(ceilings.MOST_FLUSHES)
     duration_text = f" of {with_ms(flush_ms)}" if flush_ms else ""
-    limit = f", {count(most)} measured" if most else ""
+    limit = f", {count(most)}/s measured" if most else ""
     group = f", {commits:.1f} commits each" if commits else ""
     handed_ms = handed_to_wal_ms(facts)
     queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
     if put_off:
-        queued = f"; the disk takes {with_ms(facts.by(host.DISK_WRITE_AWAIT).get(facts.wal_disk or '', 0.0))}, the rest waits for a CPU"
+        queued = f"; the disk takes {with_ms(facts.by(host.DISK_WRITE_AWAIT).get(facts.wal_disk or '', 0.0))}, the rest is CPU queue"
     told_flushes = f"{count(flushes)} flushes/s{duration_text}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",
@@ -75,16 +75,16 @@ def _flush(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(
             ("waits for WAL", with_ms(facts.b(*DEVICE))),
-            ("queue for rows held meanwhile", with_ms(handed_ms) if handed_ms else None),
+            ("queue for rows during flushes", with_ms(handed_ms) if handed_ms else None),
             ("WAL device busy", f"{100 * busy:.0f} % of the time"),
             ("flushes", f"{count(flushes)}/s{limit}" if flushes else None),
-            ("a flush takes", with_ms(flush_ms) if flush_ms else None),
+            ("time per flush", with_ms(flush_ms) if flush_ms else None),
             ("commits per flush", f"{commits:.1f}" if commits else None),
             ("WAL per flush", size(bytes_per_flush(facts)) if flushes else None),
         ),
         next_step=(
-            "commit_delay of half a flush, if five sessions or more commit at once: commits per flush rise;"
-            " or a faster WAL device. Refuted if latency stays with more commits per flush"
+            "set commit_delay to half a flush if five or more sessions commit at once: commits per flush rise;"
+            " or use a faster WAL device. Not the cause if latency stays the same with more commits per flush"
         ),
         advice=ParameterAdvice("commit_delay", "raise", "more commits per flush")
         if facts.s(*DEVICE) >= _WRITERS and not put_off
@@ -101,15 +101,15 @@ def _delay(facts: Facts) -> Hit | None:
     if delay_ms < _HALF_BUSY * impact_ms or impact_ms < _FLUSH_OF_L * facts.latency_ms or not impact_ms:
         return None
     return Hit(
-        sentence=f"commits wait for commit_delay, {with_ms(delay_ms)}: {facts.share_text(impact_ms)}",
-        short=f"commits wait for commit_delay, {with_ms(delay_ms)}: {facts.percent(impact_ms)}",
+        sentence=f"commits wait for commit_delay ({with_ms(delay_ms)}): {facts.share_text(impact_ms)}",
+        short=f"commits wait for commit_delay ({with_ms(delay_ms)}): {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
             ("commit_delay", with_ms(delay_ms)),
             ("commit_siblings", facts.setting("commit_siblings")),
             ("waits for WAL", with_ms(impact_ms)),
         ),
-        next_step="commit_delay of half a flush, or 0. Refuted if latency stays",
+        next_step="set commit_delay to half a flush, or to 0. Not the cause if latency stays the same",
         advice=ParameterAdvice("commit_delay", "lower", "commits sleep before they flush"),
         looks=facts.n(*DEVICE),
     )
@@ -123,17 +123,17 @@ def _volume(facts: Facts) -> Hit | None:
     per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
     full = server.full_pages(facts.interval)
     return Hit(
-        sentence=f"WAL itself is too much: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}",
-        short=f"WAL itself is too much: {facts.percent(impact_ms)}, {size(written)}/s",
+        sentence=f"WAL volume is too high: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}",
+        short=f"WAL volume is too high: {facts.percent(impact_ms)}, {size(written)}/s",
         impact_ms=impact_ms,
         evidence=evidence(
             ("waits for WAL", with_ms(impact_ms)),
             ("WAL", f"{size(written)}/s{per_transaction}" if written else None),
             ("WAL per flush", size(bytes_per_flush(facts)) if bytes_per_flush(facts) else None),
-            ("full pages", f"{'~' if full.estimated else ''}{full.percent:.0f} % of it" if full else None),
+            ("full-page images", f"{'~' if full.estimated else ''}{full.percent:.0f} % of WAL" if full else None),
         ),
-        next_step="wal_compression, fewer indexes, larger wal_buffers. Refuted if the bytes of WAL stay the same",
-        advice=ParameterAdvice("wal_compression", "set", "full pages become smaller")
+        next_step="use wal_compression, fewer indexes, larger wal_buffers. Not the cause if the WAL bytes stay the same",
+        advice=ParameterAdvice("wal_compression", "set", "full-page images become smaller")
         if facts.setting("wal_compression") == "off"
         else None,
         looks=facts.n(*DEVICE),
@@ -151,16 +151,16 @@ def _buffers(facts: Facts) -> Hit | None:
     value = facts.shown("wal_buffers")
     return Hit(
         sentence=(
-            f"wal_buffers{f' ({value})' if value else ''} is full {times:.0f} times per transaction:"
+            f"wal_buffers{f' ({value})' if value else ''} fills up {plural(times, 'time')} per transaction:"
             f" {facts.share_text(impact_ms)}"
         ),
-        short=f"wal_buffers is full {times:.0f} times per transaction: {facts.percent(impact_ms)}",
+        short=f"wal_buffers fills up {plural(times, 'time')} per transaction: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
             ("buffers full", f"{count(full)}/s"), ("waits to insert", with_ms(inserts_ms)), ("wal_buffers", value)
         ),
-        next_step="wal_buffers of 64MB, after a restart: the count goes to 0. Refuted if latency stays the same then",
-        advice=ParameterAdvice("wal_buffers", "raise", "it is full several times per transaction"),
+        next_step="set wal_buffers to 64MB (needs a restart): the count falls to 0. Not the cause if latency then stays the same",
+        advice=ParameterAdvice("wal_buffers", "raise", "wal_buffers fills up several times per transaction"),
     )
 
 
@@ -171,16 +171,16 @@ def _archive(facts: Facts) -> Hit | None:
     if (backlog or 0.0) < _BACKLOG and not (failed > 0 and (since_s is None or since_s > _STALE_S)):
         return None
     fails = failed > 0
-    for_s = f"; nothing was archived for {duration(since_s)}" if since_s is not None and since_s > _STALE_S else ""
+    for_s = f"; none archived for {duration(since_s)}" if since_s is not None and since_s > _STALE_S else ""
     return Hit(
-        sentence=f"{backlog or 0.0:.0f} segments of WAL wait to be archived{', the archiver fails' if fails else ''}{for_s}",
-        short=f"{backlog or 0.0:.0f} segments wait to be archived{', the archiver fails' if fails else ''}",
+        sentence=f"{plural(backlog or 0.0, 'WAL segment', 'wait')} to be archived{', the archiver fails' if fails else ''}{for_s}",
+        short=f"{plural(backlog or 0.0, 'WAL segment', 'wait')} to be archived{', the archiver fails' if fails else ''}",
         evidence=evidence(
-            ("waiting", f"{backlog:.0f} segments" if backlog is not None else None),
-            ("failed", f"{failed} times in the last minute" if fails else None),
+            ("waiting", plural(backlog, "segment") if backlog is not None else None),
+            ("failed", f"{plural(failed, 'time')} in the last minute" if fails else None),
             ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
         ),
-        next_step="mend archive_command; the server's log has its message. Refuted if the last archived segment stands still",
+        next_step="fix archive_command: the server log has its error message. Not fixed if the last archived segment stays the same",
     )
 
 
@@ -237,20 +237,20 @@ def _often(facts: Facts) -> Hit | None:
         return None
     share = full_page_share(facts)
     impact_ms = share * wal_ms(facts) + facts.b("io:datafilewrite", "io:datafilesync")
-    often, value = f"every {duration(apart_s)}" if apart_s >= 0.5 else "all the time", facts.shown("max_wal_size")
-    pages = f"; full pages are {100 * share:.0f} % of the WAL" if share >= _PAGES else ""
+    often, value = f"every {duration(apart_s)}" if apart_s >= 0.5 else "constantly", facts.shown("max_wal_size")
+    pages = f"; full-page images are {100 * share:.0f} % of WAL" if share >= _PAGES else ""
     return Hit(
-        sentence=f"checkpoints come {often} because max_wal_size is {value}{pages}",
-        short=f"checkpoints come {often}: max_wal_size is {value}",
+        sentence=f"checkpoints occur {often} because max_wal_size is {value}{pages}",
+        short=f"checkpoints occur {often}: max_wal_size is {value}",
         impact_ms=min(impact_ms, facts.latency_ms),
         evidence=evidence(
             ("requested", f"{requested}, timed {timed:.0f}"),
-            ("apart", duration(apart_s)),
-            ("full pages", f"{100 * share:.0f} % of the WAL"),
-            ("their part of the waits for WAL", with_ms(impact_ms)),
+            ("time between", duration(apart_s)),
+            ("full-page images", f"{100 * share:.0f} % of WAL"),
+            ("waits due to these checkpoints", with_ms(impact_ms)),
         ),
-        next_step="a larger max_wal_size: requested checkpoints stop. Refuted if WAL per second is the same two cycles later",
-        advice=ParameterAdvice("max_wal_size", "raise", f"checkpoints come {often}"),
+        next_step="raise max_wal_size: requested checkpoints stop. Not the cause if WAL per second is the same two cycles later",
+        advice=ParameterAdvice("max_wal_size", "raise", f"checkpoints occur {often}"),
         agreed=True,
     )
 
@@ -265,20 +265,20 @@ def _pages(facts: Facts) -> Hit | None:
     # A larger max_wal_size affects only checkpoints that the volume of WAL requests.
     requested = _requested(facts) is not None
     return Hit(
-        sentence=f"full pages are {100 * share:.0f} % of the WAL{after}: at most {facts.share_text(impact_ms)}",
-        short=f"full pages are {100 * share:.0f} % of the WAL: {facts.percent(impact_ms)}",
+        sentence=f"full-page images are {100 * share:.0f} % of WAL{after}: up to {facts.share_text(impact_ms)}",
+        short=f"full-page images are {100 * share:.0f} % of WAL: up to {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("full pages", f"{100 * share:.0f} % of the WAL"),
-            ("waits for bytes of WAL", with_ms(waits_ms)),
-            ("checkpoints", "requested" if requested else "by time"),
+            ("full-page images", f"{100 * share:.0f} % of WAL"),
+            ("waits for WAL volume", with_ms(waits_ms)),
+            ("checkpoints", "requested" if requested else "timed"),
         ),
         next_step=(
-            "larger max_wal_size and checkpoint_timeout, wal_compression. full_page_writes stays on"
+            "raise max_wal_size and checkpoint_timeout, or use wal_compression; leave full_page_writes on"
             if requested
-            else "wal_compression, a longer checkpoint_timeout. full_page_writes stays on"
+            else "use wal_compression, or raise checkpoint_timeout; leave full_page_writes on"
         ),
-        advice=ParameterAdvice("max_wal_size", "raise", "each page is written whole once after each checkpoint")
+        advice=ParameterAdvice("max_wal_size", "raise", "after each checkpoint, every page is logged whole once")
         if requested
         else None,
         looks=facts.n(*WRITING, *INSERTING),
@@ -301,15 +301,15 @@ def _sync(facts: Facts) -> Hit | None:
     mean_ms = CLIENT_LATENCY.mean(facts.interval, _NOW_S) or now_ms
     impact_ms = max(min(mean_ms - usual_ms, facts.latency_ms), 0.0)
     return Hit(
-        sentence=f"the checkpoint is in its fsync: latency went from {with_ms(usual_ms)} to {with_ms(now_ms)}",
-        short=f"the checkpoint's fsync: {with_ms(usual_ms)} became {with_ms(now_ms)}",
+        sentence=f"the checkpoint syncs its files: latency rose from {with_ms(usual_ms)} to {with_ms(now_ms)}",
+        short=f"checkpoint fsync: latency rose from {with_ms(usual_ms)} to {with_ms(now_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("checkpointer in DataFileSync", f"{100 * min(syncing, 1.0):.0f} % of ten seconds"),
+            ("checkpointer in DataFileSync", f"{100 * min(syncing, 1.0):.0f} % of 10 s"),
             ("median of the minute before", with_ms(usual_ms)),
-            ("worst of the last five seconds", with_ms(now_ms)),
+            ("worst of the last 5 s", with_ms(now_ms)),
         ),
-        next_step="checkpoint_flush_after of 256kB, a smaller vm.dirty_background_bytes: the kernel has less to write at once",
+        next_step="set checkpoint_flush_after to 256kB and lower vm.dirty_background_bytes: the kernel has less to write at once",
         advice=ParameterAdvice("checkpoint_flush_after", "set", "less is left for the fsync"),
     )
 

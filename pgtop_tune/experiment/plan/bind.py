@@ -74,7 +74,7 @@ def keep_reviewed(plan: BoundPlan, directory: Path) -> str:
         with replacing(private(directory) / f"{own_hash}.json") as file:
             file.write(json.dumps(plain(plan), indent=1).encode())
     except OSError as problem:
-        raise UsageProblem(f"{directory}: {problem.strerror}", "XDG_STATE_HOME names another directory") from None
+        raise UsageProblem(f"{directory}: {problem.strerror}", "set XDG_STATE_HOME to another directory") from None
     return own_hash
 
 
@@ -91,7 +91,7 @@ def check_reviewed(plan: BoundPlan, reviewed_hash: str, directory: Path) -> None
         before = json.loads(read_own(directory / f"{Path(reviewed_hash).name}.json"))
     except (OSError, ValueError):
         raise UsageProblem(
-            f"the plan has the hash {now}, not {reviewed_hash}, and no review of {reviewed_hash} is kept here",
+            f"the plan's hash is {now}, not {reviewed_hash}, and there is no review of {reviewed_hash} here",
             "review it again: `pgtop-tune experiment plan`",
         ) from None
     different = list(differences(before, json.loads(json.dumps(plain(plan)))))
@@ -253,7 +253,7 @@ def bound(plan: ExperimentPlan, view: ServerView) -> BoundPlan:
         confirmed=tuple(sorted(view.confirmed)),
     )
     if all(cell.impossible for cell in bound_plan.cells):
-        raise UsageProblem(f"nothing of the plan can run here: {bound_plan.cells[0].impossible}", "change the plan")
+        raise UsageProblem(f"no cell of the plan can run here: {bound_plan.cells[0].impossible}", "change the plan")
     return bound_plan
 
 
@@ -278,8 +278,8 @@ def _check_names(configuration: PlanConfiguration, view: ServerView, line_of: Ca
     for name, _ in configuration.parameters:
         if name.lower() in WAYS:
             raise UsageProblem(
-                f"{line_of('parameters', name)}: with another {name} no load of the plan finds the server",
-                "leave it out; other ways to a server are endpoints",
+                f"{line_of('parameters', name)}: with another {name}, no load of the plan can reach the server",
+                "remove it; reach the server in other ways through endpoints",
             )
         if name.lower() not in view.parameters:
             raise _unknown(
@@ -343,7 +343,7 @@ def _pages(name: str, page_bytes: int, buffers_bytes: float, view: ServerView) -
     ram_bytes = view.facts.ram_bytes
     if ram_bytes is not None and needed * page_bytes > ram_bytes:
         raise NotToTell(
-            f"{needed} pages of {about(page_bytes)} do not fit in {about(ram_bytes)}", "less shared_buffers"
+            f"{needed} pages of {about(page_bytes)} do not fit in {about(ram_bytes)}", "reduce shared_buffers"
         )
     setting = None if isinstance(view.settings, Unavailable) else view.settings.get(name)
     live = 0 if setting is None or not str(setting.live).isdecimal() else int(str(setting.live))
@@ -358,11 +358,11 @@ def _obstacles(arm: PlanArm, view: ServerView) -> Iterable[str]:
             yield f"the server has no parameter {name}"
             continue
         if parameter.context == "internal":
-            yield f"{name} cannot be changed on a server that exists"
+            yield f"{name} is fixed when a server is created or built"
         yield OUT_OF_REACH.get(parameter.source, "") and f"{name}: {OUT_OF_REACH[parameter.source]}"
         risk = risk_of(name, value, parameter)
         if risk is not None and risk.kind is RiskClass.RUNS_CODE:
-            yield "" if name in view.confirmed else f"{name} {risk.words}: --confirm {name} unlocks it; it is {value}"
+            yield "" if name in view.confirmed else f"{name} {risk.words}: --confirm {name} unlocks it; value: {value}"
         elif risk is not None and not view.unsafe:
             yield f"{name} = {value} {risk.words}: --allow-unsafe unlocks it"
     buffers, ram_bytes = _buffers(arm, view), view.facts.ram_bytes
@@ -375,9 +375,9 @@ def _obstacles(arm: PlanArm, view: ServerView) -> Iterable[str]:
     for name, value in arm.settings:
         setting = view.settings.get(name)
         if setting is None:
-            yield f"this kernel has no {name}"
+            yield f"this kernel has no setting {name}"
         elif not setting.writable and str(setting.live) != value:
-            yield f"{name} is {setting.live}, not {value}, and {setting.path} cannot be written: that takes root"
+            yield f"{name} is {setting.live}, not {value}, and {setting.path} cannot be written: run as root"
 
 
 def _room(arm: PlanArm, clients: int, view: ServerView) -> str:

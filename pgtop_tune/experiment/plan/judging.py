@@ -166,14 +166,14 @@ def best_arm(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
         kept = {arm: values for arm, values in arms.items() if arm not in broken}
         measured = {arm: values[plan.objective] for arm, values in kept.items() if plan.objective in values}
         past = ", ".join(f"{arm} ({broken_words})" for arm, broken_words in broken.items())
-        out = f"; past a constraint: {past}" if past else ""
+        out = f"; constraint violated: {past}" if past else ""
         if not kept:
-            yield f"{load_words(load)}: no configuration keeps the constraints{out}"
+            yield f"{load_words(load)}: no configuration meets the constraints{out}"
         elif not measured:
             yield f"{load_words(load)}: {plan.objective} was not measured{out}"
         else:
             best = (max if dict(FIGURES)[plan.objective] else min)(measured, key=lambda arm: measured[arm])
-            doubt = "" if _is_certain(outcome, judged, load, best, set(measured)) else ", which is not certain"
+            doubt = "" if _is_certain(outcome, judged, load, best, set(measured)) else ", but not certainly"
             yield f"{load_words(load)}: {plan.objective} is best with {best} ({measured[best]:.6g}){doubt}{out}"
 
 

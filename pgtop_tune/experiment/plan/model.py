@@ -56,7 +56,7 @@ def value_of(name: str, text: str, facts: PlanFacts) -> str:
     """
     if text.strip().lower() == ADVISED:
         if name not in facts.advised:
-            raise NotToTell(f"{name}: nothing is advised on this server", "give a value")
+            raise NotToTell(f"{name}: no value is advised on this server", "give a value")
         return facts.advised[name]
     share = _SHARE.fullmatch(text.strip())
     return text if share is None else memory(_base(share, facts) * float(share[1]) / 100)
@@ -85,7 +85,7 @@ def clients_of(text: str, facts: PlanFacts) -> int:
     per_core = _PER_CORE.fullmatch(text.strip())
     if per_core is not None:
         if facts.cores is None:
-            raise NotToTell("the cores of the server's machine are not known", "give a number of clients")
+            raise NotToTell("the number of cores of the server's machine is unknown", "give a number of clients")
         return max(1, round(float(per_core[1]) * facts.cores))
     if not text.strip().isdecimal() or not 1 <= int(text) <= MOST_CLIENTS:
         raise UsageProblem(f"{text!r} is not a number of clients", f"as {CLIENTS_AS}")
@@ -96,7 +96,7 @@ def _base(share: re.Match[str], facts: PlanFacts) -> float:
     of_ram = share[2].lower() == "ram"
     base = facts.ram_bytes if of_ram else facts.shared_buffers_bytes
     if base is None:
-        raise NotToTell(f"{'the memory of the server' if of_ram else 'shared_buffers'} is not known", "give a size")
+        raise NotToTell(f"{'the memory of the server' if of_ram else 'shared_buffers'} is unknown", "give a size")
     return float(base)
 
 
@@ -118,7 +118,7 @@ RELOAD_S: Final = 1.0
 _SPARE: Final = 1.1
 JUDGED_S: Final = 30
 """The shortest run that is judged; a shorter one is only shown."""
-ONCE: Final = "each cell runs once: a drift of the machine looks like an effect; --repeats 4 tells them apart"
+ONCE: Final = "each cell runs once, so machine drift looks like an effect; --repeats 4 separates the two"
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -190,11 +190,11 @@ def refusals(cost: Estimate, limits: Limits, free_bytes: int | None) -> tuple[st
     """
     reasons = []
     if limits.time_s is not None and cost.seconds > limits.time_s:
-        reasons.append(f"it takes {cost.words}; the limit is {duration(limits.time_s)}")
+        reasons.append(f"the plan takes {cost.words}; the limit is {duration(limits.time_s)}")
     if limits.disk_bytes is not None and cost.disk_bytes > limits.disk_bytes:
-        reasons.append(f"it takes {about(cost.disk_bytes)} of disk; the limit is {about(limits.disk_bytes)}")
+        reasons.append(f"the plan takes {about(cost.disk_bytes)} of disk; the limit is {about(limits.disk_bytes)}")
     if free_bytes is not None and cost.disk_bytes > free_bytes:
-        reasons.append(f"it takes {about(cost.disk_bytes)} of disk, and {about(free_bytes)} are free")
+        reasons.append(f"the plan takes {about(cost.disk_bytes)} of disk, but only {about(free_bytes)} are free")
     return tuple(reasons)
 
 

@@ -234,7 +234,7 @@ _ANY_MACHINE: Final = PlanFacts(ram_bytes=1, cores=1, shared_buffers_bytes=1)
 _TEXT: Final = Annotated[str, Meta(min_length=1, max_length=_MOST)]
 _LIST: Final = Annotated[list[str | int], Meta(min_length=1, max_length=_MOST)] | str | int
 _NAME: Final = _PlanKey(_TEXT, "takes printable text of up to 200 characters", _printable)
-_TIME: Final = _PlanKey(float | str, "takes a length of time, as 30s, 5m or 1h30m", _length_s)
+_TIME: Final = _PlanKey(float | str, "takes a length of time, such as 30s, 5m or 1h30m", _length_s)
 _NUMBER: Final = _PlanKey(float, "takes a number", _finite)
 _VALUES: Final = _PlanKey(dict[str, Any], "is a table of names and values")
 
@@ -243,8 +243,8 @@ KEYS: Final[Mapping[str, _PlanKey]] = {
     "title": _NAME,
     "baseline": _PlanKey(_TEXT, "takes the name of a configuration", _printable),
     "profiles": _PlanKey(_LIST, "takes a list of different texts or whole numbers", _texts),
-    "clients": _PlanKey(_LIST, f"takes a list of different numbers, as {CLIENTS_AS}", _amounts(clients_of)),
-    "scales": _PlanKey(_LIST, f"takes a list of different scales, as {SCALES_AS}", _amounts(scale_of)),
+    "clients": _PlanKey(_LIST, f"takes a list of different numbers, such as {CLIENTS_AS}", _amounts(clients_of)),
+    "scales": _PlanKey(_LIST, f"takes a list of different scales, such as {SCALES_AS}", _amounts(scale_of)),
     "page_sizes": _PlanKey(_LIST, f"takes a list of {', '.join(PAGE_SIZES)}", _page_sizes),
     "threads": _PlanKey(Annotated[int, Meta(ge=0, le=1000)], "takes a whole number from 0 (one per core) to 1000"),
     "protocol": _one_of(*PROTOCOLS),
@@ -260,16 +260,16 @@ KEYS: Final[Mapping[str, _PlanKey]] = {
     "data_per_configuration": _PlanKey(bool, "takes true or false"),
     "database": _one_of(OWN_DATABASE, CURRENT_DATABASE),
     "objective": _one_of(*(name for name, _ in FIGURES)),
-    "configuration": _PlanKey(list, "is a table that may be repeated: [[configuration]]"),
+    "configuration": _PlanKey(list, "is a table that can be repeated: [[configuration]]"),
     "configuration.name": _NAME,
     "configuration.parameters": _VALUES,
     "configuration.settings": _VALUES,
-    "endpoint": _PlanKey(list, "is a table that may be repeated: [[endpoint]]"),
+    "endpoint": _PlanKey(list, "is a table that can be repeated: [[endpoint]]"),
     "endpoint.name": _NAME,
     "endpoint.address": _PlanKey(str, "takes HOST:PORT/DATABASE or a URI", _printable),
     "limits": _PlanKey(dict, "is a table"),
-    "limits.time": _PlanKey(float | str, "takes a length of time from 1s on, as 30m or 6h", _limit_s),
-    "limits.disk": _PlanKey(int | str, "takes a size, as 50GB", _size),
+    "limits.time": _PlanKey(float | str, "takes a length of time of at least 1s, such as 30m or 6h", _limit_s),
+    "limits.disk": _PlanKey(int | str, "takes a size, such as 50GB", _size),
     "constraints": _PlanKey(dict, "is a table"),
     **{f"constraints.{figure}_{end}": _NUMBER for figure, _ in FIGURES for end in ("max", "min")},
 }
@@ -315,7 +315,7 @@ class _Reader:
             raise UsageProblem(f"{self._where}: the plan has no name", 'begin with name = "…"')
         for name, least_s in (("time", 1), ("warm_up", 0)):
             if name in values and not least_s <= values[name] <= 7 * 86_400:
-                raise self._wrong((name,), "takes from 1s to 7d")
+                raise self._wrong((name,), "takes a length of time from 1s to 7d")
             if name in values:
                 values[f"{name}_s"] = values.pop(name)
         configurations = [PlanConfiguration(**table) for table in values.pop("configuration", [])]
@@ -369,7 +369,7 @@ class _Reader:
             if "name" not in value:
                 raise self._wrong((*path, "name"))
             if value["name"] in [earlier["name"] for earlier in values]:
-                raise self._wrong((*path, "name"), f"{value['name']!r} is there twice")
+                raise self._wrong((*path, "name"), f"{value['name']!r} appears twice")
             values.append(value)
         return values
 
@@ -377,7 +377,7 @@ class _Reader:
         values: dict[str, str] = {}
         for name, value in table.items():
             if name.lower() in map(str.lower, values):
-                raise self._wrong((*path, name), "is there twice")
+                raise self._wrong((*path, name), "appears twice")
             if type(value) not in (str, int, float, bool) or not str(value).isprintable():
                 raise self._wrong((*path, name), "takes a text, a number, true or false")
             values[name] = ("off", "on")[value] if type(value) is bool else str(value)

@@ -82,7 +82,7 @@ _VALUE = 60
 def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str]:
     """Yield the plan before it runs: arms, cells in their order, cost and end."""
     yield f"{plan.name}: {plan.title}" if plan.title else plan.name
-    yield f"on {plan.server}, order from seed {plan.seed}"
+    yield f"on {plan.server}; order from seed {plan.seed}"
     for arm in plan.arms:
         yield f"  {arm.name}{' (baseline)' if arm.name == plan.baseline else ''}: {arm_words(arm)}"
         if arm.impossible:
@@ -95,16 +95,16 @@ def plan_lines(plan: BoundPlan, now_ms: int, max_wal_bytes: int) -> Iterator[str
     if plan.repeats == 1 and len(plan.arms) > 1:
         yield f"note: {ONCE}"
     if plan.time_s < JUDGED_S:
-        yield f"note: runs of {plan.time_s} s are shown and not judged: that takes {JUDGED_S} s"
+        yield f"note: runs of {plan.time_s} s are shown but not judged: a verdict needs runs of {JUDGED_S} s"
     cost = estimate(plan, max_wal_bytes)
     yield f"takes {cost.words}"
-    yield f"disk {about(cost.disk_bytes)}; ends at {wall_moment(now_ms + round(cost.seconds * 1000))} if begun now"
+    yield f"disk {about(cost.disk_bytes)}; ends at {wall_moment(now_ms + round(cost.seconds * 1000))} if started now"
 
 
 def _stage_words(stage: Stage, arm: PlanArm) -> str:
     parts = [f"stage {stage.number}: {arm.name}", scale_words(stage.scale)]
     parts += ["restart"] if arm.restart and not arm.impossible else []
-    parts += ["data set made"] if stage.make_data else []
+    parts += ["new data set"] if stage.make_data else []
     return ", ".join(parts)
 
 
@@ -130,21 +130,21 @@ def status_lines(outcome: ExperimentOutcome, now_ms: int, *, runs: bool) -> Iter
         runs: Whether a process holds its journal.
     """
     plan, done = outcome.plan, outcome.results
-    yield f"{outcome.id}: {plan.name}, begun {wall_moment(outcome.began_ms)}, hash {outcome.hash}"
+    yield f"{outcome.id}: {plan.name}, started {wall_moment(outcome.began_ms)}, hash {outcome.hash}"
     bad = sum(bool(result.reason) for result in done.values())
-    yield f"{len(done)} of {counted(len(plan.cells), 'cell')} done, {bad} of them without figures"
+    yield f"{len(done)} of {counted(len(plan.cells), 'cell')} done, {bad} without figures"
     for cell in plan.cells:
         if cell.number in done:
             yield f"{cell.number:>4}  {cell.words}: {result_words(done[cell.number])}"
         elif cell.number == outcome.running:
-            yield f"{cell.number:>4}  {cell.words}: {'runs' if runs else 'was lost'}"
+            yield f"{cell.number:>4}  {cell.words}: {'running' if runs else 'lost'}"
     if outcome.ended in (COMPLETE, ABANDONED):
         yield outcome.ended
         return
     cost = estimate(plan, 0, left_of(outcome))
     end = wall_moment(now_ms + round(cost.seconds * 1000))
     if runs:
-        yield f"runs; {duration(cost.seconds)} left, until {end}"
+        yield f"running; {duration(cost.seconds)} left, until {end}"
     else:
         state = f"stopped: {outcome.ended}" if outcome.ended else "not running"
         yield f"{state}; {duration(cost.seconds)} left: `{outcome.resuming}`"
@@ -207,19 +207,19 @@ def chapters(outcome: ExperimentOutcome) -> tuple[Chapter, ...]:
 def _summary(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterator[str]:
     plan = outcome.plan
     yield one_line(
-        f"{plan.server}; begun {wall_moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300
+        f"{plan.server}; started {wall_moment(outcome.began_ms)}; plan hash {outcome.hash}, seed {plan.seed}", 300
     )
     ended = outcome.ended or "not ended"
     bad = sum(bool(result.reason) for result in outcome.results.values())
-    without = f", {bad} of them without figures" if bad else ""
+    without = f", {bad} without figures" if bad else ""
     yield f"{len(outcome.results)} of {len(plan.cells)} cells{without}: {one_line(ended, _REASON)}"
     if len(servers := {result.server for result in outcome.results.values()} - {""}) > 1:
         yield (
-            f"figures are levelled to the mean of {len(servers)} servers, and verdicts compare runs on the same server;"
-            " the cells in their order have what was measured"
+            f"figures are normalized to the mean of {len(servers)} servers; verdicts compare runs on the same server;"
+            ' "Cells in their order" lists the measured figures'
         )
     if plan.time_s < JUDGED_S:
-        yield f"runs of {plan.time_s} s are shown and not judged: a verdict takes runs of {JUDGED_S} s"
+        yield f"runs of {plan.time_s} s are shown but not judged: a verdict needs runs of {JUDGED_S} s"
     for judgement in sorted(
         (judgement for judgement in judged if judgement.loud), key=lambda judgement: -abs(judgement.change)
     ):
@@ -227,13 +227,13 @@ def _summary(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
     for judgement in judged:
         yield from (one_line(line, 300) for line in _loud_latencies(judgement))
     if noisy := sum(bool(foreign_words(result)) for result in outcome.results.values()):
-        yield f"other programs took more than 5 % of the CPUs while {noisy} of the cells ran"
+        yield f"other programs used more than 5 % of the CPUs during {counted(noisy, 'cell')}"
     for cell, result in _with_results(outcome):
         if result.bound:
             yield one_line(f"{cell.words}: bound by {result.bound}", 300)
     doubted = sum(bool(result.doubts) for result in outcome.results.values())
     if doubted:
-        yield f"{counted(doubted, 'cell')} with reasons to doubt: see the cells in their order"
+        yield f'{counted(doubted, "cell")} with doubts: see "Cells in their order"'
     yield from (one_line(line, 300) for line in best_arm(outcome, judged))
 
 
@@ -384,9 +384,9 @@ def _against(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
     heads = ("configuration", "load", "baseline tps", "tps", "change", "98 % interval", "verdict")
     notes = list(dict.fromkeys(judgement.why_not for judgement in judged if judgement.why_not))
     if any(judgement.verdict for judgement in judged):
-        notes += ["the interval has the differences from run to run in it; without repeats and history 2 % are assumed"]
+        notes += ["the interval includes run-to-run variation; without repeats or history, 2 % is assumed"]
     more = [judgement.more_runs for judgement in judged if judgement.more_runs]
-    notes += [f"{max(more)} more runs of each cell would decide what is undecided"] if more else []
+    notes += [f"{max(more)} more runs of each cell would settle the undecided comparisons"] if more else []
     notes += [ONCE] if outcome.plan.repeats == 1 else []
     base = f"baseline: {outcome.plan.baseline}"
     notes += [
@@ -395,7 +395,7 @@ def _against(outcome: ExperimentOutcome, judged: Sequence[Judgement]) -> Iterato
     notes += [one_line(f"{judgement.subject}: {judgement.beside}", 300) for judgement in judged if judgement.beside]
     yield Sheet("throughput", (one_line(base, 200),), Table(heads, rows, frozenset({2, 3, 4, 5})), tuple(notes))
     if latencies := tuple(_latency_rows(judged)):
-        note = "the figures of a cell are secondary to its throughput, and corrected for being several"
+        note = "throughput decides; latency figures are corrected for multiple comparisons"
         yield Sheet("latency", (one_line(base, 200),), Table(_LATENCY, latencies, frozenset({3, 4, 5, 6})), (note,))
 
 

@@ -93,7 +93,7 @@ class ExperimentLog:
             flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
             self._descriptor: Final = os.open(path, flags, 0o600)
         except (NotOurs, OSError) as problem:
-            raise _unusable(path, problem, "XDG_STATE_HOME names another directory") from None
+            raise _unusable(path, problem, "set XDG_STATE_HOME to another directory") from None
         try:
             check_own(path, self._descriptor)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +132,7 @@ def _unusable(path: Path, problem: NotOurs | OSError, hint: str) -> JournalProbl
     if isinstance(problem, NotOurs):
         return JournalProblem(str(problem), problem.hint)
     if isinstance(problem, BlockingIOError):
-        return JournalProblem("another process runs this experiment", "`experiment status` shows how far it is")
+        return JournalProblem("another process runs this experiment", "`experiment status` shows its progress")
     return JournalProblem(f"{path}: {problem.strerror}", hint)
 
 
@@ -290,11 +290,12 @@ def failed(cell: Cell, reason: str, record: str = "") -> CellResult:
 
 
 def foreign_words(result: CellResult) -> str:
-    """Return "; others took 1.4 cores" where that is worth mentioning."""
+    """Return "; other programs used 1.4 cores" where that is worth mentioning."""
     foreign, cpus = result.cpu.foreign, result.cpu.cpus
     if foreign is None or foreign <= FOREIGN_POINTS:
         return ""
-    return f"; others took {foreign / 100.0 * cpus:.1f} cores" if cpus else f"; others took {foreign:.0f} % of the CPUs"
+    used = f"{foreign / 100.0 * cpus:.1f} cores" if cpus else f"{foreign:.0f} % of the CPUs"
+    return f"; other programs used {used}"
 
 
 class ExperimentOutcome(Struct, frozen=True, kw_only=True):

@@ -213,11 +213,11 @@ class StageData:
             facts = await self._found()
             if facts is not None and not facts.empty and not (self._tables and made_here(facts, self._oids)):
                 raise LoadProblem(
-                    f"the database holds pgbench's tables that this experiment did not make: {facts.describe()}",
+                    f"the database holds pgbench's tables that this experiment did not create: {facts.describe()}",
                     'name another database, or set database = "own" in the plan',
                 )
             self._note_tables(())
-        self._told(f"making the data set, scale {stage.scale}")
+        self._told(f"creating the data set, scale {stage.scale}")
         self._scale_there = None
         try:
             done = await self._parts.make_data(stage.scale)
@@ -498,7 +498,7 @@ class ExperimentRun:
     def _check_unchanged(before: Mapping[str, str], now: Mapping[str, str]) -> None:
         """Raise Stopped where what follows would be compared with cells of another server."""
         if changed := changes_between(before, now):
-            raise Stopped(changed, "change it back, then `resume`; or begin anew")
+            raise Stopped(changed, "restore the value, then `resume`; or start a new experiment")
 
     async def settle(self) -> None:
         """Wait for revert watchdogs that are at work, and revert what they have left. Raises as `measure`."""
@@ -520,7 +520,7 @@ class ExperimentRun:
                 await until_frames_show_it(self._parts.open_sql_session, self._parts.keeper)
                 await self._cells(stage, cells)
         except NotMade as problem:
-            self._told(f"{arm.name} cannot be made: {problem.reason}")
+            self._told(f"{arm.name} cannot be put into force: {problem.reason}")
             for cell in cells:
                 self._keep(failed(cell, problem.reason))
 
@@ -545,7 +545,7 @@ class ExperimentRun:
             self._check_unchanged(before, now)
             result = await self._measure(cell)
             if changed := changes_between(now, await self._state_soon()):
-                result = failed(cell, f"does not count: {changed}", result.record)
+                result = failed(cell, f"discarded: {changed}", result.record)
                 if now[STARTED] != (again := await self._state_soon())[STARTED]:
                     # Restarted with the same values: the next cell runs as it should.
                     before = {**before, STARTED: again[STARTED]}
@@ -589,7 +589,7 @@ class ExperimentRun:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as problem:
-            self._told(f"the record of cell {cell.number} is not saved: {problem.strerror}")
+            self._told(f"the record of cell {cell.number} could not be saved: {problem.strerror}")
             return ""
         return name
 
@@ -616,7 +616,7 @@ class ExperimentRun:
             return True
 
         if not await until(answers, ANSWER_S):
-            raise ConnectionProblem("the server does not answer any more")
+            raise ConnectionProblem("the server no longer answers")
         return state
 
     async def _check_limits(self) -> None:
@@ -635,8 +635,8 @@ def check_time(outcome: ExperimentOutcome, began_s: float) -> None:
     limit_s, took_s = outcome.plan.limits.time_s, outcome.spent_s + time.monotonic() - began_s
     if limit_s is not None and took_s > limit_s:
         raise Stopped(
-            f"it took {duration(took_s)}, and its limit is {duration(limit_s)}",
-            "`experiment report` shows what was measured; a plan with a larger limit begins anew",
+            f"the time limit is reached: {duration(took_s)} of {duration(limit_s)}",
+            "`experiment report` shows what was measured; a plan with a larger limit starts a new experiment",
         )
 
 
@@ -644,7 +644,7 @@ def check_room(free_bytes: int | None, command: str) -> None:
     """Raise Stopped where the disk of the data is nearly full; `command` goes on once there is room."""
     if free_bytes is not None and free_bytes < SPARE_BYTES:
         raise Stopped(
-            f"{about(free_bytes)} are left on the disk of the data, less than {about(SPARE_BYTES)}",
+            f"only {about(free_bytes)} are free on the data disk, less than {about(SPARE_BYTES)}",
             f"free some space, then `{command}`",
         )
 

@@ -290,7 +290,9 @@ async def resolved_settings(control: MachineControl, rivals: Sequence[Rival]) ->
     for rival in rivals:
         setting = settings.get(rival.name)
         if setting is None or isinstance(setting.live, Unavailable):
-            raise UsageProblem(f"this machine has no setting {rival.name}", "`pgtop-tune parameters --machine` lists")
+            raise UsageProblem(
+                f"this machine has no setting {rival.name}", "`pgtop-tune parameters --machine` lists the settings"
+            )
         if not setting.writable:
             raise HostProblem(f"{setting.path} cannot be written by this process", "run this as root")
         a = setting.live if rival.a.lower() == CURRENT else rival.a
@@ -373,8 +375,8 @@ def resolved(
 _REFUSED: Final = {
     "internal": "cannot be changed",
     "postmaster": "takes a restart of the server",
-    "backend": "reaches new sessions only, and a load keeps its sessions",
-    "superuser-backend": "reaches new sessions only, and a load keeps its sessions",
+    "backend": "affects new sessions only, but a load keeps its sessions",
+    "superuser-backend": "affects new sessions only, but a load keeps its sessions",
 }
 """By pg_settings.context."""
 

@@ -483,15 +483,15 @@ class WholeCycles:
             for arm in Arm
         ]
         if None in cycles:
-            raise Over(Ending.FAILED, "the length of a checkpoint cycle is not known")
+            raise Over(Ending.FAILED, "the length of a checkpoint cycle is unknown")
         self._cycle_s = max(seconds for seconds in cycles if seconds is not None)
         needed_s = FEWEST_PAIRS * self.pair_s
         if needed_s > remaining_s:
             names = ", ".join(rival.name for rival in self._rivals)
             raise Over(
                 Ending.TOO_SHORT,
-                f"{names} works through checkpoints, {duration(self._cycle_s)} apart under this load: whole cycles need"
-                f" --for {duration(needed_s + elapsed_s)}. Or judge it by runs: pgtop-tune bench run --repeat",
+                f"{names} acts through checkpoints, {duration(self._cycle_s)} apart under this load: whole cycles need"
+                f" --for {duration(needed_s + elapsed_s)}; or compare separate runs: pgtop-tune bench run --repeat",
             )
         return f"blocks are whole checkpoint cycles of up to {duration(self._cycle_s)}"
 

@@ -268,7 +268,7 @@ def why_no_mix(names: Collection[str], interval: Interval | None) -> str:
         interval: The newest frames.
     """
     if late := sorted(AT_COMMIT.intersection(names)):
-        return f"{', '.join(late)}: part of the effect is at commit, whose time pg_stat_statements does not count"
+        return f"{', '.join(late)}: part of the effect is at commit, and pg_stat_statements does not count commit time"
     if interval is None:
         return "pg_stat_statements was not read"
     for section in (sections.statements, sections.statement_counters):
@@ -283,7 +283,7 @@ def fixed_mix(pairs: Sequence[BlockPair]) -> FixedMix:
     first = pairs[:FEWEST_PAIRS]
     if not all(block.statements for pair in first for block in pair.blocks):
         return FixedMix(
-            {}, "a block holds no two readings of pg_stat_statements: they are too far apart, or it was reset"
+            {}, "a block lacks two readings of pg_stat_statements: they are too far apart, or its counters were reset"
         )
     sums = sums_of(first)
     both_arms = summed(side.whole for side in sums)
@@ -295,12 +295,13 @@ def fixed_mix(pairs: Sequence[BlockPair]) -> FixedMix:
         and mean_ms(counted) < 1000.0 * QUICK.settle_s
     }
     if not any(ms for _, ms in weights.values()):
-        return FixedMix({}, f"no statement has {ENOUGH_CALLS} calls under either arm")
+        return FixedMix({}, f"no statement has {ENOUGH_CALLS} calls under both arms")
     shares = [share for side in sums if (share := side.covered(weights)) is not None]
     if shares and min(shares) < LEAST_COVERED:
         return FixedMix(
             weights,
-            f"statements with enough calls under both arms are only {100.0 * min(shares):.0f} % of the execution time",
+            f"statements with enough calls under both arms make up only {100.0 * min(shares):.0f} % of the "
+            f"execution time",
         )
     return FixedMix(weights)
 
@@ -453,7 +454,7 @@ def missing_words(evaluation: PairsEvaluation | None, elapsed_s: float, pair_s: 
     """
     too_few = ""
     if (missing := FEWEST_PAIRS - (0 if evaluation is None else len(evaluation.counted))) > 0:
-        too_few = f", and fewer than four pairs count: that takes --for {duration(elapsed_s + missing * pair_s)}"
+        too_few = f", and fewer than four pairs count: four pairs need --for {duration(elapsed_s + missing * pair_s)}"
     if evaluation is None:
         return too_few
     if (more := evaluation.paired.more_pairs) is not None:
@@ -461,7 +462,7 @@ def missing_words(evaluation: PairsEvaluation | None, elapsed_s: float, pair_s: 
     return f"{too_few}; {evaluation.paired.out_of_reach}" if evaluation.paired.out_of_reach else too_few
 
 
-_NOT_READ: Final = "a block holds no two readings of pg_stat_statements"
+_NOT_READ: Final = "a block lacks two readings of pg_stat_statements"
 
 
 def _unread(pair: BlockPair) -> bool:
@@ -499,7 +500,7 @@ def _counted_pairs(pairs: Sequence[BlockPair]) -> tuple[tuple[BlockPair, ...], t
     for pair in pairs:
         reason = pair.spoiled or ("the effect had not settled" if pair.superseded else "")
         if not reason and not kept and _at_an_edge(pair):
-            reason = "a checkpoint began or ended within"
+            reason = "a checkpoint began or ended in the pair"
         if reason:
             left_out.append((pair.number, reason))
         else:

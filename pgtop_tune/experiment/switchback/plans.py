@@ -88,14 +88,16 @@ class StatementPlans(Struct, frozen=True):
 
     async def _plan(self, statement: StatementToPlan) -> StatementPlan:
         if not statement.query or len(statement.query) >= _CUT_AT:
-            return StatementPlan(problem="its text is not known as a whole")
+            return StatementPlan(problem="its full text is unknown")
         if not statement.datname:
-            return StatementPlan(problem="its database is gone")
+            return StatementPlan(problem="its database no longer exists")
         answer = await self.explain(statement, None)
         if isinstance(answer, PlanRisk) and self.by is PlannedBy.ANY:
             answer = await self.explain(statement, answer)
         if isinstance(answer, PlanRisk):
-            return StatementPlan(problem=f"only {answer.role} ({', '.join(answer.powers)}) could plan it: --plans any")
+            return StatementPlan(
+                problem=f"only {answer.role} ({', '.join(answer.powers)}) could plan it: pass --plans any"
+            )
         return StatementPlan(shape=answer)
 
 
@@ -161,7 +163,7 @@ def plan_remarks(pairs: Sequence[PlanPair]) -> list[str]:
         if pair.changed
     ]
     if same := sum(not pair.changed and not pair.problem for pair in pairs):
-        lines.append(f"plans that are the same under A and B: {same}")
+        lines.append(f"plans that are identical under A and B: {same}")
     problems = Counter(pair.problem for pair in pairs if pair.problem)
     return lines + [
         f"statements without a plan: {count} ({one_line(reason, 200)})" for reason, count in problems.items()
@@ -170,7 +172,7 @@ def plan_remarks(pairs: Sequence[PlanPair]) -> list[str]:
 
 def _change(pair: PlanPair) -> str:
     if pair.times is None or not pair.certain:
-        return "plan changed, time per call not certainly different"
+        return "plan changed, no certain difference in time per call"
     word, times = ("slower", pair.times) if pair.times > 1.0 else ("faster", 1.0 / pair.times)
     if times < _TIMES:
         return f"plan changed, {100.0 * abs(pair.times - 1.0):.0f} % {word} per call"
@@ -185,4 +187,4 @@ def nodes_changed(pair: PlanPair) -> str:
     only_a, only_b = ([line for line in one if line not in other_nodes] for one, other_nodes in ((a, b), (b, a)))
     if not only_a and not only_b:
         return "the same nodes in another order"
-    return " -> ".join(", ".join(only[:_NODES_NAMED]) or "nothing more" for only in (only_a, only_b))
+    return " -> ".join(", ".join(only[:_NODES_NAMED]) or "no other nodes" for only in (only_a, only_b))

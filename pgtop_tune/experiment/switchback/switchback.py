@@ -187,7 +187,7 @@ def harm(blocks: Sequence[ArmBlock], objective: str = TPS) -> Harm | None:
         if min(last.values) >= _LONG * max(usual.values) > 0.0:
             times = fmean(last.values) / median(usual.values)
             because = _because(usual.blocks, last.blocks, 1.0 / times)
-            return Harm(times, f"latency under B is {times:.1f} times that under A", because)
+            return Harm(times, f"latency under B is {times:.1f} times the latency under A", because)
     if (sides := _last_and_usual(blocks, lambda block: block.figure(FAILED) or 0.0)) is not None:
         last, usual = sides
         if min(last.values) >= max(usual.values) + _FAILED_POINTS:
@@ -315,7 +315,7 @@ class Switchback:
         if self.plan.for_s < self.plan.least_s:
             raise UsageProblem(
                 f"{duration(self.plan.for_s)} is too short for a verdict",
-                f"four pairs of blocks and the warm-up take {duration(self.plan.least_s)}",
+                f"four pairs of blocks and the warm-up need --for {duration(self.plan.least_s)}",
             )
         await self._arms.check(_STEADY_LEAST_S)
         await self._load.start()
@@ -347,7 +347,7 @@ class Switchback:
             return
         comparison = self._evaluated(self.state.pairs, final=True).statements
         if comparison is None:
-            self._note("no plans: there are no counters of statements")
+            self._note("no plans: no statement counters")
             return
         self._put(phase=SwitchbackPhase.PLANNING, arm=None)
         try:
@@ -410,7 +410,7 @@ class Switchback:
                 self._predict()
                 await self._tell_noise()
                 return
-        raise Over(Ending.NOT_STEADY, f"the load does not get steady: {steadiness.reason}")
+        raise Over(Ending.NOT_STEADY, f"the load does not become steady: {steadiness.reason}")
 
     async def _tell_noise(self) -> None:
         """Note the smallest difference that the time can show under this load; end the experiment without one."""
@@ -446,12 +446,13 @@ class Switchback:
         names, values = [rival.name for rival in rivals], [(rival.a, rival.b) for rival in rivals]
         if (prediction := predict(interval, names, values, self._trials, self.plan.load)) is not None:
             self._put(prediction=prediction)
-            self._note(f"prediction: {prediction_words(prediction)}")
+            if sentence := prediction_words(prediction):
+                self._note(f"prediction: {sentence}")
 
     async def _pair(self, number: int, order: tuple[Arm, Arm]) -> BlockPair:
         """Measure one pair."""
         if self.elapsed_s + self._pair_s > self.plan.for_s:
-            self._end_undecided("the time is over")
+            self._end_undecided("the time limit is reached")
         self._put(pair=number, arm=None)
         self._pair_since_s = self._frames.now_s
         opened: dict[Arm, tuple[OpenBlock, str]] = {}
@@ -526,7 +527,7 @@ class Switchback:
         elif self._lengths == self.plan.lengths and at_once(pairs):
             self._lengths = quick = QUICK_READINGS if self._objective == SAME_MIX else QUICK
             self._put(lengths=quick)
-            self._note(f"nothing builds up: the next blocks settle for {quick.settle_s:.0f} s")
+            self._note(f"the effect is immediate: the next blocks settle for {quick.settle_s:.0f} s")
 
     def _settle_longer(self) -> None:
         """Drop the pairs so far, and settle longer: the effect builds up too slowly for the lengths there are."""
@@ -538,7 +539,7 @@ class Switchback:
         pairs = tuple(pair for pair, _, _ in self._open)
         self._put(pairs=pairs, evaluation=self._evaluated(pairs), lengths=next_lengths)
         self._note(
-            f"the effect builds up slower than {settled_s:.0f} s: {len(pairs)} pairs are dropped, "
+            f"the effect takes longer than {settled_s:.0f} s to build up: {len(pairs)} pairs are dropped, "
             f"and the next ones settle for {next_lengths.settle_s:.0f} s"
         )
 
@@ -550,7 +551,7 @@ class Switchback:
         if evaluation.over:
             raise Over(OF_VERDICT[evaluation.paired.verdict], "")
         if len(evaluation.counted) >= self.plan.most_pairs:
-            self._end_undecided(f"{self.plan.most_pairs} pairs are the most")
+            self._end_undecided(f"the limit of {self.plan.most_pairs} pairs is reached")
 
     def _end_undecided(self, reason: str) -> None:
         evaluation = self.state.evaluation

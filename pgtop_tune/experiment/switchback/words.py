@@ -211,7 +211,7 @@ def remarks(plan: SwitchbackPlan, state: SwitchbackState) -> list[str]:
     afterwards = [state.afterwards] if state.afterwards else []
     if evaluation is None:
         return afterwards
-    slow = f"the effect builds up slower than {state.lengths.settle_s:.0f} s; figure too small"
+    slow = f"the effect takes longer than {state.lengths.settle_s:.0f} s to build up; the figure is too small"
     lines = of_evaluation(evaluation, state.ending, slow)
     if evaluation.no_mix:
         lines.insert(0, f"tps decides: {evaluation.no_mix}")
@@ -251,7 +251,7 @@ def of_evaluation(evaluation: PairsEvaluation, ending: Ending, slow: str) -> lis
         check = evaluation.check
         lines.append(f"cross-check: Hodges-Lehmann {_share(check.relative)}, sign-flip p = {check.chance:.3f}")
     if evaluation.checkpoints_kept:
-        lines.append("pairs with the edge of a checkpoint count: half of the first eight had one")
+        lines.append("pairs in which a checkpoint began or ended count: half of the first eight are such pairs")
     reasons: dict[str, list[int]] = {}
     for number, reason in evaluation.left_out:
         reasons.setdefault(reason, []).append(number)
@@ -288,7 +288,9 @@ def _value(effect: FigureEffect, value: float) -> str:
 
 
 _SAID_AT_THE_END: Final = {PairedVerdict.MEASURING.value: "too few pairs"}
-_BUDGET: Final = "budget: the change is in per cent of A's latency"
+_MEANS: Final = "A, B: arithmetic means over blocks; B against A: geometric mean of the ratios within pairs"
+"""Two means, because one disturbed block moves the first and hardly the second."""
+_BUDGET: Final = "latency budget: changes are in percent of A's latency"
 _HEADS: Final = ("figure", "A", "B", "B against A", "95 %", "verdict")
 
 
@@ -304,7 +306,8 @@ def evaluation_text(headline: str, evaluation: PairsEvaluation | None, remarks: 
         lines += [
             "",
             tables.aligned_text(_table(evaluation)),
-            f"{evaluation.main.title} decides; the other figures are secondary, and corrected for being several",
+            f"{evaluation.main.title} decides; other figures are corrected for multiple comparisons",
+            _MEANS,
             *_of_budget(evaluation),
         ]
     if evaluation is not None and evaluation.statements is not None:
@@ -323,7 +326,7 @@ def evaluation_markdown(headline: str, evaluation: PairsEvaluation | None, remar
     """Return a result with its figures, as Markdown; foreign text in it, such as statements, is escaped."""
     lines = [f"**{tables.escaped(headline)}**", ""]
     if evaluation is not None and evaluation.paired.pairs:
-        lines += [tables.as_markdown(_table(evaluation), tables.escaped), ""]
+        lines += [tables.as_markdown(_table(evaluation), tables.escaped), "", _MEANS, ""]
         lines += [line for line_of_budget in _of_budget(evaluation) for line in (line_of_budget, "")]
     if evaluation is not None and evaluation.statements is not None:
         lines += [sheets_markdown([statement_sheet(evaluation.statements, rule=OF_PAIRS)], level=3), ""]

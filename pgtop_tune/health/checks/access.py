@@ -75,50 +75,50 @@ _WRITES: Final = ConditionKind(
     kind="public writes",
     one="table may be changed by every role",
     several="tables may be changed by every role",
-    so="each login that reaches the schema changes their rows, or deletes them all",
+    so="each login with access to the schema can change or delete all their rows",
     source="pg_class.relacl",
     do="REVOKE {detail} ON TABLE {name} FROM PUBLIC;",
     undo="GRANT {detail} ON TABLE {name} TO PUBLIC;",
     parts=_rights,
-    remark="after granting them to the roles that need them; only the role that granted a right revokes it",
+    remark="first grant them to the roles that need them; only the grantor of a right can revoke it",
 )
 _READS: Final = replace(
     _WRITES,
     kind="public reads",
     one="table may be read by every role",
     several="tables may be read by every role",
-    so="each login that reaches the schema sees their rows",
+    so="each login with access to the schema can read their rows",
     severity=Severity.INFO,
 )
 _BY_DEFAULT: Final = ConditionKind(
     kind="public by default",
-    one="default of a role opens new objects to every role",
-    several="defaults of roles open new objects to every role",
-    so="also those that hold secrets",
+    one="default privilege opens new objects to every role",
+    several="default privileges open new objects to every role",
+    so="including objects that hold secrets",
     source="pg_default_acl.defaclacl",
     do="ALTER DEFAULT PRIVILEGES FOR ROLE {name} {part}REVOKE {detail} FROM PUBLIC;",
     undo="ALTER DEFAULT PRIVILEGES FOR ROLE {name} {part}GRANT {detail} TO PUBLIC;",
     parts=_defaults,
     locks=False,
-    remark="for new objects; those there are keep their rights",
+    remark="for new objects; existing objects keep their rights",
     named=lambda row: f"{row.name[0]}{f' in {row.part}' if row.part else ''}: {row.detail}",
 )
 _CREATES: Final = ConditionKind(
     kind="public creates schemas",
-    one="every role may make schemas",
+    one="every role may create schemas",
     several="",
-    so="and install trusted extensions",
+    so="every role may also install trusted extensions",
     source="pg_database.datacl",
     do="REVOKE CREATE ON DATABASE {name} FROM PUBLIC;",
     undo="GRANT CREATE ON DATABASE {name} TO PUBLIC;",
     locks=False,
-    remark="after granting it to the roles that need it",
+    remark="first grant it to the roles that need it",
 )
 _MAPPING: Final = ConditionKind(
     kind="public mapping",
     one="foreign server has a password for every role",
     several="foreign servers have a password for every role",
-    so="each role that may use the server logs in there with it",
+    so="each role with USAGE on the server logs in there with that password",
     source="pg_user_mappings.umuser, umoptions",
     advice="CREATE USER MAPPING for each role that needs one, then DROP USER MAPPING FOR PUBLIC.",
 )
@@ -130,7 +130,7 @@ def _open_to_all(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _OF_CATALOGUE(facts, limits)
     hidden = {database: row.n_all for database, row in facts.have(PUBLIC) if row.kind == _HIDDEN}
     for database, number in hidden.items():
-        yield Unknown(f"{database}: {number} mapped to PUBLIC: only the owners of foreign servers see the options")
+        yield Unknown(f"{database}: {number} mapped to PUBLIC: only owners of the foreign servers see the options")
 
 
 _GROUP: Final = "security"
@@ -148,19 +148,19 @@ _TLS: Final = (
     BadValue(
         "ssl_min_protocol_version",
         "TLSv1.2",
-        "versions of TLS are let in whose encryption is broken",
+        "TLS versions with broken encryption are allowed",
         texts=("", "TLSv1", "TLSv1.1"),
     ),
     BadValue(
         "ssl_max_protocol_version",
         "",
-        "only versions of TLS are let in whose encryption is broken",
+        "only TLS versions with broken encryption are allowed",
         texts=("TLSv1", "TLSv1.1"),
     ),
     BadValue(
         "ssl_ciphers",
         "HIGH:MEDIUM:+3DES:!aNULL",
-        "ciphers are let in that are broken, or that do not encrypt",
+        "ciphers that are broken or do not encrypt are allowed",
         judged=_allows_weak_ciphers,
     ),
 )
@@ -169,7 +169,7 @@ _TLS: Final = (
 def _certificate(facts: CheckFacts, limits: Limits) -> Findings:
     for _, certificate in facts.have(CERTIFICATE):
         if certificate.pem is None:
-            yield Unknown(f"{certificate.file} is not there")
+            yield Unknown(f"{certificate.file} not found")
             continue
         try:
             end = ends_at(certificate.pem)
@@ -179,35 +179,35 @@ def _certificate(facts: CheckFacts, limits: Limits) -> Findings:
         left_s = end.timestamp() - certificate.now_ms / 1000
         if left_s >= limits["days"] * _DAY_S:
             continue
-        ends = f"ends in {duration(left_s)}" if left_s > 0 else f"ended {duration(-left_s)} ago"
+        ends = f"expires in {duration(left_s)}" if left_s > 0 else f"expired {duration(-left_s)} ago"
         yield CheckFinding(
             severity=Severity.HIGH if left_s <= limits["high"] * _DAY_S else Severity.WARNING,
-            says=f"the server's certificate {ends}: then clients that verify it refuse to connect",
+            says=f"the server's certificate {ends}: clients that verify it refuse an expired one",
             evidence=(
                 Evidence(f"{certificate.file}: valid until {end.astimezone(UTC):%Y-%m-%d %H:%M} UTC", "notAfter"),
             ),
-            fix=by_hand("Put a new certificate into that file, then SELECT pg_reload_conf();"),
+            fix=by_hand("Replace that file with a new certificate, then SELECT pg_reload_conf();"),
             subject="certificate",
         )
 
 
 _POWERS: Final = {
-    "row security": (Severity.WARNING, "row security does not hold for"),
-    "files read": (Severity.WARNING, "files of the server, its passwords among them, are open to"),
+    "row security": (Severity.WARNING, "row security does not apply to"),
+    "files read": (Severity.WARNING, "files of the server, including stored passwords, can be read by"),
     "server account": (
         Severity.HIGH,
-        "the account that runs the server, and so every right of a superuser, is open to",
+        "the server's account, and with it every superuser right, is available to",
     ),
     "parameter": (
         Severity.HIGH,
-        "what runs as the server's account, and so every right of a superuser, is up to",
+        "commands run by the server's account, and with them every superuser right, are controlled by",
     ),
     "any role": (
         Severity.WARNING,
-        "membership in each role but superusers, in pg_execute_server_program too, is open to",
+        "membership in every role except superusers, including pg_execute_server_program, is available to",
     ),
-    "roles": (Severity.INFO, "new roles, and the rights of those they made, are up to"),
-    "replication": (Severity.INFO, "a copy of all databases, while no standby streams with it, is open to"),
+    "roles": (Severity.INFO, "new roles, and the rights of roles they created, are controlled by"),
+    "replication": (Severity.INFO, "a copy of all databases (no standby streams with the role now) can be taken by"),
 }
 """Kind of `RolePower` → severity, and what it means for the roles behind it."""
 _ATTRIBUTES: Final = {
@@ -225,9 +225,9 @@ def _grantee(row: CatalogueCondition) -> tuple[Sql, Sql]:
 
 _HASHES: Final = ConditionKind(
     kind="password hashes",
-    one="right to read the hashes of passwords is with a role that is no superuser",
-    several="rights to read the hashes of passwords are with roles that are no superusers",
-    so="an MD5 hash logs in by itself, and weak passwords can be guessed at leisure",
+    one="grant lets a role that is no superuser read password hashes",
+    several="grants let roles that are no superusers read password hashes",
+    so="an MD5 hash is enough to log in, and weak passwords can be guessed offline",
     source="pg_class.relacl of pg_authid, pg_shadow",
     do="REVOKE SELECT ON TABLE {name} FROM {detail};",
     undo="GRANT SELECT ON TABLE {name} TO {detail};",
@@ -238,9 +238,9 @@ _HASHES: Final = ConditionKind(
 )
 _FILES: Final = ConditionKind(
     kind="file functions",
-    one="function for the server's files is open to a role that is no superuser",
-    several="functions for the server's files are open to roles that are no superusers",
-    so="they read or write in the data directory, past all rights on tables",
+    one="grant lets a role that is no superuser call a server file function",
+    several="grants let roles that are no superusers call server file functions",
+    so="these functions read or write the data directory, whatever the rights on tables",
     source="pg_proc.proacl",
     do="REVOKE EXECUTE ON FUNCTION {part} FROM {detail};",
     undo="GRANT EXECUTE ON FUNCTION {part} TO {detail};",
@@ -276,7 +276,7 @@ def _power(rows: Sequence[RolePower], unlisted: int) -> CheckFinding:
         evidence=tuple(
             Evidence(
                 f"{row.role or 'PUBLIC'}: {row.through or _ATTRIBUTES[row.kind]}"
-                + (f"; as its members: {', '.join(row.logins)}" if row.logins else ""),
+                + (f"; members: {', '.join(row.logins)}" if row.logins else ""),
                 POWERS.source,
             )
             for row in rows[:_SHOWN]
@@ -332,9 +332,9 @@ def _open_rules(rules: Sequence[HbaRule], role: str) -> list[HbaRule]:
 def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> CheckFinding:
     rule = lets_in.get(names[0])
     consequence = (
-        f"{rule.place} lets in anybody under {'these names' if len(names) > 1 else 'this name'}"
+        f"{rule.place} lets anyone log in as {'these roles' if len(names) > 1 else 'this role'}"
         if rule is not None
-        else "they get in only where pg_hba.conf asks for no password"
+        else "login works only where pg_hba.conf requires no password"
     )
     change = "ALTER ROLE {role} {word};"
     do, undo = (
@@ -356,10 +356,10 @@ def _md5_lines(facts: CheckFacts, limits: Limits) -> Findings:
     if rules:
         yield CheckFinding(
             severity=Severity.INFO,
-            says=f"{_lines(rules)} {'asks' if len(rules) == 1 else 'ask'} for md5: passwords kept as MD5 get in too",
+            says=f"{_lines(rules)} {'uses' if len(rules) == 1 else 'use'} md5: passwords stored as MD5 work too",
             evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method"),),
             fix=by_hand(
-                "Replace md5 by scram-sha-256 once SEC-02 finds no role, then SELECT pg_reload_conf();",
+                "Replace md5 with scram-sha-256 once SEC-02 finds no role, then SELECT pg_reload_conf();",
                 "Restore md5, and SELECT pg_reload_conf();",
             ),
             subject="md5",
@@ -379,11 +379,11 @@ def _trust_on_machine(facts: CheckFacts, limits: Limits) -> Findings:
     if rules:
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"{_lines(rules)} {'trusts' if len(rules) == 1 else 'trust'} this machine: each of its accounts and "
+            says=f"{_lines(rules)} {'trusts' if len(rules) == 1 else 'trust'} this machine: any of its accounts and "
             f"programs may log in as {whom}",
             evidence=(Evidence(_listed(rules), "pg_hba_file_rules.auth_method, address"),),
             fix=by_hand(
-                "Replace trust by peer in local lines, by scram-sha-256 in others, then SELECT pg_reload_conf();",
+                "Replace trust with peer in local lines, with scram-sha-256 in others, then SELECT pg_reload_conf();",
                 "Restore trust, and SELECT pg_reload_conf();",
             ),
             subject="trust",
@@ -416,8 +416,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="SEC-17",
         group="security",
-        title="rights of every role",
-        why="A right that PUBLIC has belongs to each login that is made in years to come.",
+        title="rights of PUBLIC",
+        why="Every login, including each one created later, has the rights of PUBLIC.",
         severity=Severity.WARNING,
         page="ddl-priv.html",
         needs=(PUBLIC,),
@@ -426,8 +426,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="SEC-10",
         group=_GROUP,
-        title="versions of TLS",
-        why="An attacker on the network chooses the oldest version that both sides know.",
+        title="TLS versions",
+        why="An attacker on the network can choose the oldest version that both sides support.",
         severity=Severity.WARNING,
         page="runtime-config-connection.html#GUC-SSL-MIN-PROTOCOL-VERSION",
         needs=(needs.PARAMETERS,),
@@ -437,21 +437,21 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-11",
         group=_GROUP,
         title="the server's certificate",
-        why="On the day it ends, every client that verifies it is locked out at once.",
+        why="When it expires, all clients that verify it are locked out at once.",
         severity=Severity.HIGH,
         page="ssl-tcp.html",
         needs=(CERTIFICATE,),
         look=_certificate,
         thresholds=(
-            Threshold("days", 30, "d", "or fewer left are a warning"),
-            Threshold("high", 7, "d", "or fewer left are a high finding"),
+            Threshold("days", 30, "d", "a warning with this many days left"),
+            Threshold("high", 7, "d", "a high finding with this many days left"),
         ),
     ),
     Check(
         id="SEC-12",
         group=_GROUP,
-        title="rights around the rights",
-        why="A role that runs programs or writes files as the server is a superuser that no list of superusers shows.",
+        title="rights that bypass others",
+        why="A role that can run programs or write files as the server is a superuser that no list shows.",
         severity=Severity.HIGH,
         page="predefined-roles.html",
         needs=(POWERS, OBJECTS),
@@ -461,7 +461,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-13",
         group=_GROUP,
         title="logins without a password",
-        why="Only the lines of pg_hba.conf stand between such a role and anybody.",
+        why="Only pg_hba.conf keeps anyone from logging in as such a role.",
         severity=Severity.WARNING,
         page="auth-password.html",
         needs=(PASSWORDLESS, HBA),
@@ -471,7 +471,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-14",
         group=_GROUP,
         title="md5 in pg_hba.conf",
-        why="The server is about to drop MD5, and a stolen MD5 password logs in by itself.",
+        why="PostgreSQL is about to drop MD5, and a stolen MD5 hash is enough to log in.",
         severity=Severity.INFO,
         page="auth-password.html",
         needs=(HBA,),
@@ -481,7 +481,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-15",
         group=_GROUP,
         title="trust on the server's machine",
-        why="One program of the machine that is taken over owns all data at once.",
+        why="One compromised program on the machine is enough to own all data.",
         severity=Severity.WARNING,
         page="auth-trust.html",
         needs=(needs.PARAMETERS, HBA),

@@ -58,7 +58,7 @@ _LOOKS: Final = frozenset(
 _TO_OUTPUT: Final = frozenset({"cat", "head", "tail"})
 _LEAVES: Final = {
     "mv": "takes the segment out of pg_wal, which the server needs after a crash",
-    "ln": "archives a link to the segment, which the server soon writes over",
+    "ln": "archives a link to the segment, which the server soon overwrites",
 }
 """Program → what it does in place of a copy."""
 _IF_NONE: Final = re.compile(r"\s(?:-\w*n\w*|--no-clobber|--ignore-existing)(?=\s)")
@@ -82,8 +82,8 @@ _COPIES: Final = frozenset(
 )
 """Programs that archive what they are given, and find nothing by themselves."""
 _OF_RECOVERY: Final = {
-    "restore_command": (("%f", "%p"), "no segment of the archive gets to where recovery reads it"),
-    "archive_cleanup_command": (("%r",), "it cannot know which segments are still needed"),
+    "restore_command": (("%f", "%p"), "recovery never gets a segment from the archive"),
+    "archive_cleanup_command": (("%r",), "the command cannot tell which segments are still needed"),
 }
 """Command → what it has to name, and what happens without. Source: "Archive Recovery", archive_cleanup_command."""
 _NAME: Final = re.compile(r"[0-9A-F]{24}")
@@ -100,7 +100,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
         yield Unknown(ON_STANDBY)
         return
     if parameters.text("wal_level") == "minimal":
-        row, says = parameters.row("wal_level"), "the server supports no archive, no base backup and no standby"
+        row, says = parameters.row("wal_level"), "no archive, base backup or standby is possible"
         yield value_finding(facts, row, says, set_parameter(row, "replica"))
     elif parameters.text("archive_mode") == "off":
         row, says = parameters.row("archive_mode"), "the data can only be restored to the time of a backup"
@@ -111,7 +111,7 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
             says="archive_command and archive_library are both set: the archiver ends with an error, and WAL "
             "accumulates until the disk is full",
             evidence=(as_shown(facts, *_archivers(parameters)),),
-            fix=by_hand("Empty one of the two, then SELECT pg_reload_conf();"),
+            fix=by_hand("Set one of the two to an empty string, then SELECT pg_reload_conf();"),
             subject="archive_library",
         )
     elif _is_library_without_place(facts, parameters):
@@ -125,7 +125,8 @@ def _archiving(facts: CheckFacts, limits: Limits) -> Findings:
     elif not _archivers(parameters):
         yield CheckFinding(
             severity=Severity.HIGH,
-            says="archive_mode is on without an archiver: WAL accumulates until the disk is full",
+            says="archive_mode is on without archive_command or archive_library: WAL accumulates until the disk is "
+            "full",
             evidence=(as_shown(facts, "archive_mode", "archive_command"),),
             fix=by_hand("Set archive_command or archive_library; until then every segment stays in pg_wal."),
             subject="archive_command",
@@ -169,7 +170,7 @@ def _failing(facts: CheckFacts, limits: Limits) -> Findings:
         "succeeded since",
         evidence=(
             Evidence(f"{archiver.failed_count} failures, last {archiver.last_failed_wal}", f"{_ARCHIVER}.failed_count"),
-            Evidence(f"last archived {archiver.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
+            Evidence(f"last archived: {archiver.last_archived_wal or 'none'}", f"{_ARCHIVER}.last_archived_wal"),
         ),
         fix=by_hand("Run archive_command yourself as the server's account; the server's log has its messages."),
     )
@@ -185,11 +186,10 @@ def _queue(facts: CheckFacts, limits: Limits) -> Findings:
         if waits_s > limits["seconds"]:
             yield CheckFinding(
                 severity=Severity.HIGH if waits_s >= limits["high"] else Severity.WARNING,
-                says=f"{queue.waiting} segments wait for the archive, the oldest for {duration(waits_s)}",
-                evidence=(Evidence(f"{queue.waiting} files .ready, the oldest {waits_s:.0f} s old", _STATUS),),
+                says=f"a WAL segment has waited {duration(waits_s)} for the archive; {queue.waiting} in the queue",
+                evidence=(Evidence(f".ready files: {queue.waiting}, the oldest {waits_s:.0f} s old", _STATUS),),
                 fix=by_hand(
-                    "Make archive_command faster (run it in parallel, or compress less), or the connection to the "
-                    "archive."
+                    "Speed up archive_command (run it in parallel, or compress less) or the connection to the archive."
                 ),
             )
 
@@ -209,7 +209,7 @@ def _archive_command(facts: CheckFacts, limits: Limits) -> Findings:
         severity=severity,
         says=f"archive_command {row.setting!r} {fault}",
         evidence=(as_shown(facts, "archive_mode", "archive_command"),),
-        fix=by_hand(do, "Set the former archive_command, and SELECT pg_reload_conf();"),
+        fix=by_hand(do, "Restore the former archive_command, then SELECT pg_reload_conf();"),
         confidence=CheckConfidence.HIGH if severity is Severity.HIGH else CheckConfidence.LOW,
         subject="archive_command",
     )
@@ -227,38 +227,38 @@ def _fault(command: str) -> tuple[Severity, str, str] | None:
     copies = first in _COPIES
     if first == _REFUSES:
         return None
-    lost = "the server then removes WAL that is nowhere else"
+    lost = "the server removes WAL that exists nowhere else"
     is_one = not _SEVERAL.search(command)
     keeps_nothing = is_one and (first in _LOOKS or (first in _TO_OUTPUT and ">" not in command))
     does_nothing = first in _DOES_NOTHING or _NOWHERE in command or keeps_nothing
     if does_nothing or not any(word in command for word in _SEGMENT):
-        do = "Set a command that copies %p to the archive, and take a base backup: WAL from before is lost."
+        do = "Set a command that copies %p to the archive, and take a base backup: earlier WAL is lost."
         return Severity.HIGH, f"archives nothing: {lost}", do
     if not any(word in command for word in _PATHS):
-        do = "Hand over %p (or pg_wal/%f), try to restore what is in the archive, and take a base backup if that fails."
+        do = "Copy %p (or pg_wal/%f), test a restore from the archive, and take a base backup if that fails."
         return (
             Severity.HIGH if copies else Severity.WARNING,
-            "does not name the file to archive, %p" + (": it copies another one" if copies else ""),
+            "does not contain %p, the file to archive" + (", and copies another file" if copies else ""),
             do,
         )
     if first in _LEAVES:
         return Severity.HIGH, _LEAVES[first], "Copy %p (cp, rsync, or the tool in use), and take a base backup."
     if _REVERSED.match(command):
-        do = "Take the ! from the start of the command, and take a base backup: WAL is missing from the archive."
-        return Severity.HIGH, f"succeeds where the copy fails, and only there: {lost}", do
+        do = "Remove the ! at the start of the command, and take a base backup: WAL is missing from the archive."
+        return Severity.HIGH, f"succeeds only when the copy fails: {lost}", do
     if _INTO_SEGMENT.search(command):
-        do = "Name %p as the source and the archive as the target, and take a base backup: WAL may be damaged."
-        return Severity.HIGH, "copies from the archive over the segment in pg_wal", do
+        do = "Use %p as the source and the archive as the target, and take a base backup: WAL may be damaged."
+        return Severity.HIGH, "overwrites the segment in pg_wal with a file of the archive", do
     if _is_kept_in_memory(command):
         do = "Archive to another machine, or at least to a disk, and take a base backup."
-        return Severity.HIGH, f"archives to {_IN_MEMORY}, which is empty after a restart of the machine", do
+        return Severity.HIGH, f"archives to {_IN_MEMORY}, which is empty after a reboot", do
     end = None if _ALL_OF_A_PIPE in command else _FORGETS.search(command)
     if end is not None:
         do = (
-            "End the command with the status of the copy, without that end, and take a base backup: WAL may be "
-            "missing from the archive."
+            "Remove that end, so that the command returns the status of the copy, and take a base backup: WAL may "
+            "be missing from the archive."
         )
-        return Severity.HIGH, f"succeeds even where the copy fails ({end.group().strip()!r} at its end): {lost}", do
+        return Severity.HIGH, f"succeeds even when the copy fails ({end.group().strip()!r} at its end): {lost}", do
     return _one_file(command, first)
 
 
@@ -272,17 +272,17 @@ def _one_file(command: str, first: str) -> tuple[Severity, str, str] | None:
     """Return the fault of a command whose copies may come to be one file, or none."""
     target = _TO_ONE_FILE.search(command)
     if "%f" not in command and target is not None:
-        do = "Name the file of the archive by %f, and take a base backup: WAL from before is lost."
-        return Severity.HIGH, f"writes each segment over the one before ({target.group().strip()!r})", do
+        do = "Use %f as the file name in the archive, and take a base backup: earlier WAL is lost."
+        return Severity.HIGH, f"overwrites the previous segment with each new one ({target.group().strip()!r})", do
     last = command.split()[-1]
     names_directory = last.endswith(("/", '/"', "/'")) or _TO_DIRECTORY.search(command)
     if "%f" not in command and first in ("cp", "install") and not names_directory:
-        do = f"Write {last}/ where that is a directory, else name the file by %f; then SELECT pg_reload_conf();"
-        return Severity.WARNING, f"writes each segment over the one before, unless {last} is a directory", do
+        do = f"Write {last}/ if that is a directory, else use %f as the file name; then SELECT pg_reload_conf();"
+        return Severity.WARNING, f"overwrites the previous segment with each new one, unless {last} is a directory", do
     skip = _IF_NONE.search(command) if first in ("cp", "rsync") else _UNLESS_THERE.search(command)
     if skip is not None and (first != "rsync" or "--" in skip.group()):
-        do = f"Test for the file before instead of {skip.group().strip()}: test ! -f TARGET && cp %p TARGET"
-        return Severity.WARNING, "succeeds without a copy where a file of that name is, whatever is in it", do
+        do = f"Replace {skip.group().strip()} with a test before the copy: test ! -f TARGET && cp %p TARGET"
+        return Severity.WARNING, "succeeds without a copy if a file of that name exists, whatever it contains", do
     return None
 
 
@@ -299,8 +299,8 @@ def _commands(facts: CheckFacts, limits: Limits) -> Findings:
                 says=f"{name} {row.setting!r} lacks {' and '.join(lacking)}: {so}",
                 evidence=(as_shown(facts, name),),
                 fix=by_hand(
-                    f"Name {' and '.join(lacking)} in the command, then SELECT pg_reload_conf();",
-                    f"Set the former {name}, and SELECT pg_reload_conf();",
+                    f"Add {' and '.join(lacking)} to the command, then SELECT pg_reload_conf();",
+                    f"Restore the former {name}, then SELECT pg_reload_conf();",
                 ),
                 subject=name,
             )
@@ -323,27 +323,27 @@ def _old(facts: CheckFacts, limits: Limits) -> Findings:
     if age_s > limits["seconds"] and (never or since > limits["bytes"]):
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"no WAL was archived for {duration(age_s)}: {'all of it' if never else about(since)} is lost with "
-            "the machine",
+            says=f"no WAL has been archived for {duration(age_s)}: {'all of it' if never else about(since)} is lost "
+            "with the machine",
             evidence=(
-                Evidence(f"last archived {archiver.last_archived_wal or 'nothing'}", f"{_ARCHIVER}.last_archived_wal"),
+                Evidence(f"last archived: {archiver.last_archived_wal or 'none'}", f"{_ARCHIVER}.last_archived_wal"),
                 as_shown(facts, "archive_timeout"),
             ),
             fix=_timeout(timeout, parameters),
             subject="age",
         )
     elif 0 < parameters.number("archive_timeout") < limits["timeout"]:
-        says = "each time a whole segment is archived, full or not"
+        says = "a whole segment is archived each time, full or not"
         yield value_finding(facts, timeout, says, set_parameter(timeout, _EVERY))
     elif parameters.number("archive_timeout") == 0:
-        says = "a quiet server archives its last commits when 16 MB are full, hours later"
+        says = "a quiet server archives its last commits only when a segment is full, hours later"
         yield value_finding(facts, timeout, says, set_parameter(timeout, _EVERY), severity=Severity.INFO)
 
 
 def _timeout(row: Parameter, parameters: needs.Parameters) -> Fix:
     if parameters.number("archive_timeout") == 0:
         return set_parameter(row, _EVERY)
-    return by_hand("SELECT pg_switch_wal(), then see whether archive_command runs: pg_stat_archiver, the server's log.")
+    return by_hand("SELECT pg_switch_wal(), then check in pg_stat_archiver and the log whether archive_command runs.")
 
 
 def _end_of(segment: str | None, segment_bytes: int) -> int | None:
@@ -367,13 +367,13 @@ def _backups(facts: CheckFacts, limits: Limits) -> Findings:
         if history.newest_ms is None and _has_tool_backups(facts):
             return
         if history.newest_ms is None:
-            yield Unknown("no history file of a backup is in pg_wal: backups of a standby or by snapshots leave none")
+            yield Unknown("pg_wal contains no backup history file: backups of a standby and snapshots leave none")
             continue
         age_s = (history.now_ms - history.newest_ms) / 1000
         if age_s > limits["days"] * _DAY_S:
             yield CheckFinding(
                 severity=Severity.HIGH if age_s > limits["high"] * _DAY_S else Severity.WARNING,
-                says=f"the last base backup ended {duration(age_s)} ago: a restore replays all WAL since",
+                says=f"the last base backup ended {duration(age_s)} ago: a restore replays all WAL since then",
                 evidence=(Evidence(f"{age_s:.0f} s", "pg_ls_waldir().modification of *.backup"),),
                 fix=by_hand("Take a base backup (pg_basebackup, or the tool in use), and find out why none was taken."),
                 subject="backup",
@@ -388,9 +388,9 @@ def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
     if not tools.installed:
         yield CheckFinding(
             severity=Severity.INFO,
-            says="no backup tool is found on this machine: nothing here tells when the last base backup was taken",
+            says="no backup tool found on this machine: the time of the last base backup is unknown",
             evidence=(Evidence(f"looked for {_TOOLS}", "PATH"),),
-            fix=by_hand("Where another machine takes the backups, its tool tells; else take backups with one of them."),
+            fix=by_hand("If another machine takes the backups, check there; else set up one of these tools."),
             subject="tools",
         )
         return
@@ -400,7 +400,7 @@ def _catalogues(facts: CheckFacts, limits: Limits) -> Findings:
     untold = [catalogue for catalogue in tools.catalogues if not catalogue.system_identifiers]
     if len(untold) > 1:
         yield Unknown(
-            f"{untold[0].tool} has {', '.join(catalogue.name for catalogue in untold)}, and does not tell which is "
+            f"{untold[0].tool} has {', '.join(catalogue.name for catalogue in untold)}, and does not report which is "
             "this server"
         )
         return
@@ -436,15 +436,15 @@ def _judged(facts: CheckFacts, catalogue: BackupCatalogue, limits: Limits) -> Fi
     if newest is not None and newest.failed:
         yield CheckFinding(
             severity=Severity.HIGH,
-            says=f"{called}: the newest backup, {newest.label}, is no good: {newest.failed}",
+            says=f"{called}: the newest backup, {newest.label}, is faulty: {newest.failed}",
             evidence=(Evidence(f"{newest.label}: {newest.failed}", f"catalogue of {catalogue.tool}"),),
-            fix=by_hand("The tool's log has the cause; take a full backup."),
+            fix=by_hand("Find the cause in the tool's log, then take a full backup."),
             subject=f"{called} failed",
         )
     if not good:
         yield CheckFinding(
             severity=Severity.HIGH,
-            says=f"{called}: there is no full backup that ended well",
+            says=f"{called}: no full backup has succeeded",
             evidence=(Evidence(f"{len(catalogue.backups)} backups", f"catalogue of {catalogue.tool}"),),
             fix=by_hand("Take a full backup."),
             subject=called,
@@ -471,7 +471,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="ARC-01",
         group=_GROUP,
-        title="archiving of WAL",
+        title="WAL archiving",
         why="Without an archive of the WAL everything since the last backup is lost with the machine.",
         severity=Severity.HIGH,
         page="continuous-archiving.html",
@@ -507,7 +507,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="ARC-04",
         group=_GROUP,
         title="archive commands that do nothing",
-        why="The server believes the command's exit status, and removes WAL that no archive has.",
+        why="The server trusts the command's exit status, and removes WAL that is in no archive.",
         severity=Severity.HIGH,
         page="runtime-config-wal.html#GUC-ARCHIVE-COMMAND",
         needs=(needs.PARAMETERS,),
@@ -524,7 +524,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_old,
         thresholds=(
             Threshold("seconds", 3600, "s", "an older last segment is a warning, when bytes is exceeded as well"),
-            Threshold("bytes", MB, "bytes", "of WAL since then, when seconds is exceeded as well"),
+            Threshold("bytes", MB, "bytes", "more WAL since then is a warning, when seconds is exceeded as well"),
             Threshold("timeout", 30, "s", "a shorter archive_timeout is a warning"),
         ),
     ),
@@ -532,7 +532,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="BAK-01",
         group="backups",
         title="age of the last base backup",
-        why="Recovery begins with a base backup, and takes as long as the WAL since then is large.",
+        why="Recovery starts from a base backup, and takes longer the more WAL was written since then.",
         severity=Severity.HIGH,
         page="continuous-archiving.html#BACKUP-BASE-BACKUP",
         needs=(needs.PARAMETERS, BACKUPS),
@@ -546,7 +546,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="BAK-02",
         group="backups",
         title="backups of backup tools",
-        why="A tool that is installed is not yet a backup, and an old full backup makes a restore long or impossible.",
+        why="An installed tool is not yet a backup, and an old full backup makes a restore long or impossible.",
         severity=Severity.HIGH,
         page="continuous-archiving.html#BACKUP-BASE-BACKUP",
         needs=(needs.SERVER, needs.BACKUP_TOOLS),

@@ -81,7 +81,7 @@ def _writers(facts: CheckFacts) -> _Writers | None:
 def _by_backends(facts: CheckFacts, limits: Limits) -> Findings:
     writers = _writers(facts)
     if writers is None:
-        yield Unknown("buffers written by backends are not counted here")
+        yield Unknown("this server does not count buffers written by backends")
         return
     per_s = writers.backends + writers.by_processes
     seconds = counted_s(facts, facts.have(needs.CHECKPOINTS).stats_reset_ms)
@@ -117,7 +117,7 @@ def _halted(facts: CheckFacts, limits: Limits) -> Findings:
     if pages == 0:
         row, says = (
             parameters.row("bgwriter_lru_maxpages"),
-            "the background writer cleans nothing, backends do it while they work",
+            "the background writer is off, and backends clean buffers themselves",
         )
         yield value_finding(facts, row, says, set_parameter(row, "100"), subject="off")
         return
@@ -151,7 +151,7 @@ def _fsyncs(facts: CheckFacts, limits: Limits) -> Findings:
     if (young := too_young(seconds)) is not None:
         yield young
     if checkpoints.backend_fsyncs is None:
-        yield Unknown("fsyncs by backends are not counted here")
+        yield Unknown("this server does not count fsyncs by backends")
     elif checkpoints.backend_fsyncs > limits["fsyncs"]:
         source = "pg_stat_io.fsyncs" if of_io else f"{_VIEW}.buffers_backend_fsync"
         yield CheckFinding(
@@ -163,7 +163,7 @@ def _fsyncs(facts: CheckFacts, limits: Limits) -> Findings:
                 counted(seconds, "pg_stat_reset_shared('io')" if of_io else _RESET),
             ),
             fix=by_hand(
-                "Give the checkpointer a larger queue (it grows with shared_buffers), or storage that syncs faster."
+                "Enlarge the checkpointer's queue (it grows with shared_buffers), or use storage that syncs faster."
             ),
         )
 
@@ -179,7 +179,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
         look=_by_backends,
         thresholds=(
-            Threshold("percent", 20, "%", "more, and more than the background writer, is a warning"),
+            Threshold("percent", 20, "%", "a larger share is a warning if it exceeds the background writer's"),
             Threshold("high", 30, "%", "a high finding from this value"),
             Threshold("buffers", 10_000, "", "fewer written buffers are inconclusive"),
         ),
@@ -194,7 +194,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-resource.html#GUC-BGWRITER-LRU-MAXPAGES",
         needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
         look=_halted,
-        thresholds=(Threshold("percent", 10, "%", "of its rounds ended there"),),
+        thresholds=(Threshold("percent", 10, "%", "a larger share of such rounds is a warning"),),
         counts=True,
     ),
     Check(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pgtop_tune.advice.rules.wal import FULL_PER_S, needed_max_wal_bytes
-from pgtop_tune.base.units import MB, about, count
+from pgtop_tune.base.units import MB, about, count, duration
 from pgtop_tune.health import needs
 from pgtop_tune.health.bounds import BadValue, bounded, thresholds
 from pgtop_tune.health.check import (
@@ -39,8 +39,8 @@ _GROUP: Final = "checkpoints and WAL"
 _MOST_BUFFERS: Final = 64 * MB
 _SEGMENT: Final = 16 * MB
 _TRIES: Final = (
-    "a standby counts each try of a restartpoint, every 15 s also those before the primary's next checkpoint; its "
-    "primary is checked for the distance"
+    "a standby counts attempted restartpoints as well, one every 15 s until the primary's next checkpoint; check "
+    "the primary instead"
 )
 """Source: checkpointer.c (CheckpointerMain: "we'll check again in 15s", counted before it is tried)."""
 
@@ -95,7 +95,7 @@ def _requested(facts: CheckFacts, limits: Limits) -> Findings:
         says=f"{share:.0f} % of {all_of_them} checkpoints were requested, most likely because max_wal_size was reached",
         evidence=(
             Evidence(
-                f"{checkpoints.requested} requested, {by_volume} of them by the volume of WAL",
+                f"{checkpoints.requested} requested, {by_volume} of them by WAL volume",
                 _view(facts, "requested"),
             ),
             Evidence(f"{checkpoints.timed} timed", _view(facts, "timed")),
@@ -174,17 +174,16 @@ def _volume(facts: CheckFacts, limits: Limits) -> Findings:
         yield Unknown("the WAL rate is unknown: no session is active, and the counters are too young")
         return
     parameters = needs.parameters(facts)
-    if parameters.number("max_wal_size") * limits["factor"] < needed:
+    if (size := parameters.number("max_wal_size")) * limits["factor"] < needed:
+        lasts_s = size / (1.0 + parameters.number("checkpoint_completion_target")) / measured.wal_bytes_per_s
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"max_wal_size {parameters.shown('max_wal_size')} is reached before checkpoint_timeout: "
-            f"{about(measured.wal_bytes_per_s)}/s of WAL need {about(needed)}",
+            says=f"at {about(measured.wal_bytes_per_s)}/s of WAL, max_wal_size {parameters.shown('max_wal_size')} "
+            f"lasts {duration(lasts_s)}, and checkpoint_timeout is {parameters.shown('checkpoint_timeout')}",
             evidence=(
                 Evidence(f"{about(measured.wal_bytes_per_s)}/s of WAL", measured.wal_rate_source),
                 as_shown(facts, "max_wal_size", "checkpoint_timeout", "checkpoint_completion_target"),
-                Evidence(
-                    f"{about(needed)} needed", "rate × checkpoint_timeout × (1 + checkpoint_completion_target) × 1.2"
-                ),
+                Evidence(f"lasts {duration(lasts_s)}", "max_wal_size / (1 + checkpoint_completion_target) / rate"),
             ),
             fix=advised(facts, "max_wal_size"),
             confidence=CheckConfidence.MEDIUM,
@@ -248,7 +247,7 @@ _SIZES: Final = (
     BadValue(
         "checkpoint_timeout",
         "15min",
-        "after each checkpoint, every page is written whole into the WAL once",
+        "after each checkpoint, the first change of each page writes the whole page to WAL",
         below=300,
         unit="s",
         limit="checkpoint_timeout_low",
@@ -264,12 +263,12 @@ _SIZES: Final = (
     ),
 )
 _WRITING: Final = (
-    BadValue("wal_buffers", "-1", "backends write WAL themselves, before their commit", below=MB, unit="bytes"),
-    BadValue("commit_delay", "0", "so many microseconds are added to commits of a busy server", above=1000),
+    BadValue("wal_buffers", "-1", "backends write WAL themselves before they commit", below=MB, unit="bytes"),
+    BadValue("commit_delay", "0", "each commit of a busy server waits this many microseconds longer", above=1000),
     BadValue(
         "wal_writer_delay",
         "200ms",
-        "with synchronous_commit = off, a crash loses the commits of up to three times as long",
+        "with synchronous_commit = off, a crash loses the commits of up to three times this delay",
         above=1,
         unit="s",
     ),
@@ -283,7 +282,7 @@ _WRITING: Final = (
     BadValue(
         "wal_sync_method",
         "fdatasync",
-        "each write of WAL waits for the disk by itself",
+        "each WAL write waits for the disk separately",
         texts=("open_sync", "fsync_writethrough"),
     ),
 )
@@ -311,14 +310,14 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="WAL-02",
         group=_GROUP,
-        title="distance of checkpoints",
+        title="time between checkpoints",
         why="After every checkpoint the first change of each page writes the whole page into the WAL.",
         severity=Severity.HIGH,
         page="wal-configuration.html",
         needs=(needs.SERVER, needs.PARAMETERS, needs.CHECKPOINTS),
         look=_interval,
         thresholds=(
-            Threshold("seconds", 180, "s", "a shorter mean distance is a warning"),
+            Threshold("seconds", 180, "s", "a shorter mean interval is a warning"),
             Threshold("high", 60, "s", "a high finding below this value"),
             _ENOUGH,
             _OLD_ENOUGH,
@@ -328,27 +327,27 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="WAL-03",
         group=_GROUP,
-        title="spread of checkpoints",
+        title="spread of checkpoint writes",
         why="The target is the share of the checkpoint interval over which writes are spread.",
         severity=Severity.WARNING,
         page="runtime-config-wal.html#GUC-CHECKPOINT-COMPLETION-TARGET",
         needs=(needs.PARAMETERS,),
         look=_target,
         thresholds=(
-            Threshold("low", 0.7, "", "less is a burst"),
+            Threshold("low", 0.7, "", "less makes the writes a burst"),
             Threshold("high", 0.95, "", "more leaves no spare time"),
         ),
     ),
     Check(
         id="WAL-04",
         group=_GROUP,
-        title="max_wal_size and the rate of WAL",
+        title="max_wal_size and the WAL rate",
         why="Checkpoints started by volume instead of time come most often under the highest load.",
         severity=Severity.WARNING,
         page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS),
         look=_volume,
-        thresholds=(Threshold("factor", 1, "", "max_wal_size times this is below the needed size"),),
+        thresholds=(Threshold("factor", 1, "", "a warning when max_wal_size times this is below the needed size"),),
         counts=True,
         twice=True,
     ),
@@ -361,7 +360,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-wal.html#GUC-MAX-WAL-SIZE",
         needs=(needs.SERVER, needs.PARAMETERS, needs.FILE_SYSTEMS),
         look=_disk,
-        thresholds=(Threshold("percent", 60, "%", "a larger share of the file system is high"),),
+        thresholds=(Threshold("percent", 60, "%", "a larger share of the file system is a high finding"),),
     ),
     Check(
         id="WAL-06",
@@ -372,14 +371,14 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-wal.html#GUC-WAL-BUFFERS",
         needs=(needs.SERVER, needs.PARAMETERS, needs.WAL),
         look=_buffers,
-        thresholds=(Threshold("per_second", FULL_PER_S, "/s", "full more often than this"),),
+        thresholds=(Threshold("per_second", FULL_PER_S, "/s", "a finding when full more often"),),
         counts=True,
     ),
     Check(
         id="WAL-07",
         group=_GROUP,
-        title="size and time between checkpoints",
-        why="These values decide how a server behaves under load; a quiet one does not show it.",
+        title="volume and time between checkpoints",
+        why="These values decide how a server behaves under load; a quiet server does not show their effect.",
         severity=Severity.WARNING,
         page="wal-configuration.html",
         needs=(needs.PARAMETERS,),
@@ -389,7 +388,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="WAL-08",
         group=_GROUP,
-        title="writing of WAL",
+        title="WAL writing",
         why="Every commit waits until its WAL is written.",
         severity=Severity.WARNING,
         page="runtime-config-wal.html",

@@ -85,7 +85,7 @@ _DAY_S: Final = 86_400
 def _pending(facts: CheckFacts, limits: Limits) -> Findings:
     if needs.parameters(facts).are_hidden:
         yield Unknown(
-            "whether parameters wait that are hidden from this role; GRANT pg_read_all_settings grants access"
+            "parameters hidden from this role may wait for a restart as well; GRANT pg_read_all_settings grants access"
         )
     waiting = [row for row in facts.have(needs.PARAMETERS).parameters if row.pending_restart]
     if waiting:
@@ -152,7 +152,7 @@ def _hba(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.CRITICAL,
             says=f"the server cannot read {path}: it does not start again",
             evidence=(Evidence(str(answer).partition("; ")[0], HBA.source),),
-            fix=by_hand(f"Give {path} to the server's account, and let it read it; then SELECT pg_reload_conf();"),
+            fix=by_hand(f"Make {path} readable for the server's account; then SELECT pg_reload_conf();"),
             subject=path,
         )
         return
@@ -160,9 +160,9 @@ def _hba(facts: CheckFacts, limits: Limits) -> Findings:
         if rule.error is not None:
             yield CheckFinding(
                 severity=Severity.CRITICAL,
-                says=f"{rule.place} is wrong: {rule.error}; until it is mended the server does not start again",
+                says=f"{rule.place} is invalid: {rule.error}; the server does not start again until it is fixed",
                 evidence=(Evidence(f"{rule.place}: {rule.error}", "pg_hba_file_rules.error"),),
-                fix=by_hand("Fix the line and SELECT pg_reload_conf(); until then all rules stay as they were before."),
+                fix=by_hand("Fix the line, then SELECT pg_reload_conf(); until then the former rules remain in force."),
                 subject=rule.place,
             )
 
@@ -171,7 +171,7 @@ def _end_of_life(facts: CheckFacts, limits: Limits) -> Findings:
     shipped, major = releases(), needs.major(facts)
     release = shipped.majors.get(major)
     if release is None:
-        yield Unknown(f"PostgreSQL {major} is not among the releases of {shipped.as_of.isoformat()}")
+        yield Unknown(f"PostgreSQL {major} is not in the list of releases of {shipped.as_of.isoformat()}")
         return
     left_days = (release.last_release - _today(facts)).days
     evidence = (
@@ -198,7 +198,7 @@ def _minor(facts: CheckFacts, limits: Limits) -> Findings:
     shipped, major = releases(), needs.major(facts)
     release = shipped.majors.get(major)
     if release is None:
-        yield Unknown(f"PostgreSQL {major} is not among the releases of {shipped.as_of.isoformat()}")
+        yield Unknown(f"PostgreSQL {major} is not in the list of releases of {shipped.as_of.isoformat()}")
         return
     running = facts.have(needs.SERVER).version_num % 10_000
     behind = release.newest_minor - running
@@ -206,9 +206,9 @@ def _minor(facts: CheckFacts, limits: Limits) -> Findings:
         plural = "releases" if behind > 1 else "release"
         yield CheckFinding(
             severity=Severity.WARNING if behind >= limits["releases"] else Severity.INFO,
-            says=f"PostgreSQL {major}.{running} is {behind} {plural} of fixes behind {major}.{release.newest_minor}",
+            says=f"PostgreSQL {major}.{running} is {behind} minor {plural} behind {major}.{release.newest_minor}",
             evidence=(Evidence(f"{major}.{release.newest_minor} is the newest", _source(shipped.as_of)),),
-            fix=by_hand("Install the newest minor release and restart; the data stay as they are."),
+            fix=by_hand("Install the newest minor release and restart; the data files stay compatible."),
         )
 
 
@@ -221,7 +221,7 @@ def _newer(facts: CheckFacts, limits: Limits) -> Findings:
             says=sentence,
             evidence=(Evidence(f"server_version_num {version_num}", "pg_settings.setting"),),
             fix=by_hand(
-                "Install a version of pgtop-tune that knows it; until then advice and checks follow the older one."
+                "Install a pgtop-tune that supports this major; until then advice and checks follow an older one."
             ),
         )
 
@@ -241,7 +241,7 @@ def _statistics(facts: CheckFacts, limits: Limits) -> Findings:
     elif counted_s < limits["days"] * _DAY_S:
         yield CheckFinding(
             severity=Severity.INFO,
-            says=f"the server's counters are {duration(counted_s)} old: findings based on them are hints",
+            says=f"the server's counters are {duration(counted_s)} old: findings based on them are less certain",
             evidence=(
                 Evidence(f"{counted_s:.0f} s", "stats_reset of pg_stat_database, pg_stat_wal, pg_stat_bgwriter"),
             ),
@@ -263,8 +263,8 @@ def _tablespaces(facts: CheckFacts, limits: Limits) -> Findings:
             )
             yield CheckFinding(
                 severity=Severity.WARNING,
-                says=f"{name} is {row.shown}: there is no tablespace {', '.join(missing)}, and without a word files "
-                "go to the one of the database",
+                says=f"{name} is {row.shown}: tablespace {', '.join(missing)} does not exist, and files silently go "
+                "to that of the database",
                 evidence=(as_shown(facts, name), Evidence(f"{len(there)} tablespaces", TABLESPACES.source)),
                 fix=set_parameter(row, remaining),
                 subject=name,
@@ -289,8 +289,8 @@ _SIGNALS: Final[Mapping[str, tuple[Severity, str]]] = {
     "recovery.signal": (Severity.HIGH, "the next start recovers from the archive, or fails without restore_command"),
     "backup_label": (
         Severity.HIGH,
-        "a start recovers from the checkpoint of that backup, and fails where its WAL is gone (an exclusive backup of "
-        "14 has it until it ends)",
+        "the next start recovers from the checkpoint of that backup, and fails if its WAL is gone (on 14, an exclusive "
+        "backup keeps this file until it ends)",
     ),
 }
 """File of the data directory → what it makes of the next start of a primary. Source: xlogrecovery.c."""
@@ -315,7 +315,7 @@ def _starts(facts: CheckFacts, limits: Limits) -> Findings:
     yield from _libraries(facts)
     yield from _signals(facts)
     if not isinstance(FILE_ERRORS.of(facts), Unavailable) and any(is_fatal for _, is_fatal in refused_lines(facts)):
-        yield Unknown("a start fails for lines of the configuration files (CFG-02); what else stops it is not known")
+        yield Unknown("invalid lines of the configuration files prevent a start (CFG-02); other obstacles are unknown")
 
 
 def _signals(facts: CheckFacts) -> Findings:
@@ -327,9 +327,9 @@ def _signals(facts: CheckFacts) -> Findings:
         severity, so = _SIGNALS[file.part]
         yield CheckFinding(
             severity=severity,
-            says=f"the data directory has {file.part}: {so}",
-            evidence=(Evidence(f"{file.part} is there", START_FILES.source),),
-            fix=by_hand(f"Move {file.part} out of the data directory before the next start, unless it is meant."),
+            says=f"the data directory contains {file.part}: {so}",
+            evidence=(Evidence(f"{file.part} exists", START_FILES.source),),
+            fix=by_hand(f"Move {file.part} out of the data directory before the next start, unless it is intended."),
             subject=file.part,
         )
 
@@ -347,7 +347,7 @@ def _back(facts: CheckFacts, names: Sequence[str]) -> Fix | None:
 def _libraries(facts: CheckFacts) -> Findings:
     answer = START_FILES.of(facts)
     if isinstance(answer, Unavailable):
-        yield Unknown(f"whether libraries and files of the next start are there: {answer}")
+        yield Unknown(f"libraries and files that the next start needs: {answer}")
         return
     for file in start_files(facts):
         if file.is_library and (not file.is_there or file.built_for not in (None, needs.major(facts))):
@@ -363,12 +363,12 @@ def _without_library(facts: CheckFacts, file: StartFile) -> CheckFinding:
         severity, consequence = Severity.HIGH, "no WAL is archived"
     elif where:
         severity, consequence = Severity.HIGH, f"no session of {where} can start"
-    is_gone = f"{consequence}: there is no library {file.part}, which {file.name} names"
-    is_foreign = f"{consequence}: library {file.part}, which {file.name} names, is made for PostgreSQL {file.built_for}"
+    is_gone = f"{consequence}: library {file.part} of {file.name} is missing"
+    is_foreign = f"{consequence}: library {file.part} of {file.name} is built for PostgreSQL {file.built_for}"
     evidence = (
-        Evidence(f"{file.path} is made for PostgreSQL {file.built_for}", "Pg_magic_struct of the file")
+        Evidence(f"{file.path} is built for PostgreSQL {file.built_for}", "Pg_magic_struct of the file")
         if file.is_there
-        else Evidence(f"{file.part} is in none of the directories of dynamic_library_path", START_FILES.source)
+        else Evidence(f"no directory of dynamic_library_path contains {file.part}", START_FILES.source)
     )
     return CheckFinding(
         severity=severity,
@@ -395,7 +395,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-01",
         group=_GROUP,
         title="parameters pending a restart",
-        why="The next restart, planned or not, starts a server with other settings than the tested one.",
+        why="The next restart, planned or not, starts the server with settings that were not tested.",
         severity=Severity.WARNING,
         page="view-pg-settings.html",
         needs=(needs.PARAMETERS,),
@@ -405,7 +405,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-02",
         group=_GROUP,
         title="errors in configuration files",
-        why="A running server ignores such a line; a starting one may refuse it.",
+        why="A running server ignores an invalid line; a starting server may refuse it.",
         severity=Severity.HIGH,
         page="view-pg-file-settings.html",
         needs=(needs.PARAMETERS, FILE_ERRORS),
@@ -416,7 +416,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-03",
         group=_GROUP,
         title="errors in pg_hba.conf",
-        why="One wrong line blocks all changes of the file, and the start of the server.",
+        why="One invalid line blocks all changes of the file, and the start of the server.",
         severity=Severity.HIGH,
         page="view-pg-hba-file-rules.html",
         needs=(needs.PARAMETERS,),
@@ -432,7 +432,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="upgrading.html",
         needs=(needs.SERVER,),
         look=_end_of_life,
-        thresholds=(Threshold("days", 180, "d", "or fewer left are worth a note"),),
+        thresholds=(Threshold("days", 180, "d", "an info finding with this many days left"),),
     ),
     Check(
         id="CFG-05",
@@ -443,24 +443,24 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="upgrading.html",
         needs=(needs.SERVER,),
         look=_minor,
-        thresholds=(Threshold("releases", 2, "", "behind is a warning"),),
+        thresholds=(Threshold("releases", 2, "", "a warning when this many releases behind"),),
     ),
     Check(
         id="CFG-06",
         group=_GROUP,
         title="age of the statistics",
-        why="Counters that cover an hour miss the jobs of the night.",
+        why="Counters that cover an hour miss the nightly jobs.",
         severity=Severity.INFO,
         page="monitoring-stats.html",
         needs=(needs.SERVER,),
         look=_statistics,
-        thresholds=(Threshold("days", 1, "d", "younger is worth a note"),),
+        thresholds=(Threshold("days", 1, "d", "younger counters are an info finding"),),
     ),
     Check(
         id="CFG-07",
         group=_GROUP,
         title="unknown major version",
-        why="Views and parameters of a newer major may have changed their meaning without a word.",
+        why="Views and parameters of a newer major may have silently changed their meaning.",
         severity=Severity.INFO,
         page="release.html",
         needs=(needs.SERVER,),
@@ -469,8 +469,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="CFG-10",
         group=_GROUP,
-        title="tablespaces that are not there",
-        why="Tables and temporary files fill the disk that a tablespace was to keep them from.",
+        title="missing tablespaces",
+        why="Tables and temporary files fill the disk that the tablespace was meant to spare.",
         severity=Severity.WARNING,
         page="runtime-config-client.html#GUC-TEMP-TABLESPACES",
         needs=(needs.PARAMETERS, TABLESPACES, SCOPED),

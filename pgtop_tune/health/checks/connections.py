@@ -76,8 +76,8 @@ def _used(facts: CheckFacts, limits: Limits) -> Findings:
                 as_shown(facts, "max_connections", "superuser_reserved_connections"),
             ),
             fix=by_hand(
-                "Put a pooler between clients and server, or end idle sessions; more max_connections cost memory and "
-                "a restart."
+                "Put a pooler between clients and server, or end idle sessions; raising max_connections costs "
+                "memory and a restart."
             ),
         )
 
@@ -124,19 +124,19 @@ def _pools(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         shares = server_shares(pooler.console)
         if any(share.most is None for share in shares):
-            yield Unknown(f"{pooler.name} does not show the size of all its pools")
+            yield Unknown(f"{pooler.name} does not report the size of all its pools")
         total += sum(share.most or 0 for share in shares)
         names.append(pooler.name)
     most = _open_to_all(parameters)
     if total > most:
         yield CheckFinding(
             severity=Severity.CRITICAL,
-            says=f"the pools of {', '.join(names)} may open {total} connections, the server has {most}",
+            says=f"the pools of {', '.join(names)} may open {total} connections, the server allows {most}",
             evidence=(
                 Evidence(f"{total} server connections", "SHOW DATABASES, SHOW POOLS, SHOW CONFIG"),
                 as_shown(facts, "max_connections", "superuser_reserved_connections"),
             ),
-            fix=by_hand("Make the pools smaller (default_pool_size, max_db_connections) until their sum fits."),
+            fix=by_hand("Reduce the pools (default_pool_size, max_db_connections) until their sum fits."),
         )
 
 
@@ -153,9 +153,9 @@ def _prepared(facts: CheckFacts, limits: Limits) -> Findings:
         ):
             yield CheckFinding(
                 severity=Severity.WARNING,
-                says=f"{pooler.name} pools by {settings.pool_mode} and does not support prepared statements: "
+                says=f"{pooler.name} uses {settings.pool_mode} pooling without support for prepared statements: "
                 "drivers that "
-                "prepare (and pgbench -M prepared) fail behind it",
+                "prepare statements (and pgbench -M prepared) fail",
                 evidence=(Evidence(f"max_prepared_statements {settings.max_prepared_statements or 0}", "SHOW CONFIG"),),
                 fix=by_hand(
                     "Set max_prepared_statements in pgbouncer.ini (1.21 and later), or use -M simple or extended."
@@ -183,7 +183,7 @@ def _limited(facts: CheckFacts, limits: Limits) -> Findings:
         elif 100 * number >= limits["percent"] * row.most:
             yield CheckFinding(
                 severity=Severity.WARNING,
-                says=f"{row.kind} {row.name} has {number} of at most {row.most} connections"
+                says=f"{row.kind} {row.name} uses {number} of at most {row.most} connections"
                 + (": the next one is refused" if number >= row.most else ""),
                 evidence=(
                     Evidence(f"CONNECTION LIMIT {row.most}, {number} client backends", CONNECTION_LIMITS.source),
@@ -200,9 +200,9 @@ def _half_dropped(rows: Sequence[ConnectionLimitRow]) -> CheckFinding:
     return CheckFinding(
         severity=Severity.WARNING,
         says=f"{len(rows)} {'database is' if len(rows) == 1 else 'databases are'} half dropped ({names}): no "
-        "session gets in, and the files stay",
+        "session can connect, and the files remain",
         evidence=(Evidence(f"datconnlimit -2: {names}", CONNECTION_LIMITS.source),),
-        fix=by_hand("DROP DATABASE again; an interrupted one left it so, and nothing else can be done with it."),
+        fix=by_hand("Run DROP DATABASE again: an interrupted one left this state, and nothing else ends it."),
         subject="half dropped",
     )
 
@@ -214,7 +214,7 @@ def _closed(rows: Sequence[ConnectionLimitRow]) -> CheckFinding:
     plural = "" if len(rows) == 1 else "s"
     return CheckFinding(
         severity=Severity.WARNING,
-        says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({names}): each login is refused but superusers'",
+        says=f"{len(rows)} {kind}{plural} {verb} CONNECTION LIMIT 0 ({names}): only superusers can log in",
         evidence=(Evidence(f"CONNECTION LIMIT 0: {names}", CONNECTION_LIMITS.source),),
         fix=_unlimited(rows[:_MENDED]),
         subject=f"{kind}s",
@@ -234,7 +234,7 @@ def _unlimited(rows: Sequence[ConnectionLimitRow]) -> Fix:
                     most=literal(most),
                 )
             )
-    return Fix("\n".join(do), "\n".join(undo), remark="or a number with room for its pools")
+    return Fix("\n".join(do), "\n".join(undo), remark="or a number large enough for its pools")
 
 
 _TRANSACTIONS: Final = "transactions"
@@ -247,7 +247,7 @@ def _terminate(pid: int) -> Fix:
         do=composed("SELECT pg_terminate_backend({pid});", pid=literal(pid)),
         undo=_NO_WAY_BACK,
         language=Language.SQL,
-        remark="look at the session first: pids are reused",
+        remark="inspect the session first: pids are reused",
     )
 
 
@@ -281,7 +281,7 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
     if len(idle) > _SHOWN_SESSIONS:
         yield CheckFinding(
             Severity.WARNING,
-            f"{len(idle) - _SHOWN_SESSIONS} more sessions have been idle in a transaction that long",
+            f"further sessions idle in a transaction that long: {len(idle) - _SHOWN_SESSIONS}",
             (Evidence(f"{len(idle)} sessions", "pg_stat_activity.state"),),
         )
 
@@ -318,8 +318,8 @@ def _horizon(facts: CheckFacts, limits: Limits) -> Findings:
     yield CheckFinding(
         severity=Severity.HIGH if oldest.age >= limits["high"] else Severity.WARNING,
         says=f"{oldest.kind} {oldest.name} {oldest.owner}".rstrip()
-        + f" keeps dead rows of the last {count(oldest.age)} transactions from being removed",
-        evidence=(Evidence(f"{oldest.age} transactions since its oldest", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
+        + f" prevents removal of dead rows of the last {count(oldest.age)} transactions",
+        evidence=(Evidence(f"the oldest is {oldest.age} transactions old", _SOURCES.get(oldest.kind, _OF_SESSIONS)),),
         fix=_release(oldest, facts.have(needs.HORIZON).prepared),
         subject=oldest.kind,
     )
@@ -393,7 +393,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-connection.html#GUC-MAX-CONNECTIONS",
         needs=(needs.SERVER, needs.PARAMETERS, needs.HOST),
         look=_many,
-        thresholds=(Threshold("per_core", 10, "", "more per processor, and more than 100, is a warning"),),
+        thresholds=(Threshold("per_core", 10, "", "a warning when there are more per processor, and more than 100"),),
     ),
     Check(
         id="CON-03",
@@ -419,12 +419,12 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CON-07",
         group=_GROUP,
         title="connection limits of databases and roles",
-        why="The server refuses an application at a limit of its role while max_connections leaves room for many.",
+        why="The server refuses an application at the limit of its role even while max_connections has room.",
         severity=Severity.WARNING,
         page="sql-alterrole.html",
         needs=(needs.ACTIVITY, CONNECTION_LIMITS),
         look=_limited,
-        thresholds=(Threshold("percent", 90, "%", "of such a limit in use is a warning"),),
+        thresholds=(Threshold("percent", 90, "%", "a warning from this share of a limit"),),
     ),
     Check(
         id="TXN-01",

@@ -55,7 +55,7 @@ def _space(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         yield CheckFinding(
             severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            says=f"{file_system.mount} is {share(percent)} full, {about(file_system.available_bytes)} are left",
+            says=f"{file_system.mount} is {share(percent)} full, {about(file_system.available_bytes)} left",
             evidence=(
                 Evidence(f"{about(used)} of {about(usable)} used", "statvfs(3) f_blocks, f_bfree, f_bavail"),
                 Evidence(
@@ -63,8 +63,8 @@ def _space(facts: CheckFacts, limits: Limits) -> Findings:
                 ),
             ),
             fix=by_hand(
-                "free space or enlarge the volume; never delete files in pg_wal: slots, archiving and wal_keep_size "
-                "need them"
+                "Free space or enlarge the volume; never delete files in pg_wal: slots, archiving and wal_keep_size "
+                "need them."
             ),
             subject=file_system.mount,
         )
@@ -81,13 +81,13 @@ def _inodes(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         yield CheckFinding(
             severity=Severity.CRITICAL if percent >= limits["critical"] else Severity.WARNING,
-            says=f"{share(percent)} of the inodes of {file_system.mount} are used: no file can be created "
-            "despite free space",
+            says=f"{share(percent)} of the inodes of {file_system.mount} are used: once they run out, no file can be "
+            "created despite free space",
             evidence=(
                 Evidence(f"{file_system.inodes_free} of {file_system.inodes} are left", "statvfs(3) f_files, f_favail"),
                 Evidence(f"holds {_roles(file_system)}", "/proc/PID/mountinfo"),
             ),
-            fix=by_hand("remove the source of many small files, or recreate the file system with more inodes"),
+            fix=by_hand("Remove the source of many small files, or recreate the file system with more inodes."),
             subject=file_system.mount,
         )
 
@@ -99,7 +99,7 @@ def _kind(facts: CheckFacts, limits: Limits) -> Findings:
         if kind in _USUAL or (not _keeps(mount) and kind not in _MEMORY):
             continue
         severity, meaning, do = _judged(kind)
-        file_system = mount.kind if kind == mount.kind else f"{mount.kind} of a device that is made of {kind}"
+        file_system = mount.kind if kind == mount.kind else f"{mount.kind} on a device backed by {kind}"
         yield CheckFinding(
             severity=severity,
             says=f"{_roles(mount)} on {file_system}: {meaning}",
@@ -111,23 +111,23 @@ def _kind(facts: CheckFacts, limits: Limits) -> Findings:
 
 def _judged(kind: str) -> tuple[Severity, str, str]:
     if kind in _MEMORY:
-        return Severity.CRITICAL, "kept in memory, gone after a reboot", "move the directory to a disk"
+        return Severity.CRITICAL, "kept in memory, gone after a reboot", "Move the directory to a disk."
     if kind in _LAYERED:
         return (
             Severity.HIGH,
-            "the layer of a container: slow, and gone with the container",
-            "move the directory to a separate volume",
+            "a container layer: slow, and gone with the container",
+            "Move the directory to a separate volume.",
         )
     if kind in NETWORK_KINDS:
         return (
             Severity.HIGH,
             "a network file system, whose fsync and locks depend on another machine",
-            "a local disk or a network block device; if it has to be NFS: hard mounts, and sync exports",
+            "Use a local disk or a network block device; if it has to be NFS: hard mounts, and sync exports.",
         )
     return (
         Severity.INFO,
-        "neither ext4 nor xfs, the basis of most measurements",
-        "measure it; on copy-on-write file systems (zfs, btrfs) turn wal_init_zero and wal_recycle off",
+        "neither ext4 nor xfs, on which most measurements are based",
+        "Measure it; on copy-on-write file systems (zfs, btrfs) turn wal_init_zero and wal_recycle off.",
     )
 
 
@@ -140,7 +140,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
             yield CheckFinding(
                 severity=Severity.CRITICAL,
                 says=(
-                    f"{mount.point} is mounted {unsafe[0]}: fsync does not reach the disk, a power failure "
+                    f"{mount.point} is mounted {unsafe[0]}: fsync does not reach the disk, and a power failure "
                     "corrupts data"
                 ),
                 evidence=evidence,
@@ -150,17 +150,17 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
         if "ro" in options:
             yield CheckFinding(
                 severity=Severity.CRITICAL,
-                says=f"{mount.point} is read-only: no WAL and no page can be written there",
+                says=f"{mount.point} is read-only: the server can write neither WAL nor pages there",
                 evidence=evidence,
-                fix=by_hand("read the kernel's log (an I/O error makes ext4 read-only), repair it, then mount it anew"),
+                fix=by_hand("Read the kernel's log (an I/O error makes ext4 read-only), repair it, then remount."),
                 subject=f"{mount.point} ro",
             )  # fmt: skip
         if mount.kind in NETWORK_KINDS and options & _GIVES_UP:
             yield CheckFinding(
                 severity=Severity.HIGH,
-                says=f"{mount.point} is mounted soft: a write that the network delays fails, and can damage data",
+                says=f"{mount.point} is mounted soft: a write delayed by the network fails, and can damage data",
                 evidence=evidence,
-                fix=by_hand("stop the server, and mount it hard (also in /etc/fstab)", "mount it soft again"),
+                fix=by_hand("Stop the server, then mount it hard (also in /etc/fstab).", "Mount it soft again."),
                 subject=f"{mount.point} soft",
             )  # fmt: skip
         if "sync" in options:
@@ -172,7 +172,7 @@ def _options(facts: CheckFacts, limits: Limits) -> Findings:
         if "strictatime" in options or not options & {"relatime", "noatime", "lazytime"}:
             yield CheckFinding(
                 severity=Severity.INFO,
-                says=f"{mount.point} records the time of every read",
+                says=f"{mount.point} writes an access time for every read",
                 evidence=evidence,
                 fix=mount_again(mount.point, "noatime", "strictatime"),
                 subject=f"{mount.point} atime",
@@ -190,7 +190,7 @@ def _scheduler(facts: CheckFacts, limits: Limits) -> Findings:
         yield CheckFinding(
             severity=Severity.WARNING if shared else Severity.INFO,
             says=f"{now} orders requests to {queue.name}"
-            + (": fair among programs, slow for one" if shared else ", although the device orders them itself"),
+            + (": fair among programs, slow for one alone" if shared else ", although the device orders them itself"),
             evidence=(Evidence(f"scheduler {now}", path),),
             fix=kernel_file(path, better, now, _BOOT, f"{queue.name}/scheduler"),
             subject=queue.name,
@@ -206,7 +206,7 @@ def _read_ahead(facts: CheckFacts, limits: Limits) -> Findings:
         path = f"/sys/block/{queue.name}/queue/read_ahead_kb"
         better = "4096" if queue.rotational and not queue.virtual else "512"
         consequence = (
-            "sequential scans wait for each request" if now < limits["low"] else "single reads fetch unneeded data"
+            "sequential scans wait for each request" if now < limits["low"] else "random reads fetch unneeded data"
         )
         yield CheckFinding(
             severity=Severity.WARNING,
@@ -240,7 +240,7 @@ def _unplaced(facts: CheckFacts) -> Iterator[Unknown]:
     roles = [role for role in facts.have(needs.MACHINE).unplaced if role.startswith(_KEEPS)]
     if roles:
         yield Unknown(
-            f"{', '.join(roles)}: a symbolic link may lead to another disk; the server's account and root can follow it"
+            f"{', '.join(roles)}: a symbolic link may lead to another disk; run as root or the server's account"
         )
 
 
@@ -264,7 +264,7 @@ def _together(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.INFO,
             says=f"WAL and data share {disk.name}: a checkpoint's writes and each commit's flush wait for each other",
             evidence=(Evidence(f"{disk.name} holds {', '.join(disk.roles)}", "/proc/PID/mountinfo, /sys/block"),),
-            fix=by_hand("a separate device for pg_wal pays if commits wait (WalSync) while checkpoints write"),
+            fix=by_hand("A separate device for pg_wal pays if commits wait (WalSync) while checkpoints write."),
             subject=disk.name,
         )
 
@@ -281,10 +281,9 @@ def _flushes(facts: CheckFacts, limits: Limits) -> Findings:
         return
     yield CheckFinding(
         severity=Severity.HIGH if flush.value > limits["high"] else Severity.WARNING,
-        says=f"one flush of WAL in a hundred takes {flush.value:.1f} ms or more, and so do the commits that wait for "
-        "it",
+        says=f"1 % of WAL flushes, and the commits that wait for them, take {flush.value:.1f} ms or more",
         evidence=(Evidence(flush.says, flush.source),),
-        fix=by_hand("a device with a write cache that survives a power failure, or an unshared one, for pg_wal"),
+        fix=by_hand("Put pg_wal on a device whose write cache survives a power failure, or on an unshared one."),
     )
 
 
@@ -300,7 +299,7 @@ CHECKS: Final = (
     ),
     Check(
         "DISK-02", _GROUP, "inodes",
-        "Every relation is several files: without inodes none can be created.",
+        "Every relation consists of several files; without free inodes none can be created.",
         Severity.CRITICAL, "diskusage.html", (needs.FILE_SYSTEMS,), _inodes,
         (
             Threshold("warning", 80, "%", "used: a warning from this share"),
@@ -309,12 +308,12 @@ CHECKS: Final = (
     ),
     Check(
         "DISK-03", _GROUP, "kind of file system",
-        "Whether data survive a crash depends on what fsync means there.",
+        "Whether data survive a crash depends on how the file system implements fsync.",
         Severity.CRITICAL, _FILE_SYSTEMS, (needs.MACHINE,), _kind,
     ),
     Check(
         "DISK-04", _GROUP, "mount options",
-        "Options for speed can break the guarantee of a commit.",
+        "Mount options for speed can break the durability of commits.",
         Severity.CRITICAL, _RELIABILITY, (needs.MACHINE,), _options,
     ),
     Check(
@@ -324,7 +323,7 @@ CHECKS: Final = (
     ),
     Check(
         "DISK-06", _GROUP, "read-ahead",
-        "It determines the speed of a sequential scan, and the waste of each random read.",
+        "Read-ahead determines the speed of sequential scans, and the waste of random reads.",
         Severity.WARNING, _FILE_SYSTEMS, (needs.MACHINE,), _read_ahead,
         (
             Threshold("warning", 16384, "kB", "warning above it"),
@@ -337,11 +336,11 @@ CHECKS: Final = (
         Severity.INFO, "wal-internals.html", (needs.DISKS,), _together,
     ),
     Check(
-        "DISK-08", _GROUP, "flushes of WAL",
+        "DISK-08", _GROUP, "WAL flushes",
         "A commit takes at least one flush, and flushes do not overlap.",
         Severity.HIGH, "pgtestfsync.html", (needs.MEASURED,), _flushes,
         (
-            Threshold("warning", 5, "ms", "of the slowest hundredth: warning above it"),
+            Threshold("warning", 5, "ms", "for the slowest 1 %: warning above it"),
             Threshold("high", 20, "ms", "high above it"),
         ),
     ),

@@ -31,9 +31,9 @@ def _fsync(facts: CheckFacts, limits: Limits) -> Findings:
     if not isinstance(process, Unavailable) and process.no_flushes:
         yield CheckFinding(
             severity=Severity.CRITICAL,
-            says=f"{process.no_flushes} replaces fsync in the server and does nothing: a crash of the machine can "
+            says=f"library {process.no_flushes} disables fsync in the server: a crash of the machine can "
             "destroy the cluster",
-            evidence=(Evidence(f"the postmaster has {process.no_flushes} in its memory", "/proc/PID/maps"),),
+            evidence=(Evidence(f"the postmaster has loaded {process.no_flushes}", "/proc/PID/maps"),),
             fix=by_hand("Remove the library from LD_PRELOAD (and /etc/ld.so.preload), then restart the server."),
             subject="library",
         )
@@ -42,7 +42,7 @@ def _fsync(facts: CheckFacts, limits: Limits) -> Findings:
 def _synchronous_commit(facts: CheckFacts, limits: Limits) -> Findings:
     parameters = needs.parameters(facts)
     window_s = parameters.number("wal_writer_delay") * _DELAYS_LOST
-    consequence = f"a crash of the server loses commits of the last {duration(window_s)} that clients regard as safe"
+    consequence = f"a crash of the server loses acknowledged commits of the last {duration(window_s)}"
     row = parameters.row("synchronous_commit")
     if row.setting == "off":
         yield CheckFinding(
@@ -63,7 +63,7 @@ def _checksums(facts: CheckFacts, limits: Limits) -> Findings:
     if not needs.parameters(facts).on("data_checksums"):
         yield CheckFinding(
             severity=Severity.INFO,
-            says="data checksums are off: the server does not notice a page that the disk returns wrong",
+            says="data checksums are off: the server does not detect pages that the storage has damaged",
             evidence=(as_shown(facts, "data_checksums"),),
             fix=Fix(
                 do="pg_checksums --enable --progress --pgdata=DATADIR",
@@ -80,13 +80,13 @@ def _failures(facts: CheckFacts, limits: Limits) -> Findings:
             name = row.datname or "shared objects"
             yield CheckFinding(
                 severity=Severity.CRITICAL,
-                says=f"{row.checksum_failures} pages of {name} failed their checksum",
+                says=f"checksum failures in {name}: {row.checksum_failures}",
                 evidence=(
                     Evidence(f"{name}: {row.checksum_failures} failures", "pg_stat_database.checksum_failures"),
                     counted(counted_s(facts, row.stats_reset_ms), "pg_stat_reset() in that database"),
                 ),
                 fix=by_hand(
-                    "Stop writing to this storage, look at the server's log for the files, and restore them from a "
+                    "Stop writing to this storage, find the files in the server's log, and restore them from a "
                     "verified backup."
                 ),
                 subject=name,
@@ -107,18 +107,18 @@ _AFTER_FAILURE: Final = (
     BadValue(
         "data_sync_retry",
         "off",
-        "the kernel drops pages that it failed to write, and the next flush says that all is well",
+        "the kernel drops pages that it failed to write, and the next fsync reports success",
         texts=("on",),
         severity=Severity.CRITICAL,
     ),
     BadValue(
         "restart_after_crash",
         "on",
-        "the server stays down after one backend crashed, unless a cluster manager starts it",
+        "after a backend crash the server stays down unless a cluster manager starts it",
         texts=("off",),
     ),
     BadValue(
-        "wal_consistency_checking", "", "the WAL holds every page twice, for tests of the server itself", texts=("all",)
+        "wal_consistency_checking", "", "a developer option: every WAL record holds full page images", texts=("all",)
     ),
 )
 
@@ -138,7 +138,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="DUR-02",
         group=_GROUP,
         title="full-page writes",
-        why="Only its image in the WAL can repair a page that was half written at a power failure.",
+        why="Only a full-page image in the WAL can repair a page half written at a power failure.",
         severity=Severity.CRITICAL,
         page="runtime-config-wal.html#GUC-FULL-PAGE-WRITES",
         needs=(needs.PARAMETERS,),
@@ -153,7 +153,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="DUR-03",
         group=_GROUP,
-        title="commits that wait for the disk",
+        title="asynchronous commit",
         why="With synchronous_commit off the server acknowledges a commit before it is on disk.",
         severity=Severity.WARNING,
         page="wal-async-commit.html",
@@ -163,8 +163,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="DUR-04",
         group=_GROUP,
-        title="continuing over damage",
-        why="These switches rescue data of a broken cluster; left on, they hide new damage.",
+        title="continuing despite damage",
+        why="These switches help to rescue a damaged cluster; left on, they hide new damage.",
         severity=Severity.CRITICAL,
         page="runtime-config-developer.html#GUC-ZERO-DAMAGED-PAGES",
         needs=(needs.PARAMETERS,),
@@ -194,7 +194,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="DUR-07",
         group=_GROUP,
         title="failed flushes and crashes",
-        why="After a failed flush only a crash and recovery from the WAL bring back what the kernel has dropped.",
+        why="After a failed flush, only a crash and recovery from the WAL restore the pages that the kernel dropped.",
         severity=Severity.CRITICAL,
         page="runtime-config-error-handling.html",
         needs=(needs.PARAMETERS,),

@@ -47,7 +47,7 @@ def _huge_pages_fix(facts: CheckFacts, pool: HugePages | None, needed: int) -> F
     """Return the fix: room in the pool first, then the server's switch; the server restarts in any case."""
     idle = 0 if pool is None else _idle_pages(pool)
     if idle < needed:
-        return advised_setting(facts, _COUNT, remark="and restart the server, with huge_pages=try or on")
+        return advised_setting(facts, _COUNT, remark="then restart the server with huge_pages=try or on")
     if needs.parameters(facts).text("huge_pages") == "off":
         return advised(facts, "huge_pages")
     return by_hand("The pool has free pages: restart the server to use them (huge_pages is try or on).")
@@ -72,17 +72,17 @@ def _in_small_pages(facts: CheckFacts, limits: Limits) -> Findings:
     percent = _percent_of_memory(facts, table_bytes * connections)
     few, is_large = percent is not None and percent <= limits["tables"], buffers >= limits["high"]
     severities = (Severity.INFO, Severity.WARNING) if few else (Severity.WARNING, Severity.HIGH)
-    of_all = "" if percent is None else f"; of {connections} at most {share_of(percent, 'the memory')}"
+    of_all = "" if percent is None else f"; for {connections} at most {share_of(percent, 'the memory')}"
     yield CheckFinding(
         severity=severities[is_large],
-        says=f"shared_buffers of {about(buffers)} are in {about(kernel_page_bytes(facts))} pages",
+        says=f"shared_buffers of {about(buffers)} use {about(kernel_page_bytes(facts))} pages",
         evidence=(
             Evidence(f"huge pages are not used: {use.source}", "huge_pages_status, huge_pages, /proc/meminfo"),
             Evidence(
                 f"{about(table_bytes)} of page tables for each session{of_all}", "8 bytes a page, max_connections"
             ),
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
-            Evidence(f"{there} there", "HugePages_Total of /proc/meminfo"),
+            Evidence(f"{there} in the pool", "HugePages_Total of /proc/meminfo"),
         ),
         fix=_huge_pages_fix(facts, pool, needed),
     )
@@ -109,16 +109,16 @@ def _after_reboot(facts: CheckFacts, limits: Limits) -> Findings:
         return
     after = setting.after_reboot
     if after.value is None and after.not_read:
-        yield Unknown(f"{_COUNT} after a reboot: {', '.join(after.not_read)} may set it and is not read")
+        yield Unknown(f"{_COUNT} after a reboot: {', '.join(after.not_read)} may set it and cannot be read")
         return
     pages = int(after.value) if after.value and after.value.isdecimal() else 0
     if pages >= needed:
         return
-    consequence = "the server will not start" if mode == "on" else "the server will silently continue without"
+    consequence = "the server will not start" if mode == "on" else "the server will silently continue without them"
     where = f"{after.assignments[-1].file} sets {pages}" if after.assignments else "no file sets it"
     yield CheckFinding(
         severity=Severity.CRITICAL if mode == "on" else Severity.WARNING,
-        says=f"after a reboot there are {pages} huge pages of the {needed} the server needs: {consequence}",
+        says=f"after a reboot there are only {pages} of the {needed} huge pages that the server needs: {consequence}",
         evidence=(
             Evidence(f"{_COUNT} after a reboot: {where}", "/etc/sysctl.d, /proc/cmdline"),
             Evidence(f"{needed} pages of {about(page_bytes)} needed", "shared_memory_size"),
@@ -136,10 +136,10 @@ def _idle(facts: CheckFacts, limits: Limits) -> Findings:
             continue
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"{about(size)} are reserved as unused huge pages",
+            says=f"unused huge pages reserve {about(size)} of memory",
             evidence=(
                 Evidence(
-                    f"of {pool.total} pages of {about(pool.page_bytes)} {pool.free} are free and {pool.reserved} of "
+                    f"{pool.total} pages of {about(pool.page_bytes)}: {pool.free} free, {pool.reserved} of "
                     "these reserved",
                     "HugePages_Total, HugePages_Free, HugePages_Rsvd of /proc/meminfo",
                 ),
@@ -160,15 +160,15 @@ def _transparent(facts: CheckFacts, limits: Limits) -> Findings:
     told(facts, "host.memory.anon_huge")
     memory_sample = facts.have(needs.MEMORY)
     if not memory_sample.thp_mode:
-        yield Unknown(f"{_THP}/enabled cannot be read: a kernel without them, or a container that hides them")
+        yield Unknown(f"{_THP}/enabled cannot be read: the kernel lacks these pages, or a container hides them")
         return
     if memory_sample.thp_mode != "always":
         return
     waits = memory_sample.thp_defrag == "always"
     yield CheckFinding(
         severity=Severity.HIGH if waits else Severity.WARNING,
-        says="the kernel backs any memory with huge pages"
-        + (", and processes wait while it compacts memory" if waits else ""),
+        says="the kernel backs all memory with transparent huge pages"
+        + (", and processes wait while memory is compacted" if waits else ""),
         evidence=(
             Evidence(
                 f"enabled {memory_sample.thp_mode}, defrag {memory_sample.thp_defrag or 'unknown'}",
@@ -187,7 +187,7 @@ CHECKS: Final = (
         (
             Threshold("warning", 2 * GB, "bytes", "of shared_buffers in small pages: a warning from this size"),
             Threshold("high", 8 * GB, "bytes", "high from this size"),
-            Threshold("tables", 5, "%", "of the memory in page tables of all sessions: one step less up to it"),
+            Threshold("tables", 5, "%", "of the memory for page tables of all sessions: up to it, one severity lower"),
         ),
     ),
     Check(
@@ -200,8 +200,8 @@ CHECKS: Final = (
         "Memory reserved as huge pages is lost to everything else, the file cache included.",
         Severity.WARNING, _PAGE, (needs.MEMORY,), _idle,
         (
-            Threshold("percent", 10, "%", "of a pool idle: warning above it, when `bytes` is exceeded as well"),
-            Threshold("bytes", GB, "bytes", "idle: warning above it, when `percent` is exceeded as well"),
+            Threshold("percent", 10, "%", "of a pool unused: warning above it, when `bytes` is exceeded as well"),
+            Threshold("bytes", GB, "bytes", "unused: warning above it, when `percent` is exceeded as well"),
         ),
     ),
     Check(

@@ -46,7 +46,7 @@ def _scale(facts: CheckFacts, limits: Limits) -> Findings:
             yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{database}: pgbench's scale is {state.pgbench_scale} for {clients} clients: they wait for each "
-                "other's row of pgbench_branches",
+                "other's rows of pgbench_branches",
                 evidence=(
                     Evidence(f"{state.pgbench_scale} branches", "pg_class.reltuples of pgbench_branches"),
                     Evidence(f"{running[database]} sessions of pgbench", "pg_stat_activity.application_name"),
@@ -62,7 +62,7 @@ def _unlogged(facts: CheckFacts, limits: Limits) -> Findings:
         if state.pgbench_unlogged:
             yield CheckFinding(
                 severity=Severity.WARNING,
-                says=f"{database}: pgbench's tables are unlogged: the benchmark writes no WAL",
+                says=f"{database}: pgbench's tables are unlogged: the benchmark writes hardly any WAL",
                 evidence=(Evidence("relpersistence u", "pg_class.relpersistence of pgbench_accounts"),),
                 fix=by_hand(
                     "ALTER TABLE … SET LOGGED for the tables of pgbench, or initialise without --unlogged-tables.",
@@ -84,7 +84,7 @@ def _competing(facts: CheckFacts, limits: Limits) -> Findings:
     if measured and len(working) > limits["sessions"]:
         yield CheckFinding(
             severity=severity,
-            says=f"{len(working)} sessions besides pgbench's are working: the result includes their load",
+            says=f"active sessions besides pgbench's: {len(working)}; the result includes their load",
             evidence=(Evidence(f"{len(working)} active sessions", "pg_stat_activity.state, application_name"),),
             fix=by_hand("Measure without them, or document them as part of the load."),
             subject="sessions",
@@ -104,13 +104,13 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="BEN-01",
         group=_GROUP,
-        title="scale and clients of pgbench",
+        title="pgbench scale and clients",
         why="Every transaction of pgbench updates one row of pgbench_branches; fewer rows than clients measure locks.",
         severity=Severity.WARNING,
         page="pgbench.html",
         needs=(needs.ACTIVITY, DATABASE_STATE),
         look=_scale,
-        thresholds=(Threshold("clients", 0, "", "that are planned, where pgbench is not running yet"),),
+        thresholds=(Threshold("clients", 0, "", "planned, while pgbench is not running yet"),),
     ),
     Check(
         id="BEN-02",
@@ -131,6 +131,6 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="pgbench.html",
         needs=(needs.ACTIVITY, needs.PROGRESS),
         look=_competing,
-        thresholds=(Threshold("sessions", 2, "", "other working sessions are tolerated"),),
+        thresholds=(Threshold("sessions", 2, "", "other active sessions are tolerated"),),
     ),
 )

@@ -48,8 +48,8 @@ def _invalid(facts: CheckFacts, limits: Limits) -> Findings:
         if not index.valid:
             yield CheckFinding(
                 severity=Severity.HIGH,
-                says=f"index {_named(database, index)} of {index.table_name} is invalid: no query uses it, every "
-                "change "
+                says=f"index {_named(database, index)} of {index.table_name} is invalid: no query uses it, but "
+                "every change "
                 "maintains it",
                 evidence=(Evidence(f"{index.schema}.{index.name}: indisvalid false", "pg_index.indisvalid"),),
                 fix=_mended_index(database, index),
@@ -61,7 +61,7 @@ _PARTITIONED: Final = ConditionKind(
     kind="partitioned index",
     one="index of a partitioned table is invalid",
     several="indexes of partitioned tables are invalid",
-    so="at least one partition has no part of it, and its queries read that partition whole",
+    so="at least one partition lacks the index, and queries read that partition whole",
     source="pg_index.indisvalid",
     advice="CREATE INDEX CONCURRENTLY on each partition without it, then ALTER INDEX … ATTACH PARTITION; the last one "
     "makes it valid. DROP INDEX if it is not needed.",
@@ -82,18 +82,18 @@ def _mended_index(database: str, index: IndexState) -> Fix:
             database,
             _drop_statement(index),
             NOTHING_TO_UNDO,
-            "a leftover of REINDEX CONCURRENTLY; the index itself has another name",
+            "leftover of REINDEX CONCURRENTLY; the original index has another name",
         )
     mend = composed("REINDEX INDEX CONCURRENTLY {index};", index=_identifier(index))
     if index.is_unique or index.computes:
         reasons = ("duplicates", index.is_unique), ("rows on which its expression or condition fails", index.computes)
         obstacles = " and the ".join(reason for reason, may_be in reasons if may_be)
         return by_hand(
-            f"In database {quoted(database)}: remove the {obstacles} from {index.table_name}, then {mend} With them it "
-            f"fails and leaves one more invalid index. If the index is not needed:  {_drop_statement(index)}",
+            f"In database {quoted(database)}: remove the {obstacles} from {index.table_name}, then {mend} Otherwise "
+            f"it fails and leaves one more invalid index. If the index is not needed:  {_drop_statement(index)}",
             _create_again(index),
         )
-    return in_database(database, mend, remark="drop it if it is not needed")
+    return in_database(database, mend, remark="or drop the index if it is not needed")
 
 
 def _duplicate(facts: CheckFacts, limits: Limits) -> Findings:
@@ -147,7 +147,7 @@ def _foreign_keys(facts: CheckFacts, limits: Limits) -> Findings:
             yield CheckFinding(
                 severity=Severity.WARNING,
                 says=f"{database}: {key.schema}.{key.table_name} {key.name}: no index on {columns}, so a delete in "
-                f"{key.referenced_schema}.{key.referenced_table} reads {count(key.tuples)} rows to find none",
+                f"{key.referenced_schema}.{key.referenced_table} reads {count(key.tuples)} rows",
                 evidence=(Evidence(f"foreign key {key.name} ({columns})", "pg_constraint.conkey, pg_index.indkey"),),
                 fix=_index_for(database, key, name) if name else None,
                 subject=f"{database}: {key.schema}.{key.table_name} {key.name}",
@@ -167,7 +167,7 @@ def _index_for(database: str, key: BareForeignKey, name: str) -> Fix:
         database,
         with_lock_timeout(make) if key.partitioned else make,
         with_lock_timeout(drop) if key.partitioned else drop,
-        "blocks writes during its creation: a partitioned table has no CONCURRENTLY" if key.partitioned else "",
+        "blocks writes until it ends: partitioned tables do not support CONCURRENTLY" if key.partitioned else "",
     )
 
 
@@ -190,7 +190,7 @@ def _create_again(index: IndexState) -> str:
         return ""
     if MASK in index.definition:
         query = composed("SELECT pg_get_indexdef({name}::regclass);", name=literal(_identifier(index)))
-        return f"-- its definition may hold a secret and is not shown: before dropping it, note {query}"
+        return f"-- its definition may hold a secret and is not shown: before dropping it, save the result of {query}"
     create = f"{unmistakable(_concurrently(index.definition))};"
     if index.tablespace is None:
         return create
@@ -214,9 +214,9 @@ def _named(database: str, index: IndexState) -> str:
 _KEYS: Final = "keys"
 _SHOWN_USERS: Final = 5
 _SMALLEST: Final = 2**15 - 1
-_AGAIN: Final = ", and then gives the same numbers again"
-_WIDER: Final = "-- the column may stay: bigint holds the former values as well"
-_REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, together with the referring columns"
+_AGAIN: Final = ", and then repeats its numbers"
+_WIDER: Final = "-- the column may stay bigint, which holds the former values as well"
+_REWRITES: Final = "rewrites the table and its indexes under a lock; plan it, together with the referencing columns"
 
 
 def _sequences(facts: CheckFacts, limits: Limits) -> Findings:
@@ -237,7 +237,7 @@ def _sequences(facts: CheckFacts, limits: Limits) -> Findings:
                 subject=f"{database}: {sequence.schema}.{sequence.name}",
             )
     for database, number in hidden.items():
-        yield Unknown(f"{database}: {number} sequences are closed to this role (GRANT pg_read_all_data)")
+        yield Unknown(f"{database}: {number} sequences cannot be read by this role (GRANT pg_read_all_data)")
     for database, number in left_out.items():
         yield Unknown(f"{database}: {number} sequences of the smallest tables were not read: each takes a lock")
 
@@ -275,24 +275,24 @@ def _kept_type(database: str, column: SequenceState | KeyState, do: str) -> Fix 
     if column.type_is_kept_by == "parent":
         return by_hand(
             f"In database {quoted(database)}: {name} is inherited. ALTER TABLE of its topmost parent changes the type "
-            "in all tables below, unless it is a partition key."
+            "in all child tables, unless the column is a partition key."
         )
     if column.type_is_kept_by == "domain":
         return by_hand(
-            f"In database {quoted(database)}: {name} is of a domain. CREATE DOMAIN … AS bigint with the rules of that "
-            "one, then ALTER TABLE … ALTER COLUMN … TYPE to it, which rewrites the table."
+            f"In database {quoted(database)}: {name} has a domain as its type. CREATE DOMAIN … AS bigint with the same "
+            "constraints, then ALTER TABLE … ALTER COLUMN … TYPE to it, which rewrites the table."
         )
     if column.type_is_kept_by is not None:
         return by_hand(
-            f"In database {quoted(database)}: {name} is part of the partition key, whose type no statement changes. "
-            "Move the rows to a new table with a bigint."
+            f"In database {quoted(database)}: {name} is part of the partition key, whose type cannot change. "
+            "Move the rows to a new table with a bigint column."
         )
     if not column.used_by:
         return None
     users = first_few(map(unmistakable, column.used_by), _SHOWN_USERS)
     return by_hand(
-        f"In database {quoted(database)}: the type of {name} cannot change while {users} depends on it. Drop it, then "
-        f"{' '.join(do.splitlines())} and recreate it."
+        f"In database {quoted(database)}: the type of {name} cannot change because of: {users}. Drop these first, then "
+        f"{' '.join(do.splitlines())} and recreate them."
     )
 
 
@@ -309,7 +309,8 @@ def _keys(facts: CheckFacts, limits: Limits) -> Findings:
         if share >= limits["percent"]:
             yield CheckFinding(
                 severity=Severity.CRITICAL if share >= limits["critical"] else Severity.WARNING,
-                says=f"key {database}: {key.schema}.{key.table_name}.{key.column_name} is at {share:.0f} % of its type",
+                says=f"key {database}: {key.schema}.{key.table_name}.{key.column_name} is at {share:.0f} % "
+                "of the range of its type",
                 evidence=(Evidence(f"{key.used} of {key.highest}", "pg_stats.histogram_bounds, most_common_vals"),),
                 fix=_widen_key(database, key),
                 confidence=CheckConfidence.MEDIUM,
@@ -317,7 +318,7 @@ def _keys(facts: CheckFacts, limits: Limits) -> Findings:
             )
 
     for database, number in hidden.items():
-        yield Unknown(f"{database}: statistics of {number} keys are closed to this role (GRANT pg_read_all_data)")
+        yield Unknown(f"{database}: statistics of {number} keys cannot be read by this role (GRANT pg_read_all_data)")
 
 
 def _widen_key(database: str, key: KeyState) -> Fix:
@@ -374,7 +375,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="IDX-04",
         group=_GROUP,
         title="foreign keys without an index",
-        why="Deleting a referenced row searches for its references, in the whole table without an index.",
+        why="Deleting a referenced row searches for its references; without an index it reads the whole table.",
         severity=Severity.WARNING,
         page="ddl-constraints.html#DDL-CONSTRAINTS-FK",
         needs=(FOREIGN_KEYS,),

@@ -47,9 +47,7 @@ def _overcommit(facts: CheckFacts, limits: Limits) -> Findings:
         + ("" if share_promised is None else f"; {share(share_promised)} of memory and swap is promised now"),
         evidence=(_sysctl("vm.overcommit_memory", mode), *evidence),
         fix=_with_limit_before(
-            advised_setting(
-                facts, _RATIO, "vm.overcommit_memory", remark="only where the machine runs nothing but the server"
-            ),
+            advised_setting(facts, _RATIO, "vm.overcommit_memory", remark="only if the machine runs no other programs"),
             facts,
         ),
     )
@@ -89,13 +87,13 @@ def _commit_limit(facts: CheckFacts, limits: Limits) -> Findings:
     if left_percent < limits["headroom"]:
         yield CheckFinding(
             severity=Severity.HIGH,
-            says=f"{share(left_percent)} of CommitLimit is left: statements fail with out of memory",
+            says=f"{share(left_percent)} of CommitLimit is left: at the limit, statements fail with out of memory",
             evidence=evidence, fix=raise_it,
         )  # fmt: skip
     elif 100 * limit < limits["usable"] * usable:
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"{about(usable - limit)} of memory are beyond CommitLimit for every process",
+            says=f"CommitLimit keeps {about(usable - limit)} of memory from every process",
             evidence=evidence, fix=raise_it,
         )  # fmt: skip
 
@@ -122,7 +120,7 @@ def _swappiness(facts: CheckFacts, limits: Limits) -> Findings:
     yield CheckFinding(
         severity=Severity.WARNING if early else Severity.INFO,
         says=f"vm.swappiness is {value}: "
-        + ("memory of sessions is swapped out to make room for files" if early else "the OOM killer comes before swap"),
+        + ("session memory is swapped out for file cache" if early else "the OOM killer acts before swapping"),
         evidence=(
             _sysctl("vm.swappiness", value),
             Evidence(f"{about(swap)} of swap", "SwapTotal of /proc/meminfo"),
@@ -152,7 +150,7 @@ def _dirty(facts: CheckFacts, limits: Limits) -> Findings:
     yield CheckFinding(
         severity=severities[is_large],
         says=f"the kernel collects {about(size)} of dirty pages before it starts writeback"
-        + ("; the server has its own written earlier" if early else ""),
+        + ("; the server flushes its own earlier" if early else ""),
         evidence=(
             *early,
             Evidence(
@@ -186,7 +184,7 @@ def _swapping(facts: CheckFacts, limits: Limits) -> Findings:
     used_swap = figure(facts, "host.swap.used", swap_used_bytes(newest))
     seconds = newest.at_s - oldest.at_s
     if seconds <= 0 or oldest.swap_in_pages is None or oldest.swap_out_pages is None:
-        yield Unknown("swap traffic needs two samples, and there is one")
+        yield Unknown("swap traffic needs two samples, but there is one")
         return
     read, written = newest.swap_in_pages - oldest.swap_in_pages, newest.swap_out_pages - oldest.swap_out_pages
     if (read + written) / seconds <= limits["pages"]:
@@ -201,7 +199,7 @@ def _swapping(facts: CheckFacts, limits: Limits) -> Findings:
                 "SwapTotal, SwapFree of /proc/meminfo",
             ),
         ),
-        fix=by_hand("find the processes that use the memory (MEM-01 shows the server's part), and reduce the load"),
+        fix=by_hand("Find the processes that use the memory (MEM-01 shows the server's part), and reduce the load."),
     )
 
 
@@ -223,7 +221,7 @@ def _numa(facts: CheckFacts, limits: Limits) -> Findings:
     if balancing:
         yield CheckFinding(
             severity=Severity.INFO,
-            says="the kernel moves pages of shared_buffers between nodes, although no node is the right one",
+            says="the kernel moves pages of shared_buffers between nodes, although all nodes use them",
             evidence=(_sysctl("kernel.numa_balancing", balancing), nodes),
             fix=advised_setting(facts, "kernel.numa_balancing"),
             subject="kernel.numa_balancing",
@@ -235,7 +233,7 @@ def _autogroup(facts: CheckFacts, limits: Limits) -> Findings:
         return
     yield CheckFinding(
         severity=Severity.INFO,
-        says="backends are scheduled as a group for each session of the kernel, not as single processes",
+        says="the kernel schedules backends as one group per kernel session, not as single processes",
         evidence=(_sysctl("kernel.sched_autogroup_enabled", 1),),
         fix=advised_setting(facts, "kernel.sched_autogroup_enabled"),
     )
@@ -244,7 +242,7 @@ def _autogroup(facts: CheckFacts, limits: Limits) -> Findings:
 CHECKS: Final = (
     Check(
         "OS-01", _GROUP, "memory overcommit",
-        "When promised memory is missing the kernel kills a process, and a killed backend ends all sessions.",
+        "When memory runs out, the kernel kills a process, and a killed backend ends all sessions.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _overcommit,
         (Threshold("percent", 80, "%", "of memory and swap promised: a warning from this share, or with mode 1"),),
     ),

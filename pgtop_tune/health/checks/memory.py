@@ -119,7 +119,7 @@ def _less_memory(facts: CheckFacts, terms: Sequence[Term], limits: Limits) -> Fi
         return fix
     lower = ", ".join(f"{name}={value}" for name in names if (value := _lower(facts, name)) is not None)
     enough = "allow fewer connections (max_connections), or add memory"
-    return by_hand(f"Set {lower}; that is not enough: {enough}." if lower else f"{enough.capitalize()}.")
+    return by_hand(f"Set {lower}, and also {enough}." if lower else f"{enough.capitalize()}.")
 
 
 def _lowering(facts: CheckFacts, names: Sequence[str], ends: Callable[[Parameters], bool]) -> Fix | None:
@@ -211,7 +211,7 @@ def _sized(facts: CheckFacts, limits: Limits) -> Fix:
     size = _number(needs.parameters(facts).row("shared_buffers"), fix.parameter[1])
     if 100 * size / memory(facts).limit_bytes >= limits["low"]:
         return fix
-    return by_hand("lower max_connections or work_mem first (MEM-01): they leave no memory for more shared_buffers")
+    return by_hand("Lower max_connections or work_mem first (MEM-01): they leave no memory for more shared_buffers.")
 
 
 def _work_mem(facts: CheckFacts, limits: Limits) -> Findings:
@@ -223,7 +223,7 @@ def _work_mem(facts: CheckFacts, limits: Limits) -> Findings:
     yield CheckFinding(
         severity=Severity.WARNING,
         says=f"work_mem is {about(size)} for every session: "
-        + ("sorts of any size go to disk" if small else "each sort and hash of every session may use it"),
+        + ("even small sorts go to disk" if small else "each sort and hash of every session may use that much"),
         evidence=(Evidence(f"work_mem {about(size)}", "pg_settings.setting"),),
         fix=advised(facts, "work_mem"),
     )
@@ -257,7 +257,7 @@ def _cache_fix(facts: CheckFacts, limit_bytes: float) -> Fix:
         return changed.number("shared_buffers") <= changed.number("effective_cache_size") <= limit_bytes
 
     lower = _lowering(facts, ("shared_buffers",), ends)
-    return lower or by_hand("Lower shared_buffers first (MEM-02): a cache cannot be smaller than that.")
+    return lower or by_hand("Lower shared_buffers first (MEM-02): the cache size must not be below it.")
 
 
 def _autovacuum(facts: CheckFacts, limits: Limits) -> Findings:
@@ -313,7 +313,7 @@ def _page_tables(facts: CheckFacts, limits: Limits) -> Findings:
             there.evidence,
             _pages_evidence(pages),
         ),
-        fix=by_hand("reserve huge pages (vm.nr_hugepages, see HUGE-01) or allow fewer connections"),
+        fix=by_hand("Reserve huge pages (vm.nr_hugepages, see HUGE-01) or allow fewer connections."),
     )
 
 
@@ -360,9 +360,9 @@ def _temp_files(facts: CheckFacts, limits: Limits) -> Findings:
             Evidence(f"work_mem {needs.parameters(facts).shown('work_mem')}", "pg_settings.setting"),
             counted(max(hours for _, hours in old) * _HOUR_S, "pg_stat_reset() in these databases"),
         ),
-        fix=by_hand("find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for "
+        fix=by_hand("Find the statements (log_temp_files, pg_stat_statements.temp_blks_written); raise work_mem for "
         "their "
-              "role or session rather than for all"),
+              "role or session rather than for all."),
     )  # fmt: skip
 
 
@@ -416,7 +416,7 @@ CHECKS: Final = (
     ),
     Check(
         "MEM-06", _GROUP, "memory of autovacuum",
-        "Each worker may use all of it, beside the load.",
+        "Each worker may use its whole limit, in addition to the load.",
         Severity.HIGH, f"{_RESOURCES}#GUC-AUTOVACUUM-WORK-MEM", (needs.PARAMETERS, needs.HOST), _autovacuum,
         (
             Threshold("warning", 12.5, _PERCENT, "of the memory: warning above it"),

@@ -53,14 +53,14 @@ _DEVELOPER: Final = (
     BadValue(
         "log_min_messages",
         "warning",
-        "the server logs each of its steps",
+        "the server fills the log with debug messages",
         judged=lambda parameters, row: any(level.startswith("debug") for level in message_levels(row.setting)),
     ),
 )
 _DURATIONS: Final = ("log_min_duration_statement", "log_min_duration_sample")
 _SAMPLED: Final = "log_transaction_sample_rate"
 _STATEMENTS: Final = frozenset({"mod", "all"})
-_DISTORTS: Final = "each of its statements writes to the log, and waits for it"
+_DISTORTS: Final = "every statement writes to the log and waits for it"
 
 
 def _log_statement(facts: CheckFacts, limits: Limits) -> Findings:
@@ -89,7 +89,7 @@ def _log_duration(facts: CheckFacts, limits: Limits) -> Findings:
         yield value_finding(facts, row, "under load most statements are logged", fix, beside=("log_destination",))
     rate = parameters.find(_SAMPLED)
     if rate is not None and parameters.number(_SAMPLED) > limits["share"]:
-        says, fix = "each statement of that share of all transactions is logged", set_parameter(rate, "0")
+        says, fix = "every statement of this share of transactions is logged", set_parameter(rate, "0")
         yield value_finding(facts, rate, says, fix, beside=("log_destination",))
 
 
@@ -130,7 +130,7 @@ def _io_timing(facts: CheckFacts, limits: Limits) -> Findings:
     elif row.setting == "on" and dear:
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O pays that twice",
+            says=f"track_io_timing is on, and reading the clock takes {clock_ns:.0f} ns: each I/O reads it twice",
             evidence=(as_shown(facts, "track_io_timing"), *cost),
             fix=advised_or(facts, "track_io_timing", "off"),
         )
@@ -143,7 +143,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
         library = parameters.visible("shared_preload_libraries")
         yield CheckFinding(
             severity=Severity.INFO,
-            says="pg_stat_statements is not loaded: the cost of single statements is unknown",
+            says="pg_stat_statements is not loaded: the cost of individual statements is unknown",
             evidence=(Evidence("no parameter pg_stat_statements.track", "pg_settings.name"),),
             fix=preloading(library, "pg_stat_statements", " on the primary" if on_standby(facts) else ""),
         )
@@ -151,7 +151,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
         if row.setting == wrong:
             yield CheckFinding(
                 severity=Severity.WARNING,
-                says=f"pg_stat_statements is loaded and counts nothing: {row.name} is {row.setting}",
+                says=f"pg_stat_statements is loaded but counts nothing: {row.name} is {row.setting}",
                 evidence=(as_shown(facts, row.name),),
                 fix=advised_or(facts, row.name, better),
                 subject=row.name,
@@ -161,7 +161,7 @@ def _statements(facts: CheckFacts, limits: Limits) -> Findings:
             yield scoped_finding(assignment, Severity.INFO, "pg_stat_statements counts none of its statements")
     planning = parameters.find("pg_stat_statements.track_planning")
     if planning is not None and planning.setting == "on":
-        says = "sessions with the same statement wait for its one entry"
+        says = "sessions that run the same statement contend for its entry"
         yield value_finding(facts, planning, says, set_parameter(planning, "off"), subject="track_planning")
     yield from _created_nowhere(facts, parameters)
 
@@ -182,12 +182,12 @@ def _created_nowhere(facts: CheckFacts, parameters: Parameters) -> Findings:
         if name in created:
             continue
         if extensions.refused or any(row.n_all > _EXTENSIONS_MOST for row in rows):
-            yield Unknown(f"whether extension {name} is in one of the databases that were not seen whole")
+            yield Unknown(f"extension {name} may be in a database that was not read completely")
             continue
         do, undo = (composed(f"{verb} EXTENSION {{name}};", name=identifier(name)) for verb in ("CREATE", "DROP"))
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"{name} is loaded, and its extension is in no database: it counts, and nobody can read it",
+            says=f"{name} is loaded and counts, but no database has its extension to read the counts",
             evidence=(
                 as_shown(facts, "shared_preload_libraries"),
                 Evidence(f"{len(extensions.databases)} databases without {name}", "pg_extension.extname"),
@@ -206,10 +206,10 @@ def _disabled(row: Parameter) -> bool:
 
 
 _HELPFUL: Final[tuple[tuple[str, Callable[[Parameter], bool], str, str], ...]] = (
-    ("log_checkpoints", _off, "on", "the duration and amount of checkpoints"),
+    ("log_checkpoints", _off, "on", "the duration and volume of checkpoints"),
     ("log_lock_waits", _off, "on", "lock waits and their blockers"),
     ("log_temp_files", _disabled, "10MB", "statements that spilled to disk"),
-    ("log_autovacuum_min_duration", _disabled, "10min", "the work of autovacuum"),
+    ("log_autovacuum_min_duration", _disabled, "10min", "the VACUUM runs of autovacuum"),
     ("log_autoanalyze_min_duration", _disabled, "10min", "the ANALYZE runs of autovacuum"),
 )
 """Parameter, what is wrong, what is better, what the log then tells."""
@@ -230,8 +230,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="LOG-01",
         group=_GROUP,
-        title="logging of statements",
-        why="Writing every statement into the log can take more time than running it, and measures the log's disk.",
+        title="statement logging",
+        why="Logging a statement can take longer than running it, and a benchmark then measures the log's disk.",
         severity=Severity.WARNING,
         page="runtime-config-logging.html#GUC-LOG-STATEMENT",
         needs=(needs.PARAMETERS, SCOPED),
@@ -240,19 +240,19 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="LOG-02",
         group=_GROUP,
-        title="logging of slow statements",
-        why="A limit near 0 logs everything as soon as load makes everything slow, which makes it slower.",
+        title="slow statement logging",
+        why="A limit near 0 logs every statement as soon as load slows them down, which slows them further.",
         severity=Severity.WARNING,
         page="runtime-config-logging.html#GUC-LOG-MIN-DURATION-STATEMENT",
         needs=(needs.PARAMETERS,),
         look=also_scoped(_log_duration, *_DURATIONS, _SAMPLED),
-        thresholds=(*_SLOW, Threshold("share", 0.1, "", "of transactions in the log: a warning above it")),
+        thresholds=(*_SLOW, Threshold("share", 0.1, "", "share of logged transactions: a warning above it")),
     ),
     Check(
         id="LOG-03",
         group=_GROUP,
         title="developer options",
-        why="These options help to find errors in the server, and cost more than most statements do.",
+        why="These options help to debug the server, and cost more than most statements do.",
         severity=Severity.WARNING,
         page="runtime-config-developer.html",
         needs=(needs.PARAMETERS,),
@@ -289,7 +289,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="runtime-config-statistics.html#GUC-TRACK-IO-TIMING",
         needs=(needs.PARAMETERS,),
         look=also_scoped(_io_timing, "track_io_timing"),
-        thresholds=(Threshold("nanoseconds", SLOW_CLOCK_NS, "ns", "a slower measured clock makes it expensive"),),
+        thresholds=(Threshold("nanoseconds", SLOW_CLOCK_NS, "ns", "a slower measured clock is too expensive"),),
     ),
     Check(
         id="OBS-02",
@@ -315,8 +315,8 @@ CHECKS: Final[tuple[Check, ...]] = (
             {"on"},
             "off",
             Severity.HIGH,
-            "the server was built with assertions: several times slower than one for production",
-            fixed=by_hand("Install a server that was configured without --enable-cassert."),
+            "the server was built with assertions: several times slower than a production build",
+            fixed=by_hand("Install a server built without --enable-cassert."),
         ),
     ),
 )

@@ -33,7 +33,7 @@ def _random(facts: CheckFacts, limits: Limits) -> Findings:
         return
     unsure = [queue.name for queue in queues if not queue.nvme and (queue.virtual or queue.rotational is None)]
     if unsure:
-        yield Unknown(f"{', '.join(unsure)} does not report whether it rotates (a virtual disk)")
+        yield Unknown(f"{', '.join(unsure)}: unknown whether flash or rotating (virtual disk)")
         return
     parameters = needs.parameters(facts)
     cost = parameters.number("random_page_cost")
@@ -61,7 +61,7 @@ def _jit(facts: CheckFacts, limits: Limits) -> Findings:
         yield value_finding(
             facts,
             parameters.row("jit"),
-            "a wrong estimate makes a short query pay tens of milliseconds for compiling",
+            "a wrong estimate costs a short query tens of milliseconds for compilation",
             advised_or(facts, "jit", "off"),
             severity=Severity.INFO,
             beside=("jit_above_cost",),
@@ -77,10 +77,10 @@ def _enabled(facts: CheckFacts, limits: Limits) -> Findings:
         names.add(shown_row.name)
         row = parameters.row(shown_row.name)
         if row.setting == "off" and row.boot_val == "on":
-            yield value_finding(facts, row, "all queries of all sessions run without it", set_parameter(row, "on"))
+            yield value_finding(facts, row, "all queries are planned without it", set_parameter(row, "on"))
     for assignment in scoped(facts, names):
         if assignment.is_off:
-            yield scoped_finding(assignment, Severity.WARNING, "all its queries run without it")
+            yield scoped_finding(assignment, Severity.WARNING, "all its queries are planned without it")
 
 
 def _compiles(facts: CheckFacts) -> bool:
@@ -97,29 +97,29 @@ _COSTS: Final = (
     BadValue(
         "random_page_cost",
         "1.1",
-        "reading at random looks cheaper than the costs that all others are relative to",
+        "random reads look cheaper than sequential reads, to which all costs are relative",
         below=1,
         special=(),
         limit="random_page_cost_low",
     ),
-    BadValue("seq_page_cost", "1", "all other costs are meant relative to 1", above=1, severity=Severity.INFO),
+    BadValue("seq_page_cost", "1", "all other costs are relative to a value of 1", above=1, severity=Severity.INFO),
     BadValue(
         "default_statistics_target", "100", "estimates rest on a few hundred rows of each table", below=50, special=()
     ),
     BadValue(
         "default_statistics_target",
         "100",
-        "each ANALYZE and each planning of a query takes a multiple",
+        "ANALYZE and the planning of queries take several times as long",
         above=2000,
         limit="default_statistics_target_high",
     ),
     BadValue(
         "plan_cache_mode",
         "auto",
-        "the server no longer chooses by cost whether a prepared statement is planned anew",
+        "the server no longer chooses by cost whether to plan a prepared statement again",
         texts=("force_generic_plan", "force_custom_plan"),
     ),
-    BadValue("join_collapse_limit", "8", "joins run in the order in which queries name them", below=8, special=()),
+    BadValue("join_collapse_limit", "8", "joins run in the order in which queries list them", below=8, special=()),
     BadValue(
         "join_collapse_limit",
         "8",
@@ -128,17 +128,17 @@ _COSTS: Final = (
         limit="join_collapse_limit_high",
     ),
     BadValue(
-        "from_collapse_limit", "8", "subqueries are planned apart from the queries around them", below=8, special=()
+        "from_collapse_limit", "8", "subqueries are planned separately from their outer queries", below=8, special=()
     ),
     *(
         BadValue(name, better, says, below=least, special=())
         for name, least, better, says in (
-            ("cpu_tuple_cost", 0.001, "0.01", "reading rows looks free, and the plans that read most of them win"),
-            ("cpu_operator_cost", 0.0001, "0.0025", "conditions look free, and plans that test each row win"),
-            ("cpu_index_tuple_cost", 0.0001, "0.005", "reading an index looks free, however much of it is read"),
+            ("cpu_tuple_cost", 0.001, "0.01", "reading rows looks free, so plans that read most rows win"),
+            ("cpu_operator_cost", 0.0001, "0.0025", "conditions look free, so plans that test each row win"),
+            ("cpu_index_tuple_cost", 0.0001, "0.005", "index scans look free, however many entries they read"),
             ("parallel_setup_cost", 100, "1000", "the shortest queries start parallel workers"),
             ("parallel_tuple_cost", 0.001, "0.1", "plans move all rows from worker to leader as if that were free"),
-            ("geqo_threshold", 8, "12", "joins of a few tables are ordered by chance"),
+            ("geqo_threshold", 8, "12", "the genetic optimizer orders even joins of a few tables"),
         )
     ),
     BadValue(
@@ -152,21 +152,21 @@ _COSTS: Final = (
     BadValue(
         "effective_io_concurrency",
         "16",
-        "bitmap scans and vacuum read one page after the other, on a disk that can do many at once",
+        "bitmap scans and vacuum read one page at a time, on disks that serve many reads at once",
         below=1,
         special=(),
     ),
     BadValue(
         "maintenance_io_concurrency",
         "16",
-        "vacuum and recovery read one page after the other, on a disk that can do many at once",
+        "vacuum and recovery read one page at a time, on disks that serve many reads at once",
         below=1,
         special=(),
     ),
     BadValue(
         "io_workers",
         "3",
-        "all sessions wait for the one process that reads for them",
+        "all sessions wait for a single I/O worker",
         below=2,
         special=(),
         when=_reads_by_workers,
@@ -174,20 +174,20 @@ _COSTS: Final = (
     BadValue(
         "io_method",
         "worker",
-        "each session waits for its reads one after the other, as before PostgreSQL 18",
+        "each session waits for one read after another, as before PostgreSQL 18",
         texts=("sync",),
         severity=Severity.INFO,
     ),
     BadValue(
         "constraint_exclusion",
         "partition",
-        "queries of inheritance children and UNION ALL read all of them",
+        "queries on inheritance trees and UNION ALL views read all children",
         texts=("off",),
     ),
     BadValue(
         "geqo",
         "on",
-        "queries with a dozen joins and more are planned exhaustively",
+        "queries with a dozen or more joins are planned exhaustively",
         texts=("off",),
         severity=Severity.INFO,
     ),
@@ -196,7 +196,7 @@ _PARALLEL: Final = (
     BadValue(
         "max_parallel_workers",
         "8",
-        "there are no more processes than max_worker_processes, which extensions need as well",
+        "max_worker_processes is the limit for all workers, including those of extensions",
         limited_by="max_worker_processes",
     ),
     BadValue(
@@ -222,7 +222,7 @@ _PARALLEL: Final = (
         BadValue(
             name,
             "off",
-            "queries run in parallel workers where that is slower, for tests of the server",
+            "a developer option: queries run in parallel workers even where that is slower",
             texts=("on", "regress"),
         )
         for name in ("debug_parallel_query", "force_parallel_mode")
@@ -245,7 +245,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="PLAN-02",
         group=_GROUP,
         title="just-in-time compilation",
-        why="Compiling pays off in queries of seconds, and costs short ones more than their run time.",
+        why="Compilation pays off in queries of seconds, and costs short ones more than their run time.",
         severity=Severity.INFO,
         page="jit-decision.html",
         needs=(needs.PARAMETERS,),
@@ -255,7 +255,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="PLAN-03",
         group=_GROUP,
         title="disabled plan types",
-        why="An enable_… switch helps to find out why a plan was not chosen; left off it degrades other queries.",
+        why="An enable_… switch helps to find out why a plan was not chosen; left off, it degrades other queries.",
         severity=Severity.WARNING,
         page="runtime-config-query.html#RUNTIME-CONFIG-QUERY-ENABLE",
         needs=(needs.PARAMETERS, SCOPED),
@@ -265,7 +265,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="PLAN-04",
         group=_GROUP,
         title="costs and estimates",
-        why="Costs of another order than those of any disk, or guessed numbers of rows, make wrong plans everywhere.",
+        why="Costs unlike those of any disk, or poor row estimates, lead to bad plans everywhere.",
         severity=Severity.WARNING,
         page="runtime-config-query.html",
         needs=(needs.PARAMETERS,),
@@ -276,7 +276,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="PLAN-05",
         group=_GROUP,
         title="parallel workers",
-        why="A plan made for workers that do not start runs alone, at a multiple of its estimate.",
+        why="If the workers of a parallel plan do not start, it takes a multiple of its estimate.",
         severity=Severity.WARNING,
         page="runtime-config-resource.html#GUC-MAX-PARALLEL-WORKERS",
         needs=(needs.PARAMETERS,),

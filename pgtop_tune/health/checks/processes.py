@@ -53,7 +53,7 @@ def _drop_in(name: str, *lines: str) -> Fix:
         do=f"mkdir -p {_UNIT}\n{keep}\nsystemctl daemon-reload",
         undo=f"{put_back}\nsystemctl daemon-reload",
         language=Language.SHELL,
-        remark="as root; distributions call the service differently; takes effect with a restart",
+        remark="as root; the name of the service depends on the distribution; takes effect with a restart",
     )
 
 
@@ -64,7 +64,7 @@ def _oom_score(facts: CheckFacts, limits: Limits) -> Findings:
         return
     evidence = [Evidence(f"oom_score_adj of the postmaster is {process.oom_score_adj}", "/proc/PID/oom_score_adj")]
     if process.children_adj is not None:
-        evidence.append(Evidence(f"of its children at most {process.children_adj}", "/proc/PID/oom_score_adj"))
+        evidence.append(Evidence(f"its children have at most {process.children_adj}", "/proc/PID/oom_score_adj"))
     if process.oom_score_adj > limits["protected"]:
         yield CheckFinding(
             severity=Severity.WARNING if process.oom_score_adj >= 0 and _is_near(facts, limits) else Severity.INFO,
@@ -98,10 +98,10 @@ def _files(facts: CheckFacts, limits: Limits) -> Findings:
     soft = process.open_files_soft
     if soft is None or soft >= max(intended, limits["least"]):
         return
-    comparison = f" of the intended {intended}: it closes some to open others" if soft < intended else " only"
+    comparison = f" instead of {intended}, and closes some to open others" if soft < intended else " only"
     yield CheckFinding(
         severity=Severity.WARNING,
-        says=f"a process of the server may open {soft} files{comparison}",
+        says=f"a server process may open {soft} files{comparison}",
         evidence=(
             Evidence(f"Max open files {soft}, hard limit {process.open_files_hard}", "/proc/PID/limits"),
             Evidence(f"max_files_per_process {intended}", "pg_settings"),
@@ -120,7 +120,7 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Findings:
     better = next((clock for clock in machine.clock_sources if clock not in _SLOW_CLOCKS), "")
     yield CheckFinding(
         severity=Severity.WARNING,
-        says=f"the clock is {machine.clock_source}: reading it costs a system call or a slow device",
+        says=f"the clock source is {machine.clock_source}: each reading takes a system call or a slow device",
         evidence=(
             Evidence(
                 f"{machine.clock_source}, available {' '.join(machine.clock_sources) or 'unknown'}",
@@ -129,7 +129,9 @@ def _clock_source(facts: CheckFacts, limits: Limits) -> Findings:
         ),
         fix=kernel_file(_CLOCK, better, machine.clock_source, f"clocksource={better} on the kernel's command line")
         if better
-        else by_hand("ask the hypervisor for a paravirtual clock or a stable TSC; keep track_io_timing off until then"),
+        else by_hand(
+            "Get a paravirtual clock or a stable TSC from the hypervisor; keep track_io_timing off until then."
+        ),
     )
 
 
@@ -143,7 +145,7 @@ def _time(facts: CheckFacts, limits: Limits) -> Findings:
             # A hypervisor may set the clock without telling this kernel.
             severity=Severity.INFO if virtual else Severity.WARNING,
             confidence=CheckConfidence.MEDIUM if virtual else CheckConfidence.HIGH,
-            says="nothing keeps the machine's clock right: times of logs, backups and other machines drift apart",
+            says="no time synchronization is running: times in logs, backups and on other machines drift apart",
             evidence=(Evidence("STA_UNSYNC is set", "adjtimex(2)"),),
             fix=by_hand(
                 "Run chrony, systemd-timesyncd or the hypervisor's agent; in a container, on its host.",
@@ -157,12 +159,12 @@ def _log(facts: CheckFacts, limits: Limits) -> Findings:
     if parameters.on("logging_collector") or "stderr" not in parameters.text("log_destination").lower():
         return
     if isinstance(process, Unavailable) or not process.stderr:
-        yield Unknown("the place where the postmaster's stderr leads to is not visible from here")
+        yield Unknown("the destination of the postmaster's stderr is not visible from here")
     elif process.stderr == _NOWHERE:
         row = parameters.row("logging_collector")
         yield CheckFinding(
             severity=Severity.HIGH,
-            says="the log goes to /dev/null: no error of the server is kept anywhere",
+            says="the log goes to /dev/null: all errors of the server are lost",
             evidence=(
                 Evidence(f"stderr of the postmaster is {process.stderr}", "/proc/PID/fd/2"),
                 as_shown(facts, "logging_collector", "log_destination"),
@@ -174,10 +176,10 @@ def _log(facts: CheckFacts, limits: Limits) -> Findings:
 def _group_memory(facts: CheckFacts, limits: Limits) -> Findings:
     group = facts.have(needs.CGROUP)
     if group.oom_kills:
-        says = f"the limit of the server's control group has killed {group.oom_kills} processes"
+        says = f"processes killed at the memory limit of the server's control group: {group.oom_kills}"
         severity, event, number = Severity.HIGH, "oom_kill", group.oom_kills
     elif group.memory_max_events:
-        says = f"the server's control group has run into its memory limit {group.memory_max_events} times"
+        says = f"the server's control group has hit its memory limit {group.memory_max_events} times"
         severity, event, number = Severity.WARNING, "max", group.memory_max_events
     else:
         return
@@ -188,7 +190,7 @@ def _group_memory(facts: CheckFacts, limits: Limits) -> Findings:
             Evidence(f"{event} {number} in {group.path}", "memory.events"),
             Evidence(f"memory.max {_size(group.memory_max_bytes)}", "memory.max"),
         ),
-        fix=by_hand("a higher limit, or less memory for sessions (MEM-01 has the sum)"),
+        fix=by_hand("Raise the limit, or reduce the memory of sessions (MEM-01 has the sum)."),
         subject=event,
     )
 
@@ -206,7 +208,7 @@ _SLOW: Final = frozenset({"powersave", "conservative", "ondemand"})
 def _steal(facts: CheckFacts, limits: Limits) -> Findings:
     newest, oldest = facts.have(needs.CPU), sections.cpu(facts.frames[0])
     if isinstance(oldest, Unavailable) or oldest.at_s >= newest.at_s:
-        yield Unknown("steal needs two samples, and there is one")
+        yield Unknown("steal needs two samples, but there is one")
         return
     steal_ticks = figure(facts, "host.cpu.steal", newest.total.steal_ticks)
     percent = ticks_share(oldest.total, newest.total, lambda times: times.steal_ticks) or 0.0
@@ -215,12 +217,12 @@ def _steal(facts: CheckFacts, limits: Limits) -> Findings:
     since_boot = 100 * steal_ticks / max(all_ticks(newest.total), 1)
     yield CheckFinding(
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
-        says=f"the hypervisor takes {share(percent)} of the CPU time away",
+        says=f"the hypervisor takes away {share(percent)} of the CPU time",
         evidence=(
             Evidence(f"steal {share(percent)} in {units.duration(newest.at_s - oldest.at_s)}", "/proc/stat"),
             Evidence(f"steal {share(since_boot)} since boot", "/proc/stat"),
         ),
-        fix=by_hand("a machine whose CPUs are not shared, or has fewer neighbours; a benchmark means little here"),
+        fix=by_hand("Use a machine with dedicated CPUs or fewer neighbours; a benchmark means little here."),
     )  # fmt: skip
 
 
@@ -235,13 +237,13 @@ def _throttled(facts: CheckFacts, limits: Limits) -> Findings:
         severity=Severity.HIGH if percent > limits["high"] else Severity.WARNING,
         says=(
             f"the server's CPU quota was used up in {share(percent)} of the periods: all backends were throttled until "
-            "the next one"
+            "the next period"
         ),
         evidence=(
             Evidence(f"{group.cpu_throttled_periods} of {group.cpu_periods} periods in {group.path}", "cpu.stat"),
             Evidence(f"a quota of {group.cpu_quota_cores:g} CPUs", "cpu.max"),
         ),
-        fix=by_hand("a higher CPU limit for the container or service, or fewer active sessions"),
+        fix=by_hand("Raise the CPU limit of the container or service, or reduce the active sessions."),
     )
 
 
@@ -267,7 +269,7 @@ def _governor(facts: CheckFacts, limits: Limits) -> Findings:
             do=f"cpupower frequency-set -g {_FAST}",
             undo=f"cpupower frequency-set -g {names[0]}",
             language=Language.SHELL,
-            remark="as root on the server's machine; gone after a reboot unless tuned or a unit sets it",
+            remark="as root on the server's machine; lost at a reboot unless tuned or a systemd unit sets it",
         ),
     )
 
@@ -275,7 +277,7 @@ def _governor(facts: CheckFacts, limits: Limits) -> Findings:
 CHECKS: Final[tuple[Check, ...]] = (
     Check(
         "OS-08", _GROUP, "OOM score of the postmaster",
-        "When memory runs out the kernel chooses a process to end, which must not be the postmaster.",
+        "When memory runs out, the kernel chooses a process to kill, which must not be the postmaster.",
         Severity.WARNING, _OVERCOMMIT, (needs.MACHINE,), _oom_score,
         (
             Threshold("protected", _PROTECTED, "", "oom_score_adj: a finding above it"),
@@ -296,12 +298,12 @@ CHECKS: Final[tuple[Check, ...]] = (
     ),
     Check(
         "TIME-01", "time", "the machine's clock",
-        "With clocks apart, logs of machines cannot be compared, and recovery to a moment ends at another one.",
+        "If clocks differ, logs cannot be compared, and point-in-time recovery ends at the wrong time.",
         Severity.WARNING, "continuous-archiving.html#BACKUP-PITR-RECOVERY", (needs.MACHINE,), _time,
     ),
     Check(
-        "LOG-07", "logging and statistics", "the place of the log",
-        "A server without a log leaves nothing behind after an incident.",
+        "LOG-07", "logging and statistics", "destination of the log",
+        "Without a log, there is no evidence after an incident.",
         Severity.HIGH, "runtime-config-logging.html#RUNTIME-CONFIG-LOGGING-WHERE", (needs.MACHINE, needs.PARAMETERS),
         _log,
     ),
@@ -312,7 +314,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     ),
     Check(
         "CPU-01", _PROCESSORS, "steal",
-        "CPU time that a hypervisor gives to other machines shows as unexplained latency.",
+        "CPU time that a hypervisor gives to other machines appears as unexplained latency.",
         Severity.HIGH, _PAGE, (needs.CPU,), _steal,
         (Threshold("warning", 1, "%", "warning above it"), Threshold("high", 10, "%", "high above it")), twice=True,
     ),
@@ -327,7 +329,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     ),
     Check(
         "CPU-03", _PROCESSORS, "frequency governor",
-        "A CPU in deep sleep between short statements answers each of them slowly.",
+        "A CPU that clocks down between short statements answers each of them slowly.",
         Severity.WARNING, _PAGE, (needs.FREQUENCY,), _governor,
     ),
 )  # fmt: skip

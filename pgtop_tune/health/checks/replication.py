@@ -41,31 +41,31 @@ def _has_no_senders(parameters: Parameters, row: Parameter) -> bool:
 
 _BETWEEN: Final = (
     *(
-        BadValue(name, "1min", "a connection whose other side vanished is never noticed", texts=("0",))
+        BadValue(name, "1min", "the loss of a connection is never detected", texts=("0",))
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
     *(
-        BadValue(name, "1min", "a short pause of the network ends replication", below=5, unit="s")
+        BadValue(name, "1min", "a short interruption of the network ends replication", below=5, unit="s")
         for name in ("wal_sender_timeout", "wal_receiver_timeout")
     ),
     BadValue(
         "max_wal_senders",
         "10",
-        "no standby and no base backup over the network",
+        "no standby and no base backup over the network is possible",
         judged=_has_no_senders,
         severity=Severity.INFO,
     ),
     BadValue(
         "idle_replication_slot_timeout",
         "1d",
-        "a standby or subscriber that is away so briefly has to be made anew",
+        "a standby or subscriber must be rebuilt after so short an absence",
         below=3600,
         unit="s",
     ),
     BadValue(
         "wal_receiver_status_interval",
         "10s",
-        "the primary does not learn how far this standby is",
+        "the primary does not know how far this standby has replayed",
         texts=("0",),
         when=on_standby,
     ),
@@ -73,7 +73,7 @@ _BETWEEN: Final = (
         BadValue(
             name,
             "30s",
-            "one long query stops the replay, and failover waits for all of it",
+            "one long query stops the replay, and a failover waits for its end",
             texts=("-1",),
             when=on_standby,
         )
@@ -90,12 +90,12 @@ _BETWEEN: Final = (
         when=on_standby,
     ),
     BadValue(
-        "hot_standby", "on", "this standby answers no queries", texts=("off",), severity=Severity.INFO, when=on_standby
+        "hot_standby", "on", "this standby accepts no queries", texts=("off",), severity=Severity.INFO, when=on_standby
     ),
     BadValue(
         "recovery_min_apply_delay",
         "0",
-        "this standby is behind on purpose, and a failover to it replays so much first",
+        "this standby lags on purpose, and a failover to it must first replay this much",
         above=0,
         unit="s",
         severity=Severity.INFO,
@@ -129,8 +129,8 @@ def _lag(facts: CheckFacts, limits: Limits) -> Findings:
                     Evidence(f"{behind_s:.1f} s", f"{_VIEW}.replay_lag"),
                 ),
                 fix=by_hand(
-                    "Find the cause: unsent WAL means the network, unflushed WAL the standby's disk, unreplayed "
-                    "WAL its recovery."
+                    "Find the cause: unsent WAL points to the network, unflushed WAL to the standby's disk, "
+                    "unreplayed WAL to its recovery."
                 ),
                 subject=_name(lag),
             )
@@ -157,8 +157,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
     evidence = (
         as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
         Evidence(
-            f"{standbys.ready} of {len(sample.senders)} senders are up to date and named there, {standbys.needed} "
-            "needed",
+            f"{standbys.ready} of {len(sample.senders)} senders are up to date and listed, {standbys.needed} needed",
             f"{_VIEW}.sync_state, state",
         ),
     )
@@ -175,14 +174,13 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
             "connected",
             evidence=evidence,
             fix=by_hand(
-                f"Add a standby that synchronous_standby_names names, or let more names answer: ANY {standbys.needed} "
-                "(…)."
+                f"Add a standby listed in synchronous_standby_names, or list more of them: ANY {standbys.needed} (…)."
             ),
             subject="spare",
         )
         return
     fewer = with_fewer(row.setting, standbys.ready) if standbys.ready else ""
-    alone = "commits are then on this server alone; it is better to restore a standby of that name"
+    alone = "commits are then on this server alone; it is better to reconnect the standby"
     yield CheckFinding(
         severity=Severity.CRITICAL,
         says=f"no synchronous standby is connected: {commits} waits for one"
@@ -191,7 +189,7 @@ def _synchronous(facts: CheckFacts, limits: Limits) -> Findings:
         evidence=evidence,
         fix=replace(
             set_parameter(row, fewer),
-            remark=f"commits then wait for {standbys.ready}; it is better to restore the other" if fewer else alone,
+            remark=f"commits then wait for {standbys.ready}; it is better to reconnect the other" if fewer else alone,
         ),
         subject="standbys",
     )
@@ -217,15 +215,15 @@ def _held_commits(facts: CheckFacts, longest_s: float) -> CheckFinding | None:
         return None
     return CheckFinding(
         severity=Severity.CRITICAL,
-        says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} for synchronous standbys "
-        f"that are connected, the oldest for {duration(oldest_s)}",
+        says=f"{len(since_ms)} {'commit waits' if len(since_ms) == 1 else 'commits wait'} although enough "
+        f"synchronous standbys are connected, the oldest for {duration(oldest_s)}",
         evidence=(
             as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
             Evidence(f"{len(since_ms)} sessions in SyncRep", "pg_stat_activity.wait_event, query_start"),
         ),
         fix=by_hand(
-            "Find what holds the standby up: with remote_apply a replay that is paused (pg_wal_replay_resume()) or "
-            "delayed, else its disk or the network."
+            "Find the cause: with remote_apply a replay that is paused (pg_wal_replay_resume()) or delayed, else "
+            "the standby's disk or the network."
         ),
         subject="held commits",
     )
@@ -249,15 +247,15 @@ def _not_replaying(facts: CheckFacts) -> Findings:
     if names:
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"the replay of synchronous standby {', '.join(names[:_SHOWN])} stands still: a commit with "
+            says=f"the replay of synchronous standby {', '.join(names[:_SHOWN])} has stopped: a commit with "
             "remote_apply waits for it",
             evidence=(
                 as_shown(facts, "synchronous_standby_names", "synchronous_commit"),
                 Evidence("the same position in two replies, with WAL to replay", f"{_VIEW}.replay_lsn, flush_lsn"),
             ),
             fix=by_hand(
-                "On the standby: pg_wal_replay_resume() where the replay is paused; else end the query that holds it "
-                "up, or lower recovery_min_apply_delay."
+                "On the standby: pg_wal_replay_resume() if the replay is paused; else end the query that blocks it, "
+                "or lower recovery_min_apply_delay."
             ),
             subject="replay",
         )
@@ -301,14 +299,14 @@ def _failover(facts: CheckFacts, limits: Limits) -> Findings:
     if idle:
         yield CheckFinding(
             severity=Severity.HIGH,
-            says=f"no standby uses slot {', '.join(idle[:_SHOWN])}: subscribers whose slots fail over wait for it",
+            says=f"no standby uses slot {', '.join(idle[:_SHOWN])}: subscribers with failover slots wait for it",
             evidence=(
                 as_shown(facts, "synchronized_standby_slots"),
                 Evidence(f"{', '.join(sorted(used & set(names))) or 'none'} in use", "pg_replication_slots.active_pid"),
             ),
             fix=replace(
                 set_parameter(row, ", ".join(quoted(name) for name in names if name in used)),
-                remark="subscribers may then be ahead of that standby; it is better to restore it",
+                remark="subscribers may then be ahead of that standby; it is better to reconnect it",
             ),
             subject="slots",
         )
@@ -344,7 +342,7 @@ def _receiving(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.HIGH,
             says=f"this standby does not stream: its receiver is {receiver.status or 'missing'}",
             evidence=(Evidence(receiver.status or "no WAL receiver", "pg_stat_wal_receiver.status"),),
-            fix=by_hand("Its log says why: primary_conninfo, the primary's pg_hba.conf, or WAL that has been removed."),
+            fix=by_hand("Find the cause in its log: primary_conninfo, the primary's pg_hba.conf, or removed WAL."),
             subject="receiver",
         )
 
@@ -352,7 +350,7 @@ def _receiving(facts: CheckFacts, limits: Limits) -> Findings:
 def _enable(name: str) -> Fix:
     template = "ALTER SUBSCRIPTION {name} {state};"
     enable, disable = (composed(template, name=identifier(name), state=Sql(state)) for state in ("ENABLE", "DISABLE"))
-    return Fix(enable, disable, remark="in its database; with its slot in place")
+    return Fix(enable, disable, remark="in its database; its slot must exist")
 
 
 def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
@@ -364,8 +362,8 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
         if worker.kind == "disabled":
             yield CheckFinding(
                 severity=Severity.INFO,
-                says=f"subscription {worker.name} is disabled: its tables become stale; a slot of it on the "
-                "publisher keeps WAL",
+                says=f"subscription {worker.name} is disabled: its tables become stale, and its slot, if any, "
+                "keeps WAL on the publisher",
                 evidence=(Evidence(f"{worker.name}: disabled", "pg_subscription.subenabled"),),
                 fix=_enable(worker.name),
                 subject=worker.name,
@@ -374,12 +372,12 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
             yield CheckFinding(
                 severity=Severity.HIGH,
                 says=(
-                    f"subscription {worker.name} is enabled and has no worker: the worker cannot start, or has "
+                    f"subscription {worker.name} is enabled but has no worker: the worker cannot start, or has "
                     "just failed"
                 ),
                 evidence=(Evidence(f"{worker.name}: no worker", "pg_stat_subscription.pid"),),
                 fix=by_hand(
-                    "The server's log has the worker's error; max_logical_replication_workers limits how many run."
+                    "Find the worker's error in the server's log; max_logical_replication_workers limits the workers."
                 ),
                 subject=worker.name,
             )
@@ -387,7 +385,7 @@ def _subscriptions(facts: CheckFacts, limits: Limits) -> Findings:
         if errors > limits["errors"]:
             yield CheckFinding(
                 severity=Severity.WARNING,
-                says=f"subscription {worker.name} failed {errors} times; while it fails its publisher keeps WAL",
+                says=f"subscription {worker.name} failed {errors} times; while it fails, its publisher keeps WAL",
                 evidence=(
                     Evidence(f"{errors} errors", "pg_stat_subscription_stats: errors of apply and synchronization"),
                 ),
@@ -424,7 +422,7 @@ def _parity(facts: CheckFacts, limits: Limits) -> Findings:
             severity=Severity.HIGH,
             says=f"{name} is {row.setting} here and {value} on the primary: replay stops there, and this standby does "
             "not start again",
-            evidence=(Evidence(f"{name} {row.setting}, of the primary {value}", "its WAL, in the control file"),),
+            evidence=(Evidence(f"{name} {row.setting}, on the primary {value}", "its WAL, in the control file"),),
             fix=set_parameter(row, value),
             subject=name,
         )
@@ -457,7 +455,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(needs.SERVER, needs.PARAMETERS, needs.REPLICATION),
         look=_synchronous_and_failover,
         twice=True,
-        thresholds=(Threshold("seconds", 10, "s", "a commit that waits longer is a finding, whoever is connected"),),
+        thresholds=(Threshold("seconds", 10, "s", "a commit that waits longer is a finding"),),
     ),
     Check(
         id="REP-03",
@@ -483,8 +481,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="REP-05",
         group=_GROUP,
-        title="limits of replication",
-        why="Without limits a lost connection or one long query stops replication in silence.",
+        title="replication limits",
+        why="Without limits a lost connection or one long query silently stops replication.",
         severity=Severity.WARNING,
         page="runtime-config-replication.html",
         needs=(needs.SERVER, needs.PARAMETERS),
@@ -495,7 +493,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="REP-07",
         group="replication",
         title="settings that replay needs",
-        why="A standby with less than its primary stops replaying, and does not start again.",
+        why="A standby with lower values than its primary stops replaying, and does not start again.",
         severity=Severity.HIGH,
         page="hot-standby.html#HOT-STANDBY-ADMIN",
         needs=(needs.SERVER, needs.PARAMETERS),

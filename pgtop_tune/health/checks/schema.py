@@ -28,7 +28,7 @@ from pgtop_tune.health.rules import as_shown, first_few, in_database, on_standby
 
 _TABLES: Final = "tables"
 _REWRITES: Final = "rewrites the tables under a lock, and writes them into the WAL"
-_REINDEXES: Final = "reads and writes each index once; plan it"
+_REINDEXES: Final = "rebuilds every index; schedule it"
 _PRELOADED: Final = frozenset(
     ("citus", "orioledb", "pg_cron", "pg_failover_slots", "pg_net", "pg_qualstats", "pg_squeeze", "pg_stat_kcache",
      "pg_stat_monitor", "pg_stat_statements", "pg_wait_sampling", "pgactive", "pgaudit", "pglogical", "powa",
@@ -45,7 +45,7 @@ def _index_names(row: CatalogueCondition) -> tuple[Sql, Sql]:
     if not row.detail:
         name = literal(identifier(*row.name))
         return identifier(row.part), composed(
-            "-- its table was locked: before dropping it, note SELECT pg_get_indexdef({name}::regclass)", name=name
+            "-- its table was locked: before dropping it, save SELECT pg_get_indexdef({name}::regclass)", name=name
         )
     return identifier(row.part), Sql(unmistakable(row.detail).replace("CREATE INDEX ", "CREATE INDEX CONCURRENTLY ", 1))
 
@@ -67,7 +67,7 @@ NO_KEY: Final = ConditionKind(
     kind="no primary key",
     one="table has no primary key",
     several="tables have no primary key",
-    so="a row has no name by which replication and clients can find it",
+    so="replication and clients cannot identify a row",
     source="pg_index.indisprimary",
     advice="ALTER TABLE … ADD PRIMARY KEY; with an existing unique index of columns that are NOT NULL: USING INDEX.",
     severity=Severity.INFO,
@@ -76,7 +76,7 @@ UNLOGGED: Final = ConditionKind(
     kind="unlogged",
     one="table is unlogged",
     several="tables are unlogged",
-    so="a crash empties each, and standbys and backups have none of the rows",
+    so="a crash empties such a table, and standbys and base backups lack its rows",
     source="pg_class.relpersistence",
     do="ALTER TABLE {name} SET LOGGED;",
     undo="ALTER TABLE {name} SET UNLOGGED;",
@@ -86,50 +86,50 @@ PARENT: Final = ConditionKind(
     kind="parent never analyzed",
     one="partitioned table was never analyzed",
     several="partitioned tables were never analyzed",
-    so="autovacuum analyzes only partitions, so the planner guesses about the whole",
+    so="autovacuum analyzes only partitions, so the planner guesses for the whole table",
     source="pg_class.reltuples",
     do="ANALYZE {name};",
     locks=False,
-    remark="and again from time to time, as autovacuum does not",
+    remark="repeat it from time to time, as autovacuum does not",
 )
 NOT_VALID: Final = ConditionKind(
     kind="not validated",
     one="constraint was never validated",
     several="constraints were never validated",
-    so="rows that were there before may break the rule",
+    so="older rows may violate the constraint",
     source="pg_constraint.convalidated",
     do="ALTER TABLE {name} VALIDATE CONSTRAINT {part};",
-    remark="reads the table, and blocks neither reads nor writes; fails on rows that break it",
+    remark="reads the table, and blocks neither reads nor writes; fails on rows that violate it",
     named=_part,
 )
 KEY_OFF: Final = ConditionKind(
     kind="foreign key off",
-    one="trigger of a foreign key is off",
-    several="triggers of foreign keys are off",
-    so="nothing keeps references from pointing nowhere",
+    one="trigger of a foreign key is disabled",
+    several="triggers of foreign keys are disabled",
+    so="references to missing rows are not rejected",
     source="pg_trigger.tgenabled",
     do="ALTER TABLE {name} ENABLE TRIGGER {part};",
     undo="ALTER TABLE {name} DISABLE TRIGGER {part};",
-    remark="as a superuser; check the references that were written meanwhile",
+    remark="as a superuser; check the references written meanwhile",
     severity=Severity.HIGH,
     named=lambda row: f"{'.'.join(row.name)} {row.detail}",
 )
 TRIGGER_OFF: Final = ConditionKind(
     kind="trigger off",
-    one="trigger is off",
-    several="triggers are off",
-    so="rows change without the audit, the copies or the values that triggers add",
+    one="trigger is disabled",
+    several="triggers are disabled",
+    so="rows change without the audit records, copies or values that triggers write",
     source="pg_trigger.tgenabled",
     do="ALTER TABLE {name} ENABLE TRIGGER {part};",
     undo="ALTER TABLE {name} DISABLE TRIGGER {part};",
-    remark="rows that were written meanwhile lack its work",
+    remark="rows written meanwhile lack its effects",
     named=_part,
 )
 RULE_OFF: Final = ConditionKind(
     kind="rule off",
-    one="rule is off",
-    several="rules are off",
-    so="statements do what the rule was to change or forbid",
+    one="rule is disabled",
+    several="rules are disabled",
+    so="statements that the rule was meant to change or forbid run as written",
     source="pg_rewrite.ev_enabled",
     do="ALTER TABLE {name} ENABLE RULE {part};",
     undo="ALTER TABLE {name} DISABLE RULE {part};",
@@ -139,7 +139,7 @@ IDENTITY: Final = ConditionKind(
     kind="no replica identity",
     one="published table has no replica identity",
     several="published tables have no replica identity",
-    so="each UPDATE and DELETE there fails",
+    so="each UPDATE and DELETE on such a table fails",
     source="pg_publication_rel, pg_publication.puballtables, pg_class.relreplident",
     do="ALTER TABLE {name} REPLICA IDENTITY FULL;",
     undo="ALTER TABLE {name} REPLICA IDENTITY {detail};",
@@ -149,9 +149,9 @@ IDENTITY: Final = ConditionKind(
 )
 RARELY: Final = ConditionKind(
     kind="rarely vacuumed",
-    one="table has a limit of its own that keeps autovacuum away",
-    several="tables have limits of their own that keep autovacuum away",
-    so="dead rows, old statistics and old transaction ids pile up there",
+    one="table has its own limit that keeps autovacuum away",
+    several="tables have their own limits that keep autovacuum away",
+    so="dead rows, old statistics and old transaction ids accumulate there",
     source="pg_class.reloptions",
     do="ALTER TABLE {name} RESET ({part});",
     undo="ALTER TABLE {name} SET ({part} = {detail});",
@@ -160,15 +160,15 @@ RARELY: Final = ConditionKind(
 )
 PREFIX: Final = ConditionKind(
     kind="prefix of an index",
-    one="index begins another one",
-    several="indexes begin others",
-    so="the longer one serves the same queries, and each change writes both",
+    one="index is a prefix of another one",
+    several="indexes are prefixes of others",
+    so="the longer index serves the same queries, and each change writes both",
     source="pg_index.indkey, indclass, indoption",
     do="DROP INDEX CONCURRENTLY {name};",
     undo="{detail};",
     parts=_index_names,
     locks=False,
-    remark="where the longer one is not much larger",
+    remark="if the longer index is not much larger",
     severity=Severity.INFO,
     named=lambda row: f"{'.'.join(row.name)} begins {row.part}",
 )
@@ -176,7 +176,7 @@ _DEFINER: Final = ConditionKind(
     kind="security definer",
     one="SECURITY DEFINER function has no search_path",
     several="SECURITY DEFINER functions have no search_path",
-    so="functions that a caller puts in front run with the owner's rights",
+    so="functions from the caller's search_path run with the owner's rights",
     source="pg_proc.prosecdef, proconfig",
     do="ALTER ROUTINE {part} SET search_path = {detail}, pg_temp;",
     undo="ALTER ROUTINE {part} RESET search_path;",
@@ -190,14 +190,14 @@ _SUPERUSERS: Final = replace(
     kind="superuser's definer",
     one="SECURITY DEFINER function of a superuser has no search_path",
     several="SECURITY DEFINER functions of superusers have no search_path",
-    so="functions that a caller puts in front run with all rights",
+    so="functions from the caller's search_path run with superuser rights",
     severity=Severity.HIGH,
 )
 _OF_CALLERS: Final = ConditionKind(
     kind="definer of callers",
-    one="SECURITY DEFINER function of a superuser looks into pg_temp first",
-    several="SECURITY DEFINER functions of superusers look into pg_temp first",
-    so="temporary tables of the caller take the place of those that it means",
+    one="SECURITY DEFINER function of a superuser searches pg_temp first",
+    several="SECURITY DEFINER functions of superusers search pg_temp first",
+    so="temporary tables of the caller replace the intended ones",
     source="pg_proc.prosecdef, proconfig",
     advice="ALTER ROUTINE … SET search_path with pg_temp as the last schema.",
     severity=Severity.HIGH,
@@ -206,20 +206,20 @@ _OF_CALLERS: Final = ConditionKind(
 _WITHOUT_TEMP: Final = replace(
     _DEFINER,
     kind="definer without pg_temp",
-    one="search_path of a SECURITY DEFINER function of a superuser does not name pg_temp",
-    several="SECURITY DEFINER functions of superusers have a search_path that does not name pg_temp",
-    so="it is then searched first, and a caller's temporary table can take the place of one that the function means",
+    one="search_path of a SECURITY DEFINER function of a superuser lacks pg_temp",
+    several="SECURITY DEFINER functions of superusers have a search_path without pg_temp",
+    so="pg_temp is then searched first, and a caller's temporary table can replace the intended one",
     do="ALTER ROUTINE {part} SET search_path = {detail}, pg_temp;",
     undo="ALTER ROUTINE {part} SET search_path = {detail};",
     parts=lambda row: (Sql(unmistakable(row.part)), typed("search_path", row.detail)),
-    remark="where the function names tables without their schema",
+    remark="if the function names tables without their schema",
     severity=Severity.INFO,
 )
 _EVENT_OFF: Final = ConditionKind(
     kind="event trigger off",
-    one="event trigger is off",
-    several="event triggers are off",
-    so="schema changes go past what they were to record or forbid",
+    one="event trigger is disabled",
+    several="event triggers are disabled",
+    so="schema changes are no longer recorded or forbidden",
     source="pg_event_trigger.evtenabled",
     do="ALTER EVENT TRIGGER {name} ENABLE;",
     undo="ALTER EVENT TRIGGER {name} DISABLE;",
@@ -229,9 +229,9 @@ _EVENT_OFF: Final = ConditionKind(
 )
 _EVENT: Final = ConditionKind(
     kind="event trigger",
-    one="event trigger runs a function that is no superuser's",
-    several="event triggers run functions that are no superusers'",
-    so="the function's owner can run anything as the superuser who changes a schema next",
+    one="event trigger runs a function whose owner is no superuser",
+    several="event triggers run functions whose owners are no superusers",
+    so="the function's owner can run anything as the next superuser who changes a schema",
     source="pg_event_trigger.evtfoid, pg_proc.proowner",
     do="ALTER EVENT TRIGGER {name} DISABLE;",
     undo="ALTER EVENT TRIGGER {name} ENABLE {detail};",
@@ -243,8 +243,8 @@ _EVENT: Final = ConditionKind(
 )
 _COLLATION: Final = ConditionKind(
     kind="collation",
-    one="collation has another version than its indexes",
-    several="collations have other versions than their indexes",
+    one="collation version differs from that of its indexes",
+    several="collation versions differ from those of their indexes",
     so="indexes on text may miss rows and admit duplicates",
     source="pg_collation.collversion, pg_collation_actual_version()",
     do="ALTER COLLATION {name} REFRESH VERSION;",
@@ -255,7 +255,7 @@ _COLLATION: Final = ConditionKind(
 )
 _OF_DATABASE: Final = ConditionKind(
     kind="database collation",
-    one="the database was made with another version of its collation",
+    one="the database was created with another version of its collation",
     several="",
     so="indexes on text may miss rows and admit duplicates",
     source="pg_database.datcollversion, pg_database_collation_actual_version()",
@@ -271,7 +271,7 @@ _NO_ENCODING: Final = ConditionKind(
     kind="no encoding",
     one="the database has the encoding SQL_ASCII",
     several="",
-    so="the server stores the bytes of each client unchecked, and other clients read something else",
+    so="the server stores the bytes of each client unchecked, and other clients may misread them",
     source="pg_database.encoding",
     advice="Dump it, convert the dump, and restore it into CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0.",
     severity=Severity.INFO,
@@ -290,19 +290,19 @@ def _outdated(facts: CheckFacts, limits: Limits) -> Findings:
         if not available:
             yield CheckFinding(
                 severity=Severity.WARNING,
-                says=f"{database}: the files of extension {name} are gone: dumps of it do not restore",
+                says=f"{database}: the files of extension {name} are missing: dumps with it cannot be restored",
                 evidence=(Evidence(f"{name} {now}, no control file", "pg_extension, pg_available_extensions()"),),
                 subject=f"{database}: {name}",
             )
         elif now != available:
             yield CheckFinding(
                 severity=Severity.INFO,
-                says=f"{database}: extension {name} is {now}, {available} is installed",
+                says=f"{database}: extension {name} is at {now}, but {available} is installed",
                 evidence=(Evidence(f"{name} {now}", "pg_extension.extversion, pg_available_extensions()"),),
                 fix=in_database(
                     database,
                     composed("ALTER EXTENSION {name} UPDATE;", name=identifier(name)),
-                    "-- extensions go back only by DROP EXTENSION and CREATE EXTENSION … VERSION",
+                    "-- a downgrade takes DROP EXTENSION and CREATE EXTENSION … VERSION",
                 ),
                 subject=f"{database}: {name}",
             )
@@ -343,10 +343,10 @@ _DEFAULT: Final = ConditionKind(
     kind="default partition",
     one="default partition holds rows",
     several="default partitions hold rows",
-    so="a new partition reads all of them under a lock, and is refused where they belong to it",
+    so="creating a partition reads all of them under a lock, and fails if some belong to it",
     source="pg_partitioned_table.partdefid, pg_class.reltuples",
-    advice="Detach the default partition, make partitions for its values, insert its rows into the partitioned table, "
-    "and attach it again empty.",
+    advice="Detach the default partition, create partitions for its values, insert its rows into the partitioned "
+    "table, and attach it again empty.",
     severity=Severity.INFO,
     named=lambda row: f"{'.'.join(row.name)} of {row.part}",
 )
@@ -354,10 +354,10 @@ _NO_POLICY: Final = ConditionKind(
     kind="no policy",
     one="table has row security and no policy",
     several="tables have row security and no policy",
-    so="all roles but the owner see no rows, and insert none",
+    so="all roles except the owner see no rows, and cannot insert any",
     source="pg_class.relrowsecurity, pg_policy.polrelid",
-    advice="CREATE POLICY for the roles that need its rows; ALTER TABLE … DISABLE ROW LEVEL SECURITY where each role "
-    "with rights on it may see all.",
+    advice="CREATE POLICY for the roles that need its rows; ALTER TABLE … DISABLE ROW LEVEL SECURITY if each role "
+    "with rights on it may see all rows.",
     severity=Severity.INFO,
 )
 _POLICY_OFF: Final = ConditionKind(
@@ -366,28 +366,28 @@ _POLICY_OFF: Final = ConditionKind(
     several="tables have policies or FORCE ROW LEVEL SECURITY, and their row security is off",
     so="the policies hide nothing: each role with rights on it sees and changes all rows",
     source="pg_class.relrowsecurity, relforcerowsecurity, pg_policy.polrelid",
-    advice="ALTER TABLE … ENABLE ROW LEVEL SECURITY, after a look at which roles the policies let through; DROP POLICY "
-    "and ALTER TABLE … NO FORCE ROW LEVEL SECURITY where no rows are to be hidden.",
+    advice="ALTER TABLE … ENABLE ROW LEVEL SECURITY, after checking which roles the policies allow; DROP POLICY "
+    "and ALTER TABLE … NO FORCE ROW LEVEL SECURITY if no rows need to be hidden.",
 )
 _MANY_INDEXES: Final = ConditionKind(
     kind="many indexes",
-    one="table has 15 or more indexes of one column",
-    several="tables have 15 or more indexes of one column",
-    so="each new row writes into all of them, and each update of an indexed column as well",
+    one="table has 15 or more single-column indexes",
+    several="tables have 15 or more single-column indexes",
+    so="each insert writes all of them, and so does each update of an indexed column",
     source="pg_index.indnatts",
-    advice="Drop those that IDX-03 finds, and replace others by one index of columns that queries ask for together.",
+    advice="Drop those that IDX-03 finds, and replace others with one index on columns that queries use together.",
     severity=Severity.INFO,
 )
 _FILLFACTOR: Final = ConditionKind(
     kind="fillfactor",
-    one="relation is filled to less than half",
-    several="relations are filled to less than half",
-    so="the same rows take a multiple of the disk, the memory and the reading",
+    one="relation has a fillfactor below 50",
+    several="relations have a fillfactor below 50",
+    so="the same rows take several times the disk space, memory and reads",
     source="pg_class.reloptions",
     do="ALTER TABLE {name} RESET (fillfactor);",
     undo="ALTER TABLE {name} SET (fillfactor = {detail});",
     parts=_number,
-    remark="for new pages; VACUUM FULL or REINDEX CONCURRENTLY writes the old ones anew",
+    remark="for new pages; VACUUM FULL or REINDEX CONCURRENTLY rewrites the old ones",
     severity=Severity.INFO,
     named=lambda row: f"{'.'.join(row.name)} fillfactor={row.part}",
 )
@@ -395,7 +395,7 @@ _NO_STATISTICS: Final = ConditionKind(
     kind="no statistics",
     one="column has SET STATISTICS 0",
     several="columns have SET STATISTICS 0",
-    so="the planner guesses how many rows a condition leaves",
+    so="the planner guesses how many rows match a condition",
     source="pg_attribute.attstattarget",
     do="ALTER TABLE {name} ALTER COLUMN {part} SET STATISTICS -1;",
     undo="ALTER TABLE {name} ALTER COLUMN {part} SET STATISTICS 0;",
@@ -411,12 +411,12 @@ def _large_objects(facts: CheckFacts, limits: Limits) -> Findings:
         if row.kind == _LARGE_OBJECTS and row.n_all >= limits["objects"]:
             yield CheckFinding(
                 severity=Severity.INFO,
-                says=f"{database}: about {row.n_all} large objects: none is deleted with the row that names it, and "
-                "pg_dump and pg_upgrade handle each by itself",
+                says=f"{database}: about {row.n_all} large objects: none is deleted with its row, and "
+                "pg_dump and pg_upgrade process each one separately",
                 evidence=(Evidence(f"about {row.n_all}", "pg_largeobject_metadata: pg_class.reltuples, n_live_tup"),),
                 fix=by_hand(
-                    f"vacuumlo --dry-run {quoted(database)} counts those that no row names, without it they are "
-                    "deleted; keep new ones in columns of type bytea."
+                    f"vacuumlo --dry-run {quoted(database)} counts those that no row refers to; without --dry-run "
+                    "it deletes them. Keep new ones in columns of type bytea."
                 ),
                 confidence=CheckConfidence.MEDIUM,
                 subject=database,
@@ -426,12 +426,12 @@ def _large_objects(facts: CheckFacts, limits: Limits) -> Findings:
 CHECKS: Final[tuple[Check, ...]] = (
     of_kinds(
         "TAB-05", "tables without primary key",
-        "Duplicates come in unseen, and logical replication cannot say which row has changed.",
+        "Duplicates enter unnoticed, and logical replication cannot tell which row has changed.",
         "ddl-constraints.html#DDL-CONSTRAINTS-PRIMARY-KEYS", RELATIONS, NO_KEY, group=_TABLES,
     ),
     of_kinds(
         "TAB-06", "unlogged tables",
-        "Their content is gone after a crash, and was never in a backup.",
+        "A crash empties unlogged tables, and no base backup contains their rows.",
         "sql-createtable.html#SQL-CREATETABLE-UNLOGGED", RELATIONS, UNLOGGED, group=_TABLES,
     ),
     of_kinds(
@@ -440,18 +440,18 @@ CHECKS: Final[tuple[Check, ...]] = (
         "routine-vacuuming.html#VACUUM-FOR-STATISTICS", RELATIONS, PARENT, group=_TABLES,
     ),
     of_kinds(
-        "TAB-08", "constraints and triggers that do not hold",
-        "The planner, dumps and people trust constraints; a dump of rows that break one does not restore.",
+        "TAB-08", "constraints and triggers not in force",
+        "The planner, dumps and people trust constraints; a dump of rows that violate one cannot be restored.",
         "sql-altertable.html", RELATIONS, KEY_OFF, NOT_VALID, TRIGGER_OFF, RULE_OFF, group=_TABLES,
     ),
     of_kinds(
-        "VAC-08", "limits of single tables",
-        "A limit that was set for one load stays with the table for ever.",
+        "VAC-08", "autovacuum limits of single tables",
+        "A limit that was set for one load stays with the table forever.",
         "sql-createtable.html#RELOPTION-AUTOVACUUM-VACUUM-SCALE-FACTOR", RELATIONS, RARELY, group="vacuum",
     ),
     of_kinds(
-        "IDX-05", "indexes that begin others",
-        "An index on (a) does nothing that one on (a, b) does not do.",
+        "IDX-05", "indexes that are prefixes of others",
+        "An index on (a) serves no query that an index on (a, b) cannot serve.",
         "indexes-multicolumn.html", RELATIONS, PREFIX, group="indexes",
     ),
     of_kinds(
@@ -460,8 +460,8 @@ CHECKS: Final[tuple[Check, ...]] = (
         "logical-replication-publication.html", RELATIONS, IDENTITY, group="replication",
     ),
     of_kinds(
-        "SEC-08", "functions with their owner's rights",
-        "Without a search_path of its own such a function finds what its caller put in front.",
+        "SEC-08", "SECURITY DEFINER functions",
+        "Without its own search_path, such a function uses objects that its caller chooses.",
         "sql-createfunction.html#SQL-CREATEFUNCTION-SECURITY", OBJECTS, _DEFINER, _SUPERUSERS, _OF_CALLERS,
         _WITHOUT_TEMP, group="security",
     ),
@@ -477,40 +477,40 @@ CHECKS: Final[tuple[Check, ...]] = (
         group="collations and extensions",
     ),
     Check(
-        id="EXT-01", group="collations and extensions", title="versions of extensions",
+        id="EXT-01", group="collations and extensions", title="extension versions",
         why="After an upgrade of the server, extensions keep their old functions until they are updated.",
         severity=Severity.WARNING, page="sql-alterextension.html", needs=(OBJECTS,), look=_outdated,
     ),
     Check(
         id="EXT-02", group="collations and extensions", title="extensions without their library",
-        why="Such an extension is there, and each of its functions fails.",
+        why="Such an extension exists, but each of its functions fails.",
         severity=Severity.WARNING, page="runtime-config-client.html#GUC-SHARED-PRELOAD-LIBRARIES",
         needs=(needs.SERVER, needs.PARAMETERS, OBJECTS), look=_not_loaded,
     ),
     of_kinds(
         "TAB-09", "default partitions",
-        "A default partition fills without a word when nobody makes the next partition in time.",
+        "A default partition silently fills up when the next partition is not created in time.",
         "ddl-partitioning.html#DDL-PARTITIONING-DECLARATIVE", RELATIONS, _DEFAULT, group=_TABLES,
     ),
     of_kinds(
         "TAB-10", "storage and statistics of single tables",
-        "A setting that was tried on one table stays with it for ever.",
+        "A setting that was tried on one table stays with it forever.",
         "sql-createtable.html#RELOPTION-FILLFACTOR", RELATIONS, _FILLFACTOR, _NO_STATISTICS, group=_TABLES,
     ),
     Check(
         id="TAB-11", group=_TABLES, title="large objects",
-        why="Large objects that no row names any more fill the disk, and slow down each dump and upgrade.",
+        why="Large objects that no row refers to fill the disk, and slow down each dump and upgrade.",
         severity=Severity.INFO, page="largeobjects.html", needs=(RELATIONS,), look=_large_objects,
-        thresholds=(Threshold("objects", 1000, "", "or more are a finding; the query looks for no fewer"),),
+        thresholds=(Threshold("objects", 1000, "", "or more are a finding; the query finds no fewer"),),
     ),
     of_kinds(
-        "IDX-06", "many indexes of one table",
-        "Each index makes writing slower, and keeps updates from staying within their page.",
+        "IDX-06", "many indexes on one table",
+        "Each index slows down writes, and can prevent HOT updates.",
         "indexes-multicolumn.html", RELATIONS, _MANY_INDEXES, group="indexes",
     ),
     of_kinds(
         "SEC-16", "row security and its policies",
-        "One without the other hides all rows or none, and no error tells why.",
+        "One without the other silently hides all rows, or none.",
         "ddl-rowsecurity.html", RELATIONS, _NO_POLICY, _POLICY_OFF, group="security",
     ),
 )  # fmt: skip

@@ -87,7 +87,7 @@ def _rules(facts: CheckFacts, limits: Limits) -> Findings:
 def mapped_finding(login: MappedLogin, severity: Severity) -> CheckFinding:
     """Return the finding that a map lets in too many."""
     rule, line = login.rule, login.line
-    do = "Name the accounts" if login.anybody else f"Write {login.whole_pattern}"
+    do = "List the accounts" if login.anybody else f"Write {login.whole_pattern}"
     return CheckFinding(
         severity=severity if login.anybody else Severity.WARNING,
         says=f"{line.place}: {login.says}",
@@ -96,7 +96,7 @@ def mapped_finding(login: MappedLogin, severity: Severity) -> CheckFinding:
             Evidence(f"{rule.place}: {_shown(rule)} map={rule.map}", "pg_hba_file_rules.options"),
         ),
         fix=by_hand(
-            f"{do} in {line.place}, then SELECT pg_reload_conf();", "Restore the line, and SELECT pg_reload_conf();"
+            f"{do} in {line.place}, then SELECT pg_reload_conf();", "Restore the line, then SELECT pg_reload_conf();"
         ),
         subject=login.subject,
     )
@@ -106,15 +106,15 @@ def _closed(rule: HbaRule) -> Fix:
     line, reload = rule.place, "SELECT pg_reload_conf();"
     if rule.method in _IN_THE_CLEAR:
         # The other methods keep no password in the server that scram-sha-256 could use.
-        return by_hand(f"Make {line} hostssl, then {reload}", f"Make it {rule.type} again, and {reload}")
+        return by_hand(f"Change {line} to hostssl, then {reload}", f"Change it back to {rule.type}, then {reload}")
     return by_hand(
-        f"Replace {rule.method} in {line} by scram-sha-256, then {reload}", f"Restore {rule.method}, and {reload}"
+        f"Replace {rule.method} in {line} with scram-sha-256, then {reload}", f"Restore {rule.method}, then {reload}"
     )
 
 
 def _judged(rule: HbaRule, far: bool) -> tuple[Severity, str] | None:
     if rule.is_ldap_in_clear:
-        return Severity.HIGH, "the server hands the password to its LDAP server in clear text"
+        return Severity.HIGH, "the server sends the password to its LDAP server in clear text"
     if not far:
         return None
     if needs_no_proof(rule):
@@ -172,18 +172,18 @@ def _future_of_md5(facts: CheckFacts) -> str:
         warns = major >= _MD5_WARNED_AT_LOGIN_SINCE and needs.parameters(facts).on("md5_password_warnings")
     except Missing:
         warns = False
-    at_login = "; the server warns at each login with it" if warns else ""
-    return f", which a later major removes{at_login}"
+    at_login = "; each login with it causes a warning" if warns else ""
+    return f", which a later major will remove{at_login}"
 
 
 def _new_password(role: str) -> Fix:
     remark = "with password_encryption scram-sha-256; its clients must support SCRAM"
     if not is_plain(role):
         # psql reads no U&"…" in the arguments of its own commands.
-        return by_hand(f"ALTER ROLE {quoted(role)} PASSWORD with a new one, {remark}")
+        return by_hand(f"ALTER ROLE {quoted(role)} PASSWORD with a new password, {remark}")
     return Fix(
         do=composed("\\password {role}", role=identifier(role)),
-        undo="-- the same again with the former password",
+        undo="-- repeat with the former password",
         language=Language.SQL,
         remark=f"in psql, {remark}",
     )
@@ -210,7 +210,7 @@ def _expiring(facts: CheckFacts, limits: Limits) -> Findings:
             evidence=(Evidence(f"{role.name}: valid until {role.valid_until}", EXPIRING.source),),
             fix=by_hand(
                 f"Set a new password and a later end: \\password {quoted(role.name)} in psql, then ALTER ROLE "
-                f"{quoted(role.name)} VALID UNTIL; or NOLOGIN for a role without a use.",
+                f"{quoted(role.name)} VALID UNTIL; or NOLOGIN for an unused role.",
                 composed(
                     "ALTER ROLE {role} VALID UNTIL {until};",
                     role=identifier(role.name),
@@ -230,7 +230,7 @@ def _superusers(facts: CheckFacts, limits: Limits) -> Findings:
             says=f"{len(names)} superusers may log in: {', '.join(sorted(names)[:_SHOWN])}",
             evidence=(Evidence(f"{len(names)} roles", "pg_roles.rolsuper, rolcanlogin"),),
             fix=by_hand(
-                "ALTER ROLE … NOSUPERUSER, with GRANT pg_monitor (17 and later: pg_maintain) where it is for that.",
+                "ALTER ROLE … NOSUPERUSER, with GRANT pg_monitor (17 and later: pg_maintain) where that is enough.",
                 "ALTER ROLE … SUPERUSER",
             ),
             subject="roles",
@@ -264,7 +264,7 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
                     Evidence(f"{counts.plain} plain", "pg_stat_ssl.ssl, pg_stat_gssapi.encrypted"),
                     as_shown(facts, "ssl"),
                 ),
-                fix=by_hand("Make their lines of pg_hba.conf hostssl, and sslmode=verify-full on the clients' side."),
+                fix=by_hand("Change their lines of pg_hba.conf to hostssl, and set sslmode=verify-full on clients."),
                 subject="sessions",
             )
     if not parameters.on("ssl") and _reachable(facts):
@@ -284,7 +284,7 @@ def _encryption(facts: CheckFacts, limits: Limits) -> Findings:
 def _certificates(parameters: needs.Parameters) -> str:
     by_host = parameters.visible("ssl_sni")
     if by_host is not None and by_host.setting == "on":
-        return "ssl_sni is on: list a certificate and its key for each host name in the file that hosts_file names"
+        return "ssl_sni is on: list a certificate and its key for each host name in the file of hosts_file"
     return "Put server.crt and server.key into the data directory (ssl_cert_file, ssl_key_file)"
 
 
@@ -302,7 +302,7 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
             )
             yield CheckFinding(
                 severity=Severity.WARNING,
-                says=f"{database}: {schema} is open: all roles may create objects there, which other roles then "
+                says=f"{database}: {schema} is open: all roles may create objects there, which other roles may then "
                 "call by "
                 "mistake",
                 evidence=(Evidence(f"{schema}: CREATE to PUBLIC", "pg_namespace.nspacl"),),
@@ -313,8 +313,7 @@ def _open_schemas(facts: CheckFacts, limits: Limits) -> Findings:
         databases = first_few(as_made, _SHOWN)
         yield CheckFinding(
             severity=Severity.INFO,
-            says=f"all roles may create objects in schema public of {databases}, as versions before {_CLOSED_SINCE} "
-            "make it",
+            says=f"all roles may create objects in schema public of {databases}, the default before {_CLOSED_SINCE}",
             evidence=(Evidence(f"CREATE to PUBLIC in {len(as_made)} databases", "pg_namespace.nspacl"),),
             fix=Fix(
                 "REVOKE CREATE ON SCHEMA public FROM PUBLIC;",
@@ -341,7 +340,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="SEC-01",
         group=_GROUP,
         title="pg_hba.conf",
-        why="A line that trusts addresses gives the data to every sender at such an address.",
+        why="A line that trusts addresses exposes the data to every client at such an address.",
         severity=Severity.CRITICAL,
         page="auth-pg-hba-conf.html",
         needs=(needs.PARAMETERS, HBA),
@@ -367,14 +366,14 @@ CHECKS: Final[tuple[Check, ...]] = (
         page="role-attributes.html",
         needs=(SUPERUSERS, needs.ACTIVITY),
         look=_superusers,
-        thresholds=(Threshold("roles", 3, "", "more that may log in is a warning"),),
+        thresholds=(Threshold("roles", 3, "", "more that may log in are a warning"),),
     ),
     Check(
         id="SEC-04",
         group=_GROUP,
         title="encryption",
-        why="Without encryption every host on the way can read the data, and with most methods the credentials. The "
-        "certificates of ssl_cert_file and hosts_file (19) are not examined.",
+        why="Without encryption every host on the path can read the data, and with most methods the credentials. "
+        "SEC-11 checks the certificate of ssl_cert_file; those of hosts_file (19) are not examined.",
         severity=Severity.WARNING,
         page="ssl-tcp.html",
         needs=(needs.PARAMETERS, ENCRYPTION),
@@ -415,7 +414,7 @@ CHECKS: Final[tuple[Check, ...]] = (
                 "within",
                 7 * 86_400,
                 "s",
-                "the rest of its time from which a password is a warning; at least "
+                "a password that expires within this time is a warning; at least "
                 "password_expiration_warning_threshold (19)",
             ),
         ),

@@ -51,8 +51,10 @@ def _others_may_read(parameters: Parameters, row: Parameter) -> bool:
 
 
 _VISIBLE: Final = (
-    BadValue("track_activities", "on", "pg_stat_activity does not show what sessions do", texts=("off",)),
-    BadValue("track_activity_query_size", "1kB", "statements are cut before their condition", below=1024, unit="bytes"),
+    BadValue("track_activities", "on", "pg_stat_activity does not show the statements of sessions", texts=("off",)),
+    BadValue(
+        "track_activity_query_size", "1kB", "statements are cut off before their condition", below=1024, unit="bytes"
+    ),
 )
 _MEMORY: Final = (
     BadValue(
@@ -72,15 +74,15 @@ _MEMORY: Final = (
     BadValue(
         "temp_buffers",
         "8MB",
-        "each session that uses temporary tables keeps that much until it ends",
+        "each session with temporary tables may keep this much until it ends",
         above=GB,
         unit="bytes",
     ),
-    BadValue("hash_mem_multiplier", "2", "each hash of each session may take that many times work_mem", above=8),
+    BadValue("hash_mem_multiplier", "2", "each hash of each session may take this many times work_mem", above=8),
     BadValue(
         "dynamic_shared_memory_type",
         "posix",
-        "parallel queries exchange rows through files of the data directory",
+        "parallel queries exchange rows through files in the data directory",
         texts=("mmap",),
     ),
     BadValue(
@@ -95,7 +97,7 @@ _PROCESSES_OWN: Final = (
     BadValue(
         "max_files_per_process",
         "1000",
-        "a session with many relations closes and opens their files all the time",
+        "sessions with many relations keep closing and reopening files",
         below=500,
         special=(),
     ),
@@ -112,40 +114,46 @@ _BACKGROUND: Final = (
     BadValue(
         "bgwriter_delay", "200ms", "backends write dirty buffers themselves between two rounds", above=1, unit="s"
     ),
-    BadValue("bgwriter_lru_multiplier", "2", "it writes fewer buffers than backends will need", below=1, special=()),
-    BadValue("bgwriter_lru_maxpages", "100", "it stops after so few buffers of a round", below=50),
+    BadValue(
+        "bgwriter_lru_multiplier",
+        "2",
+        "the background writer cleans fewer buffers than backends will need",
+        below=1,
+        special=(),
+    ),
+    BadValue("bgwriter_lru_maxpages", "100", "the background writer stops after this few buffers per round", below=50),
 )
 _LINES: Final = (
     BadValue(
         "log_min_messages",
         "warning",
-        "the log lacks warnings of the server, or errors as well",
+        "the log lacks the server's warnings, perhaps also its errors",
         judged=lambda parameters, row: not _SILENT_LEVELS.isdisjoint(message_levels(row.setting)),
     ),
     BadValue(
         "log_min_error_statement",
         "error",
-        "the log has errors without the statements that failed",
+        "the log shows errors without the failed statements",
         texts=("log", "fatal", "panic"),
     ),
     BadValue("log_error_verbosity", "default", "the log lacks details and hints of errors", texts=("terse",)),
     BadValue(
         "log_line_prefix",
         "%m [%p] %q%u@%d ",
-        "lines of the log lack their time or their process",
+        "log lines lack the time or the process id",
         judged=_tells_too_little,
     ),
-    BadValue("log_hostname", "off", "each new connection waits for the name server", texts=("on",)),
+    BadValue("log_hostname", "off", "each new connection waits for a host name lookup", texts=("on",)),
     BadValue(
         "log_destination",
         "stderr",
-        "only the collector writes these files, and logging_collector is off",
+        "only the logging collector writes these files, and logging_collector is off",
         judged=_has_no_collector,
     ),
     BadValue(
         "log_file_mode",
         "0600",
-        "each user of the machine may read statements, and the data in them",
+        "every user of the machine can read logged statements and the data in them",
         judged=_others_may_read,
     ),
     BadValue(
@@ -157,7 +165,7 @@ _LINES: Final = (
     BadValue(
         "log_filename",
         "postgresql-%Y-%m-%d_%H%M%S.log",
-        "with one name for ever, log_truncate_on_rotation never empties the file",
+        "with a fixed name, log_truncate_on_rotation never empties the file",
         judged=_never_empties,
     ),
 )
@@ -168,7 +176,7 @@ _CONFIGURATION: Final = "configuration"
 _SHOWN: Final = 5
 _MENDED: Final = 20
 _PATH: Final = "search_path"
-_HIDDEN: Final = "functions and tables of a schema before pg_catalog take the place of the server's own"
+_HIDDEN: Final = "functions and tables of a schema before pg_catalog override the server's own"
 _UNLIMITED: Final = {"statement_timeout": "0", "lock_timeout": "0", "temp_file_limit": "-1"}
 
 
@@ -184,7 +192,7 @@ _SESSION_LIMITS: Final = (
     BadValue(
         "temp_file_limit",
         "-1",
-        "queries fail that sort a little more than work_mem",
+        "queries that sort slightly more than work_mem fail",
         below=64 * MB,
         unit="bytes",
         special=(-1.0,),
@@ -192,16 +200,14 @@ _SESSION_LIMITS: Final = (
     BadValue(
         "reserved_connections",
         "0",
-        "so few connections are left for all other roles that the server refuses them",
+        "too few connections are left for all other roles, and the server refuses them",
         judged=_leaves_few,
     ),
-    BadValue(
-        "lock_timeout", "0", "statements fail that only wait for a short update of the same row", below=0.1, unit="s"
-    ),
+    BadValue("lock_timeout", "0", "statements that wait for a short update of the same row fail", below=0.1, unit="s"),
     BadValue(
         "idle_in_transaction_session_timeout",
         "5min",
-        "it ends transactions of clients that are only slow",
+        "transactions of clients that are only slow are ended",
         below=1,
         unit="s",
         limit="idle_in_transaction_low",
@@ -217,7 +223,7 @@ _SESSION_LIMITS: Final = (
     BadValue(
         "idle_session_timeout",
         "0",
-        "it ends sessions that a pool of connections keeps for later",
+        "idle sessions of connection pools are ended",
         above=0,
         unit="s",
         severity=Severity.INFO,
@@ -225,7 +231,7 @@ _SESSION_LIMITS: Final = (
     BadValue(
         "deadlock_timeout",
         "1s",
-        "each short wait for a lock pays for a search for deadlocks",
+        "even a short lock wait costs a deadlock check",
         below=0.1,
         unit="s",
         limit="deadlock_timeout_low",
@@ -233,16 +239,23 @@ _SESSION_LIMITS: Final = (
     BadValue(
         "deadlock_timeout",
         "1s",
-        "sessions in a deadlock hang that long, and log_lock_waits reports no shorter wait",
+        "deadlocked sessions hang this long, and log_lock_waits reports no shorter wait",
         above=10,
         unit="s",
         limit="deadlock_timeout_high",
     ),
     BadValue(
-        "max_locks_per_transaction", "64", "dumps and partitioned tables run out of shared memory for locks", below=64
+        "max_locks_per_transaction",
+        "64",
+        "dumps and queries of partitioned tables run out of shared memory for locks",
+        below=64,
     ),
     BadValue(
-        "superuser_reserved_connections", "3", "with all connections in use, no operator gets in", below=1, special=()
+        "superuser_reserved_connections",
+        "3",
+        "when all connections are in use, no operator can connect",
+        below=1,
+        special=(),
     ),
 )
 
@@ -259,46 +272,53 @@ _SWITCHES: Final = (
                 "session_replication_role",
                 ("replica", "local"),
                 "origin",
-                "with replica, triggers and foreign keys of all sessions are off",
+                "with replica, triggers and foreign keys are disabled in all sessions",
             ),
-            ("ignore_system_indexes", ("on",), "off", "each look into the catalogue reads it whole"),
-            ("allow_system_table_mods", ("on",), "off", "one wrong statement of a superuser damages the catalogue"),
+            ("ignore_system_indexes", ("on",), "off", "each catalog lookup reads the whole catalog"),
+            ("allow_system_table_mods", ("on",), "off", "one wrong statement of a superuser damages the catalog"),
         )
     ),
     *(
         BadValue(name, better, says, texts=bad)
         for name, bad, better, says in (
-            ("default_transaction_read_only", ("on",), "off", "writes fail unless a session asks for more"),
+            ("default_transaction_read_only", ("on",), "off", "writes fail unless a session turns it off"),
             (
                 "standard_conforming_strings",
                 ("off",),
                 "on",
-                "backslashes in literals escape, which opens injections",
+                "backslashes in literals are escapes, which enables SQL injection",
             ),
-            ("backslash_quote", ("on",), "safe_encoding", "\\' in literals can hide the end of a literal"),
+            ("backslash_quote", ("on",), "safe_encoding", "\\' can hide the end of a literal"),
             ("transform_null_equals", ("on",), "off", "x = NULL means x IS NULL, against the standard"),
             ("exit_on_error", ("on",), "off", "each error ends its session"),
             ("row_security", ("off",), "on", "queries of tables with row security fail"),
-            ("event_triggers", ("off",), "on", "no event trigger runs, those of an audit included"),
-            ("array_nulls", ("off",), "on", "NULL in the text of an array becomes the word"),
-            ("lo_compat_privileges", ("on",), "off", "every role reads and writes all large objects"),
+            ("event_triggers", ("off",), "on", "no event trigger runs, not even for auditing"),
+            ("array_nulls", ("off",), "on", "NULL in an array literal becomes a string"),
+            ("lo_compat_privileges", ("on",), "off", "every role can read and write all large objects"),
             (
                 "client_min_messages",
                 ("debug5", "debug4", "debug3", "debug2", "debug1", "debug"),
                 "notice",
-                "each statement sends lines for developers to its client",
+                "each statement sends debug messages to its client",
             ),
-            ("check_function_bodies", ("off",), "on", "a function with a wrong body is made, and fails when it runs"),
+            (
+                "check_function_bodies",
+                ("off",),
+                "on",
+                "a function with an invalid body is created, and fails when it runs",
+            ),
         )
     ),
     BadValue(
         "gin_fuzzy_search_limit",
         "0",
-        "searches with GIN indexes leave out rows at random, without a word",
+        "searches with GIN indexes silently leave out rows at random",
         above=0,
         severity=Severity.HIGH,
     ),
-    BadValue("extra_float_digits", "1", "clients read floating-point numbers with digits missing", below=0, special=()),
+    BadValue(
+        "extra_float_digits", "1", "clients receive floating-point numbers with missing digits", below=0, special=()
+    ),
     BadValue(
         "debug_io_direct",
         "",
@@ -306,13 +326,13 @@ _SWITCHES: Final = (
         judged=_is_not_empty,
     ),
     *(
-        BadValue(name, "0", "each new connection waits, for a debugger to attach", above=0, unit="s")
+        BadValue(name, "0", "a developer option: each new connection waits for a debugger", above=0, unit="s")
         for name in ("post_auth_delay", "pre_auth_delay")
     ),
     BadValue(
         "default_transaction_isolation",
         "read committed",
-        "clients have to repeat transactions that fail to serialize",
+        "clients have to retry transactions that fail to serialize",
         texts=("read uncommitted", "repeatable read", "serializable"),
         severity=Severity.INFO,
     ),
@@ -333,7 +353,7 @@ def _switches_of_sessions(facts: CheckFacts, limits: Limits) -> Findings:
                 severity=Severity.WARNING,
                 says=f"{_PATH} is {line.setting}: {_HIDDEN}",
                 evidence=(Evidence(f"{_PATH}={line.setting}", CONFIGURED.source),),
-                fix=by_hand(f"Leave pg_catalog out of it in {line.place}, then SELECT pg_reload_conf();"),
+                fix=by_hand(f"Remove pg_catalog from {_PATH} in {line.place}, then SELECT pg_reload_conf();"),
                 subject=_PATH,
             )
 
@@ -354,8 +374,8 @@ def _unlimited(facts: CheckFacts, limits: Limits) -> Findings:
     if free and not on_standby(facts):
         yield CheckFinding(
             severity=Severity.INFO,
-            says=f"no session has a limit by {', '.join(free)}",
-            evidence=(as_shown(facts, *free), Evidence("no role or database has one", "pg_db_role_setting")),
+            says=f"no session is limited by {', '.join(free)}",
+            evidence=(as_shown(facts, *free), Evidence("set for no role or database", "pg_db_role_setting")),
             fix=by_hand(
                 "Give the roles of applications limits: ALTER ROLE … SET statement_timeout = '1min', lock_timeout = "
                 "'10s'; ALTER SYSTEM SET temp_file_limit.",
@@ -392,7 +412,7 @@ def _overriding_finding(assignments: Sequence[Scoped]) -> CheckFinding:
         fix=Fix(
             do="\n".join(fix.do for fix in fixes),
             undo="\n".join(fix.undo for fix in fixes),
-            remark="for new sessions; where a setting has no use"
+            remark="for new sessions; only where a setting is not needed"
             + (f"; {len(assignments) - _MENDED} more are not listed" if len(assignments) > _MENDED else ""),
         ),
         subject="settings",
@@ -401,7 +421,7 @@ def _overriding_finding(assignments: Sequence[Scoped]) -> CheckFinding:
 
 _GROUP: Final = "vacuum"
 _MANY: Final = 10_000
-_NOT_FROZEN: Final = "tables that only grow are not frozen until wraparound forces it, all at once"
+_NOT_FROZEN: Final = "insert-only tables are not frozen until wraparound forces it, all at once"
 _FAILSAFE: Final = ("vacuum_failsafe_age", "vacuum_multixact_failsafe_age")
 _FULL_READS: Final = {
     "vacuum_freeze_table_age": "autovacuum_freeze_max_age",
@@ -423,11 +443,11 @@ _STARTS: Final = (
     BadValue(
         "autovacuum_naptime",
         "1min",
-        "small busy tables are full of dead rows before autovacuum looks at them",
+        "small busy tables fill with dead rows before autovacuum processes them",
         above=300,
         unit="s",
     ),
-    BadValue("autovacuum_max_workers", "3", "while one large table is vacuumed, no other one is", below=2, special=()),
+    BadValue("autovacuum_max_workers", "3", "while one large table is vacuumed, all others wait", below=2, special=()),
     BadValue(
         "autovacuum_max_workers",
         "3",
@@ -438,8 +458,8 @@ _STARTS: Final = (
     *(
         BadValue(name, better, says, above=limit)
         for name, limit, better, says in (
-            ("autovacuum_vacuum_scale_factor", 0.2, "0.2", "that share of a large table is dead before it is vacuumed"),
-            ("autovacuum_analyze_scale_factor", 0.2, "0.1", "that share of a large table changes before ANALYZE"),
+            ("autovacuum_vacuum_scale_factor", 0.2, "0.2", "this share of a large table is dead before it is vacuumed"),
+            ("autovacuum_analyze_scale_factor", 0.2, "0.1", "this share of a large table changes before ANALYZE"),
             ("autovacuum_vacuum_threshold", _MANY, "50", "smaller tables are never vacuumed"),
             ("autovacuum_analyze_threshold", _MANY, "50", "smaller tables are never analyzed"),
             ("autovacuum_vacuum_insert_scale_factor", 1, "0.2", _NOT_FROZEN),
@@ -450,7 +470,7 @@ _STARTS: Final = (
         BadValue(
             name,
             "50",
-            "its scale factor is 0 as well, so each round works on all tables with a changed row",
+            "its scale factor is 0 as well, so each round processes all tables with a changed row",
             judged=_has_no_threshold,
         )
         for name in ("autovacuum_vacuum_threshold", "autovacuum_analyze_threshold")
@@ -458,11 +478,15 @@ _STARTS: Final = (
     *(
         BadValue(name, better, says, above=1_000_000_000, limit=f"{name}_high")
         for name, better, says in (
-            ("autovacuum_freeze_max_age", "200000000", "freezing begins with half of all transaction ids used"),
+            (
+                "autovacuum_freeze_max_age",
+                "200000000",
+                "freezing begins only when half of all transaction ids are used",
+            ),
             (
                 "autovacuum_multixact_freeze_max_age",
                 "400000000",
-                "freezing begins with half of all multixacts used",
+                "freezing begins only when half of all multixacts are used",
             ),
         )
     ),
@@ -483,7 +507,7 @@ _STARTS: Final = (
         BadValue(
             name,
             "1600000000",
-            "vacuum drops its cost limits, and leaves indexes out, long before there is danger",
+            "VACUUM ignores cost limits and skips indexes long before there is danger",
             below=1_000_000_000,
             special=(),
         )
@@ -493,7 +517,7 @@ _STARTS: Final = (
         BadValue(
             name,
             "1600000000",
-            "vacuum hurries when too few ids are left for it to end in time",
+            "the failsafe starts when too few ids are left to finish VACUUM in time",
             above=2_000_000_000,
             limit=f"{name}_high",
         )
@@ -504,7 +528,7 @@ _STARTS: Final = (
         BadValue(
             name,
             "150000000",
-            "VACUUM reads whole tables again and again, also where nothing has changed",
+            "VACUUM reads whole tables again and again, even where nothing has changed",
             below=10_000_000,
             special=(),
         )
@@ -514,7 +538,7 @@ _STARTS: Final = (
         BadValue(
             name,
             "150000000",
-            f"VACUUM takes 95 % of {forced} for it, and freezes shortly before it is forced to",
+            f"VACUUM uses 95 % of {forced} instead, and freezes only shortly before it must",
             judged=_is_beyond,
             severity=Severity.INFO,
         )
@@ -523,7 +547,7 @@ _STARTS: Final = (
     BadValue(
         "vacuum_freeze_min_age",
         "50000000",
-        "vacuum leaves nearly all rows unfrozen for the one that wraparound forces",
+        "VACUUM leaves nearly all rows unfrozen until wraparound forces a freeze",
         above=200_000_000,
     ),
     BadValue(
@@ -536,7 +560,7 @@ _STARTS: Final = (
     BadValue(
         "vacuum_cost_delay",
         "0",
-        "VACUUM and ANALYZE of sessions sleep, which is meant for autovacuum",
+        "manual VACUUM and ANALYZE are throttled, which is meant for autovacuum",
         above=0,
         unit="s",
         severity=Severity.INFO,
@@ -548,8 +572,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="MEM-08",
         group="memory",
-        title="memory for single purposes",
-        why="These settings are multiplied by sessions, or decide how often a job reads everything again.",
+        title="memory of single operations",
+        why="These settings are multiplied by sessions, or decide how often a job reads the same data again.",
         severity=Severity.WARNING,
         page="runtime-config-resource.html#RUNTIME-CONFIG-RESOURCE-MEMORY",
         needs=(needs.PARAMETERS,),
@@ -559,8 +583,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="BGW-04",
         group="background writer",
-        title="rounds of the background writer",
-        why="Where the background writer does too little, each backend writes old pages before it reads its own.",
+        title="background writer rounds",
+        why="If the background writer does too little, backends write dirty pages before they read their own.",
         severity=Severity.WARNING,
         page="runtime-config-resource.html#RUNTIME-CONFIG-RESOURCE-BACKGROUND-WRITER",
         needs=(needs.PARAMETERS,),
@@ -582,7 +606,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="OBS-04",
         group=_LOG,
         title="visible sessions",
-        why="An operator who does not see what sessions run cannot end the one that does harm.",
+        why="An operator who cannot see running statements cannot end a harmful one.",
         severity=Severity.WARNING,
         page="runtime-config-statistics.html#GUC-TRACK-ACTIVITIES",
         needs=(needs.PARAMETERS,),
@@ -592,8 +616,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="CON-05",
         group=_CONNECTIONS,
-        title="limits of sessions",
-        why="A limit that is too short fails good statements, one that is too long keeps bad ones.",
+        title="session limits",
+        why="A limit that is too short ends good statements; one that is too long tolerates bad ones.",
         severity=Severity.WARNING,
         page="runtime-config-client.html#RUNTIME-CONFIG-CLIENT-STATEMENT",
         needs=(needs.PARAMETERS, SCOPED),
@@ -613,8 +637,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="CFG-08",
         group=_CONFIGURATION,
-        title="switches for single sessions",
-        why="These switches are for one session and one purpose; for a whole server they change what statements do.",
+        title="switches meant for single sessions",
+        why="These switches are for one session and one purpose; on a whole server they change what statements do.",
         severity=Severity.HIGH,
         page="runtime-config-client.html",
         needs=(needs.PARAMETERS, SCOPED),
@@ -625,7 +649,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         id="CFG-09",
         group=_CONFIGURATION,
         title="settings of roles and databases",
-        why="A test with one role measures other settings than the sessions of another one.",
+        why="A test with one role measures settings that sessions of other roles do not have.",
         severity=Severity.INFO,
         page="sql-alterrole.html",
         needs=(SCOPED,),
@@ -634,7 +658,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="VAC-07",
         group=_GROUP,
-        title="limits of autovacuum",
+        title="autovacuum limits",
         why="With limits for small tables and rare changes, large tables grow for weeks before autovacuum begins.",
         severity=Severity.WARNING,
         page="runtime-config-autovacuum.html",

@@ -31,7 +31,7 @@ def _drop(facts: CheckFacts, slot: Slot) -> Fix:
         do=composed("SELECT pg_drop_replication_slot({name});", name=literal(slot.slot_name)),
         undo=composed(make, name=literal(slot.slot_name), plugin=literal(slot.plugin or ""), options=Sql(options)),
         language=Language.SQL,
-        remark=f"only if it is no longer needed: its consumer must start over{undone_in}",
+        remark=f"only if the slot is no longer needed: its consumer must start over{undone_in}",
     )
 
 
@@ -58,7 +58,7 @@ def _copied(facts: CheckFacts, slot: Slot) -> bool:
 def _not_here(slot: Slot) -> Fix:
     return by_hand(
         f"Find out on the primary why the consumer of {slot.slot_name} falls behind: this slot is a copy of the "
-        "primary's, which no statement drops on a standby."
+        "primary's, and cannot be dropped on a standby."
     )
 
 
@@ -67,7 +67,7 @@ def _retained(facts: CheckFacts, limits: Limits) -> Findings:
     for slot in sample.slots:
         kept = _kept_bytes(sample, slot)
         if kept is not None and kept >= limits["bytes"]:
-            idle = "it is not in use" if slot.active_pid is None else f"process {slot.active_pid} uses it"
+            idle = "not in use" if slot.active_pid is None else f"in use by process {slot.active_pid}"
             yield CheckFinding(
                 severity=Severity.HIGH if kept >= limits["high"] else Severity.WARNING,
                 says=f"slot {slot.slot_name} keeps {about(kept)} of WAL; {idle}",
@@ -89,7 +89,7 @@ def _state(facts: CheckFacts, limits: Limits) -> Findings:
             condition = slot.invalid or slot.wal_status or ""
             yield CheckFinding(
                 severity=Severity.HIGH,
-                says=f"slot {slot.slot_name} is {condition}: its consumer cannot continue, or soon cannot",
+                says=f"slot {slot.slot_name} is {condition}: its consumer cannot continue, or will soon fail",
                 evidence=(Evidence(f"{slot.slot_name}: wal_status {slot.wal_status}", f"{_VIEW}.wal_status"),),
                 fix=_drop(facts, slot) if slot.active_pid is None else _catch_up(slot),
                 subject=slot.slot_name,
@@ -108,7 +108,7 @@ def _keeping(slot: Slot) -> str:
     """Return ", and keeps …"; a physical slot keeps nothing before its consumer connects for the first time."""
     kept = (("WAL", slot.restart_lsn_bytes), ("dead rows", slot.xmin or slot.catalog_xmin))
     resources = " and ".join(resource for resource, since in kept if since is not None)
-    return f", and keeps {resources} from being removed" if resources else ""
+    return f", and prevents removal of {resources}" if resources else ""
 
 
 def _any(slots: int) -> str:
@@ -159,7 +159,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="SLOT-03",
         group=_GROUP,
-        title="limit for slots",
+        title="WAL limit of slots",
         why="max_slot_wal_keep_size sacrifices a slow standby before the disk is full.",
         severity=Severity.WARNING,
         page="runtime-config-replication.html#GUC-MAX-SLOT-WAL-KEEP-SIZE",

@@ -76,7 +76,7 @@ _MULTIXACTS: Final = _IdKind(
 )
 _END: Final = 2**31
 _WARNS_WITH: Final = ((19, 100_000_000), (0, 40_000_000))
-"""First major, and the number of ids left below which the server warns at every new one.
+"""First major, and the number of ids left below which the server warns for each new one.
 
 Source: SetTransactionIdLimit() of varsup.c, SetMultiXactIdLimit() of multixact.c.
 """
@@ -130,7 +130,7 @@ def _oldest(facts: CheckFacts, id_kind: _IdKind, database: str, database_age: in
 def _warned(id_kind: _IdKind, n_left: int, warns_below: int) -> tuple[Evidence, ...]:
     if n_left >= warns_below:
         return ()
-    says = f"{n_left} {id_kind.noun} left, fewer than {warns_below}: the server warns at every new one"
+    says = f"{n_left} {id_kind.noun} left, fewer than {warns_below}: the server warns for each new one"
     return (Evidence(says, "the server's own limit, by its major"),)
 
 
@@ -165,8 +165,8 @@ def _freeze_closed(database: str) -> Fix:
     allow = "ALTER DATABASE {database} ALLOW_CONNECTIONS {allow};"
     opened, closed = (composed(allow, database=identifier(database), allow=Sql(word)) for word in ("true", "false"))
     return by_hand(
-        f"{quoted(database)} takes no connections: autovacuum freezes it by itself; find out why it did not (VAC-01, "
-        f"TXN-04). Manually: {opened} then in that database VACUUM (FREEZE, VERBOSE); and from another one {closed}",
+        f"{quoted(database)} accepts no connections. Autovacuum should have frozen it: find out why it did not "
+        f"(VAC-01, TXN-04). Manually: {opened} then in that database VACUUM (FREEZE, VERBOSE); in another one {closed}",
         closed,
     )
 
@@ -209,7 +209,7 @@ def _workers(facts: CheckFacts, limits: Limits) -> Findings:
     if workers > limits["workers"]:
         yield CheckFinding(
             severity=Severity.WARNING,
-            says=f"{workers} autovacuum workers share one cost limit: each of them becomes slower",
+            says=f"{workers} autovacuum workers share one cost limit: each worker becomes slower",
             evidence=(as_shown(facts, "autovacuum_max_workers", "autovacuum_vacuum_cost_limit", "vacuum_cost_limit"),),
             fix=by_hand("Raise autovacuum_vacuum_cost_limit with the number of workers, or use fewer."),
             subject="workers",
@@ -323,7 +323,7 @@ def _bloat(facts: CheckFacts, limits: Limits) -> Findings:
             )
     for database, number in hidden.items():
         yield Unknown(
-            f"{database}: {number} tables and indexes have no statistics, or none this role may see (ANALYZE)"
+            f"{database}: {number} tables and indexes have no statistics, or this role may not see them (ANALYZE)"
         )
 
 
@@ -333,7 +333,7 @@ def _smaller(database: str, row: BloatEstimate) -> Fix:
         return in_database(
             database,
             with_lock_timeout(composed("REINDEX INDEX {name};", name=name)),
-            remark="blocks writes during its creation: the index of an exclusion constraint has no CONCURRENTLY",
+            remark="blocks writes until it ends: indexes of exclusion constraints do not support CONCURRENTLY",
         )
     if row.kind == "index":
         return in_database(database, composed("REINDEX INDEX CONCURRENTLY {name};", name=name))
@@ -366,8 +366,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="VAC-02",
         group=_GROUP,
-        title="wraparound of transaction ids",
-        why="Three million transactions before the end the server refuses every write.",
+        title="transaction id wraparound",
+        why="Three million transactions before wraparound, the server refuses every write.",
         severity=Severity.CRITICAL,
         page="routine-vacuuming.html#VACUUM-FOR-WRAPAROUND",
         needs=(needs.SERVER, needs.DATABASE_LIMITS, TABLES),
@@ -377,7 +377,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check(
         id="VAC-03",
         group=_GROUP,
-        title="wraparound of multixacts",
+        title="multixact wraparound",
         why="Rows locked by several transactions use up multixacts, which run out like transaction ids.",
         severity=Severity.CRITICAL,
         page="routine-vacuuming.html#VACUUM-FOR-MULTIXACT-WRAPAROUND",
@@ -407,14 +407,14 @@ CHECKS: Final[tuple[Check, ...]] = (
         look=_workers,
         thresholds=(
             Threshold("cores", 16, "", "from this number of processors, three workers are few"),
-            Threshold("workers", 10, "", "more workers only share the limit"),
+            Threshold("workers", 10, "", "more workers only divide the cost limit"),
         ),
     ),
     Check(
         id="VAC-06",
         group=_GROUP,
         title="speed of autovacuum",
-        why="A cost limit from the days of rotating disks makes vacuum slower than the growth of dead rows.",
+        why="A cost limit from the days of rotating disks lets dead rows grow faster than vacuum removes them.",
         severity=Severity.WARNING,
         page="routine-vacuuming.html#AUTOVACUUM",
         needs=(needs.PARAMETERS,),
@@ -447,7 +447,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         needs=(BLOAT,),
         look=_bloat,
         thresholds=(
-            Threshold("percent", 50, "%", "less is space for updates"),
+            Threshold("percent", 50, "%", "less unused space serves updates"),
             Threshold("bytes", 100 * MB, "bytes", "a warning from this value"),
             Threshold("high", 10_240 * MB, "bytes", "a high finding from this value"),
         ),
@@ -475,7 +475,7 @@ CHECKS: Final[tuple[Check, ...]] = (
         thresholds=(
             Threshold("percent", 50, "%", "of the rows changed"),
             Threshold("rows", 10_000, "", "fewer changes are left out"),
-            Threshold("age", 150, "s", "younger statistics are left out: autovacuum comes once a minute by default"),
+            Threshold("age", 150, "s", "younger statistics are left out: autovacuum runs once a minute by default"),
         ),
         counts=True,
     ),

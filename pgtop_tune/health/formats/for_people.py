@@ -68,14 +68,14 @@ def circumstances(report: Report) -> list[str]:
     """Return the server, and the choices that differ from the check without options; a line each."""
     check_ids = tuple(result.check.id for result in report.results)
     few = len(check_ids) < len(report.left_out)
-    left_out = [("checks made", ", ".join(check_ids)) if few else ("checks left out", ", ".join(report.left_out))]
+    left_out = [("checks run", ", ".join(check_ids)) if few else ("checks left out", ", ".join(report.left_out))]
     rows = (*report.identity, *(left_out if report.left_out else ()), *report.changed)
     return [f"{name}: {one_line(text)}" for name, text in rows]
 
 
 PROPOSAL_HEADS: Final = ("name", "now", "pending", "proposed", "others", "because")
 _OTHERS: Final = PROPOSAL_HEADS.index("others")
-_ADVISE: Final = "`pgtop-tune advise --apply` sets it, `--format conf|sql|sysctl|ansible` writes it"
+_ADVISE: Final = "`pgtop-tune advise --apply` sets them, `--format conf|sql|sysctl|ansible` writes them"
 
 
 def proposal_cells(proposed: ProposedValues) -> list[tuple[str, ...]]:
@@ -99,7 +99,7 @@ def _proposal_lines(report: Report, everything: bool, width: int | None) -> Iter
     if proposed is None or isinstance(proposed, Unavailable):
         return
     if not proposed.rows:
-        yield "proposal: the values that fit together here are all in force"
+        yield "proposal: all proposed values are in force"
         return
     columns = [column for column in range(len(PROPOSAL_HEADS)) if everything or column != _OTHERS]
     heads, *cells = (tuple(row[column] for column in columns) for row in (PROPOSAL_HEADS, *proposal_cells(proposed)))
@@ -234,7 +234,7 @@ def markdown_lines(report: Report) -> list[str]:
         for check, risk in report.accepted:
             cells = f"{_plain(about(risk.finding))} | {_plain(risk.reason)} | {risk.until}"
             lines.append(f"| {risk.finding.severity} | {check.id} | {cells} |")
-    lines += _listed("Acceptances that are over", [f"{id_}: {_plain(reason)}" for id_, reason in report.lapsed])
+    lines += _listed("Acceptances no longer valid", [f"{id_}: {_plain(reason)}" for id_, reason in report.lapsed])
     lines += _listed("Unknown", [f"{cause.short} {_plain(cause_words(cause))}" for cause in report.unknown_causes])
     passed = [result.check.id for result in report.results if result.outcome is CheckOutcome.PASSED]
     lines += _listed("Passed", [", ".join(passed)] if passed else [])

@@ -47,16 +47,16 @@ def script_lines(report: Report, least: Severity | None) -> list[str]:
         # The worst finding comes first; its value counts.
         if chosen.setdefault(name, (value, action.of_machine))[0] != value:
             notes[action.of_machine].append(
-                f"#   {name}={one_line(value)} is left out: a worse finding already sets it"
+                f"#   {name}={one_line(value)} is left out: a more severe finding already sets it"
             )
     return [
         "#!/bin/sh",
-        f"# Fixes for the findings of {one_line(report.target)}{server}. Read it first.",
+        f"# Fixes for the findings of {one_line(report.target)}{server}. Read this script before you run it.",
         "# Pass the connection as arguments, as to psql: sh FILE -d bench",
         "set -eu",
         *_set("Parameters", notes[False], [(n, v) for n, (v, machine) in chosen.items() if not machine], ""),
         *_set(
-            "Settings of the machine, as root on it",
+            "Settings of the machine, as root on that machine",
             notes[True],
             [(n, v) for n, (v, machine) in chosen.items() if machine],
             " --persist",
@@ -137,8 +137,8 @@ def write_script(report: Report, findings: Sequence[tuple[Check, CheckFinding]])
         return _new(directory, f"{checked_at:%Y-%m-%d-%H%M%S}", text)
     except OSError as problem:
         raise UsageProblem(
-            f"{directory}: no script was written: {problem.strerror or problem}",
-            "XDG_STATE_HOME names another directory",
+            f"cannot write a script into {directory}: {problem.strerror or problem}",
+            "set XDG_STATE_HOME to another directory",
         ) from None
 
 

@@ -152,7 +152,7 @@ class ReportOptions(Struct, frozen=True):
 
 _LONGEST: Final = 300
 _SHORT: Final = 100
-_BELOW: Final = "commands of the shell, see below"
+_BELOW: Final = "shell commands, see below"
 _SIGNED: Final = ("checked by", "accepted by", "date", "signature")
 
 
@@ -179,7 +179,7 @@ def verdict(report: Report, fail_on: Severity | None, *, strict: bool) -> str:
     if against:
         return f"NO-GO: {'; '.join(against)}"
     new = "new " if report.compared_with else ""
-    outcome = "nothing counts against it" if fail_on is None else f"no {new}finding at {fail_on.value} or worse"
+    outcome = "findings do not count" if fail_on is None else f"no {new}finding at {fail_on.value} or worse"
     besides = (
         (report.n_known, f"{report.n_known} known from {one_line(report.compared_with)}"),
         (len(report.accepted), f"{len(report.accepted)} accepted"),
@@ -264,20 +264,20 @@ def _family(name: str, help: str, labels: tuple[str, ...], unit: str = "") -> Ex
 
 
 _FINDING: Final = _family(
-    "check_finding", "A finding of the check, accepted ones apart.", ("target", "check", "severity", "subject")
+    "check_finding", "A finding of the check that is not accepted.", ("target", "check", "severity", "subject")
 )
 _ACCEPTED: Final = _family(
     "check_accepted",
-    "A finding that the project has signed for.",
+    "A finding that the project has accepted.",
     ("target", "check", "severity", "subject", "until", "reason"),
 )
 _LAPSED: Final = _family(
-    "check_acceptance_lapsed", "An acceptance that is over, or covers nothing.", ("target", "check", "says")
+    "check_acceptance_lapsed", "An acceptance that has expired, or covers no finding.", ("target", "check", "says")
 )
 _OUTCOME: Final = _family(
-    "check_outcome", "How a check ended: 1 for its outcome, found, unknown or passed.", ("target", "check", "outcome")
+    "check_outcome", "Outcome of a check: 1 for its outcome, found, unknown or passed.", ("target", "check", "outcome")
 )
-_TIME: Final = _family("check_time_seconds", "When the server was checked, since the epoch.", ("target",), "s")
+_TIME: Final = _family("check_time_seconds", "Time of the check, since the epoch.", ("target",), "s")
 
 
 def openmetrics_lines(report: Report) -> list[str]:

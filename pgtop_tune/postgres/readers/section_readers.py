@@ -80,7 +80,7 @@ class SectionReader(Generic[R]):
         """Return a reading or an absence that takes no statement; None where a statement is needed."""
         first = inventory()[self.section.queries[0]][0]
         if context.major < first:
-            return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} came with PostgreSQL {first}")
+            return Unavailable(Reason.NOT_SUPPORTED, f"{self.section.source} needs PostgreSQL {first}")
         return self._unasked(context)
 
     def refused(self, refusal: Unavailable, facts: ServerFacts) -> Unavailable:

@@ -24,7 +24,7 @@ _FUNCTIONS: Final = (
     "pg_read_binary_file(text, bigint, bigint, boolean)"
 )
 """Rights that pg_monitor does not have before 16."""
-_CODES: Final = "%e before any %q in log_line_prefix, or csvlog in log_destination, tells what a line is"
+_CODES: Final = "set log_destination = csvlog, or log_line_prefix with %e before any %q, to identify lines"
 _MOST_LANGUAGES: Final = 8
 
 
@@ -49,11 +49,11 @@ class LogReader:
         if row["file"] is None:
             return _not_collected(row)
         if row["content"] is None:
-            return Unavailable(Reason.FAILED, f"{row['file']} is gone")
+            return Unavailable(Reason.FAILED, f"{row['file']} no longer exists")
         await self._learn(context, row)
         self._take(row["file"], row["start"], row["content"])
         if self._is_foreign and (self._no_words or not self._lines):
-            return Unavailable(Reason.FAILED, self._no_words or f"no line of the log has a known severity; {_CODES}")
+            return Unavailable(Reason.FAILED, self._no_words or f"no log line has a known severity; {_CODES}")
         return LogTail(
             at_s=context.at_s,
             file=self._file,
@@ -111,7 +111,7 @@ async def _catalogues(context: ReadContext, language: str, *, may_read: bool) ->
     if not may_read:
         role = context.facts.user
         needed = f"{grant('pg_read_all_settings', role)}; {grant('pg_read_server_files', role)}"
-        raise ValueError(f"its words are hidden: {needed} show the server's message catalogue")
+        raise ValueError(f"its message catalogue is hidden: {needed} show it")
     directory = (await context.fetch("locale_directory"))[0]["setting"]
     rows = await context.fetch("message_catalogues", list(catalogue_paths(directory, language, context.major)))
     return [read_catalogue(row["content"]) for row in rows]
@@ -124,7 +124,7 @@ def _not_collected(row: Any) -> Unavailable:
     if elsewhere and (row["collector"] or not destinations & {"stderr", "csvlog", "jsonlog"}):
         return Unavailable(Reason.SWITCHED_OFF, f"log_destination is {elsewhere}: the server writes no log file")
     if row["collector"]:
-        return Unavailable(Reason.FAILED, "the server does not name a log file, though logging_collector is on")
+        return Unavailable(Reason.FAILED, "the server reports no log file, although logging_collector is on")
     return Unavailable(
         Reason.SWITCHED_OFF,
         f"logging_collector is off: the server logs to its stderr{f' and to {elsewhere}' if elsewhere else ''}",
@@ -135,5 +135,5 @@ def log_closed(_: str, user: str) -> str:
     """Return the GRANTs that open the server's log."""
     return (
         f"the server's log is hidden: {grant('pg_monitor', user)}; {grant(_FUNCTIONS, user)} "
-        "show it (a superuser reads it)"
+        "show it (superusers can read it)"
     )

@@ -160,7 +160,7 @@ async def _rows_there(connection: ReadConnection, context: ReadContext, queryids
     capabilities = Capabilities(**row)
     check_shape(capabilities)
     if capabilities.statements(context.facts) is not None:
-        raise LookupError("the extension cannot be read in this database")
+        raise LookupError("pg_stat_statements cannot be read in this database")
     return await connection.fetch(query_text("statement_texts", capabilities), queryids)
 
 

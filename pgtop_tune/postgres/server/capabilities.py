@@ -81,7 +81,7 @@ class Capabilities(Struct, frozen=True):
                 "pg_stat_statements is not loaded: add it to shared_preload_libraries and restart the server",
             )
         if self.statements_schema is None and (opening := self._opening("pg_extension", "pg_namespace")):
-            hidden = "whether pg_stat_statements is created in this database is hidden"
+            hidden = "this role cannot see whether pg_stat_statements is created in this database"
             return Unavailable(Reason.NO_PERMISSION, f"{hidden}: {grant(opening, facts.user)}")
         if self.statements_schema is None or self.statements_version is None:
             return Unavailable(
@@ -92,14 +92,14 @@ class Capabilities(Struct, frozen=True):
         if not self.statements_permitted:
             return Unavailable(
                 Reason.NO_PERMISSION,
-                f"{grant(f'USAGE ON SCHEMA {quoted(self.statements_schema)}', facts.user)} opens pg_stat_statements",
+                f"{grant(f'USAGE ON SCHEMA {quoted(self.statements_schema)}', facts.user)} shows pg_stat_statements",
             )
         if self.statements_stranger is not None:
             return Unavailable(
                 Reason.NO_PERMISSION,
                 f"schema {quoted(self.statements_schema)} belongs to {quoted(self.statements_stranger)}: functions of "
-                "that role would run there with the rights of this one. Watch as a role that is only in pg_monitor, or "
-                "ALTER EXTENSION pg_stat_statements SET SCHEMA …, to one that a superuser owns",
+                "that role would run with the rights of the current role. Connect as a role only in pg_monitor, "
+                "or run ALTER EXTENSION pg_stat_statements SET SCHEMA … with a schema that a superuser owns",
             )
         if tuple(int(part) for part in self.statements_version.split(".")[:2]) < _STATEMENTS_SINCE:
             return Unavailable(
@@ -137,7 +137,7 @@ class Capabilities(Struct, frozen=True):
     def counters(self) -> Unavailable | None:
         """Return the reason why pg_stat_database does not count; None when it does."""
         if not self.track_counts:
-            return Unavailable(Reason.SWITCHED_OFF, "track_counts is off: the server does not count")
+            return Unavailable(Reason.SWITCHED_OFF, "track_counts is off: the server counts no activity")
         return None
 
     def limits(self, facts: ServerFacts) -> tuple[str, ...]:
@@ -158,8 +158,8 @@ def too_old(version_num: int) -> str:
 
 PREDEFINED: Final[Mapping[str, str]] = {
     "pg_execute_server_program": "run programs on the server's machine",
-    "pg_write_server_files": "overwrite files of the server's machine",
-    "pg_read_server_files": "read files of the server's machine",
+    "pg_write_server_files": "overwrite files on the server's machine",
+    "pg_read_server_files": "read files on the server's machine",
     "pg_read_all_data": "read all tables",
     "pg_write_all_data": "write all tables",
     "pg_maintain": "lock, cluster and refresh all tables",

@@ -92,4 +92,6 @@ def _check(path: Path, meaning: str) -> None:
         kind = f"is larger than {SMALL_BYTES / 1e6:g} MB"
     else:
         return
-    raise UsageProblem(f"{path}, {meaning} that libpq would read, {kind}", "name another file, or move it away")
+    raise UsageProblem(
+        f"libpq would read {path} as {meaning}, but the file {kind}", "pass another file, or move this one away"
+    )

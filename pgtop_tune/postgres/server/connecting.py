@@ -137,8 +137,8 @@ def _ended_by_limit(error: BaseException, conninfo: ConnInfo) -> bool:
 
 def _unfit(wish: str, conninfo: ConnInfo) -> ConnectionProblem:
     """Return the problem of a server that does not match target_session_attrs: a standby before its promotion."""
-    hint = "target_session_attrs asks for one; after a failover the standby has to be promoted first"
-    return ConnectionProblem(f"{conninfo.describe()}: no server there is {wish}", hint)
+    hint = "change target_session_attrs; after a failover, promote the standby first"
+    return ConnectionProblem(f"{conninfo.describe()}: no server at this address is {wish}", hint)
 
 
 async def _connected(arguments: dict[str, Any], settings: dict[str, str], conninfo: ConnInfo, patience_s: float) -> Any:

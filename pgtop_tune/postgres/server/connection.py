@@ -216,7 +216,9 @@ class ReadConnection:
                 return await self._fetch(text, arguments)
             except UnicodeDecodeError:
                 # asyncpg reads the server's refusal by itself.
-                raise asyncpg.CharacterNotInRepertoireError("the server refused, in bytes that are not text") from None
+                raise asyncpg.CharacterNotInRepertoireError(
+                    "the server refused the statement with a message that is not valid text"
+                ) from None
             except _LOST as error:
                 self._note_stuck(text, error)
                 raise self._lost(error) from None

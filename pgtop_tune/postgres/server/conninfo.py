@@ -60,11 +60,11 @@ class Keyword(Struct, frozen=True):
         return self.asyncpg is ANY or value in self.asyncpg
 
 
-_RESOLVED: Final = "libpq has resolved it before a driver connects"
-_OURS: Final = "every connection of ours has its own"
-_PASSED_OVER: Final = "asyncpg passes over it"
-_OTHER_RULES: Final = "asyncpg reads and checks certificates by other rules"
-_OAUTH: Final = "asyncpg knows no OAuth"
+_RESOLVED: Final = "libpq resolves it before a driver connects"
+_OURS: Final = "pgtop-tune sets it for every connection"
+_PASSED_OVER: Final = "asyncpg ignores it"
+_OTHER_RULES: Final = "asyncpg reads and checks certificates differently"
+_OAUTH: Final = "asyncpg does not support OAuth"
 
 KEYWORDS: Final[Mapping[str, Keyword]] = {
     row.name: row
@@ -72,25 +72,29 @@ KEYWORDS: Final[Mapping[str, Keyword]] = {
         Keyword("service", ANY, _RESOLVED),
         Keyword("servicefile", ANY, _RESOLVED, 19),
         Keyword("host", ANY, _RESOLVED),
-        Keyword("hostaddr", ANY, "asyncpg connects to it, without TLS only: a certificate and SNI speak of the host"),
+        Keyword("hostaddr", ANY, "asyncpg uses it only without TLS: certificate and SNI need the host name"),
         Keyword("port", ANY, _RESOLVED),
         Keyword("dbname", ANY, _RESOLVED),
         Keyword("user", ANY, _RESOLVED),
         Keyword("password", ANY, _RESOLVED),
         Keyword("passfile", ANY, _RESOLVED),
-        Keyword("load_balance_hosts", ANY, "the order of hosts is drawn once for every connection", 16),
-        Keyword("target_session_attrs", ANY, "asyncpg is asked once for each host and wish"),
-        Keyword("connect_timeout", ANY, "handed to asyncpg"),
-        Keyword("options", ANY, "handed to asyncpg"),
+        Keyword("load_balance_hosts", ANY, "pgtop-tune chooses the order of hosts once, for all connections", 16),
+        Keyword("target_session_attrs", ANY, "pgtop-tune calls asyncpg once per host and requirement"),
+        Keyword("connect_timeout", ANY, "passed to asyncpg"),
+        Keyword("options", ANY, "passed to asyncpg"),
         Keyword("client_encoding", ANY, _OURS),
         Keyword("application_name", ANY, _OURS),
         Keyword("fallback_application_name", ANY, _OURS),
-        Keyword("replication", _FALSE, "a walsender cannot run our queries", only=_FALSE),
+        Keyword("replication", _FALSE, "a walsender cannot run the queries of pgtop-tune", only=_FALSE),
         Keyword("require_auth", NONE, _PASSED_OVER, 16),
-        Keyword("channel_binding", frozenset({"disable", "prefer"}), "asyncpg never binds, which both values allow"),
+        Keyword(
+            "channel_binding",
+            frozenset({"disable", "prefer"}),
+            "asyncpg never uses channel binding; both values allow that",
+        ),
         Keyword("requirepeer", NONE, _PASSED_OVER),
         Keyword("sslmode", frozenset({"disable", "allow", "prefer", "require"}), _OTHER_RULES),
-        Keyword("sslnegotiation", frozenset({"postgres"}), "asyncpg does not insist on ALPN", 17),
+        Keyword("sslnegotiation", frozenset({"postgres"}), "asyncpg does not require ALPN", 17),
         Keyword("sslcompression", frozenset({"0"}), "asyncpg never compresses"),
         Keyword("sslcert", NONE, _OTHER_RULES),
         Keyword("sslkey", NONE, _OTHER_RULES),
@@ -101,21 +105,21 @@ KEYWORDS: Final[Mapping[str, Keyword]] = {
         Keyword("sslcrldir", NONE, _PASSED_OVER, 14),
         Keyword("sslsni", frozenset({"1"}), "asyncpg always sends the name", 14),
         Keyword("sslkeylogfile", NONE, _PASSED_OVER, 18),
-        Keyword("ssl_min_protocol_version", frozenset({"TLSv1.2"}), "handed to asyncpg: the default of both"),
-        Keyword("ssl_max_protocol_version", NONE, "asyncpg knows other names of versions"),
+        Keyword("ssl_min_protocol_version", frozenset({"TLSv1.2"}), "passed to asyncpg: the default of both drivers"),
+        Keyword("ssl_max_protocol_version", NONE, "asyncpg uses other names for versions"),
         Keyword("min_protocol_version", frozenset({"3.0"}), "asyncpg speaks 3.0 only", 18),
         Keyword("max_protocol_version", frozenset({"3.0"}), "asyncpg speaks 3.0 only", 18),
         Keyword("gssencmode", frozenset({"disable", "prefer"}), "asyncpg never encrypts with GSSAPI"),
-        Keyword("krbsrvname", frozenset({"postgres"}), "handed to asyncpg: the default of both"),
-        Keyword("gsslib", NONE, "asyncpg takes what Python has"),
+        Keyword("krbsrvname", frozenset({"postgres"}), "passed to asyncpg: the default of both drivers"),
+        Keyword("gsslib", NONE, "asyncpg uses Python's"),
         Keyword("gssdelegation", frozenset({"0"}), "asyncpg never delegates", 17),
         Keyword("keepalives", NONE, _PASSED_OVER),
         Keyword("keepalives_idle", NONE, _PASSED_OVER),
         Keyword("keepalives_interval", NONE, _PASSED_OVER),
         Keyword("keepalives_count", NONE, _PASSED_OVER),
         Keyword("tcp_user_timeout", frozenset({"0"}), _PASSED_OVER),
-        Keyword("scram_client_key", NONE, "asyncpg takes passwords only", 18),
-        Keyword("scram_server_key", NONE, "asyncpg takes passwords only", 18),
+        Keyword("scram_client_key", NONE, "asyncpg supports only passwords", 18),
+        Keyword("scram_server_key", NONE, "asyncpg supports only passwords", 18),
         Keyword("oauth_issuer", NONE, _OAUTH, 18),
         Keyword("oauth_client_id", NONE, _OAUTH, 18),
         Keyword("oauth_client_secret", NONE, _OAUTH, 18),
@@ -474,7 +478,7 @@ def resolve(
     options = {"host": host, "port": port, "user": user}
     for word in (target, *options.values()):
         if "\0" in word or word != word.encode(errors="replace").decode():
-            raise UsageProblem("the connection parameters hold bytes that are not text")
+            raise UsageProblem("the connection parameters contain bytes that are not text")
     handed_over = handed_on.connection() if inherits else None
     if handed_over is not None and not any((target, *options.values(), password)):
         return from_json(handed_over)
@@ -522,7 +526,7 @@ def resolved(keywords: dict[str, str], answer: Answer) -> ConnInfo:
     values = answer.values
     if keyword := refused(values.items()):
         raise UsageProblem(
-            f"{keyword}={values[keyword]} cannot be used here", "the server would answer no queries; leave it out"
+            f"{keyword}={values[keyword]} cannot be used here", "the server would not answer queries; leave it out"
         )
     hosts = values.get("host", "").split(",")
     addresses = values.get("hostaddr", "").split(",")
@@ -562,9 +566,9 @@ def _endpoints(
     try:
         number = int(port or 5432)
     except ValueError:
-        raise UsageProblem(f"invalid port number: {port!r}", "a port is a number from 1 to 65535") from None
+        raise UsageProblem(f"invalid port number: {port!r}", "use a port from 1 to 65535") from None
     if not 1 <= number <= 65535:
-        raise UsageProblem(f"invalid port number: {port}", "a port is a number from 1 to 65535")
+        raise UsageProblem(f"invalid port number: {port}", "use a port from 1 to 65535")
     if not alone:
         answer = asked({**keywords, "host": host, "hostaddr": hostaddr, "port": str(number)})
     names = [host] if host or hostaddr else _socket_directories(answer.host, number)
@@ -612,7 +616,7 @@ def _balanced(keywords: dict[str, str]) -> bool:
     """
     chosen = asked(keywords, _BEFORE_IT).values.get(_STOP_KEYWORD, _IN_ORDER)
     if chosen not in (_IN_ORDER, _AT_RANDOM):
-        raise UsageProblem(f'invalid {_STOP_KEYWORD} value: "{chosen}"', f"it is {_IN_ORDER} or {_AT_RANDOM}")
+        raise UsageProblem(f'invalid {_STOP_KEYWORD} value: "{chosen}"', f"use {_IN_ORDER} or {_AT_RANDOM}")
     return chosen == _AT_RANDOM
 
 

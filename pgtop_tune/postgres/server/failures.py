@@ -53,18 +53,18 @@ _PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
 _CONNECT_HINTS: Final[Mapping[str, str]] = {
     _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
     "28000": "check pg_hba.conf of the server, and that the role may log in",
-    "3D000": "name a database with -d; `psql -l` lists them",
+    "3D000": "pass a database with -d; `psql -l` lists them",
     "53300": "close some sessions, or raise the limit: max_connections, or CONNECTION LIMIT of the role or database",
-    "57P03": "it is starting, stopping or recovering; trying again",
-    "57P01": "it was shut down by an administrator; trying again",
-    "42501": "the role may not connect to this database, or its sessions load a library that they may not load",
-    "58P01": "sessions load a library that is not there: `pgtop-tune revert` reverts a change of pgtop-tune",
+    "57P03": "the server is starting, stopping or recovering; trying again",
+    "57P01": "an administrator has shut the server down; trying again",
+    "42501": "the role lacks CONNECT on this database, or may not load a library that its sessions load",
+    "58P01": "a library that sessions load is missing; `pgtop-tune revert` reverts a change of pgtop-tune",
     "42704": "a setting in PGOPTIONS or options= does not exist on this server",
     "08P01": "a pooler rejects PGOPTIONS and options= unless its ignore_startup_parameters lists `options`",
 }
 """sqlstate → remedy; PostgreSQL appendix A."""
 
-_NO_SUCH_CHARACTER: Final = "this database lacks that character; name one in UTF8 with -d"
+_NO_SUCH_CHARACTER: Final = "this database's encoding lacks a character; pass a UTF8 database with -d"
 STATEMENT_HINTS: Final[Mapping[str, str]] = {"22P05": _NO_SUCH_CHARACTER}
 """sqlstate → remedy for a refused statement."""
 
@@ -162,7 +162,7 @@ def libpq_problem(error: psycopg.OperationalError, conninfo: ConnInfo, state: st
     if error.pgconn is not None and error.pgconn.needs_password:
         return PasswordNeeded(message, _CONNECT_HINTS[_PASSWORD_FAILED])
     if _FORBIDDEN.search(one_line_text):
-        return NotLetIn(message, "a keyword of the connection, or a PG* variable, excludes this server")
+        return NotLetIn(message, "check the connection options and PG* variables: one of them excludes this server")
     state = state or refusal_state(error)
     if state == _PASSWORD_FAILED and error.pgconn is not None and error.pgconn.used_password:
         return WrongPassword(message, _CONNECT_HINTS[_PASSWORD_FAILED])
@@ -209,18 +209,22 @@ _ANSWERED: Final = re.compile(r": \S+:  ")
 """Pattern of a server's message in libpq's, severity first, in the server's language."""
 
 _SILENT: Final = (
-    "a server that hangs or waits for a lock listens there (pg_locks in an open session), or another program"
+    "the server there hangs or waits for a lock (see pg_locks in an open session), or it is another program"
 )
 _NETWORK: Final[tuple[tuple[type[BaseException], str, str], ...]] = (
-    (socket.gaierror, "the host name is not known", "check -h / PGHOST and the name service"),
-    (UnicodeError, "this cannot be a host name", "check -h / PGHOST"),
+    (socket.gaierror, "unknown host name", "check -h / PGHOST and DNS"),
+    (UnicodeError, "invalid host name", "check -h / PGHOST"),
     (
         FileNotFoundError,
-        "no server has a socket there",
-        "check that it runs; `-h` names another socket directory or host",
+        "nothing is listening on this socket",
+        "check that the server runs, or pass another socket directory or host with -h",
     ),
-    (ConnectionRefusedError, "nothing listens there", "check that the server runs, and the port"),
-    (PermissionError, "this user may not use the socket", "run as a user with access to its directory"),
+    (ConnectionRefusedError, "nothing is listening on this port", "check that the server runs, and the port"),
+    (
+        PermissionError,
+        "this user may not use the socket",
+        "run this command as a user with access to the socket's directory",
+    ),
     (TimeoutError, "no answer in time", "check the address, and whether a firewall drops the packets"),
     (ConnectionResetError, "the connection was cut", "the server may be restarting; trying again"),
     (BrokenPipeError, "the connection was cut", "the server may be restarting; trying again"),
@@ -238,8 +242,8 @@ def absence(error: BaseException) -> Unavailable:
 def not_text(error: UnicodeError) -> ServerProblem:
     """Return the problem of a value of ours that is no text, or a value of the server that is not in its encoding."""
     if isinstance(error, UnicodeEncodeError):
-        return ServerProblem("a name or a value holds bytes that are not text", "write it in the terminal's encoding")
-    return ServerProblem("the server sent bytes that are not text in the encoding of the database")
+        return ServerProblem("a name or a value contains bytes that are not text", "type it in the terminal's encoding")
+    return ServerProblem("the server sent bytes that are invalid in the encoding of the database")
 
 
 class PlainWords:

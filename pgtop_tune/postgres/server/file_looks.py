@@ -43,7 +43,7 @@ class FilesHang(ServerProblem):
 
     def __init__(self, location: str, pid: int) -> None:
         self.pid = pid
-        super().__init__(f"{location} {NO_ANSWER}: process {pid} of the server waits for it, and cannot be ended")
+        super().__init__(f"{location} {NO_ANSWER}: server process {pid} waits for it and cannot be ended")
 
 
 @lru_cache(1000)

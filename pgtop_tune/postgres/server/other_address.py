@@ -87,7 +87,7 @@ def _keywords(address: OtherAddress, watched: ConnInfo) -> dict[str, str]:
             "dbname": address.database or watched.dbname,
         } | ({"passfile": passfile} if passfile else {})
     if not address.uri.startswith(_SCHEMES):
-        raise UsageProblem("the URI of an endpoint begins with postgresql://", "or write HOST:PORT/DATABASE")
+        raise UsageProblem("the URI of an endpoint must begin with postgresql://", "or write HOST:PORT/DATABASE")
     keywords = parsed(address.uri)
     for keyword in _FORBIDDEN:
         if keyword in keywords:

@@ -138,9 +138,9 @@ def _status_of(pid: int) -> int:
 
 def _too_late() -> ConnectionProblem:
     return ConnectionProblem(
-        f"libpq did not find out within {DEADLINE_S} s where to connect",
-        "a service file, a .pgpass or a directory of keys may be on a file server that does not answer; "
-        "PGSERVICEFILE and PGPASSFILE name others",
+        f"libpq did not resolve the connection options within {DEADLINE_S} s",
+        "a service file, a .pgpass or a key directory may be on a file server that does not answer; "
+        "set PGSERVICEFILE and PGPASSFILE to local files",
     )
 
 

@@ -65,7 +65,7 @@ def _elements(of: Callable[[bytes], Any]) -> Callable[[bytes], list[Any]]:
             values.append(None if length < 0 else of(value[at : at + length]))
             at += max(length, 0)
         if at > max(len(value), _ELEMENTS_AT):
-            raise ValueError("an element of an array ends behind the array")
+            raise ValueError("an array element extends beyond the array")
         return values
 
     return elements
@@ -130,7 +130,7 @@ class RowForm:
         """
         values: list[Any] = []
         if _COUNT.unpack_from(data) != (len(self._decoders),):
-            raise ValueError("a row has another number of columns than its statement")
+            raise ValueError("a row does not have as many columns as its statement")
         at = 2
         for decoder in self._decoders:
             (length,) = _LENGTH.unpack_from(data, at)
@@ -141,5 +141,5 @@ class RowForm:
                 values.append(decoder(data[at : at + length]))
                 at += length
         if at != len(data):
-            raise ValueError("a row is longer or shorter than its columns")
+            raise ValueError("the length of a row does not match its columns")
         return tuple(values)

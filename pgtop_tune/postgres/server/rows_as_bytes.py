@@ -132,7 +132,7 @@ class RowsAsBytes(asyncio.Protocol):
             kind, length = _HEAD.unpack_from(data, at)
             end = at + 1 + length
             if not _HEAD.size - 1 <= length <= LONGEST_VALUE:
-                raise ValueError("no message of PostgreSQL's is so long")
+                raise ValueError("a message of PostgreSQL is longer than possible")
             if end > size:
                 self._rest = data[at:]
                 return

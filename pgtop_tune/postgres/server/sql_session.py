@@ -232,13 +232,13 @@ class PsycopgSession:
             raise ServerProblem(
                 f"through this pooler, functions of {owner}, the owner of the database, would replace PostgreSQL's "
                 f"own and run as {self._connection.info.user}",
-                f"connect to the server itself, or as {owner}",
+                f"connect to the server directly, or as {owner}",
             )
         if not path and not owner_is_safe:
             raise ServerProblem(
-                f"every schema of search_path belongs to an ordinary role, as the database does to {owner}: its "
-                "functions would run as a superuser",
-                f"connect as {owner}, or use a database of your own",
+                f"every schema in search_path belongs to an ordinary role, and the database belongs to {owner}: "
+                "functions of that role would run as a superuser",
+                f"connect as {owner}, or use your own database",
             )
         return path
 

@@ -34,8 +34,8 @@ OPTIONS: Final = with_settings("", _OF_SUPERUSERS)
 _NOT_OURS: Final = ("08", "28", "3D", "53", "57P", "42704")
 """Beginnings of sqlstates of other refusals: network, password, database, no free place, a server that starts."""
 _HINT: Final = (
-    f"`pgtop-tune revert` reverts a change of pgtop-tune; a superuser logs in with PGOPTIONS='{OPTIONS}', directly and "
-    "not through a pooler"
+    f"`pgtop-tune revert` reverts a change of pgtop-tune; a superuser can log in with PGOPTIONS='{OPTIONS}', directly "
+    "and not through a pooler"
 )
 
 

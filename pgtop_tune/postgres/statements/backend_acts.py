@@ -108,7 +108,7 @@ class BackendActs(Struct, frozen=True):
     ) -> T | PlanRisk:
         seen_statement = SeenStatement(statement.query, statement.datname, statement.role)
         if MASK in seen_statement.query:
-            raise UsageProblem("the statement had a secret removed")
+            raise UsageProblem("a secret was removed from this statement, so it cannot be explained")
         async with self._connected(self.conninfo) as connection, _bounded(connection):
             explainable(connection, seen_statement)
             candidates = await planners(connection, seen_statement)
@@ -142,7 +142,7 @@ class BackendActs(Struct, frozen=True):
                     if risk is not None:
                         return risk
                     return await self._planned(replace(conninfo, dbname=statement.datname), statement, login, plan)
-                why_not_session_role = f"{conninfo.describe()}: a pooler makes this a connection of another role"
+                why_not_session_role = f"{conninfo.describe()}: a pooler changes the role of this connection"
         raise AssertionError("the operator's own role is always among them")
 
     async def _planned(
@@ -162,7 +162,7 @@ class BackendActs(Struct, frozen=True):
     async def _signalled(self, connection: Connection, act: BackendAct, backend: BackendKey) -> BackendResult:
         pid, started_ms = backend
         if pid in self.our_sessions.pids:
-            return BackendResult(backend, BackendOutcome.REFUSED, "one of our own sessions")
+            return BackendResult(backend, BackendOutcome.REFUSED, "this session belongs to pgtop-tune")
         if started_ms is None:
             return BackendResult(
                 backend, BackendOutcome.NOT_PERMITTED, f"this role may not see that session; {self._grant()}"
@@ -177,7 +177,7 @@ class BackendActs(Struct, frozen=True):
             return BackendResult(backend, BackendOutcome.GONE)
         if not row["sent"]:
             return BackendResult(
-                backend, BackendOutcome.REFUSED, "an auxiliary process of the server does not take this signal"
+                backend, BackendOutcome.REFUSED, "an auxiliary process of the server does not accept this signal"
             )
         return BackendResult(backend, BackendOutcome.DONE)
 

@@ -164,17 +164,17 @@ def plain_query(text: str) -> PlainQuery:
     placeholders = False
     for kind, token, at in _tokens(text):
         if end is not None:
-            raise UsageProblem("the text holds more than one statement")
+            raise UsageProblem("the text contains more than one statement")
         if kind == "semicolon":
             if depth:
-                raise UsageProblem("the text is not a complete statement: a parenthesis is open")
+                raise UsageProblem("the statement is incomplete: a parenthesis is not closed")
             end = at
         elif kind == "open":
             depth += 1
         elif kind == "close":
             depth -= 1
             if depth < 0:
-                raise UsageProblem("the text is not a complete statement: a closing parenthesis without an opening one")
+                raise UsageProblem("the statement is incomplete: a closing parenthesis has no opening one")
         elif kind == "placeholder":
             placeholders = True
         elif depth <= looked_at or not keywords:
@@ -182,15 +182,15 @@ def plain_query(text: str) -> PlainQuery:
             keywords.append(token.upper() if kind == "word" else "")
         if keywords and keywords[0] not in _PLAIN:
             raise UsageProblem(
-                f"EXPLAIN takes only plain queries, and this begins with {keywords[0] or 'something else'}",
-                "SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES, TABLE and WITH are plain",
+                f"EXPLAIN accepts only plain queries, but this one begins with {keywords[0] or 'something else'}",
+                "plain queries begin with SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES, TABLE or WITH",
             )
     if not keywords:
-        raise UsageProblem("the text has no plain query")
+        raise UsageProblem("the text contains no plain query")
     if depth:
-        raise UsageProblem("the text is not a complete statement: a parenthesis is open")
+        raise UsageProblem("the statement is incomplete: a parenthesis is not closed")
     if any(word == "INTO" and before not in _TARGETED for before, word in pairwise(keywords)):
-        raise UsageProblem("SELECT INTO makes a table; it is not explained")
+        raise UsageProblem("SELECT INTO creates a table, so it is not explained")
     return PlainQuery(text[:end].strip(), placeholders)
 
 
@@ -207,11 +207,11 @@ def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
         elif kind == "dollar":
             closing = text.find(match.group(), at)
             if closing < 0:
-                raise UsageProblem("the text ends inside a string; it may be cut")
+                raise UsageProblem("the text ends inside a string; it may be truncated")
             at = closing + len(match.group())
             yield "string", text[begin:at], begin
         elif kind in ("unfinished", "torn"):
-            raise UsageProblem("the text ends inside a string or a name; it may be cut")
+            raise UsageProblem("the text ends inside a string or a name; it may be truncated")
         elif kind != "blank":
             yield kind, match.group(), begin
 
@@ -222,7 +222,7 @@ def _after_comment(text: str, at: int) -> int:
     while depth:
         edge = _COMMENT_EDGE.search(text, at)
         if edge is None:
-            raise UsageProblem("the text ends inside a comment; it may be cut")
+            raise UsageProblem("the text ends inside a comment; it may be truncated")
         depth += 1 if edge.group() == "/*" else -1
         at = edge.end()
     return at
@@ -257,19 +257,19 @@ async def whole_statement(connection: Connection, backend: BackendKey, seen_text
         raise UsageProblem("the session has ended, or runs no queries")
     row = rows[0]
     if seen_text == HIDDEN_QUERY or not seen_text:
-        raise UsageProblem("this role may not see the session's query", "pg_monitor lets it")
+        raise UsageProblem("this role may not see the session's query", "GRANT pg_monitor to the role")
     role = row["role"] or ""
     full_text = bytes(row["query"] or b"")
     most_bytes = row["most_bytes"] - _LONGEST_CHARACTER
     if shown_query(full_text) == seen_text:
         if row["query_bytes"] >= most_bytes:
             raise UsageProblem(
-                f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, and this one is longer",
+                f"the server keeps only the first {row['most_bytes'] - 1} bytes of a statement, but this one is longer",
                 "raise track_activity_query_size (needs a restart)",
             )
         return SeenStatement(full_text.decode("utf-8", "replace"), row["datname"], role)
     if MASK in seen_text:
-        raise UsageProblem("the session runs another statement now, and this one had a secret removed")
+        raise UsageProblem("the session runs another statement now, and a secret was removed from this one")
     if len(seen_text) < QUERY_CHARACTERS and len(seen_text.encode("utf-8", "replace")) < most_bytes:
         return SeenStatement(seen_text, row["datname"], role)
     raise UsageProblem("the session runs another statement now, and only the beginning of this one is known")
@@ -286,7 +286,7 @@ def explainable(connection: Connection, statement: SeenStatement) -> PlainQuery:
     major = connection.info.server_version // 10_000
     if query.placeholders and major < _GENERIC_SINCE:
         raise ServerProblem(
-            "the statement has placeholders ($1), and EXPLAIN (GENERIC_PLAN) exists from PostgreSQL 16 on",
+            "the statement has placeholders ($1), but EXPLAIN (GENERIC_PLAN) exists only from PostgreSQL 16 on",
             "pgbench -M simple sends statements without them",
         )
     return query
@@ -323,7 +323,7 @@ async def planned_shape(connection: Connection, seen_statement: SeenStatement, r
     answers = await _answers(connection, query, explain_statement(query, "FORMAT JSON, COSTS OFF"))
     nodes = shape_of(answers[0] if answers else None)
     if not nodes:
-        raise ServerProblem("the server's answer is no plan")
+        raise ServerProblem("the server's answer is not a plan")
     return PlanShape(nodes=nodes, role=role, generic=query.placeholders)
 
 

@@ -47,12 +47,12 @@ class WindowActions:
         """Begin or end a window at the moment shown; a second window that ends shows the table."""
         frame = self._time_travel.shown.now
         if frame is None:
-            self._warn("there is no frame yet")
+            self._warn("no data yet")
             return
         before = self.marks
         self.marks = before.end(frame.elapsed_s) if end else before.begin(frame.elapsed_s)
         if end and self.marks == before:
-            self._warn("a window ends after its start: set the start first, at an earlier time")
+            self._warn("a window ends after its start: set the start ([) at an earlier time first")
         elif len(self.marks.windows) == 2 and before.begun_s is not None and end:
             self.compare()
         self._context.repaint()
@@ -82,7 +82,7 @@ class WindowActions:
         elif pair[0].overlaps(pair[1]):
             self._warn("the two windows overlap: mark separate ones")
         elif pair[0].seconds <= 0:
-            self._warn("there is no time before this window: mark a second window")
+            self._warn("no data before this window: mark a second window")
         else:
             began = began_ms(self._time_travel.shown)
             self._context.app.push_screen(WindowsDialog(frames, pair, self._context.glyphs, began))
@@ -222,11 +222,9 @@ class OverlayDialog(Dialog[OverlayChoice]):
         """Return a line per file."""
         paths = self._paths
         if paths is None:
-            return [((f"looking {self.glyphs.ellipsis}", "dim"),)]
+            return [((f"searching {self.glyphs.ellipsis}", "dim"),)]
         if not paths:
-            message = (
-                "there are no recordings yet: r records, and --ghost FILE takes any recording or record of bench run"
-            )
+            message = "no recordings yet: r starts one; --ghost FILE draws any recording or record of bench run"
             return wrapped(message, cells, "warning")
         room = max(self.app.size.height - _FRAME_ROWS - 1, 1)
         self._first = min(max(self._first, self._at - room + 1), self._at)

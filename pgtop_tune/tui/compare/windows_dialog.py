@@ -57,7 +57,7 @@ class WindowsDialog(Dialog[None]):
     LIVE = False
 
     def __init__(self, frames: FramesFrom, pair: tuple[Window, Window], glyphs: Glyphs, began_ms: float) -> None:
-        super().__init__("what differs", glyphs, keys=_KEYS)
+        super().__init__("differences", glyphs, keys=_KEYS)
         self._frames = frames
         self._pair = pair
         self._spans = tuple(span_words(window, began_ms) for window in pair)
@@ -98,11 +98,13 @@ class WindowsDialog(Dialog[None]):
                 return None
             if side is None:
                 raise UsageProblem(
-                    f"there are fewer than {LEAST_FRAMES} frames of {name}, {span}", "mark another window"
+                    f"window {name} ({span}) has fewer than {LEAST_FRAMES} frames", "mark another window"
                 )
             missing_s = side.since_s - window.since_s
             if missing_s > _MISSING_S:
-                self._notes.append(f"the first {duration(missing_s)} of {name} are no longer in the history buffer")
+                self._notes.append(
+                    f"the first {duration(missing_s)} of window {name} are no longer in the history buffer"
+                )
             sides.append(side)
         return window_comparison(sides[0], sides[1])
 
@@ -194,7 +196,7 @@ def differing_lines(comparison: WindowComparison, cells: int, glyphs: Glyphs) ->
         for command in phase.to_settle:
             lines += wrapped(command, cells, PLAIN)
     if comparison.alike:
-        lines += wrapped(f"{comparison.alike} numbers are constant and equal in both", cells, "dim")
+        lines += wrapped(f"{comparison.alike} metrics are constant and equal in both", cells, "dim")
     return lines
 
 

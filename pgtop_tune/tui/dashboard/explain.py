@@ -18,7 +18,7 @@ _LATENCY: Final = Entry(
     "it, they cover up to ten seconds, and the pane shows the number of seconds. Once the figures are 10 s old, the "
     "pane shows their age. Before the first such second the pane has only the mean of pgbench's progress line. With a "
     "rate the latency includes the schedule lag. p50 to p99.9 come from a histogram and are off by at most 2.2 %. A ~ "
-    "marks estimates, the mean included: more than 20,000 transactions ended in a second, and the quick ones were "
+    "marks estimates, the mean included: more than 20,000 transactions ended in a second, and the fast ones were "
     "counted, not read. The chart has a spike where a maximum is more than four times the top of the curves and four "
     "times the usual maximum.",
     "pgbench's transaction log (--log, --sampling-rate)",
@@ -27,11 +27,11 @@ _BUDGET: Final = Entry(
     "where each transaction goes",
     "ms",
     "Mean sessions of the load in a wait, divided by the transactions per second of the load (Little's law), over 10 "
-    "s. CPU is the CPU time of the load's backends and CPU queue their run-queue wait, if the system "
-    "counts it; else that is part of CPU and Client:think. "
-    "Client:think is client think time and network time: pgbench, the network, both sides' scheduling. The rest of the "
-    "client's latency is other. Overlapping parts are scaled down to the latency that the client measures. Without a "
-    "load started here: client backends in a wait, divided by the server's TPS.",
+    "s. CPU is the CPU time of the load's backends and CPU queue their run-queue wait, if the system counts it; "
+    "otherwise the wait is part of CPU and Client:think. Client:think is client think time and network time: pgbench,"
+    " the network, both sides' scheduling; other is the rest of the client's latency. Overlapping parts are scaled "
+    "down to the latency that the client measures. Without a load started here: client backends in a wait, divided by"
+    " the server's TPS.",
     "pg_stat_activity sampled several times a second; tps and lat of pgbench's progress lines; /proc/PID/stat and "
     "schedstat of its backends",
 )
@@ -54,24 +54,24 @@ _CAP: Final = Entry(
     "at its cap",
     "",
     "The disk is at its limit: the one given with --disk-cap, or a constant rate of requests or bytes per second "
-    "within 3 % for 20 s, while requests queued and took ever longer.",
+    "within 3 % for 20 s, while requests queued and their latency rose.",
     "/proc/diskstats over the last two minutes",
 )
 _SINCE: Final = Entry(
     "since a change",
     "%",
     "Transactions per second since the newest change of a parameter compared with those before it, under the same "
-    "load: at most five minutes before and eight after, without the load's first two minutes (one, if the change came "
-    "within three), 2 s before the change, 5 s after it, and 10 s around a checkpoint's begin and end. A regression "
-    "separates the difference from checkpoints, full pages, CPU time of other programs, and a drift of some per cent. "
-    "The title looks 15, 30, 60, 120, 240 and 480 s after the change and stays the same between looks. Its interval "
-    "holds for all looks together. Better or worse is claimed from 1 % on, and stays until a later look is clearly "
-    "against it; no difference means that the interval lies within 2 % of 0. No claim is made while full pages or CPU "
-    "time of other programs differ before and after, or before 120 s if the load was young. A claim of a small effect "
-    "tends to overstate it: read the interval. Changes within 5 s count as one; a change made by another user counts "
-    "from its detection, up to a minute later. The line disappears when the change is reverted, with another load, and "
-    "with a restart.",
-    "tps of pgbench's progress lines; without a load of ours the server's TPS",
+    "load: at most five minutes before and eight after, without the load's first two minutes (one, if the change came"
+    " within three), 2 s before the change, 5 s after it, and 10 s around a checkpoint's begin and end. A regression "
+    "separates the difference from checkpoints, full pages, CPU time of other programs, and a drift of some per cent."
+    " The title is judged 15, 30, 60, 120, 240 and 480 s after the change and stays the same in between. Its interval"
+    " holds for all six together. Better or worse is claimed from 1 % on, and stays until a later judgement clearly "
+    "contradicts it; no difference means that the interval lies within 2 % of 0. No claim is made while full pages or"
+    " CPU time of other programs differ before and after, or before 120 s if the load was young. A claim of a small "
+    "effect tends to overstate it: read the interval. Changes within 5 s count as one; a change made by another user "
+    "counts from its detection, up to a minute later. The line disappears when the change is reverted, with another "
+    "load, and with a restart.",
+    "tps of pgbench's progress lines; without a load started here the server's TPS",
 )
 
 PANE_METRICS: Final[Mapping[str, tuple[DescribedNumber, ...]]] = {

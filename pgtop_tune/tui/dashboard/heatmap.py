@@ -37,7 +37,7 @@ class HeatmapDialog(Dialog[None]):
     LIVE = False
 
     def __init__(self, session: Session, glyphs: Glyphs) -> None:
-        super().__init__("latency heatmap: how many transactions took how long", glyphs, keys="Esc back")
+        super().__init__("latency heatmap: transactions by time and latency", glyphs, keys="Esc back")
         self._session = session
 
     def content(self, cells: int) -> Sequence[Line]:
@@ -70,7 +70,7 @@ def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     since_s = 0.0 if newest is None else (floor(newest.at_s / s_per_column) + 1 - columns) * s_per_column
     seconds = session.latency.histograms(since_s)
     if newest is None or not any(histogram.logged for _, histogram in seconds):
-        return [padded(((" no transaction of a load started here was logged in the last minutes", "dim"),), width)]
+        return [padded(((" no transaction of a load started here in the last minutes", "dim"),), width)]
     low, high = _bounds([histogram for _, histogram in seconds])
     cells: dict[tuple[int, int], float] = {}
     totals = [0.0] * rows

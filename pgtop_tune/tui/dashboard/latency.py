@@ -91,7 +91,7 @@ def _named(cause: TailCause) -> Line:
 def _numbers(slow_tail: Tail) -> Line:
     """Return the evidence behind the shares."""
     still = f", {slow_tail.open:.0f} of them open" if slow_tail.open >= 1 else ""
-    return ((f"{slow_tail.transactions:.0f} transactions{still} seen in {slow_tail.looks} looks, 60 s", "label"),)
+    return ((f"{slow_tail.transactions:.0f} transactions{still} seen in {slow_tail.looks} samples, 60 s", "label"),)
 
 
 def tail_phrases(session: Session, cells: int) -> list[Phrase]:
@@ -113,12 +113,12 @@ def tail_phrases_in_full(session: Session, burst_key: str = "") -> list[Phrase]:
     slow_tail = None if interval is None else interval.once(tail)
     if slow_tail is None:
         return []
-    reach = f" ({burst_key} looks faster for 20 s)" if burst_key else ""
+    reach = f" ({burst_key} samples faster for 20 s)" if burst_key else ""
     remark = "" if slow_tail.p99_ms is None else f", p99 {with_ms(slow_tail.p99_ms)}"
     if slow_tail.below_p99:
-        remark += f": looks every {slow_tail.every_ms:.0f} ms see no further{reach}"
+        remark += f": samples every {slow_tail.every_ms:.0f} ms see no shorter ones{reach}"
     elif slow_tail.before_p99:
-        remark += f": looks every {slow_tail.every_ms:.0f} ms see too few beyond{reach}"
+        remark += f": samples every {slow_tail.every_ms:.0f} ms see too few shorter ones{reach}"
     threshold: Line = (("tail ", "title"), (f"over {with_ms(slow_tail.over_ms)}", "strong"), (remark, "label"))
     if slow_tail.transactions < FEWEST:
         few = "no transaction" if slow_tail.transactions < 0.5 else f"only {slow_tail.transactions:.0f} transactions"
@@ -138,7 +138,7 @@ _SPIKE: Final = 4.0
 _FEWEST: Final = 3
 _USUAL: Final = 20
 """Seconds that tell what is usual at least, and those that do when the chart has fewer."""
-_NO_LOAD: Final = "latency is measured by a load"
+_NO_LOAD: Final = "only a load measures latency"
 CLOCK_ROWS: Final = 6
 """Rows from which on the last row of the pane has times of day."""
 _AREAS: Final = {P50: "series-3", P95: "series-4", P99: "series-5"}

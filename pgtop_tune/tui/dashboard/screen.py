@@ -67,8 +67,8 @@ def dashboard_tape(
     """
     axis = time_axis(session, width, chart_rows, span_s)
     ticks = axis_ticks(session, axis) if clock else {}
-    events = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
-    return padded(tape_line(events, axis.width, axis.since_s, axis.until_s, glyphs, marks, ticks), width)
+    events = [(at_s, event) for at_s, event in session.events if at_s >= axis.since_s]
+    return padded(tape_line(events, axis, glyphs, marks, ticks), width)
 
 
 _LOAD: Final = "load"

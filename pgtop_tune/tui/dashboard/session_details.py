@@ -48,7 +48,7 @@ def session_lines(session: Session, key: BackendKey, cells: int) -> list[Line]:
     """
     frame = session.now
     if frame is None:
-        return [(("waiting for the first frame", "dim"),)]
+        return [(("waiting for the first sample", "dim"),)]
     activity = sections.activity(frame)
     if isinstance(activity, Unavailable):
         return wrapped(str(activity), cells, "critical")
@@ -73,7 +73,7 @@ def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
     origin = f"  cut: the first {_KEPT} characters," if cut else " "
     lines: list[Line] = [
         (),
-        (("query", "title"), (f"{origin} as pg_stat_activity has it", "warning" if cut else "dim")),
+        (("query", "title"), (f"{origin} as in pg_stat_activity", "warning" if cut else "dim")),
     ]
     lines += wrapped(text, cells)
     statement = _statement_of(backend, session) if cut else None
@@ -81,7 +81,7 @@ def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
         return lines
     fetched, total = len(statement.query), statement.characters
     part = f"the first {fetched:,} of {total:,} characters" if total > fetched else f"all {total:,} characters"
-    lines += [(), (("statement", "title"), (f"  {part}, as pg_stat_statements has it: constants replaced", "dim"))]
+    lines += [(), (("statement", "title"), (f"  {part}, as in pg_stat_statements: constants replaced", "dim"))]
     return [*lines, *wrapped(statement.query, cells)]
 
 
@@ -145,9 +145,7 @@ def _blockers(backend: Backend, activity: Activity, cells: int) -> list[Line]:
             description = f"{blocker.usename or UNKNOWN}  {blocker.state or UNKNOWN}  {blocker.query or ''}"
         lines.append(_other("blocked by", f"{pid}  {description}", "critical", cells))
     waiting = [peer for peer in activity.backends if backend.pid in peer.blocked_by]
-    lines += [
-        _other("holds up", f"{waiter.pid}  {waiter.query or ''}", "warning", cells) for waiter in waiting[:_OTHERS]
-    ]
+    lines += [_other("blocks", f"{waiter.pid}  {waiter.query or ''}", "warning", cells) for waiter in waiting[:_OTHERS]]
     if len(waiting) > _OTHERS:
         lines.append(_other("", f"and {len(waiting) - _OTHERS} more", "warning", cells))
     return lines
@@ -263,12 +261,10 @@ def _figures(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
     for rate in statement_rates(interval):
         row = rate.counters
         if (row.queryid, row.usename, row.datname, row.toplevel) == about:
-            now = (
-                f"{count(rate.calls_per_s)} calls/s, {with_ms(rate.mean_ms)} each, {percent(rate.share)} % of all time"
-            )
+            now = f"{count(rate.calls_per_s)} calls/s, {with_ms(rate.mean_ms)} each, {percent(rate.share)} % of time"
             mean_ms = row.exec_us / row.calls / 1000.0 if row.calls else None
             ever = f"{count(row.calls)} calls of {with_ms(mean_ms)}, at most {with_ms(row.max_exec_us / 1000.0)}"
-            return [("executions", now), ("", f"{ever}, since the entry was made")]
+            return [("executions", now), ("", f"{ever}, since the entry was created")]
     return []
 
 

@@ -165,9 +165,9 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("user", "user", 10, 5, lambda row: _text(row.backend.usename),
         "Role of the session.", "pg_stat_activity.usename", lambda row: row.backend.usename),
     SessionColumn("database", "db", 10, 7, lambda row: _text(row.backend.datname),
-        "Database it is connected to.", "pg_stat_activity.datname", lambda row: row.backend.datname),
+        "Database of the session.", "pg_stat_activity.datname", lambda row: row.backend.datname),
     SessionColumn("application", "application", 16, 8, lambda row: _text(row.backend.application_name),
-        "Name the client gives itself.", "pg_stat_activity.application_name",
+        "Name that the client gives itself.", "pg_stat_activity.application_name",
         lambda row: row.backend.application_name),
     SessionColumn(_CLIENT, "client", 15, 6,
         lambda row: _LOCAL if row.backend.client == "local" else _text(row.backend.client),
@@ -179,7 +179,7 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
         "State of the session: idle tx is idle in transaction, aborted is idle in transaction (aborted).",
         "pg_stat_activity.state", lambda row: row.backend.state),
     SessionColumn("wait", "wait", 18, 0, _wait,
-        "Present wait, class:event; CPU is an active session without a wait event.",
+        "Current wait, class:event; CPU is an active session without a wait event.",
         "pg_stat_activity.wait_event_type, wait_event", _wait, roomy=28),
     SessionColumn("blocker", "blocker", 9, 9, lambda row: _blockers(row.backend),
         "First process that holds the lock the session waits for, and the number of others; 0 is a prepared "
@@ -189,18 +189,18 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
         "Age of the oldest transaction that the session can see, in transactions; it holds back vacuum.",
         "age(pg_stat_activity.backend_xmin)", lambda row: row.backend.backend_xmin_age, "right"),
     SessionColumn("xact", "xact", 6, 1, lambda row: age(row.xact_s),
-        "Age of its transaction, in seconds when no unit is given.",
+        "Age of its transaction, in seconds where no unit is shown.",
         "now − pg_stat_activity.xact_start", lambda row: row.xact_s, "right"),
     SessionColumn("statement", "stmt", 6, 1, lambda row: age(row.statement_s),
-        "Age of the statement while the session is active, otherwise the time in its state.",
+        "Age of the statement while the session is active, otherwise the time in its current state.",
         "now − pg_stat_activity.query_start, or state_change", lambda row: row.statement_s, "right"),
     SessionColumn("in-state", "in st.", 6, None, lambda row: age(row.state_s),
-        "Time in its state.", "now − pg_stat_activity.state_change", lambda row: row.state_s, "right"),
+        "Time in the current state.", "now − pg_stat_activity.state_change", lambda row: row.state_s, "right"),
     SessionColumn("connected", "conn.", 6, None, lambda row: age(row.connected_s),
-        "Time since it connected.", "now − pg_stat_activity.backend_start",
+        "Time since the session connected.", "now − pg_stat_activity.backend_start",
         lambda row: row.connected_s, "right", visible=False),
     SessionColumn("query-id", "query id", 20, None, lambda row: str(row.backend.query_id or UNKNOWN),
-        "Identifier of its statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
+        "Identifier of the statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
         lambda row: row.backend.query_id, "right", visible=False),
     SessionColumn("query", "query", LEAST_QUERY, 0, lambda row: _query(row.backend),
         "Statement of the session, or the last one if it is not active; for other processes their kind.",
@@ -379,7 +379,7 @@ def seldom(interval: Interval | None) -> Phrase:
     costly.
     """
     apart_s = _apart_s(interval, sections.activity)
-    return Phrase(() if apart_s is None else ((f"looked at every {apart_s:.1f} s", "warning"),), 1)
+    return Phrase(() if apart_s is None else ((f"sampled every {apart_s:.1f} s", "warning"),), 1)
 
 
 def _apart_s(interval: Interval | None, section: Callable[[Frame], Reading | Unavailable]) -> float | None:

@@ -56,11 +56,11 @@ from pgtop_tune.tui.widgets.time_axis import (
 
 _NAME: Final = 40
 _VALUE: Final = 24
-_EARLY: Final = "too early to say"
-_YOUNG: Final = "the load was too young before it"
+_EARLY: Final = "too early to tell"
+_YOUNG: Final = "the load was too young before the change"
 _WITHDRAWN: Final = "no longer clear"
-_LEFT_OPEN: Final = "undecided, a switchback would tell"
-_NEXT: Final = ", next look at {} s"
+_LEFT_OPEN: Final = "undecided: an A/B experiment (x) decides"
+_NEXT: Final = ", next at {} s"
 _VERDICTS: Final[dict[Verdict, tuple[str, str, str]]] = {
     Verdict.BETTER: ("better", "better", "good"),
     Verdict.WORSE: ("worse", "worse", "critical"),
@@ -74,7 +74,7 @@ _SHORT: Final = max(len(short) for _, short, _ in _VERDICTS.values())
 
 
 def since_title(change: SinceChange, cells: int, glyphs: Glyphs) -> Line:
-    """Return `since max_wal_size=16GB: +4.1 % (−0.3 … +8.2) after 60 s: not yet clear, next look at 120 s`, or less of
+    """Return `since max_wal_size=16GB: +4.1 % (−0.3 … +8.2) after 60 s: not yet clear, next at 120 s`, or less of
     it.
 
     Which form is taken does not depend on the verdict: each is measured with its longest words.
@@ -134,7 +134,7 @@ def _in_full(change: SinceChange, glyphs: Glyphs) -> str:
     """Return the verdict, what stands against one, and when it is looked at next."""
     text = _VERDICTS[change.verdict][0]
     if change.verdict is Verdict.UNDECIDED:
-        moving = "" if change.moved is None else f"moving {_percent(change.moved, glyphs).strip()} % in 10 min before"
+        moving = "" if change.moved is None else f"drifting {_percent(change.moved, glyphs).strip()} % in 10 min before"
         text = change.unlike or moving or (_WITHDRAWN if change.withdrawn else _LEFT_OPEN if change.final else text)
     return text if change.next_s is None else text + _NEXT.format(change.next_s)
 
@@ -241,7 +241,7 @@ def _held(session: Session) -> _Held | None:
         since_s = point.at_s
     if since_s is not None and session.now.elapsed_s - since_s >= SHORTEST_S:
         for_s = session.now.elapsed_s - since_s
-        return _Held(for_s, f"nothing has committed for {lasting(for_s)}")
+        return _Held(for_s, f"no commit for {lasting(for_s)}")
     still = session.interval.once(standstill)
     if still is None:
         return None

@@ -139,11 +139,11 @@ def _coming(interval: Interval) -> Phrase:
         return Phrase(labelled("next checkpoint", UNKNOWN, "dim"), 2, labelled("next ckpt", UNKNOWN, "dim"))
     name, short = ("restartpoint", "rstpt") if coming.restartpoint else ("checkpoint", "ckpt")
     if coming.in_s <= 0:
-        due = "under way" if coming.under_way else "due"
+        due = "in progress" if coming.under_way else "due"
         return Phrase(((f"{name} {due}", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} {due}", "warning"),))
     verb, style = ("forced in", "warning") if coming.forced else ("in", PLAIN)
     text = lasting(coming.in_s, 6)
-    before = f"{name} under way, next" if coming.under_way else f"next {name}"
+    before = f"{name} in progress, next" if coming.under_way else f"next {name}"
     full: Line = ((f"{before} {verb} ", "label"), (text, style), (f" ({coming.by})", "label"))
     return Phrase(full, 2, ((f"{'next ' if coming.under_way else ''}{short} {verb} ", "label"), (text, style)))
 

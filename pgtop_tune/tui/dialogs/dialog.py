@@ -363,7 +363,7 @@ class TooSmall(Screen[None]):
             return
         sentence = (
             f"The terminal has {size.width} columns and {size.height} rows; the screen needs "
-            f"{LEAST_WIDTH} and {LEAST_HEIGHT}. Sampling and recording continue. q leaves."
+            f"{LEAST_WIDTH} and {LEAST_HEIGHT}. Sampling and recording continue. q quits."
         )
         self.query_one(LineCanvas).show(wrapped(sentence, max(size.width, 2)))
 

@@ -386,7 +386,7 @@ class PasswordDialog(PromptDialog[Secret]):
     """
 
     def __init__(self, account: str, glyphs: Glyphs) -> None:
-        hint = "It stays in memory for this session only, and is never written."
+        hint = "It stays in memory for this session only and is never written to disk."
         super().__init__(f"password for {account}", hint, Secret, glyphs, masked=True)
 
 

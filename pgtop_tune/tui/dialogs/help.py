@@ -205,7 +205,7 @@ def explained(metric: DescribedNumber, width: int, absent: str = "") -> list[Lin
         padded(((metric.title, "title"), (unit + line, "label")), width),
         *_wrapped(metric.definition, width, PLAIN),
         *_wrapped(metric.source, width, "dim"),
-        *(_wrapped(f"unknown here: {absent}", width, "warning") if absent else ()),
+        *(_wrapped(f"unavailable here: {absent}", width, "warning") if absent else ()),
         ((" " * width, PLAIN),),
     ]
 

@@ -157,7 +157,7 @@ class ExperimentActions:
         def run(services: Services, /, *args: P.args, **kwargs: P.kwargs) -> None:
             experiment = self.shown
             if experiment is not None and experiment.under_way:
-                self._context.tell("an experiment is running: x shows it, and stops it", "warning")
+                self._context.tell("an experiment is running: x shows and stops it", "warning")
             else:
                 act(services, *args, **kwargs)
 

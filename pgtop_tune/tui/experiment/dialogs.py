@@ -140,8 +140,8 @@ _LEAST_TPS: Final = 5.0
 _NAME_CELLS: Final = 30
 _VALUE_CELLS: Final = 18
 _LABEL_CELLS: Final = 8
-_NOTHING: Final = "Nothing is staged. Press p, stage a value with + or -, leave with Esc, and press x again."
-_OF_MACHINE: Final = "is a setting of the machine: `pgtop-tune ab NAME=A,B` judges it, with a load of its own"
+_NOTHING: Final = "Nothing is staged. Press p, stage a value with + or -, close with Esc, and press x again."
+_OF_MACHINE: Final = "is a setting of the machine: `pgtop-tune ab NAME=A,B` compares it under its own load"
 _RESET: Final = "a reset cannot be compared: stage the value itself"
 
 
@@ -196,10 +196,10 @@ def noise_words(preview: ExperimentPreview, for_s: float, *, of_this_screen: boo
     within = [(share, seconds) for share, seconds in preview.seen_after_s if seconds <= for_s]
     if within:
         share, seconds = within[0]
-        return f"{text}{_percent(share)} is seen in about {duration(seconds)}"
+        return f"{text}a difference of {_percent(share)} shows in about {duration(seconds)}"
     share, seconds = (preview.seen_after_s or ((0.0, 0.0),))[-1]
     return text + (
-        f"even {_percent(share)} takes {duration(seconds)}" if seconds else "no difference below 10 % is seen"
+        f"even {_percent(share)} takes {duration(seconds)}" if seconds else "differences below 10 % do not show"
     )
 
 
@@ -253,7 +253,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         glyphs: Glyphs,
         ways: Mapping[str, Callable[[], None]],
     ) -> None:
-        super().__init__("experiment: A against B by turns", glyphs, keys=_KEYS, low=True)
+        super().__init__("experiment: A against B in alternating blocks", glyphs, keys=_KEYS, low=True)
         self._experiments = experiments
         self._changes = changes
         self._scope = scope
@@ -319,10 +319,10 @@ class StartDialog(Dialog[ExperimentRequest]):
         values = [*(self._preview.values if self._preview is not None else ()), *self._not_asked]
         load, lines = self._load, value_lines(values, cells) if values else wrapped(_NOTHING, cells, "warning")
         if waits and not values:
-            lines = [((f"asking the server {self.glyphs.ellipsis}", "dim"),)]
+            lines = [((f"querying the server {self.glyphs.ellipsis}", "dim"),)]
         lines.append(())
         lines += labelled("load", load.text, cells, load.style, _LABEL_CELLS)
-        minutes = f"{_MINUTES[self._minutes]} min at most; + longer, - shorter"
+        minutes = f"at most {_MINUTES[self._minutes]} min; + longer, - shorter"
         lines += labelled("time", minutes, cells, PLAIN, _LABEL_CELLS)
         if self._preview is not None:
             lines += labelled(
@@ -363,7 +363,7 @@ class StartDialog(Dialog[ExperimentRequest]):
             return
         names = {value.name for value in (self._preview.values if self._preview else ()) if not value.refused}
         if not names:
-            self.say("no staged value can be compared in a running load")
+            self.say("no staged value can be compared during a load")
         elif not load.usable:
             self.say("an experiment needs a load: b starts one")
         else:

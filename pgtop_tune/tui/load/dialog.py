@@ -60,24 +60,24 @@ def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
     if preview.available_bytes is None:
         free = f"free space is unknown: {preview.why}"
     else:
-        free = f"{size(preview.available_bytes)} are free"
+        free = f"{size(preview.available_bytes)} free"
     lines: list[Line] = []
     if preview.needed_bytes:
-        lines += wrapped(f"the tables need about {size(preview.needed_bytes)} of disk, {free}", cells)
+        lines += wrapped(f"the tables need about {size(preview.needed_bytes)} of disk; {free}", cells)
     lines += wrapped(one_line(preview.note, _FOUND), cells) if preview.note else []
     if preview.dropped:
         database, there = one_line(preview.database, 60), one_line(preview.dropped, _FOUND)
-        lines += wrapped(f"the database {database} holds {there}. It will be dropped.", cells, "warning")
+        lines += wrapped(f"the database {database} holds {there}, which will be dropped.", cells, "warning")
     return lines
 
 
 def made_lines(data_set: DataSetMade, cells: int) -> list[Line]:
     """Return seconds of each step."""
     if not data_set.steps_s:
-        return wrapped(f"{data_set.title}: it existed already", cells, "good")
+        return wrapped(f"{data_set.title}: existed already", cells, "good")
     rows = [*data_set.steps_s, ("total", data_set.total_s)]
     return [
-        ((f"made: {data_set.title}", "good"),),
+        ((f"created: {data_set.title}", "good"),),
         *(((f"  {name:<24}", "label"), (f"{seconds:8.2f} s", PLAIN)) for name, seconds in rows),
     ]
 
@@ -97,7 +97,7 @@ _SIZES: Final = {
 }
 """Label, remark and first size of each."""
 _AGREED: Final = "yes"
-_LOOKING: Final = "looking for existing tables"
+_LOOKING: Final = "searching for existing tables"
 _MAKING: Final = "making"
 
 
@@ -275,7 +275,7 @@ class StepsDialog(FormDialog[bool]):
         except PgtopError as problem:
             return [*lines, *wrapped(str(problem), cells, "critical")]
         steps = len([word for word in self._list.text.text.split(",") if word.strip()])
-        besides = ", and the time for housekeeping" if self._tidy.index == 0 else ""
+        besides = " plus the time to tidy up" if self._tidy.index == 0 else ""
         lines += wrapped(f"{self._spec.profile}: {steps} runs, {clock(steps * seconds)}{besides}", cells, "dim")
         return [*lines, *self.foot(cells)]
 
@@ -328,9 +328,9 @@ class LoadForm:
         self.threads = NumberField("threads", "of pgbench", empty="as many as cores")
         self.duration = NumberField("time s", "", empty="until stopped")
         self.rate = NumberField("rate /s", "transactions per second", empty="unlimited", fractions=True)
-        self.limit = NumberField("limit ms", "slower are counted; late are skipped", empty="none", fractions=True)
+        self.limit = NumberField("limit ms", "counts slower, skips late transactions", empty="none", fractions=True)
         self.protocol = ChoiceField("protocol", tuple((name, "") for name in PROTOCOLS))
-        self.tries = NumberField("tries", "if serialization fails; 0 no limit", empty="once")
+        self.tries = NumberField("tries", "after serialization failures; 0: no limit", empty="once")
         self.errors = ChoiceField("errors", _ERRORS)
         self.statements = ChoiceField("statements", _STATEMENTS)
         self.form = Form(
@@ -427,7 +427,7 @@ _LONG: Final = ("making", "steps")
 """Kinds of work that take longer than a run of pgbench."""
 _ENDED: Final = {
     RunState.FINISHED: ("finished", "good"),
-    RunState.STOPPED: ("stopped by the operator: the figures are partial", "warning"),
+    RunState.STOPPED: ("stopped by the operator: the results are partial", "warning"),
     RunState.FAILED: ("failed", "critical"),
 }
 

@@ -78,7 +78,7 @@ def _verdict(result: RunResult, glyphs: Glyphs) -> Line:
     text, style = verdict_words(result)
     mark = glyphs.bullet if style == "good" else glyphs.warning if style == "warning" else glyphs.cross
     ended = f"   {result.state}" + (f", exit status {result.exit_status}" if result.exit_status else "")
-    partial = ", the figures are partial" if result.partial else ""
+    partial = ", the results are partial" if result.partial else ""
     return ((f"{mark} {text}", style), (ended + partial, PLAIN))
 
 
@@ -114,7 +114,7 @@ def _seconds(result: RunResult) -> str:
 def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
     """Return all of the run, and each script where there are several."""
     if result.latencies is None:
-        return labelled("percentiles", "the log has no transaction", cells, "dim", LABEL)
+        return labelled("percentiles", "no transaction in the log", cells, "dim", LABEL)
     named = [("all", result.latencies), *((script.part, script.latencies) for script in result.by_script)]
     columns = (
         Column("latency, ms", 16, elastic=True),
@@ -164,7 +164,7 @@ def _statements(result: RunResult, cells: int) -> list[Line]:
 
 def _doubts(doubts: tuple[Doubt, ...], cells: int, glyphs: Glyphs) -> list[Line]:
     if not doubts:
-        return [(("no doubts", "good"),)]
+        return [(("no reason to doubt this run", "good"),)]
     lines: list[Line] = []
     for doubt in doubts:
         style = _STYLES[RunVerdict(doubt.verdict)]

@@ -345,7 +345,7 @@ def _without(frame: Frame, width: int) -> list[Line]:
     missing = {untold_figure.metric for untold_figure in facts.untold}
     columns = [column.title for table in TABLES for column in table.columns if column.metric in missing]
     titles = dict.fromkeys([row.title for row in _SINGLE if row.id in missing] + columns)
-    text = f"not told by {facts.source} (? says why): {', '.join(titles)}"
+    text = f"unavailable from {facts.source} (? shows why): {', '.join(titles)}"
     return [_line("n/a", fit(((text, "dim"),), width - _LABEL), width)]
 
 
@@ -386,7 +386,7 @@ def _source(host: HostSample, width: int) -> Line:
         return _line("host", absence(facts), width)
     phrases = [
         Phrase(((one_line(facts.hostname, 40), "strong"),)),
-        Phrase(labelled("numbers from:", facts.source), 1),
+        Phrase(labelled("source:", facts.source), 1),
         Phrase(((_system(facts.kernel), PLAIN),), 2),
         Phrase(((_cores(facts, host), PLAIN),), 3),
     ]
@@ -488,7 +488,7 @@ def _frequency(frame: Frame, interval: Interval) -> Phrase:
     return Phrase(
         (
             *labelled("mean", UNKNOWN if mean is None else f"{mean:.0f}", PLAIN, " MHz"),
-            *labelled("  slowest core at", slowest, PLAIN, " % of its highest"),
+            *labelled("  slowest core at", slowest, PLAIN, " % of its maximum"),
             *labelled("  governor", governors or UNKNOWN),
         )
     )

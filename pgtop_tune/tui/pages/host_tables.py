@@ -150,14 +150,14 @@ DISKS: Final = PageTable(
         word(
             "cap", "at its cap", 24, lambda row: row.note,
             "The limit of the device: given with --disk-cap, or learned from a constant rate within 3 % for 20 s, "
-            "while requests waited and took ever longer.",
+            "while requests queued and their latency rose.",
             "/proc/diskstats over the last two minutes",
         ),
     ),
     rows=_rows(sections.disks, attrgetter("disks"), attrgetter("name"), metrics.DISK_METRICS, _at_cap),
     key_of=_key,
     sort="busy",
-    empty="no disk has seen a request",
+    empty="no disk has had a request",
 )  # fmt: skip
 
 FILE_SYSTEMS: Final = PageTable(
@@ -204,7 +204,7 @@ NETWORK: Final = PageTable(
         _of(details.NETWORK_DROPS, 7, count, title="drops/s"),
         figure(
             "speed", "Mbit/s", 7, _megabits, count,
-            "Speed of the link; unknown of virtual interfaces.", "/sys/class/net/NAME/speed",
+            "Speed of the link; unknown for virtual interfaces.", "/sys/class/net/NAME/speed",
         ),
     ),
     rows=_rows(sections.network, attrgetter("interfaces"), attrgetter("name"), details.NETWORK_METRICS),
@@ -258,16 +258,16 @@ LIMITS: Final = PageTable(
     id="cgroup",
     title="control group",
     columns=(
-        word("name", "limit", 12, lambda row: row.row.title, "Name of the number.", "below"),
+        word("name", "limit", 12, lambda row: row.row.title, "Name of the metric.", "below"),
         PageColumn(
-            "value", "value", 8, _limit_text, "The number now; '-' where there is no such limit.",
+            "value", "value", 8, _limit_text, "Current value; '-' where there is no such limit.",
             "control group of the postmaster", style=_limit_style, align="right",
         ),
-        word("unit", "unit", 7, lambda row: row.row.unit, "Its unit.", "below"),
-        word("meaning", "meaning", 30, lambda row: row.row.definition, "Meaning of the number.", "the catalogue",
+        word("unit", "unit", 7, lambda row: row.row.unit, "Unit of the value.", "below"),
+        word("meaning", "meaning", 30, lambda row: row.row.definition, "Meaning of the metric.", "the catalogue",
             elastic=True,
         ),
-        word("source", "source", 30, lambda row: row.row.source, "File that the number comes from.", "the catalogue",
+        word("source", "source", 30, lambda row: row.row.source, "File that the value comes from.", "the catalogue",
             visible=False,
         ),
         word("group", "group", 20, lambda row: _name(row.note), "The server's group.", "/proc/PID/cgroup",

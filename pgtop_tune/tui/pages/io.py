@@ -160,11 +160,11 @@ _IO_WAL: Final = "pg_stat_wal to 17; pg_stat_io, object wal, context normal, fro
 
 _WAL_FACTS: Final[tuple[Make, ...]] = (
     _metric(WAL_BYTES, _bytes_per_s),
-    _counter("WAL records", sections.wal, "wal_records", "Records made.", f"{_WAL_VIEW}.wal_records"),
+    _counter("WAL records", sections.wal, "wal_records", "WAL records generated.", f"{_WAL_VIEW}.wal_records"),
     _counter("full-page images", sections.wal, "wal_fpi", "Whole pages in WAL: the first change of a page after a checkpoint.", f"{_WAL_VIEW}.wal_fpi"),
-    _counter("full-page bytes", sections.wal, "wal_fpi_bytes", "Bytes of them, compressed ones as they are written; from 19 on.", f"{_WAL_VIEW}.wal_fpi_bytes", _bytes),
+    _counter("full-page bytes", sections.wal, "wal_fpi_bytes", "Bytes of full-page images, after compression; from 19 on.", f"{_WAL_VIEW}.wal_fpi_bytes", _bytes),
     _full_pages,
-    _counter("WAL bytes", sections.wal, "wal_bytes", "Bytes made.", f"{_WAL_VIEW}.wal_bytes", _bytes),
+    _counter("WAL bytes", sections.wal, "wal_bytes", "Bytes of WAL generated.", f"{_WAL_VIEW}.wal_bytes", _bytes),
     _counter("buffers full", sections.wal, "wal_buffers_full", "Times WAL had to be written because wal_buffers was full.", f"{_WAL_VIEW}.wal_buffers_full"),
     _counter("WAL writes", sections.wal, "wal_writes", "Writes of WAL to disk.", f"wal_write of {_IO_WAL}"),
     _mean("ms per write", "wal_write_us", "wal_writes", "Milliseconds per write; - while track_wal_io_timing is off.", f"Δ time / Δ writes of {_IO_WAL}"),
@@ -182,7 +182,7 @@ _WAL_FACTS: Final[tuple[Make, ...]] = (
     _counter("ckpt slru pages", sections.checkpoints, "slru_written", "Pages of SLRU caches written by checkpoints.", "pg_stat_checkpointer.slru_written, from 18 on"),
     _counter("bgwriter buffers", sections.checkpoints, "buffers_clean", "Buffers written by the background writer.", f"{_BGWRITER}.buffers_clean"),
     _counter("bgwriter halts", sections.checkpoints, "maxwritten_clean", "Times the background writer stopped at bgwriter_lru_maxpages.", f"{_BGWRITER}.maxwritten_clean"),
-    _counter("backend buffers", sections.checkpoints, "buffers_backend", "Buffers backends had to write themselves.", f"{_BGWRITER}.buffers_backend to 16, pg_stat_io from 17 on"),
+    _counter("backend buffers", sections.checkpoints, "buffers_backend", "Buffers that backends had to write themselves.", f"{_BGWRITER}.buffers_backend to 16, pg_stat_io from 17 on"),
     _counter("backend fsyncs", sections.checkpoints, "backend_fsyncs", "Files that backends had to sync themselves; should stay 0.", f"{_BGWRITER}.buffers_backend_fsync to 16, pg_stat_io from 17 on"),
     _counter("buffers allocated", sections.checkpoints, "buffers_alloc", "Buffers allocated for other pages.", f"{_BGWRITER}.buffers_alloc"),
     _metric(WAL_DIRECTORY, _bytes),
@@ -221,7 +221,7 @@ def _columns(value_cells: int) -> tuple[PageColumn, ...]:
         PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=lambda row: "dim" if row.value in (UNKNOWN, "0") else ""),
         PageColumn(id="rate", title="per s", width=8, text=attrgetter("rate"), definition="Growth per second, over 10 s.", source="Δ value / Δt", align="right"),
         PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", visible=False),
-        PageColumn(id="meaning", title="what it is", width=30, text=attrgetter("definition"), definition="Meaning of the number.", source="this program", elastic=True),
+        PageColumn(id="meaning", title="meaning", width=30, text=attrgetter("definition"), definition="Meaning of the counter.", source="this program", elastic=True),
     )  # fmt: skip
 
 
@@ -324,7 +324,7 @@ _SLRU_COLUMNS: Final = (
           ("hits", "hits/s", "blks_hit", "Pages found in the cache"),
           ("reads", "reads/s", "blks_read", "Pages read from disk"),
           ("written", "writes/s", "blks_written", "Pages written"),
-          ("zeroed", "zeroed/s", "blks_zeroed", "Pages made"),
+          ("zeroed", "zeroed/s", "blks_zeroed", "Pages initialized"),
           ("exists", "exists/s", "blks_exists", "Checks whether a page exists"),
           ("flushes", "flush/s", "flushes", "Flushes of dirty pages"),
           ("truncates", "trunc/s", "truncates", "Truncations"),
@@ -483,7 +483,7 @@ IO: Final = PageTable(
     key_of=attrgetter("row.id"),
     sort="bytes",
     called=lambda row: " ".join(_name(part)(row) for part in ("backend_type", "object", "context")),
-    empty="nothing was read or written yet",
+    empty="no reads or writes yet",
     quiet=lambda row: not row.sum("reads", "writes", "extends", "fsyncs", "hits"),
 )
 SLRU: Final = PageTable(

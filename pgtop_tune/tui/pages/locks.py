@@ -45,7 +45,7 @@ _TYPE_COLUMNS: Final = (
     word("type", "lock type", 17, foreign(lambda row: row.grown.row.locktype), "Kind of lock.",
          "pg_stat_lock.locktype"),
     figure("sampled", "sampled", 8, lambda row: row.sampled, count,
-           "Mean sessions that wait for such a lock, over 10 s; short waits count, too.",
+           "Mean sessions that wait for such a lock, over 10 s, short waits included.",
            "pg_stat_activity.wait_event where wait_event_type = 'Lock', sampled: observations / samples"),
     figure("waits", "waits/s", 8, lambda row: row.grown.per_s("waits"), count, f"Long waits per second. {_LONG}.",
            "Δ pg_stat_lock.waits / Δt"),
@@ -61,7 +61,7 @@ _TYPE_COLUMNS: Final = (
            "Locks per second that found the fast-path slots of their session full: raise max_locks_per_transaction.",
            "Δ pg_stat_lock.fastpath_exceeded / Δt"),
     figure("all-fast-path", "full", 8, lambda row: row.grown.row.fastpath_exceeded, count,
-           "Such locks since the reset.", "pg_stat_lock.fastpath_exceeded"),
+           "Locks beyond the fast path since the reset.", "pg_stat_lock.fastpath_exceeded"),
 )  # fmt: skip
 
 LOCK_TYPES: Final = PageTable(
@@ -171,7 +171,7 @@ _COLUMNS: Final = (
         "pg_blocking_pids(pid)", value=lambda row: row.node.pid, largest_first=False,
         style=lambda row: "wait-lock" if row.node.depth and not row.node.circle else "critical"),
     PageColumn("waited", "waits", 6, lambda row: "" if row.node.waited_ms is None else age(row.node.waited_ms / 1000.0),
-        "Time it has waited for this lock, in seconds without a unit.",
+        "Time that it has waited for this lock, in seconds where no unit is shown.",
         "now − pg_locks.waitstart, of the first moments pg_stat_activity.query_start",
         value=lambda row: row.node.waited_ms,
         style=lambda row: "warning" if (row.node.waited_ms or 0) >= _LONG_MS else PLAIN, align="right"),
@@ -184,11 +184,11 @@ _COLUMNS: Final = (
         "database.", "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid"),
     figure("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
            "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
-    _age("in-state", "since", "state_change_ms", "Time in its state."),
+    _age("in-state", "since", "state_change_ms", "Time in the current state."),
     word("wants", "wants", 20, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for.",
          "pg_locks.mode where not granted"),
     word("held", "held as", 20, lambda row: _mode(row.node.held_modes),
-         "Lock modes held by the session above; - if that session is only ahead in the queue.",
+         "Lock modes that the session above holds; - if that session is only ahead in the queue.",
          "pg_locks.mode where granted"),
     word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype",
          visible=False),
@@ -197,8 +197,8 @@ _COLUMNS: Final = (
         "a prepared transaction.", "pg_blocking_pids(pid)"),
     _age("xact", "xact", "xact_start_ms", "Age of its transaction."),
     word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
-    word("database", "db", 10, _of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
-    word("application", "application", 16, _of_backend("application_name"), "Name the client gives itself.",
+    word("database", "db", 10, _of_backend("datname"), "Database of the session.", "pg_stat_activity.datname"),
+    word("application", "application", 16, _of_backend("application_name"), "Name that the client gives itself.",
          "pg_stat_activity.application_name", visible=False),
     word("client", "client", 15, _of_backend("client"), "Address of the client; local is a Unix socket.",
          "pg_stat_activity.client_addr", visible=False),
@@ -211,7 +211,7 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
     node = row.node
     lines: list[Line] = []
     if node.pid == PREPARED_TRANSACTION:
-        name = literal(node.prepared) if node.prepared else "its name"
+        name = literal(node.prepared) if node.prepared else "name"
         lines += labelled_lines("prepared", f"blocks {node.blocks}; it has no session and survives restarts", cells)
         lines += labelled_lines(
             "ends with", f"COMMIT PREPARED {name} or ROLLBACK PREPARED {name}, in its database", cells
@@ -236,7 +236,7 @@ def _summary(session: Session, cells: int, height: int, glyphs: Glyphs) -> list[
         Phrase(labelled("roots", str(len(roots))), 1),
         Phrase(labelled("longest wait", lasting(max(waited) / 1000.0)) if waited else (), 2),
         Phrase((("deadlock in the making: " + " ".join(circle), "critical"),) if circle else (), 1),
-        Phrase(((f"{left_out} more wait and are not shown", "warning"),) if left_out else (), 3),
+        Phrase(((f"{left_out} more waiting sessions are not shown", "warning"),) if left_out else (), 3),
         seldom(session.interval),
         Phrase((("pg_locks: ", "label"), *absence(locks)) if isinstance(locks, Unavailable) else (), 1),
     ]
@@ -248,14 +248,14 @@ def _summary(session: Session, cells: int, height: int, glyphs: Glyphs) -> list[
 def _root(row: LockRow, cells: int, glyphs: Glyphs) -> Line:
     node = row.node
     if node.pid == PREPARED_TRANSACTION:
-        return fit(((f" {_query(row)}", "critical"), (f" holds up {node.blocks}", "label")), cells)
+        return fit(((f" {_query(row)}", "critical"), (f" blocks {node.blocks}", "label")), cells)
     since = "" if node.backend is None else f" for {lasting(row.since_s(node.backend.state_change_ms))}"
     role = "" if node.backend is None else f" {one_line(node.backend.usename or UNKNOWN, 40)}"
     lead: Line = (
         (f" {_place(row)}", "strong"),
         (f"{role} ", "label"),
         (_state(row) + since, _state_style(row)),
-        (f" holds up {node.blocks}: ", "label"),
+        (f" blocks {node.blocks}: ", "label"),
     )
     room = cells - width(lead)
     return fit(lead, cells) if room < 1 else (*lead, (ellipsized(_query(row), room, glyphs.ellipsis), PLAIN))

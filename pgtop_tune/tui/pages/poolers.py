@@ -76,7 +76,7 @@ _POOL_COLUMNS: Final = (
            "Mean wait of clients that got a server connection since the last sample." + _PER_DATABASE,
            "SHOW STATS Δ total_wait_time / Δ total_server_assignment_count (1.23), else Δ total_xact_count"),
     figure("xact-ms", "xact ms", 7, _of_traffic("xact_ms"), ms,
-           "Mean time a transaction kept its server connection." + _PER_DATABASE,
+           "Mean time that a transaction kept its server connection." + _PER_DATABASE,
            "SHOW STATS Δ total_xact_time / Δ total_xact_count"),
     figure("full", "full %", 6, attrgetter("full_percent"), percent, "Server connections in use of the maximum.",
            "sv_active / (pool_size + reserve_pool_size)"),
@@ -104,7 +104,8 @@ _TRAFFIC_COLUMNS: Final = (
     figure("wait", "wait ms", 7, attrgetter("wait_ms"), ms,
            "Mean wait of clients that got a server connection since the last sample.",
            "Δ total_wait_time / Δ total_server_assignment_count (1.23), else Δ total_xact_count"),
-    figure("xact-ms", "xact ms", 7, attrgetter("xact_ms"), ms, "Mean time a transaction kept its server connection.",
+    figure("xact-ms", "xact ms", 7, attrgetter("xact_ms"), ms,
+           "Mean time that a transaction kept its server connection.",
            "Δ total_xact_time / Δ total_xact_count"),
     figure("query-ms", "query ms", 8, attrgetter("query_ms"), ms, "Mean time of a statement.",
            "Δ total_query_time / Δ total_query_count"),
@@ -119,10 +120,11 @@ _TRAFFIC_COLUMNS: Final = (
 
 _SHARE_COLUMNS: Final = (
     word("pooler", "pooler", 8, foreign(attrgetter("pooler")), "Name given with --pooler.", "--pooler NAME=…"),
-    word("server", "server", 26, foreign(attrgetter("share.place")), "Server of its databases, by the address it "
-        "knows.",
+    word("server", "server", 26, foreign(attrgetter("share.place")), "Server of its databases, by the address "
+        "that the pooler uses.",
          "SHOW DATABASES host, port"),
-    figure("pools", "pools", 6, attrgetter("share.pools"), whole, "Pools that lead there: pairs of database and user.",
+    figure("pools", "pools", 6, attrgetter("share.pools"), whole,
+           "Pools that connect to this server: pairs of database and user.",
            "SHOW POOLS"),
     figure("now", "now", 6, attrgetter("share.now"), whole, "Server connections that are open.",
            "SHOW DATABASES Σ current_connections"),
@@ -131,10 +133,10 @@ _SHARE_COLUMNS: Final = (
            "Σ pool_size + reserve_pool_size, of a database at most max_db_connections, of a user at most "
            "max_user_connections"),
     figure("limit", "limit", 7, attrgetter("limit"), whole,
-           "Connections of the server watched that are not reserved; it counts only where the pooler leads to it.",
+           "Connections of the monitored server that are not reserved; shown only where the pooler connects to it.",
            "max_connections − superuser_reserved_connections − reserved_connections (16+)"),
     figure("percent", "%", 6, attrgetter("percent"), percent,
-           "Maximum of the pooler in per cent of the limit. Above 100 its clients see the server refuse connections.",
+           "Maximum of the pooler in per cent of the limit. Above 100 the server can refuse its connections.",
            "at most / limit", critical=100.0),
 )  # fmt: skip
 
@@ -182,7 +184,7 @@ POOLS: Final = PageTable(
     columns=_POOL_COLUMNS,
     rows=section_rows(sections.pooler, pool_rows),
     key_of=attrgetter("key"),
-    empty="no pool: no client has connected through a pooler that answers",
+    empty="no pool: no client has connected through a reachable pooler",
     quiet=lambda row: not (row.pool.cl_active or row.pool.cl_waiting or row.pool.sv_active),
 )
 TRAFFIC: Final = PageTable(
@@ -192,7 +194,7 @@ TRAFFIC: Final = PageTable(
     rows=section_rows(sections.pooler, traffic),
     key_of=attrgetter("key"),
     sort="xacts",
-    empty="nothing was counted yet",
+    empty="no traffic counted yet",
     quiet=lambda row: not row.xacts_per_s,
 )
 SHARES: Final = PageTable(

@@ -66,12 +66,12 @@ def makers(interval: Interval) -> list[Maker]:
 
 _COLUMNS: Final = (
     figure("pid", "PID", 7, lambda row: row.files.pid, whole,
-           "Process that made the files.", "pg_ls_tmpdir().name"),
+           "Process that created the files.", "pg_ls_tmpdir().name"),
     figure("files", "files", 7, lambda row: row.files.files, count, "Temporary files that exist now.",
            "pg_ls_tmpdir()"),
-    figure("bytes", "size", 8, lambda row: row.files.bytes, size, "Their size.", "pg_ls_tmpdir().size"),
+    figure("bytes", "size", 8, lambda row: row.files.bytes, size, "Size of the files.", "pg_ls_tmpdir().size"),
     word("user", "user", 10, of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
-    word("database", "db", 10, of_backend("datname"), "Database it is connected to.", "pg_stat_activity.datname"),
+    word("database", "db", 10, of_backend("datname"), "Database of the session.", "pg_stat_activity.datname"),
     word("query", "query", 20, of_backend("query"), "Statement of the session, or the last one if it is not active.",
          "pg_stat_activity.query", elastic=True),
 )  # fmt: skip
@@ -134,7 +134,7 @@ _TABLE_COLUMNS: Final = (
     figure("dead", "dead", 7, _of_row("n_dead_tup"), count, "Dead rows, estimated.", "pg_stat_all_tables.n_dead_tup"),
     replace(
         figure("dead-share", "dead%", 5, lambda row: dead_percent(row.row), percent,
-               "Dead rows of all. Red from 20 % on, in tables of a megabyte or more.",
+               "Share of dead rows. Red from 20 % on, in tables of a megabyte or more.",
                "n_dead_tup / (n_live_tup + n_dead_tup)"),
         style=lambda row: alarm(dead_percent(row.row), _DEAD if row.row.pages >= _WORTH_PAGES else None),
     ),
@@ -146,7 +146,7 @@ _TABLE_COLUMNS: Final = (
     _per_s("upd", "upd/s", "n_tup_upd", "Rows updated"),
     _per_s("del", "del/s", "n_tup_del", "Rows deleted"),
     figure("hot", "HOT%", 5, lambda row: hot_percent(row.row), percent,
-           "Updates that needed no new index entries, of all since the reset.", "n_tup_hot_upd / n_tup_upd"),
+           "Share of updates without new index entries (HOT), since the reset.", "n_tup_hot_upd / n_tup_upd"),
     figure("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Blocks of the table found in shared buffers.",
            "Δ heap_blks_hit / Δ (heap_blks_hit + heap_blks_read) of pg_statio_all_tables"),
@@ -170,7 +170,7 @@ _INDEX_COLUMNS: Final = (
         "invalid: a CREATE INDEX CONCURRENTLY that failed, or is in progress.", "pg_index.indisunique, indisvalid"),
     _per_s("scans", "scans/s", "idx_scan", "Scans", "pg_stat_all_indexes"),
     figure("all", "scans", 8, _of_row("idx_scan"), count,
-           "Scans since the reset; an index with 0 has only costs.", "pg_stat_all_indexes.idx_scan"),
+           "Scans since the reset; an index with 0 scans only costs.", "pg_stat_all_indexes.idx_scan"),
     _per_s("read", "ents/s", "idx_tup_read", "Entries returned by scans", "pg_stat_all_indexes"),
     _per_s("fetched", "rows/s", "idx_tup_fetch", "Rows fetched by simple index scans", "pg_stat_all_indexes"),
     figure("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
@@ -239,16 +239,17 @@ _VACUUM_COLUMNS: Final = (
            lambda row: row.vacuum.table.vacuum_count + row.vacuum.table.autovacuum_count, count,
            "Number of vacuums.", "vacuum_count + autovacuum_count of pg_stat_all_tables"),
     figure("vacuum-ms", "vac ms", 7, attrgetter("vacuum.table.vacuum_ms"), ms,
-           "Time spent vacuuming it (18+).", "total_vacuum_time + total_autovacuum_time of pg_stat_all_tables"),
+           "Time spent on vacuums of the table (18+).",
+           "total_vacuum_time + total_autovacuum_time of pg_stat_all_tables"),
     figure("xid-age", "xid age", 8, attrgetter("vacuum.xid_age"), count,
            "Transactions since its oldest row that is not frozen.", "age(pg_class.relfrozenxid)"),
     figure("mxid-age", "mxid age", 8, attrgetter("vacuum.multixact_age"), count,
            "Multixacts since its oldest.", "mxid_age(pg_class.relminmxid)"),
     figure("freeze", "freeze%", 7, attrgetter("vacuum.freeze_percent"), percent,
-           "Age in per cent of the limit for a forced vacuum, the higher of both.",
+           "Higher of both ages, in per cent of the limit for a forced vacuum.",
            "age / autovacuum_freeze_max_age, autovacuum_multixact_freeze_max_age", critical=_FULL),
     figure("score", "score", 6, attrgetter("vacuum.table.autovacuum_score"), count,
-           "Urgency: autovacuum takes the highest first; from 1 on a threshold is passed (19+). Tables with "
+           "Urgency: autovacuum processes the highest first; from 1 on a threshold is exceeded (19+). Tables with "
            "autovacuum_enabled=off have one, too.",
            "pg_stat_autovacuum_scores.score"),
 )  # fmt: skip
@@ -307,16 +308,17 @@ def _more(row: CommandProgress) -> str:
 _PROGRESS_COLUMNS: Final = (
     figure("pid", "PID", 7, lambda row: row.row.pid, whole,
            "Process that runs the command.", "pg_stat_progress_*.pid"),
-    word("command", "command", 13, foreign(lambda row: row.row.command), "What runs.", "pg_stat_progress_*, command",
+    word("command", "command", 13, foreign(lambda row: row.row.command), "Command in progress.",
+         "pg_stat_progress_*, command",
          most=16),
     figure("percent", "%", 4, lambda row: row.percent, percent, "Progress of the phase.", "done / total"),
-    figure("left", "left", 7, lambda row: row.remaining_s, age, "Time until the phase is done at the present rate.",
+    figure("left", "left", 7, lambda row: row.remaining_s, age, "Time until the phase is done at the current rate.",
            "(total − done) / rate"),
     PageColumn("bar", "", _BAR, lambda row: _bar(row) or "-", "Progress of the phase.", "done / total",
                style=lambda row: "series-1" if row.percent is not None else "dim"),
     word("relation", "relation", 16, foreign(lambda row: row.row.relation),
          "Table, and index; a number in another database.", "pg_stat_progress_*.relid, index_relid", most=32),
-    word("phase", "phase", 17, foreign(lambda row: row.row.phase), "Present phase.", "pg_stat_progress_*.phase",
+    word("phase", "phase", 17, foreign(lambda row: row.row.phase), "Current phase.", "pg_stat_progress_*.phase",
          most=36),
     word("done", "done", 20, _done, "Work of the phase, done and total; - if the server does not count it.",
          "heap_blks_scanned, blocks_done, tuples_done, bytes_processed, backup_streamed, …"),
@@ -346,7 +348,8 @@ _AGE_COLUMNS: Final = (
            "Age in per cent of the limit at which the server refuses writing transactions.", "age / (2^31 − 3,000,000)",
            critical=50.0),
     word("open", "connections", 11, lambda row: "" if row.database.allows_connections else "refused",
-         "refused: it accepts no connections, so freeze it from outside.", "pg_database.datallowconn"),
+         "refused: the database accepts no connections; allow them to freeze it, or leave it to autovacuum.",
+         "pg_database.datallowconn"),
 )  # fmt: skip
 
 
@@ -366,7 +369,7 @@ def _of_tables(interval: Interval) -> list[Phrase]:
     if listed < sample.n_tables:
         phrases.append(Phrase(((f"{spaced(sample.n_tables - listed)} not listed", "warning"),), 1))
     ago_s = max(interval.newest.elapsed_s - sample.at_s, 0.0)
-    return [*phrases, Phrase(labelled("looked at", f"{lasting(ago_s)} ago"), 4)]
+    return [*phrases, Phrase(labelled("sampled", f"{lasting(ago_s)} ago"), 4)]
 
 
 def _of_vacuum(interval: Interval) -> list[Phrase]:
@@ -432,7 +435,7 @@ PROGRESS: Final = PageTable(
     rows=section_rows(sections.progress, progress_rows),
     key_of=lambda row: row.row.pid,
     backend_of=lambda row: row.backend,
-    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup runs",
+    empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup in progress",
 )
 WRAPAROUND: Final = PageTable(
     id="wraparound",

@@ -43,7 +43,8 @@ _OLD_XACTS: Final = 1_000_000.0
 
 
 _SENDER_COLUMNS: Final = (
-    figure("pid", "PID", 7, attrgetter("sender.pid"), whole, "WAL sender.", "pg_stat_replication.pid"),
+    figure("pid", "PID", 7, attrgetter("sender.pid"), whole, "Process id of the WAL sender.",
+           "pg_stat_replication.pid"),
     word("application", "application", 18, foreign(attrgetter("sender.application_name")),
          "Name of the standby, as synchronous_standby_names knows it.", "pg_stat_replication.application_name"),
     word("state", "state", 9, foreign(attrgetter("sender.state")), "startup, catchup, streaming, backup, stopping.",
@@ -51,22 +52,23 @@ _SENDER_COLUMNS: Final = (
     word("sync", "sync", 9, foreign(attrgetter("sender.sync_state")), "async, potential, sync, quorum.",
          "pg_stat_replication.sync_state"),
     figure("total", "behind", 8, attrgetter("total_bytes"), size,
-           "WAL written here and not replayed there, bytes.", "pg_current_wal_flush_lsn() − replay_lsn"),
+           "WAL flushed here and not yet replayed there, bytes.", "pg_current_wal_flush_lsn() − replay_lsn"),
     figure("replay-lag", "replay ms", 9, attrgetter("sender.replay_lag_ms"), ms,
-           "Time until recent WAL was replayed there; what remote_apply waits for.", "pg_stat_replication.replay_lag"),
+           "Time until the standby replayed recent WAL; remote_apply waits for this.",
+           "pg_stat_replication.replay_lag"),
     figure("write-lag", "write ms", 8, attrgetter("sender.write_lag_ms"), ms,
-           "Time until recent WAL was written there; what remote_write waits for.", "pg_stat_replication.write_lag"),
+           "Time until the standby wrote recent WAL; remote_write waits for this.", "pg_stat_replication.write_lag"),
     figure("flush-lag", "flush ms", 8, attrgetter("sender.flush_lag_ms"), ms,
-           "Time until recent WAL was safe there; what synchronous_commit on waits for.",
+           "Time until the standby flushed recent WAL; synchronous_commit = on waits for this.",
            "pg_stat_replication.flush_lag"),
     figure("unsent", "unsent", 7, attrgetter("unsent_bytes"), size,
-           "Of it not sent yet, bytes: the network, or this server.", "pg_current_wal_flush_lsn() − sent_lsn"),
+           "WAL not sent yet, bytes: slow network, or slow server here.", "pg_current_wal_flush_lsn() − sent_lsn"),
     figure("unflushed", "unflushd", 8, attrgetter("unflushed_bytes"), size,
-           "Of it sent and not safe on the standby's disk, bytes.", "sent_lsn − flush_lsn"),
+           "WAL sent and not yet flushed by the standby, bytes.", "sent_lsn − flush_lsn"),
     figure("unreplayed", "unreplayd", 9, attrgetter("unreplayed_bytes"), size,
-           "Of it safe there and not replayed, bytes: the standby's recovery.", "flush_lsn − replay_lsn"),
+           "WAL flushed there and not yet replayed, bytes: slow recovery.", "flush_lsn − replay_lsn"),
     figure("sent", "sentB/s", 7, attrgetter("sent_bytes_per_s"), size, "WAL sent per second.", "Δ sent_lsn / Δt"),
-    figure("reply", "reply", 6, attrgetter("reply_age_s"), age, "Since its last message.",
+    figure("reply", "reply", 6, attrgetter("reply_age_s"), age, "Time since the standby's last message.",
            "now − pg_stat_replication.reply_time"),
     word("client", "client", 15, foreign(attrgetter("sender.client")), "Address; local is a Unix socket.",
          "pg_stat_replication.client_addr"),
@@ -84,21 +86,21 @@ def _slot_state(row: SlotState) -> str:
 _SLOT_COLUMNS: Final = (
     word("slot", "slot", 22, foreign(attrgetter("slot.slot_name")), "Name.", "pg_replication_slots.slot_name"),
     PageColumn("state", "state", 12, _slot_state,
-               "in use; inactive: it has no reader and WAL piles up; unreserved: about to be lost; lost, or the "
-               "reason why it is invalid.", "active, wal_status, conflicting (16), invalidation_reason (17+) of "
+               "in use; inactive: no consumer is connected and WAL accumulates; unreserved: about to be lost; lost, or "
+               "the reason why it is invalid.", "active, wal_status, conflicting (16), invalidation_reason (17+) of "
                    "pg_replication_slots",
                value=_slot_state, largest_first=False,
                style=lambda row: {_CALM: "good", INACTIVE: "warning"}.get(_slot_state(row), "critical")),
     figure("retained", "retained", 8, attrgetter("retained_bytes"), size,
-           "WAL kept on disk for it.", "pg_current_wal_insert_lsn() − restart_lsn"),
+           "WAL retained on disk for the slot.", "pg_current_wal_insert_lsn() − restart_lsn"),
     figure("growth", "grows/s", 8, attrgetter("retained_per_s"), size,
            "Growth of the retained WAL; negative when the consumer catches up.", "Δ retained / Δt over 30 s"),
     word("wal", "wal", 10, foreign(attrgetter("slot.wal_status")), "reserved, extended, unreserved, lost.",
          "pg_replication_slots.wal_status"),
     figure("safe", "safe", 7, attrgetter("slot.safe_wal_bytes"), size,
-           "WAL that may still be written before it is lost; - without max_slot_wal_keep_size.",
+           "WAL that may still be written before the slot is lost; - without max_slot_wal_keep_size.",
            "pg_replication_slots.safe_wal_size"),
-    figure("lost-in", "lost in", 7, attrgetter("lost_in_s"), age, "Time until then at the present rate.",
+    figure("lost-in", "lost in", 7, attrgetter("lost_in_s"), age, "Time until the slot is lost at the current rate.",
            "safe_wal_size / growth"),
     word("type", "type", 8, foreign(attrgetter("slot.slot_type")), "physical or logical.",
          "pg_replication_slots.slot_type"),
@@ -106,15 +108,16 @@ _SLOT_COLUMNS: Final = (
          "pg_replication_slots.database"),
     word("plugin", "plugin", 13, foreign(attrgetter("slot.plugin")), "Output plugin of a logical slot.",
          "pg_replication_slots.plugin", visible=False),
-    figure("pid", "PID", 7, attrgetter("slot.active_pid"), whole, "Its process.", "pg_replication_slots.active_pid"),
+    figure("pid", "PID", 7, attrgetter("slot.active_pid"), whole, "Process id of its consumer.",
+           "pg_replication_slots.active_pid"),
     figure("unconfirmed", "unconf", 7, attrgetter("unconfirmed_bytes"), size,
-           "WAL the subscriber has not confirmed.", "pg_current_wal_insert_lsn() − confirmed_flush_lsn"),
-    figure("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Number of transactions by which it holds back vacuum.",
+           "WAL that the subscriber has not confirmed.", "pg_current_wal_insert_lsn() − confirmed_flush_lsn"),
+    figure("xmin", "xmin", 7, attrgetter("xmin_age"), count, "Transactions by which the slot holds back vacuum.",
            "age(pg_replication_slots.xmin)", critical=_OLD_XACTS),
     figure("catalog-xmin", "catxmin", 7, attrgetter("catalog_xmin_age"), count,
-           "Number of transactions by which it holds back vacuum of catalogs.",
+           "Transactions by which the slot holds back vacuum of catalogs.",
            "age(pg_replication_slots.catalog_xmin)", critical=_OLD_XACTS),
-    figure("inactive", "unused", 7, attrgetter("inactive_s"), age, "Time since its last use (17+).",
+    figure("inactive", "unused", 7, attrgetter("inactive_s"), age, "Time since the slot was last used (17+).",
            "now − pg_replication_slots.inactive_since"),
     figure("spilled", "spill/s", 7, attrgetter("spilled_per_s"), size,
            "Decoded changes spilled to disk per second: raise logical_decoding_work_mem.",
@@ -125,21 +128,21 @@ _SLOT_COLUMNS: Final = (
            "Times decoding exceeded logical_decoding_work_mem since the reset (19+).",
            "pg_stat_replication_slots.mem_exceeded_count"),
     figure("sync-skips", "skips", 6, attrgetter("slot.sync_skips"), count,
-           "Times its synchronization to this standby was skipped since the reset (19+).",
+           "Times that synchronization of the slot to this standby was skipped since the reset (19+).",
            "pg_stat_replication_slots.slotsync_skip_count"),
     word("sync-skip", "not synchronised", 22, foreign(attrgetter("slot.sync_skip_reason")),
-         "Reason why its last synchronization to this standby was skipped (19+).",
+         "Reason why the last synchronization of the slot to this standby was skipped (19+).",
          "pg_replication_slots.slotsync_skip_reason"),
 )  # fmt: skip
 
 _HOLDER_COLUMNS: Final = (
     word("name", "who", 18, foreign(attrgetter("name")), "Process, prepared transaction or slot.",
          "pg_stat_activity.pid, pg_prepared_xacts.gid, pg_replication_slots.slot_name"),
-    word("kind", "kind", 19, foreign(attrgetter("kind")), "Holds back the removal of dead rows. A standby with "
-         "hot_standby_feedback holds back for its own queries; a catalog slot holds back catalogs only.",
+    word("kind", "kind", 19, foreign(attrgetter("kind")), "Kind of holder: it keeps vacuum from removing dead "
+         "rows. A standby with hot_standby_feedback does so for its own queries; a catalog slot only for catalogs.",
          "backend_xid, backend_xmin; pg_prepared_xacts; xmin, catalog_xmin of slots"),
     figure("age", "xacts", 8, attrgetter("age"), count,
-           "Transactions begun since its oldest visible one: dead rows of these stay.",
+           "Transactions begun since the oldest one it can see: their dead rows remain.",
            "greatest(age(backend_xid), age(backend_xmin)), age(transaction), age(xmin)", critical=_OLD_XACTS),
     figure("since", "open", 7, attrgetter("since_s"), age, "Age of its transaction.",
            "now − xact_start, now − prepared"),
@@ -151,9 +154,9 @@ _HOLDER_COLUMNS: Final = (
 
 
 _PREPARED_COLUMNS: Final = (
-    word("gid", "prepared", 28, foreign(lambda row: row[0].gid), "Name it was prepared under.",
+    word("gid", "prepared", 28, foreign(lambda row: row[0].gid), "Identifier of the prepared transaction (gid).",
          "pg_prepared_xacts.gid"),
-    figure("age", "age", 7, lambda row: row[1], age, "Time since it was prepared; it has held its locks since then.",
+    figure("age", "age", 7, lambda row: row[1], age, "Time since it was prepared; it holds locks until finished.",
            "now − pg_prepared_xacts.prepared", critical=300.0),
     figure("xacts", "xacts", 8, lambda row: row[2], count, "Transactions begun since then.",
            "age(pg_prepared_xacts.transaction)"),
@@ -168,20 +171,20 @@ _SUBSCRIPTION_COLUMNS: Final = (
          "apply, parallel apply (16+), table or sequence (19+) synchronization; none: enabled and no worker runs; "
          "disabled.",
          "pg_stat_subscription, pg_subscription.subenabled"),
-    figure("message", "message", 8, lambda row: row[1], age, "Since the last message of the publisher.",
+    figure("message", "message", 8, lambda row: row[1], age, "Time since the last message of the publisher.",
            "now − pg_stat_subscription.last_msg_receipt_time"),
-    figure("unreported", "unrep", 7, lambda row: row[2], size, "Received and not reported back.",
+    figure("unreported", "unrep", 7, lambda row: row[2], size, "WAL received and not yet reported back.",
            "received_lsn − latest_end_lsn of pg_stat_subscription"),
     figure("apply-errors", "apply err", 9, lambda row: row[0].apply_errors, count, "Errors while applying (15+).",
            "pg_stat_subscription_stats.apply_error_count", critical=1.0),
     figure("sync-errors", "sync err", 8, lambda row: row[0].sync_errors, count,
-           "Errors while synchronising tables (15+).",
+           "Errors while synchronizing tables (15+).",
            "pg_stat_subscription_stats.sync_table_error_count, before 19 sync_error_count", critical=1.0),
     figure("sequence-errors", "seq err", 7, lambda row: row[0].sequence_errors, count,
-           "Errors while synchronising sequences (19+).", "pg_stat_subscription_stats.sync_seq_error_count",
+           "Errors while synchronizing sequences (19+).", "pg_stat_subscription_stats.sync_seq_error_count",
            critical=1.0),
     figure("pid", "PID", 7, lambda row: row[0].pid, whole, "Worker.", "pg_stat_subscription.pid"),
-    word("relation", "table", 24, foreign(lambda row: row[0].relation), "Table being synchronised.",
+    word("relation", "table", 24, foreign(lambda row: row[0].relation), "Table being synchronized.",
          "pg_stat_subscription.relid"),
 )  # fmt: skip
 
@@ -230,7 +233,7 @@ def _of_standby(lag: ReceiverLag) -> list[Phrase]:
     replay, goes_on = receiver.replay_state, receiver.replay_state == _REPLAYS
     caught_up_s = lag.not_caught_up_s
     return [
-        Phrase((("promotion was asked for", "warning"),) if receiver.promoting else ()),
+        Phrase((("promotion requested", "warning"),) if receiver.promoting else ()),
         Phrase(
             labelled("standby", source, PLAIN if receiver.status else "warning"),
             short=labelled("standby", receiver.status) if receiver.status else None,
@@ -308,7 +311,7 @@ HORIZON: Final = PageTable(
     rows=unless_hidden(section_rows(sections.horizon, holders)),
     key_of=attrgetter("id"),
     backend_of=attrgetter("backend"),
-    empty="nothing holds back vacuum",
+    empty="no session, prepared transaction or slot holds back vacuum",
 )
 PREPARED: Final = PageTable(
     id="prepared",

@@ -27,7 +27,7 @@ _GROUP_COLUMNS: Final = (
     word("user", "user", 16, foreign(attrgetter("usename")), "Role.", "pg_stat_activity.usename"),
     word("database", "db", 16, foreign(attrgetter("datname")), "Database.", "pg_stat_activity.datname"),
     word("application", "application", 20, foreign(attrgetter("application_name")),
-         "Name the clients give themselves.", "pg_stat_activity.application_name"),
+         "Name that the clients give themselves.", "pg_stat_activity.application_name"),
     word("client", "client", 16, foreign(lambda row: "[local]" if row.client == "local" else row.client),
          "Address; [local] is a Unix socket.", "pg_stat_activity.client_addr"),
     figure("sessions", "conns", 6, attrgetter("sessions"), whole, "Sessions of this kind.",

@@ -91,7 +91,7 @@ _COLUMNS: Final = (
     figure("dirtied", "dirtyB/s", 8, _bytes_of("shared_blks_dirtied"), size,
            "Bytes per second of shared buffers dirtied.", f"Δ {_VIEW}.shared_blks_dirtied · block_size / Δt"),
     figure("written", "wrtB/s", 6, _bytes_of("shared_blks_written", "local_blks_written"), size,
-           "Bytes per second the statement had to write itself, because no clean buffer was available.",
+           "Bytes per second that the statement had to write itself, because no clean buffer was available.",
            f"Δ {_VIEW}.(shared_blks_written + local_blks_written) · block_size / Δt"),
     figure("temp", "tempB/s", 7, _bytes_of("temp_blks_read", "temp_blks_written"), size,
            "Bytes per second read and written in temporary files: sorts and hashes beyond work_mem.",
@@ -114,11 +114,11 @@ _COLUMNS: Final = (
            "Executions of prepared statements with a plan for their parameters, per second; - before version 1.13 of "
            "the extension.", f"Δ {_VIEW}.custom_plan_calls / Δt", visible=False),
     figure("total", "total s", 8, lambda row: _total_ms(row) / 1000.0, count,
-           "Seconds of execution since the entry was made.", f"{_VIEW}.total_exec_time", visible=False),
+           "Seconds of execution since the entry was created.", f"{_VIEW}.total_exec_time", visible=False),
     figure("total-calls", "calls", 7, attrgetter("counters.calls"), count,
-           "Executions since the entry was made.", f"{_VIEW}.calls", visible=False),
+           "Executions since the entry was created.", f"{_VIEW}.calls", visible=False),
     figure("slowest", "max ms", 7, lambda row: row.counters.max_exec_us / 1000.0, ms,
-           "The slowest execution since the entry was made.", f"{_VIEW}.max_exec_time", visible=False),
+           "The slowest execution since the entry was created.", f"{_VIEW}.max_exec_time", visible=False),
     word("user", "user", 10, lambda row: one_line(row.counters.usename or "", 200),
          "Role that ran it.", f"{_VIEW}.userid", visible=False),
     word("database", "database", 10, lambda row: one_line(row.counters.datname or "", 200),
@@ -156,7 +156,7 @@ def _details(session: Session, row: Any, cells: int, glyphs: Glyphs) -> list[Lin
         lines += labelled_lines(label, text, cells, label_cells=_LABEL)
     text = row.text
     lines += [(), _query_head(row), *wrapped(text.query if text is not None and text.query else UNKNOWN, cells)]
-    lines += [(), (("counted", "title"), ("  per second, since the entry was made", "dim"))]
+    lines += [(), (("counted", "title"), ("  per second, since the entry was created", "dim"))]
     for name in _COUNTERS:
         total = getattr(row.counters, name)
         rate = row.grown.per_s(name)
@@ -244,7 +244,7 @@ def _of_all(interval: Interval, totals: StatementTotals) -> list[Phrase]:
 
 
 def _of_sample(sample: StatementSample) -> list[Phrase]:
-    counted = ((sample.left_out, " used and not shown", 4), (sample.own, " of ours left out", 6))
+    counted = ((sample.left_out, " executed but not listed", 4), (sample.own, " of pgtop-tune hidden", 6))
     return [Phrase(labelled("", str(figure), PLAIN, text), rank) for figure, text, rank in counted if figure]
 
 
@@ -272,7 +272,7 @@ def _hidden(sample: StatementSample, interval: Interval) -> str:
     return f"{subject} hidden: {grant('pg_read_all_stats', user)} shows {'it' if sample.hidden == 1 else 'them'}"
 
 
-_SWITCHES: Final = (("track_io_timing", "time of I/O"), ("pg_stat_statements.track_planning", "planning"))
+_SWITCHES: Final = (("track_io_timing", "I/O time"), ("pg_stat_statements.track_planning", "planning"))
 """Parameter, and what is not counted while it is off."""
 
 
@@ -298,7 +298,7 @@ def _to_plan(session: Session, row: StatementRate) -> StatementToPlan | str:
         if not query:
             return "EXPLAIN of placeholders needs PostgreSQL 16, and no session runs this statement with constants now"
     elif text is None or not query or text.characters > len(query):
-        return "the text of this statement is not known as a whole"
+        return "the full text of this statement is not known"
     return StatementToPlan(query, counters.datname, role)
 
 

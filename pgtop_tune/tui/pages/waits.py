@@ -135,7 +135,7 @@ def group_lines(session: Session, view: GroupsView, cells: int, height: int, gly
     )
     lines: list[Line] = [
         ((ellipsized(f"all active sessions{path}", cells, glyphs.ellipsis).rstrip(), "strong"),),
-        ((f"mean of {groups.looks} looks at {'all sessions' if _by_session(view) else 'waits, 60 s'}", "dim"),),
+        ((f"mean of {groups.looks} samples of {'all sessions' if _by_session(view) else 'waits, 60 s'}", "dim"),),
         (
             (f"{view.pair[0].title:<{column}} {view.pair[1].title:<{column}}", "title"),
             (f"{'sessions':>9}{'share':>7}", "title"),
@@ -223,7 +223,7 @@ class WaitGroupsDialog(Dialog[None]):
 
 # The tail's table on page 3: waits, blockers and statements of the slowest transactions alone.
 
-_OF_TAIL: Final = "pg_stat_activity.xact_start, wait_event and query_id in every look; metrics/tail has the formula"
+_OF_TAIL: Final = "pg_stat_activity.xact_start, wait_event and query_id in every sample; metrics/tail has the formula"
 
 
 class TailCauseRow(Struct, frozen=True):
@@ -263,17 +263,17 @@ TAIL: Final = PageTable(
             style=lambda row: wait_style(row.cause.wait_event_type),
         ),
         figure("share", "share", 6, attrgetter("cause.share"), percent,
-               "Per cent of the tail: every transaction counts once, divided by what its looks saw. Looks see long "
-               "transactions more often; that bias is taken out.", _OF_TAIL),
+               "Per cent of the tail: every transaction counts once, divided among the waits that its samples show. "
+               "Samples meet long transactions more often; this bias is removed.", _OF_TAIL),
         word("behind", "behind", 22, lambda row: behind(row.cause),
-             "Session at the root of the queue for a lock when a transaction was first seen waiting; the first word "
-             "of its statement: that behind which most of these waited.",
+             "Session at the root of the lock queue when a transaction was first seen waiting, and the first word "
+             "of its statement; the root of most of these transactions.",
              "pg_blocking_pids(), pg_stat_activity.query"),
         figure("error", "±", 4, attrgetter("error"), percent,
                "Standard error of the share, per cent points: √(share · (1 - share) / transactions).", _OF_TAIL),
         figure("transactions", "tx", 6, attrgetter("cause.transactions"), mean,
                "Transactions of the tail over 60 s; fractions are parts of a transaction's time.", _OF_TAIL),
-        figure("looks", "looks", 6, attrgetter("cause.looks"), count, "Looks that saw such a wait.", _OF_TAIL),
+        figure("looks", "samples", 7, attrgetter("cause.looks"), count, "Samples that show such a wait.", _OF_TAIL),
         PageColumn(
             "query", "query", 20, lambda row: one_line(row.query, _TEXT) or "-",
             "Statement that waits.", "pg_stat_statements.query, pg_stat_activity.query",
@@ -416,8 +416,8 @@ _NUMBERS: Final = (
 )  # fmt: skip
 _PEAKS: Final = (
     figure("peak", "peak", 5, attrgetter("group.peak"), count,
-           "Most sessions that one look saw in this wait within 60 s: a herd of 200 ms vanishes in a mean.",
-           "pg_stat_activity sampled several times a second: max(observations of a look)"),
+           "Most sessions that one sample showed in this wait within 60 s: a herd of 200 ms vanishes in a mean.",
+           "pg_stat_activity sampled several times a second: max(observations of a sample)"),
     figure("burst", "burst", 5, attrgetter("group.burst"), count,
            "Peak divided by the mean of 60 s: 1 is a steady wait, 20 a herd that comes and goes.",
            "pg_stat_activity sampled several times a second: max / mean"),

@@ -92,7 +92,7 @@ _NARROWEST: Final = "narrowest"
 _OWN: Final = "own"
 _WIRES: Final = (
     (HARM, "failed transactions, a full disk, a lagging standby"),
-    (SLOWER, "the same, and p99 or throughput three times as bad as now"),
+    (SLOWER, "these, and p99 or throughput three times worse than now"),
     (OFF, "only the deadline"),
     (_OWN, "as typed below"),
 )
@@ -134,7 +134,7 @@ class ConditionsDialog(FormDialog[ChangeConditions]):
         """Return the form, what a trip wire can be tied to, what was wrong."""
         names = ", ".join(watched.name for watched in WATCHED)
         lines = [*self.form.lines(self.glyphs), ()]
-        lines += wrapped(f"trip wires such as p99>50ms tps<1000, on: {names}", cells, "dim")
+        lines += wrapped(f"trip wires such as p99>50ms tps<1000; available: {names}", cells, "dim")
         return [*lines, *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
@@ -175,9 +175,9 @@ class ConditionsDialog(FormDialog[ChangeConditions]):
 
 def _reaches(before: ChangeConditions, around: Circumstances) -> list[tuple[Reach | None, str, str]]:
     """Return reach, whose, and both in words: narrowest first; roles and databases are those of connected sessions."""
-    reaches: list[tuple[Reach | None, str, str]] = [(None, "", "that shows the effect")]
+    reaches: list[tuple[Reach | None, str, str]] = [(None, "", "narrowest that shows the effect")]
     if around.can_load:
-        reaches.append((Reach.LOAD, "", "sessions of the next load; nothing changes on the server"))
+        reaches.append((Reach.LOAD, "", "sessions of the next load; the server is not changed"))
     for reach, own_name, names, text in (
         (Reach.ROLE, around.role or "the role", around.roles, "new sessions of"),
         (Reach.DATABASE, around.database or "the database", around.databases, "new sessions in"),
@@ -200,16 +200,16 @@ async def undo_asked(app: App[Any], changes: Changes, glyphs: Glyphs, *, everyth
     try:
         in_force = await changes.in_force()
         if not in_force:
-            return "no change is in force: there is nothing to undo", True
+            return "no change is in force", True
         changes_to_undo = tuple(reversed(in_force if everything else last(in_force)))
         if not await app.push_screen_wait(await _question(changes, changes_to_undo, glyphs)):
-            return "nothing was undone", True
+            return "no change was undone", True
         if [change.id for change in await changes.in_force()] != [change.id for change in in_force]:
-            return "another user has made a change meanwhile; nothing was undone: look again", False
+            return "another user has made a change meanwhile, so no change was undone: try again", False
         undone = await (changes.undo_all() if everything else changes.undo(changes_to_undo))
     except PgtopError as problem:
         return str(problem), False
-    return "; ".join(_result(change) for change in undone) or "nothing was undone", True
+    return "; ".join(_result(change) for change in undone) or "no change was undone", True
 
 
 async def redo_said(changes: Changes) -> tuple[str, bool]:
@@ -218,7 +218,7 @@ async def redo_said(changes: Changes) -> tuple[str, bool]:
         changes_made = await changes.redo()
     except PgtopError as problem:
         return str(problem), False
-    return "; ".join(f"{change_text(change)} again" for change in changes_made) or "there is nothing to redo", True
+    return "; ".join(f"{change_text(change)} again" for change in changes_made) or "no change to redo", True
 
 
 async def keep_said(changes: Changes) -> tuple[str, bool]:
@@ -232,7 +232,7 @@ async def keep_said(changes: Changes) -> tuple[str, bool]:
     if not kept:
         return "too late: it has been reverted already", False
     lossy = any(not isinstance(change, HostChange) and change.loss for change in kept)
-    ends = "; reverts when this program ends: it can lose data" if lossy else ""
+    ends = "; it can lose data, so it reverts when this program ends" if lossy else ""
     return f"confirmed: {'; '.join(change_text(change) for change in kept)}{ends}", True
 
 
@@ -269,8 +269,8 @@ _STYLES: Final = {
     RestartVerdict.DOUBTFUL: "warning",
     RestartVerdict.IMPOSSIBLE: "critical",
 }
-_KEYS: Final = "y restart  Esc change nothing"
-_ANYWAY_KEYS: Final = "! try anyway  Esc change nothing"
+_KEYS: Final = "y restart  Esc cancel"
+_ANYWAY_KEYS: Final = "! try anyway  Esc cancel"
 _LABEL_CELLS: Final = 15
 _LOOK_S: Final = 0.5
 _PROGRESS_LINES: Final = 6
@@ -409,7 +409,9 @@ def plan_lines(plan: RestartPlan, cells: int) -> list[Line]:
     lines += labelled("managed by", plan.managed, cells, PLAIN, _LABEL_CELLS)
     lines += labelled("command", plan.command, cells, "strong", _LABEL_CELLS) if plan.command else []
     if not plan.by_us:
-        lines += labelled("by others", f"{plan.why_not}; this waits for the restart", cells, "warning", _LABEL_CELLS)
+        lines += labelled(
+            "by others", f"{plan.why_not}; this program waits for the restart", cells, "warning", _LABEL_CELLS
+        )
     within = f", {plan.in_transaction} of them within a transaction" if plan.in_transaction else ""
     lines += labelled("ends", f"{plan.sessions} client sessions{within}", cells, "warning", _LABEL_CELLS)
     return lines
@@ -580,7 +582,7 @@ class Applying:
             value = f"{row.name} = {row.staged} {risk.words}"
             if risk.loses_data and not self._scope.allow_unsafe:
                 deadline = "" if risk.locked(ends=True) else "o sets a deadline, or "
-                raise UsageProblem(value, f"{deadline}start with --allow-unsafe to unlock it; nothing was changed")
+                raise UsageProblem(value, f"{deadline}start with --allow-unsafe to unlock it; no change was made")
             ending = "It reverts when this program ends. " if risk.loses_data else ""
             hint = f"{value}. {ending}Type {row.name} to unlock it."
             typed = await self._app.push_screen_wait(
@@ -595,7 +597,9 @@ class Applying:
         """Show the commands that change settings of the machine: now, and for the next boot."""
         commands = [command for setting in settings for command in self._changes.commands(setting.name, setting.value)]
         paragraphs = [
-            Paragraph("This process may not change them. Run these commands as root, now and for the next boot:")
+            Paragraph(
+                "This process may not change these settings. Run these commands as root, now and for the next boot:"
+            )
         ]
         paragraphs += [Paragraph(command, "strong") for command in commands]
         choices = (AnswerKey(("y",), "copy to the clipboard of your terminal", True),)
@@ -650,7 +654,7 @@ class Applying:
 
 
 _MANY: Final = 3
-_NOTHING: Final = Came("nothing was changed", PLAIN)
+_NOTHING: Final = Came("no change was made", PLAIN)
 
 
 def _of(rows: Sequence[SettingRow], names: Sequence[str]) -> list[SettingRow]:
@@ -660,7 +664,7 @@ def _of(rows: Sequence[SettingRow], names: Sequence[str]) -> list[SettingRow]:
 def _exactly(name: str) -> Any:
     def accept(text: str) -> str:
         if text.strip() != name:
-            raise UsageProblem(f"that is not {name}", "Escape changes nothing")
+            raise UsageProblem(f"that is not {name}", "Esc makes no change")
         return name
 
     return accept
@@ -680,7 +684,7 @@ def results_of(changes_made: Sequence[Change]) -> list[tuple[str, str]]:
     plain = [change for change in changes_made if change.state is ChangeState.APPLIED and not change.message]
     if len(plain) < _MANY:
         return [result_of(change) for change in changes_made]
-    text = f"read back as wanted: {'; '.join(map(change_text, plain))}"
+    text = f"read back as requested: {'; '.join(map(change_text, plain))}"
     return [(text, "good"), *(result_of(change) for change in changes_made if change not in plain)]
 
 

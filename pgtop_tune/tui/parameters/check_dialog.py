@@ -309,7 +309,7 @@ _WHAT_IT_DOES: Final = (
     "A measurement writes into an unlinked file on the WAL device and commits as fast as possible, for up to 20 s: it "
     "slows other sessions, and they slow the measurement."
 )
-_LOOKING: Final = "asking the server and its machine"
+_LOOKING: Final = "querying the server and its machine"
 _LIMIT_S: Final = 20
 _ROOMY: Final = 110
 _TALL: Final = 30
@@ -391,7 +391,7 @@ class CheckDialog(ChangingDialog):
 
     async def _anyway(self, disturbs: Sequence[str]) -> bool:
         question = (Paragraph(f"The server is busy: {'; '.join(disturbs)}.", "warning"), Paragraph(_WHAT_IT_DOES))
-        choices = (AnswerKey(("m", "y"), "measure anyway", True), AnswerKey(("n",), "leave it", False))
+        choices = (AnswerKey(("m", "y"), "measure anyway", True), AnswerKey(("n",), "do not measure", False))
         dialog: ConfirmDialog[bool] = ConfirmDialog("measure", question, choices, self.glyphs)
         answer = await self.app.push_screen_wait(dialog)
         return bool(answer)
@@ -521,7 +521,7 @@ class CheckDialog(ChangingDialog):
             self.say()
             self._staged_anew()
         elif row is not None:
-            self.say(f"{row.check.id}: it has no automatic fix; Enter shows details", "warning")
+            self.say(f"{row.check.id}: no automatic fix; Enter shows details", "warning")
 
     def _staged_anew(self) -> None:
         self._sql = None

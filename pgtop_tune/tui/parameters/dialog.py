@@ -103,7 +103,7 @@ def lock_words(row: SettingRow, conditions: ChangeConditions, *, allow_unsafe: b
         return f"reverts at its deadline{once_confirmed}"
     deadline = "" if risk.locked(ends=True) else "o sets a deadline, or "
     permitted = allow_unsafe or not risk.loses_data
-    unlock = "a asks for its name" if permitted else "start with --allow-unsafe to unlock it"
+    unlock = "a, then type its name" if permitted else "start with --allow-unsafe to unlock it"
     return f"locked: {deadline}{unlock}"
 
 
@@ -172,7 +172,7 @@ class ParameterDialog(ChangingDialog):
         if self._scope.conditions is None:
             self._scope.conditions = ChangeConditions(wires=suggested(HARM, self._session.interval))
         self._sample = self._seen()
-        self.work(self._refresh_values(), "asking the server")
+        self.work(self._refresh_values(), "querying the server")
 
     def narrow(self, name: str) -> None:
         """Show only parameters with that text."""
@@ -211,7 +211,7 @@ class ParameterDialog(ChangingDialog):
         if row.staged is None:
             staged = row.towards(advice.direction)
             self._table.stage(staged)
-            self.say("" if staged else f"{row.name}: no value is advised; Enter types one", "warning")
+            self.say("" if staged else f"{row.name}: no advised value; type one with Enter", "warning")
 
     def content(self, cells: int) -> list[Line]:
         """Return the list, words on the selected row, the exact SQL, what came of the last change, figures."""

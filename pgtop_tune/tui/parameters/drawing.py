@@ -307,7 +307,7 @@ def _present(row: SettingRow, glyphs: Glyphs) -> Said:
         yield "kind", " ".join(filter(None, (parameter.vartype, parameter.unit and f"in {parameter.unit}"))), PLAIN
     else:
         yield from _of_machine(setting)
-    yield "takes", range_of(parameter), PLAIN
+    yield "accepts", range_of(parameter), PLAIN
     yield "steps", f" {glyphs.separator} ".join(row.knob.steps) or "each doubles or halves", PLAIN
     yield "special", "; ".join(f"{value}: {meaning}" for value, meaning in row.knob.special), PLAIN
     yield "changed", "" if row.change is None else changed_words(row.change), "event-parameter"
@@ -334,7 +334,7 @@ def _worth(row: SettingRow, glyphs: Glyphs) -> Said:
 def _advised(row: SettingRow, glyphs: Glyphs) -> Said:
     advice = row.advice
     if advice is None:
-        yield "advice", "none: there is no rule for it", "dim"
+        yield "advice", "none: no rule covers this parameter", "dim"
         return
     if advice.value is None:
         yield "advice", f"no value: {advice.because}", "dim"
@@ -344,7 +344,7 @@ def _advised(row: SettingRow, glyphs: Glyphs) -> Said:
     if advice.low or advice.high:
         yield "search", f"from {advice.low or glyphs.ellipsis} to {advice.high or glyphs.ellipsis}", PLAIN
     yield (
-        "others say",
+        "other tools",
         f" {glyphs.separator} ".join(f"{opinion.who} {opinion.value}" for opinion in advice.opinions),
         PLAIN,
     )

@@ -586,7 +586,7 @@ def set_lines(
     if sql is not None and staged_set.changes_now:
         lines += wrapped(_applied(sql), cells, "strong")
         if not fits(sql, cells):
-            lines = [*lines[: _SQL_LINES - 1], ((f"{glyphs.ellipsis} a shows all of it", "dim"),)]
+            lines = [*lines[: _SQL_LINES - 1], ((f"{glyphs.ellipsis} a shows it all", "dim"),)]
         lines += wrapped(pending_words(conditions), cells, "dim")
     if staged_set.needs_root:
         lines += wrapped(
@@ -596,7 +596,7 @@ def set_lines(
         options = " ".join(f"-c {name}={value}" for name, value in staged_set.next_load if value is not None)
         without = " and ".join(name for name, value in staged_set.next_load if value is None)
         begins = ", ".join(filter(None, (options and f"with {options}", without and f"without {without}")))
-        text = f"apply: the next load begins {begins}; nothing changes on the server"
+        text = f"apply: the next load begins {begins}; the server is not changed"
         lines += wrapped(text, cells, "" if staged_set.live else "strong")
     if roomy:
         lines += [line for text in staged_set.connected for line in wrapped(text, cells, "dim")]
@@ -620,7 +620,7 @@ def pending_words(conditions: ChangeConditions) -> str:
     """Return the deadline of a pending change set, and its trip wires."""
     if conditions.keep_within_s is None:
         return "confirmed at once, without a deadline"
-    wires = f", or at once at {conditions.wires}" if conditions.wires else ""
+    wires = f", or at once if {conditions.wires}" if conditions.wires else ""
     return f"reverts after {conditions.keep_within_s:g} s unless confirmed (Y){wires}"
 
 
@@ -628,7 +628,7 @@ def figures_line(session: Session) -> Line:
     """Return the numbers a change is made for, as they are now."""
     interval, newest = session.interval, session.once(newest_latency)
     if interval is None:
-        return (("waiting for the first frame", "dim"),)
+        return (("waiting for the first sample", "dim"),)
     client = CLIENT_TPS(interval)
     tps = TPS(interval) if client is None else client
     figures: list[tuple[str, str]] = [("now  ", "label"), ("tps ", "label"), (count(tps).ljust(7), "strong")]

@@ -1,4 +1,4 @@
-"""The lines of a scene that come and go: what binds now, marks, a replay, a pending change set, an experiment."""
+"""The lines of a scene that come and go: the bottleneck, marks, a replay, a pending change set, an experiment."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _following(marks: Marks, begin: str, end: str, table: str) -> Iterator[Phras
         yield _key(table, "compare with the time before", "compare", 1)
         yield _key(begin, "starts window B", "a second", 2)
     else:
-        yield _key(table, "what differs", "compare", 1)
+        yield _key(table, "shows the differences", "compare", 1)
         yield _key(begin, "starts over", "anew", 2)
     yield _key("Esc", "clears", "clears", 3)
 
@@ -161,7 +161,7 @@ def pending_line(pending: Pending, now_ms: int, cells: int, glyphs: Glyphs, keep
         failed = f" ({pending.problem}; retrying)" if pending.problem else ""
         return fit(((f" reverting: {pending.reverting}{failed}: {changes}", "critical"),), cells)
     left_s = pending.remaining_s(now_ms)
-    wires = "" if not pending.wires else f"or at {' '.join(wire.text for wire in pending.wires)}"
+    wires = "" if not pending.wires else f"or if {' '.join(wire.text for wire in pending.wires)}"
     adopted = f"adopted from {pending.adopted_from}" if pending.adopted_from else ""
     parts = (
         Phrase(((f"auto-revert in {left_s:.0f} s", "critical" if left_s < 10 else "warning"),)),
@@ -362,7 +362,7 @@ def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: s
         key: Opens the list; "" where there is none.
     """
     if diagnosis is None:
-        return fit(((f" {glyphs.pointer} looking {glyphs.ellipsis}", "dim"),), cells)
+        return fit(((f" {glyphs.pointer} diagnosing {glyphs.ellipsis}", "dim"),), cells)
     first = diagnosis.first
     style = FINDING_STYLES[first.kind]
     text, keys = _fitting(first, _keys(first, key, len(diagnosis.findings) - 1), cells - 4)

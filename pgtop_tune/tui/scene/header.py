@@ -115,7 +115,7 @@ def header_line(
 
 def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
     if frame is None:
-        return [Phrase(((one_line(target, _NAME), "title"),)), Phrase((("waiting for the first frame", "dim"),))]
+        return [Phrase(((one_line(target, _NAME), "title"),)), Phrase((("waiting for the first sample", "dim"),))]
     host = frame.host if isinstance(frame.host, Unavailable) else frame.host.facts
     name: Line = () if isinstance(host, Unavailable) else ((one_line(host.hostname, _NAME), "title"),)
     server = sections.server(frame)
@@ -170,7 +170,7 @@ def _product(server: ServerFacts, *, narrow: bool) -> Line:
 def _unknown_major(server: ServerFacts) -> Phrase:
     """Return the warning about an unknown major. It is never left out: figures of an older major may be wrong."""
     sentence = newer_than_known(server.version_num)
-    short: Line = ((f"newer than known, shown as {NEWEST_MAJOR}", "warning"),)
+    short: Line = ((f"newer than supported, shown as {NEWEST_MAJOR}", "warning"),)
     return Phrase(((sentence, "warning"),), 0, short) if sentence else Phrase(())
 
 

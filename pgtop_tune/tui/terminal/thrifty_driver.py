@@ -267,22 +267,22 @@ class PastedText:
 
     def without_controls(self, typed: str) -> str:
         """Return what was typed, pastes without control characters; keep back the beginning of a paste's end."""
-        rest = self._unfinished_end + typed
+        unread = self._unfinished_end + typed
         self._unfinished_end = ""
         cleaned = []
-        while rest:
+        while unread:
             if self._pasting:
-                pasted, end, rest = rest.partition(_PASTE_END)
+                pasted, end, unread = unread.partition(_PASTE_END)
                 if not end and (begun := _END_BEGUN.search(pasted)):
                     self._unfinished_end = begun[0]
                     pasted = pasted[: begun.start()]
                 cleaned.append(pasted.translate(_CONTROLS) + end)
                 self._pasting = not end
                 continue
-            keys, start, _ = (self._before + rest).partition(_PASTE_START)
+            keys, start, _ = (self._before + unread).partition(_PASTE_START)
             length = len(keys + start) - len(self._before)
             self._before = "" if start else keys[1 - len(_PASTE_START) :]
             self._pasting = bool(start)
-            cleaned.append(rest[:length])
-            rest = rest[length:]
+            cleaned.append(unread[:length])
+            unread = unread[length:]
         return "".join(cleaned)

@@ -134,7 +134,9 @@ class TimeAxis(Struct, frozen=True):
         return age(self.until_s - self.since_s)
 
     def column_of(self, at_s: float) -> int | None:
-        """Return the column, from 0, in which a moment is drawn; None outside the window."""
+        """Return the column, from 0, of a moment, the last one for the present; None outside the window."""
+        if self.until_s <= at_s <= self.until_s + _LATE_S:
+            return self.columns - 1
         return column_of(at_s, self.since_s, self.until_s, self.columns)
 
     def moment_of(self, x: int) -> float | None:

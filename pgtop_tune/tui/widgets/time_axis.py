@@ -25,7 +25,6 @@ from pgtop_tune.tui.widgets.chart import (
     ChartMark,
     TimeAxis,
     bands_of_columns,
-    column_of,
     spark,
     window,
 )
@@ -73,36 +72,30 @@ def event_glyph(kind: EventKind, glyphs: Glyphs) -> str:
 
 def tape_line(
     events: Iterable[tuple[float, Event]],
-    width: int,
-    since_s: float,
-    until_s: float,
+    axis: TimeAxis,
     glyphs: Glyphs,
     marks: Iterable[tuple[float, bool]] = (),
     ticks: Mapping[int, str] = _NO_TICKS,
 ) -> Line:
-    """Return a line of exactly `width` cells: a mark per column with events, and as many of their words as fit.
+    """Return a line as wide as the axis: a mark per column with events, and as many of their words as fit.
 
     Args:
         events: (moment on the session's clock, event), as in `Session.events`; in any order. Words may be foreign.
-        width: Cells, the chart's gutter included: columns agree with those of a chart of the same width.
-        since_s: The window's begin on the session's clock.
-        until_s: Its end.
+        axis: That of the charts above.
         glyphs: For the marks of events.
         marks: (moment, whether it is an end) of marked windows; a mark wins its column.
         ticks: Times of day by column, where no event stands.
     """
-    columns = width - GUTTER
+    columns = axis.columns
     if columns < 1:
-        return ((" " * max(width, 0), PLAIN),)
+        return ((" " * max(axis.width, 0), PLAIN),)
     marked: dict[int, Event] = {}
     for at_s, event in events:
-        column = column_of(at_s, since_s, until_s, columns)
+        column = axis.column_of(at_s)
         if column is not None and (column not in marked or _RANK[event.kind] <= _RANK[marked[column].kind]):
             marked[column] = event
     brackets = {
-        column: ("]" if end else "[", "key")
-        for at_s, end in marks
-        if (column := column_of(at_s, since_s, until_s, columns)) is not None
+        column: ("]" if end else "[", "key") for at_s, end in marks if (column := axis.column_of(at_s)) is not None
     }
     occupied = bytearray(columns)
     for column in brackets:
@@ -220,7 +213,7 @@ def axis_ticks(session: Session, axis: TimeAxis) -> dict[int, str]:
     first = -int(-(axis.since_s + offset_s) // apart_s) * apart_s
     ticks = {}
     for at_s in range(first, int(axis.until_s + offset_s) + 1, apart_s):
-        column = column_of(at_s - offset_s, axis.since_s, axis.until_s, axis.columns)
+        column = axis.column_of(at_s - offset_s)
         text = wall_clock(at_s * 1000)[: 5 if apart_s % 60 == 0 else 8]
         if column is not None and column + len(text) < axis.columns:
             ticks[column] = text
@@ -237,11 +230,7 @@ def axis_line(session: Session, axis: TimeAxis, glyphs: Glyphs) -> Line:
 
 def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
     """Change that an operator looks for in a curve."""
-    return [
-        ChartMark(at_s)
-        for at_s, event in session.events
-        if event.kind in _MARKED and axis.since_s <= at_s < axis.until_s
-    ]
+    return [ChartMark(at_s) for at_s, event in session.events if event.kind in _MARKED and at_s >= axis.since_s]
 
 
 def arm_bands(session: Session) -> list[ArmBand]:

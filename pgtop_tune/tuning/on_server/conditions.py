@@ -257,7 +257,7 @@ def _rate(older: Blocks, newer: Blocks) -> str:
         sessions[1] < _WITH * sessions[0] if times > 1.0 else sessions[1] * _WITH > sessions[0]
     ):
         return ""
-    return f"the load is another one: {rate_words(_usual(newer, _tps), _usual(older, _tps))}"
+    return f"the load has changed: {rate_words(_usual(newer, _tps), _usual(older, _tps))}"
 
 
 def _clients(older: Blocks, newer: Blocks) -> str:
@@ -267,7 +267,7 @@ def _clients(older: Blocks, newer: Blocks) -> str:
     if not _beyond(older, newer, connected):
         return ""
     now, before = _usual(newer, connected), _usual(older, connected)
-    return f"the load is another one: {now:,.0f} sessions of clients, {before:,.0f} before"
+    return f"the load has changed: {now:,.0f} client sessions, {before:,.0f} before"
 
 
 def _mix(text: Texts, older: Blocks, newer: Blocks) -> str:
@@ -287,7 +287,7 @@ def _mix(text: Texts, older: Blocks, newer: Blocks) -> str:
         return ""
     name, share, was = largest_gain(usual, _shares(summed(block.statements for block in newer), cost, ids))
     statement = one_line(text(name), _TEXT) or "one statement"
-    return f"the load is another one: {statement} is {100.0 * share:.0f} % of it, {100.0 * was:.0f} % before"
+    return f"the load has changed: {statement} is {100.0 * share:.0f} % of it, {100.0 * was:.0f} % before"
 
 
 def _shares(look: Look, cost: Look, ids: Set[str]) -> dict[str, float]:

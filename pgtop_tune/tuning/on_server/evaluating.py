@@ -199,7 +199,7 @@ class Attempts(Struct, frozen=True):
                 if disturbed.gone:
                     await self._until_back()
         if evaluation.phase is SearchPhase.NOISE:
-            raise Stopped(f"the load cannot be measured: {reason}", "`pgtop-tune experiment noise` shows how it runs")
+            raise Stopped(f"the load cannot be measured: {reason}", "`pgtop-tune experiment noise` examines the load")
         return Outcome(effect=None, stopped=f"no outcome in {_ATTEMPTS} attempts: {reason}")
 
     async def _until_back(self) -> None:
@@ -422,7 +422,7 @@ class Evaluator:
             self._steady = False
             raise ConditionsChanged(change)
         if ending is Ending.GENERATOR:
-            raise LoadProblem(f"the load cannot judge settings: {state.reason}", "more threads, or more clients")
+            raise LoadProblem(f"the load cannot judge settings: {state.reason}", "use more threads, or more clients")
         if ending in _REFUSALS:
             return Outcome(effect=None, stopped=state.reason or str(ending))
         if ending in (Ending.CHANGED, Ending.NOT_STEADY):

@@ -44,11 +44,11 @@ _DIRTY: Final = frozenset({"vm.dirty_bytes", "vm.dirty_background_bytes"})
 _SHARE: Final = 0.4
 """The share of the memory that dirty pages, or a pool of huge pages, may take."""
 _NEVER: Final[Mapping[str, str]] = {
-    "vm.overcommit_memory": "it decides whether programs can start, and is no matter of speed",
-    "vm.overcommit_ratio": "it decides whether programs can start, and is no matter of speed",
-    "vm.overcommit_kbytes": "it decides whether programs can start, and is no matter of speed",
+    "vm.overcommit_memory": "it decides whether programs can start and does not affect speed",
+    "vm.overcommit_ratio": "it decides whether programs can start and does not affect speed",
+    "vm.overcommit_kbytes": "it decides whether programs can start and does not affect speed",
     "vm.min_free_kbytes": "too much of it makes the kernel kill programs",
-    "hugepages/nr_hugepages": "such pages are hardly to be had but at boot",
+    "hugepages/nr_hugepages": "such pages are hardly ever available except at boot",
 }
 
 
@@ -152,7 +152,7 @@ def _why_not_set(setting: SystemSetting, knob: Knob, *, own_load: bool) -> str:
     if not setting.writable:
         return f"{setting.path} cannot be written by this process: run this as root on the machine itself"
     if not own_load:
-        return "its blocks need a load of their own, and another program drives the load"
+        return "each block needs its own load, but another program drives the load"
     return ""
 
 
@@ -180,17 +180,17 @@ def _pool(
     """Return why a pool for the shared memory is not tried, "" where it is; and its sizes without and with it."""
     needed, huge_pages = parameters.get(_NEEDED), parameters.get("huge_pages")
     if not allow_restart:
-        return "the server takes huge pages when it starts: --allow-restart", ()
+        return "the server allocates huge pages at start: pass --allow-restart", ()
     pages = int(needed.setting) if needed is not None and needed.setting.isdecimal() else 0
     if pages < 1:
-        return "the server does not say how many it needs", ()
+        return "the server does not report how many huge pages it needs", ()
     if huge_pages is None or huge_pages.setting == "off":
         return "the server has huge_pages=off", ()
     live = int(str(setting.live))
     if live >= pages:
-        return f"the pool has {live} pages, and the server needs {pages}", ()
+        return f"the pool already has {live} pages, the server needs {pages}", ()
     if ram_bytes is None or (live + pages) * 2.0 * 2**20 > _SHARE * ram_bytes:
-        return f"{pages} pages are too much of the memory", ()
+        return f"{pages} pages take too much of the memory", ()
     return "", (str(live), str(live + pages))
 
 
@@ -214,14 +214,14 @@ def wanted_knobs(names: Sequence[str], groups: Sequence[str]) -> tuple[Knob, ...
     """
     for group in groups:
         if group not in GROUPS and not is_machine_group(group):
-            raise UsageProblem(f"no knobs stand under {group!r}", _nearest(group, (*GROUPS, *MACHINE_GROUPS)))
+            raise UsageProblem(f"no group of knobs is called {group!r}", _nearest(group, (*GROUPS, *MACHINE_GROUPS)))
     knobs = []
     for name in names:
         if is_machine_knob(name):
             continue
         knob = BY_NAME.get(name.lower())
         if knob is None:
-            raise UsageProblem(f"{name} is no knob that a search knows", _nearest(name, (*BY_NAME, *MACHINE_KNOBS)))
+            raise UsageProblem(f"{name} is not a searchable knob", _nearest(name, (*BY_NAME, *MACHINE_KNOBS)))
         knobs.append(knob)
     if names or groups:
         return tuple(dict.fromkeys((*knobs, *(knob for knob in KNOBS if knob.group in groups))))
@@ -270,11 +270,11 @@ def knob_space(
 def _why_not(knob: Knob, parameter: Parameter, *, allow_restart: bool) -> str:
     risks = RISKS.get(knob.name, ())
     if any(risk.loses_data or risk.kind is RiskClass.RUNS_CODE for risk in risks):
-        return "it trades durability, or runs code, which no search does: `pgtop-tune ab` judges its values"
+        return "it trades durability or runs code, so no search turns it: `pgtop-tune ab` judges its values"
     if parameter.context == _RESTART:
-        return "" if allow_restart else "it takes a restart: --allow-restart"
+        return "" if allow_restart else "it takes a restart: pass --allow-restart"
     if parameter.context not in _RELOADED:
-        return "it reaches new sessions only"
+        return "it affects new sessions only"
     if parameter.source in ("command line", "override"):
         return f"its value comes from the {parameter.source}"
     return ""
@@ -404,9 +404,9 @@ class Guards(Struct, frozen=True, kw_only=True):
         if needed <= before:
             return ""
         if self.ram_bytes is None:
-            return "the memory of the machine is not known"
+            return "the memory of the machine is unknown"
         if needed > _MEMORY_SHARE * self.ram_bytes:
-            return f"{about(needed)} may be asked for, of {about(self.ram_bytes)} of memory"
+            return f"sessions and server may ask for {about(needed)} of {about(self.ram_bytes)} of memory"
         return ""
 
     def _asked_bytes(self, values: ValuesAfter) -> float:
@@ -420,7 +420,7 @@ class Guards(Struct, frozen=True, kw_only=True):
             return ""
         if self.wal_room_bytes is not None and max_wal_bytes > _WAL_SHARE * self.wal_room_bytes:
             return (
-                f"max_wal_size {about(max_wal_bytes)}, and the disk of pg_wal has room for {about(self.wal_room_bytes)}"
+                f"max_wal_size {about(max_wal_bytes)}, but the disk of pg_wal has room for {about(self.wal_room_bytes)}"
             )
         if max_wal_bytes > self.recovery_s * REPLAY_BYTES_PER_S:
             return f"a recovery could take {duration(max_wal_bytes / REPLAY_BYTES_PER_S)}"

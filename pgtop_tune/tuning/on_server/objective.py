@@ -120,8 +120,8 @@ def objective(typed: str, rate: float | None = None) -> Objective:
         figure = _figure(text)
         if figure.of_rate and rate is None:
             raise UsageProblem(
-                f"{text} tells little of a load without a rate: its clients send less when the server is slower",
-                f"--objective {text}@RATE, as in {text}@500",
+                f"{text} means little for a load without a rate: its clients send less when the server is slower",
+                f"pass --objective {text}@RATE, for example {text}@500",
             )
         _check_not_held({figure.name}, rate)
         return Objective(typed, rate, figure.higher, figure.of)
@@ -136,7 +136,9 @@ def constraint(text: str) -> Constraint:
     """
     match = _LIMIT.match(text)
     if match is None:
-        raise UsageProblem(f"{text!r} is no constraint", f"as in 'p99 < 20ms'; figures: {', '.join(BY_NAME)}")
+        raise UsageProblem(
+            f"{text!r} is not a constraint", f"write 'p99 < 20ms', for example; figures: {', '.join(BY_NAME)}"
+        )
     figure, number = _figure(match[1]), _number(match[3], text)
     unit = match[4] or figure.unit
     if unit not in figure.units:
@@ -160,7 +162,7 @@ def _number(text: str, whole_text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0.0 < number < math.inf:
-        raise UsageProblem(f"{whole_text!r}: {text} is no number above 0", "as in p99@500")
+        raise UsageProblem(f"{whole_text!r}: {text} is not a number above 0", "write p99@500, for example")
     return number
 
 
@@ -181,19 +183,19 @@ def _arithmetic(typed: str, rate: float | None) -> Objective:
     for word, is_min in (("min ", True), ("max ", False)):
         if text.startswith(word):
             text, lower = text.removeprefix(word).strip(), is_min
-    hint = f"figures: {', '.join((*BY_NAME, _COST))}; as in 'tps / cpu' or 'min p99 + 0.1 * wal'"
+    hint = f"figures: {', '.join((*BY_NAME, _COST))}; for example 'tps / cpu' or 'min p99 + 0.1 * wal'"
     if len(text) > _LONGEST:
         raise UsageProblem("the objective is too long", hint)
     try:
         tree = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise UsageProblem(f"{typed!r} is no objective", hint) from None
+        raise UsageProblem(f"{typed!r} is not an objective", hint) from None
     names = _checked(tree, typed, hint, _DEEPEST)
     if not names:
-        raise UsageProblem(f"{typed!r} has no figure in it", hint)
+        raise UsageProblem(f"{typed!r} contains no figure", hint)
     if rate is None and (figures_of_rate := sorted(name for name in names if _figure(name).of_rate)):
         raise UsageProblem(
-            f"{' and '.join(figures_of_rate)} tell little of a load without a rate", "--rate gives the load one"
+            f"{' and '.join(figures_of_rate)} mean little for a load without a rate", "set a rate with --rate"
         )
     _check_not_held(names, rate)
     _check_direction(tree, names, typed, lower=lower)
@@ -220,7 +222,7 @@ def _check_direction(tree: ast.expr, names: Set[str], typed: str, *, lower: bool
     base = {name: _SOME + index for index, name in enumerate(sorted(names))}
     before, sign = _value_or_none(tree, base), -1.0 if lower else 1.0
     if before is None:
-        raise UsageProblem(f"{typed!r} divides by zero", "as in 'tps / cpu'")
+        raise UsageProblem(f"{typed!r} divides by zero", "write 'tps / cpu', for example")
     moves = []
     for name in names:
         better = base[name] * (_BETTER if _figure(name).higher else 1.0 / _BETTER)
@@ -229,12 +231,12 @@ def _check_direction(tree: ast.expr, names: Set[str], typed: str, *, lower: bool
     if max(moves) > 0.0:
         return
     if min(moves) < 0.0:
-        size, remedy = ("small", "leave min out") if lower else ("large", "put min before it")
+        size, remedy = ("small", "remove min") if lower else ("large", "put min before it")
         raise UsageProblem(
-            f"{typed!r} is made as {size} as possible, and better figures make it worse",
+            f"{typed!r} would be made as {size} as possible, but better figures make it worse",
             f"{remedy}: 'tps / cpu', 'min p99 + 0.1 * wal'",
         )
-    raise UsageProblem(f"{typed!r} does not depend on a figure", "as in 'tps / cpu'")
+    raise UsageProblem(f"{typed!r} does not depend on a figure", "write 'tps / cpu', for example")
 
 
 def _checked(node: ast.expr, typed: str, hint: str, depth: int) -> set[str]:
@@ -246,7 +248,7 @@ def _checked(node: ast.expr, typed: str, hint: str, depth: int) -> set[str]:
         return {node.id}
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return set()
-    raise UsageProblem(f"{typed!r} is no objective: only + - * / ( ), numbers and figures", hint)
+    raise UsageProblem(f"{typed!r} is not an objective: use only + - * / ( ), numbers and figures", hint)
 
 
 def _value_or_none(tree: ast.expr, figures: Mapping[str, float]) -> float | None:

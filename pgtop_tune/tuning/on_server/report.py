@@ -78,7 +78,7 @@ def result_lines(result: SearchResult, objective: str) -> Iterator[str]:
     for name, value in result.values.items():
         yield f"  {name} = {value}  (was {result.start[name]})"
     if result.ending is SearchEnding.REFUSED and result.needed is not None:
-        enough = "would do" if result.tried else "at least; how evaluations differ is not known yet"
+        enough = "would be enough" if result.tried else "at least; the spread of evaluations is still unknown"
         minutes = math.ceil(result.needed / 60.0)
         budget = f"{minutes}m" if minutes < 120 else f"{math.ceil(minutes / 60.0)}h"
         yield f"  --budget {budget} {enough}"
@@ -89,9 +89,9 @@ def result_lines(result: SearchResult, objective: str) -> Iterator[str]:
         yield from (f"  {line}" for line in figure_lines(result.confirmed))
     if result.changes:
         made_again = counted(len(result.changes), "evaluation")
-        yield f"  {made_again} made again, because the conditions changed; at last {result.changes[-1]}"
+        yield f"  {made_again} repeated because the conditions changed; last change: {result.changes[-1]}"
     for name in result.let_go:
-        yield f"  {name}: someone else changed it; it was no longer searched"
+        yield f"  {name}: changed by another user, so the search dropped it"
     for name, reason in result.left_out:
         yield f"  {name}: not searched: {reason}"
     score = score_words(result.predictions)
@@ -155,7 +155,7 @@ def status_lines(
     if progress is not None:
         yield progress_line(progress)
     if runs:
-        yield "runs"
+        yield "running"
     elif kept.ended != COMPLETE:
         state = one_line(kept.ended, _REASON) or "killed"
         yield f"{state}: `pgtop-tune tune --resume {kept.id}` continues"
@@ -165,7 +165,7 @@ def script(statements: Sequence[str], commands: Sequence[str], confirmed: str) -
     """Return the script for psql, with the commands for the machine's half as comments."""
     lines = [f"-- {line}" for line in ("Found and confirmed by pgtop-tune tune.", confirmed)]
     if commands:
-        lines += ["-- In a shell of the server's machine:", *(f"--   {command}" for command in commands)]
+        lines += ["-- In a shell on the server's machine:", *(f"--   {command}" for command in commands)]
     if statements:
         lines += [*(f"{statement};" for statement in statements), "SELECT pg_reload_conf();"]
     return lines
@@ -275,7 +275,8 @@ def tuning_chapters(kept: KeptTuning, result: SearchResult, script: Sequence[str
 
 def _head(kept: KeptTuning, result: SearchResult, objective: str) -> Iterator[str]:
     plan = kept.plan
-    yield f"begun {wall_moment(kept.began_ms)}, seed {plan.seed}, engine {plan.engine}, budget {duration(plan.budget)}"
+    begin = f"started {wall_moment(kept.began_ms)}"
+    yield f"{begin}, seed {plan.seed}, engine {plan.engine}, budget {duration(plan.budget)}"
     yield from (one_line(line, 300) for line in result_lines(result, objective))
 
 
@@ -309,7 +310,7 @@ def _path(result: SearchResult) -> Iterator[Sheet | Picture]:
         best.append((number, math.exp(standing)))
     lines = (ChartLine("evaluations", tuple(points)), ChartLine("best so far, the search's own figure", tuple(best)))
     chart = Chart(
-        heading="objective, per cent of the start's",
+        heading="objective, percent of the start",
         lines=lines,
         format_value=lambda value: "" if value is None else f"{100.0 * value:.0f} %",
         marks=tuple(marks),
@@ -317,9 +318,9 @@ def _path(result: SearchResult) -> Iterator[Sheet | Picture]:
         dots=True,
     )
     if drawn := line_chart(chart):
-        yield Picture("Objective, per cent of the start's", drawn, tuple(line.name for line in lines))
+        yield Picture("Objective, percent of the start", drawn, tuple(line.name for line in lines))
     if races := [raced for raced in result.races if raced.phase is SearchPhase.SEARCH]:
-        notes = ("These figures chose the winner, and are too high: only the confirmation is a result.",)
+        notes = ("These figures selected the winner and are therefore too high: only the confirmation is a result.",)
         yield Sheet("Steps", table=_races(races, result.tried), notes=notes)
 
 
@@ -344,7 +345,7 @@ def _knobs(kept: KeptTuning, result: SearchResult) -> Iterator[Sheet]:
             dimension.levels[dimension.start],
             dimension.levels[0],
             dimension.levels[-1],
-            "restart" if dimension.restart else "a load of its own" if dimension.machine else "reload",
+            "restart" if dimension.restart else "own load" if dimension.machine else "reload",
         )
         for dimension in kept.plan.space.dimensions
     )

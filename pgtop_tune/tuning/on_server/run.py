@@ -138,7 +138,7 @@ class TuningOnServers:
                 flight.task.result()
             except KnobsChanged as changed:
                 for name in changed.names:
-                    self._parts.tell(f"{name} was changed by someone else on {flight.server}: it is no longer searched")
+                    self._parts.tell(f"{name} was changed by another user on {flight.server}: the search drops it")
                     self._tuning.release(name)
                     write_event(self._log, Released(name))
             except ConditionsChanged as changed:
@@ -146,7 +146,7 @@ class TuningOnServers:
                 self._discarded[flight.server] += 1
                 if self._discarded[flight.server] >= MOST_CHANGES:
                     self._servers.remove(flight.server)
-                    self._parts.tell(f"the conditions of {flight.server} go on changing; it takes no more evaluations")
+                    self._parts.tell(f"the conditions of {flight.server} keep changing; it takes no more evaluations")
             except WorkerGone as gone:
                 self._parts.tell(f"an evaluation is lost: {gone.message}")
                 self._waiting[flight.server] = asyncio.ensure_future(comes_back(flight.server, self._parts.servers))
@@ -210,7 +210,7 @@ class TuningOnServers:
         for server in [server for server, task in self._waiting.items() if task.done()]:
             if not self._waiting.pop(server).result():
                 self._servers.remove(server)
-                self._parts.tell(f"the worker of {server} has not come back: the others take its evaluations")
+                self._parts.tell(f"the worker of {server} has not returned: other workers take its evaluations")
 
     async def _stopped(self) -> None:
         """Cancel the evaluations under way and the waits for workers."""
@@ -297,7 +297,7 @@ class TuningRun:
             outcome = await self._attempts.outcome(evaluation, self._seed)
         except KnobsChanged as changed:
             for name in changed.names:
-                self._parts.tell(f"{name} was changed by someone else: it is no longer searched")
+                self._parts.tell(f"{name} was changed by another user: the search drops it")
                 self._tuning.release(name)
                 write_event(self._log, Released(name))
             self._parts.changed()
@@ -313,7 +313,7 @@ class TuningRun:
 
     async def _conditions_changed(self, evaluation: Evaluation, change: Change, took_s: float) -> None:
         """Discard the evaluation. Raises Stopped where no conditions last long enough for a search."""
-        self._parts.tell(f"   {evaluation.number}: discarded, and made again: {change.description}")
+        self._parts.tell(f"   {evaluation.number}: discarded and repeated: {change.description}")
         self._tuning.conditions_changed(change.description, max(round(took_s, 1), 0.1))
         write_event(self._log, self._tuning.events[-1])
         self._parts.changed()
@@ -334,12 +334,12 @@ def check_conditions(events: Sequence[Event]) -> None:
     changes = [event.words for event in events[-_AMONG:] if isinstance(event, NewConditions)]
     if len(changes) >= MOST_CHANGES:
         raise Stopped(
-            f"the conditions changed {MOST_CHANGES} times within {_AMONG} evaluations; at last {changes[-1]}",
-            "`pgtop-tune tune --resume` continues once they last",
+            f"the conditions changed {MOST_CHANGES} times within {_AMONG} evaluations; last change: {changes[-1]}",
+            "continue with `pgtop-tune tune --resume` once the conditions are stable",
         )
 
 
 def check_stop_file(stop_file: Path | None) -> None:
     """Raise Stopped where the stop file is there."""
     if stop_file is not None and stop_file.exists():
-        raise Stopped(f"{stop_file} is there", "remove it, then `pgtop-tune tune --resume`")
+        raise Stopped(f"the stop file {stop_file} exists", "remove it, then `pgtop-tune tune --resume`")

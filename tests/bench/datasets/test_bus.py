@@ -185,7 +185,7 @@ async def test_another_seed_makes_other_tickets_and_replaces_only_when_told(
 ) -> None:
     await made(database, SMALL)
     before = await digest(sql_session)
-    with pytest.raises(LoadProblem, match=r"another bus data set: 6\.00k tickets, seed 7"):
+    with pytest.raises(LoadProblem, match=r"another bus data set exists: 6\.00k tickets, seed 7"):
         await made(database, replace(SMALL, seed=8))
     assert await digest(sql_session) == before
     assert (await made(database, SMALL)).steps_s == ()
@@ -203,7 +203,7 @@ async def test_unlogged_tables_are_said_to_be_not_representative(sql_session: Ps
     assert sorted(await sql_session.rows(logged)) == [("chunks",), ("dataset",)]
     facts = await recognise_bus(sql_session)
     assert facts is not None
-    assert facts.describe().endswith("unlogged: not representative, no WAL")
+    assert facts.describe().endswith("unlogged: no WAL, not representative")
     assert not facts.fulfils(SMALL)
 
 
@@ -212,9 +212,9 @@ async def test_tickets_that_were_lost_are_missed(sql_session: PsycopgSession, da
     await sql_session.execute("TRUNCATE bus.tickets")
     facts = await recognise_bus(sql_session)
     assert facts is not None
-    assert "the tickets are gone" in facts.describe()
+    assert "the tickets are missing" in facts.describe()
     assert facts.empty
-    with pytest.raises(LoadProblem, match="incomplete: the tickets are gone"):
+    with pytest.raises(LoadProblem, match="incomplete: the tickets are missing"):
         await found_variables(sql_session, "bus")
     await made(database, SMALL, anew=True)
     assert (await found_variables(sql_session, "bus"))["tickets"] == "6000"

@@ -50,8 +50,8 @@ def test_every_option_has_its_word() -> None:
     ("options", "says"),
     [
         ({"scale": 0}, "scale must be from 1 to"),
-        ({"steps": "dtx"}, "steps are letters of dtgGvpf"),
-        ({"steps": ""}, "steps are letters of"),
+        ({"steps": "dtx"}, "steps are letters from dtgGvpf"),
+        ({"steps": ""}, "steps are letters from"),
         ({"fillfactor": 9}, "fill factor must be from 10 to 100"),
         ({"partitions": -1}, "partitions must be"),
         ({"partitions": 2, "partition_method": "list"}, "method is one of range, hash"),

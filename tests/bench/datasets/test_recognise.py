@@ -36,7 +36,7 @@ async def test_an_empty_database_has_none(sql_session: PsycopgSession) -> None:
     assert await recognise_pgbench(sql_session) is None
     assert await recognise_bus(sql_session) is None
     assert await found_variables(sql_session, "") == {}
-    with pytest.raises(LoadProblem, match="the pgbench data set is not in this database") as caught:
+    with pytest.raises(LoadProblem, match="this database has no pgbench data set") as caught:
         await found_variables(sql_session, "pgbench")
     assert "pgtop-tune bench init --dataset pgbench" in caught.value.hint
 
@@ -74,7 +74,7 @@ async def test_plain_and_unlogged_tables(sql_session: PsycopgSession, endpoint: 
     facts = await recognise_pgbench(sql_session)
     assert facts is not None
     assert facts.describe().startswith("scale 2, 200k accounts, ")
-    assert facts.describe().endswith(", unlogged: not representative, no WAL")
+    assert facts.describe().endswith(", unlogged: no WAL, not representative")
     assert (facts.fillfactor, facts.partitions, facts.foreign_keys) == (100, 0, False)
     assert facts.size_bytes == pytest.approx(estimated_bytes(2, PgbenchShape()), rel=0.05)
 

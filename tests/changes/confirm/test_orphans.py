@@ -253,7 +253,7 @@ async def test_a_confirmed_value_that_can_lose_data_does_not_outlive_its_program
     async with program(server, tmp_path) as next_one:
         await until(lambda: not of_server(tmp_path).in_force)
         await until(lambda: next_one.told)
-    assert next_one.told == [f"full_page_writes is {before} again: it can lose data, and its program is gone"]
+    assert next_one.told == [f"full_page_writes is {before} again: the value can lose data, and its program has ended"]
     await asyncio.to_thread(leave_pending, server, tmp_path, terms, parameters=unsafe)
     async with program(server, tmp_path) as next_one:
         await until(next_one.watch.adopted)

@@ -138,7 +138,7 @@ async def test_files_that_others_could_have_written_hold_nothing(
     assert made.text(SWAPPINESS) == "5\n"
     directory.mkdir(exist_ok=True)
     directory.chmod(0o777)
-    with pytest.raises(HostProblem, match="can be written by others"):
+    with pytest.raises(HostProblem, match="is writable by others"):
         await set_it(ben, "9")
     await ana.aclose()
     await ben.aclose()

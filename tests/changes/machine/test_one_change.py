@@ -38,7 +38,7 @@ def test_a_change_is_live_and_journaled_and_its_undoing_leaves_everything_as_it_
 def test_words_in_brackets_are_read_and_offered_and_no_other_word_is_taken(made: Machine) -> None:
     found = made.setting("transparent_hugepage/enabled")
     assert (found.live, found.choices, found.writable) == ("always", ("always", "madvise", "never"), True)
-    with pytest.raises(UsageProblem, match="does not take 'nevr'") as problem:
+    with pytest.raises(UsageProblem, match="does not accept 'nevr'") as problem:
         made.change("transparent_hugepage/enabled", "nevr")
     assert problem.value.hint == "one of always, madvise, never"
     assert made.journaled() == ()
@@ -46,7 +46,7 @@ def test_words_in_brackets_are_read_and_offered_and_no_other_word_is_taken(made:
 
 @pytest.mark.parametrize("value", ["", "5%", "512MB", "1\n2", "0x10", "٣", "--5", "5; reboot"])
 def test_what_is_no_whole_number_changes_nothing(made: Machine, value: str) -> None:
-    with pytest.raises(UsageProblem, match="does not take"):
+    with pytest.raises(UsageProblem, match="does not accept"):
         made.change("vm.dirty_bytes", value)
     assert made.journaled() == ()
 
@@ -161,7 +161,7 @@ def test_a_file_that_somebody_edited_since_keeps_the_edit_and_loses_only_our_lin
 def test_a_file_that_wins_over_ours_at_boot_is_named(made: Machine) -> None:
     write(made.root, {"etc/sysctl.conf": "# local\nvm.swappiness = 30\n"})
     assert made.change("vm.swappiness", "5", survive=True).message == (
-        "after a reboot /etc/sysctl.conf line 2 wins: 30"
+        "after a reboot, line 2 of /etc/sysctl.conf wins: 30"
     )
 
 

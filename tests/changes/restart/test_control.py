@@ -88,7 +88,7 @@ async def test_a_throwaway_of_ours_gets_its_new_values_and_its_old_ones_when_it_
     outcome = await service.apply(TOO_MUCH, Terms(), said.append, anyway=True)
     assert outcome.state is RestartState.OLD_VALUES
     assert any("shared memory" in line for line in outcome.log), outcome.log
-    assert "starting it with the old values" in said
+    assert "starting the server with the old values" in said
     assert auto_conf_of(server) == before
     assert (shown(server, "shared_buffers"), shown(server, "max_wal_size")) == ("32MB", "1GB")
     (journal,) = journals(tmp_path)
@@ -170,7 +170,7 @@ async def test_a_restart_that_the_command_line_undoes_is_not_planned(own: Throwa
     for act in (service.plan, lambda wanted: service.apply(wanted, Terms(), anyway=True)):
         with pytest.raises(ServerProblem, match="port comes from the server's command line") as refused:
             await act([WantedParameter("Port", "6000")])
-    assert refused.value.hint == "change what starts the server; nothing was changed"
+    assert refused.value.hint == "change the value where the server is started; nothing was changed"
     assert await control.in_force() == ()
     await control.aclose()
 
@@ -190,7 +190,7 @@ async def test_somebody_elses_restart_is_waited_for(own: Throwaway, tmp_path: Pa
     assert outcome.changes[0].shown_after == "66"
     outcome = await service.revert_set(outcome.changes[0].id)
     assert outcome.state is RestartState.WAITING
-    assert "only the pgtop-tune that made it" in outcome.hint
+    assert "only the pgtop-tune that created" in outcome.hint
     await asyncio.to_thread(own.restart)
     await control.aclose()
 
@@ -283,7 +283,7 @@ DYING: Final = """
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", ["restarting", "does not come up", "starting it"])
+@pytest.mark.parametrize("step", ["restarting", "does not come up", "starting the server"])
 def test_after_a_kill_in_the_middle_reverting_brings_the_server_back(
     make_server: Callable[..., Throwaway], tmp_path: Path, step: str
 ) -> None:

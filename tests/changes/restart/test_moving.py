@@ -246,7 +246,7 @@ async def test_where_the_old_values_do_not_help_the_copy_does(by_hand: Throwaway
         await asyncio.sleep(0.05)
     outcome = await service.apply((), Terms(), said.append, anyway=True)
     assert outcome.state is RestartState.OLD_VALUES, outcome
-    assert "starting it with the copy of postgresql.auto.conf" in said
+    assert "starting the server with the copy of postgresql.auto.conf" in said
     assert auto_conf_of(by_hand) == before
     assert answers(str(by_hand.socket_dir), 5432)
     shutil.rmtree(tmp_path, ignore_errors=True)

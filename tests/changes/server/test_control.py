@@ -255,7 +255,7 @@ async def test_two_operators_see_each_other_and_overwrite_nothing_unseen(server:
     await second.list(("work_mem",))
     stacked = await second.apply("work_mem", "8MB")
     below = await first.revert_set(change.id)
-    assert [each.message for each in below] == ["changed again since, to 8MB: undoing that gives 4MB"]
+    assert [each.message for each in below] == ["changed again since, to 8MB: undoing that change restores 4MB"]
     undone = await undo(second)
     assert undone is not None
     assert (undone.id, undone.shown_after) == (stacked.id, "4MB")

@@ -219,7 +219,9 @@ async def test_what_the_server_refuses_stays_in_force_and_does_not_stop_the_othe
     poor = try_to_revert(place(server, user="poor"), directory=tmp_path)
     assert [refusal.change.value for refusal in poor.refused] == ["11MB", "9MB"]
     assert [change.value for change in poor.reverted] == ["6MB"]
-    assert [change.message for change in poor.left_alone] == ["changed again since, to 11MB: undoing that gives 9MB"]
+    assert [change.message for change in poor.left_alone] == [
+        "changed again since, to 11MB: undoing that change restores 9MB"
+    ]
     assert [change.value for change in read(journal_of(tmp_path)).in_force] == ["9MB", "11MB"]
     assert [change.value for change in revert_parameters(place(server), directory=tmp_path)] == ["11MB", "9MB"]
     with psycopg.connect(conninfo(server)) as connection:

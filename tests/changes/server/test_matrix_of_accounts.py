@@ -356,7 +356,7 @@ async def test_what_a_killed_program_left_is_reverted_after_its_deadline_by_the_
     monkeypatch.setattr(claims, "GRACE_S", -700.0)
     set_id = await ben.set("16MB", SYSTEM, 600.0)
     assert [words for words in ben.told if words.startswith("work_mem = 8MB was left by ")]
-    assert ben.told[-1].endswith(": back to 4MB first")
+    assert ben.told[-1].endswith(": reverting to 4MB first")
     await ben.control.revert_set(set_id)
     assert value(ana.server, SYSTEM) is None
     # Of the other parameter of the set nobody has asked: its owner's journal reverts it.
@@ -404,7 +404,7 @@ def remove(superuser: Superuser, name: str = "work_mem") -> None:
          'ALTER SYSTEM SET "fsync" = \'off\'; ALTER SYSTEM RESET pgtop_tune.pending_fsync'),
         ("archive_command", {"now": ("true",), "was": "rm *"}, "its old value rm * runs code", "in psql: ALTER"),
         ("log_directory", {"hidden": True}, "do not hold its old value", "pgtop_tune.pending_log_directory` in psql"),
-        ("work_mem", {"now": ("8MB",), "until_ms": 0}, "it reverts to its default when its program ends", "gives up"),
+        ("work_mem", {"now": ("8MB",), "until_ms": 0}, "it reverts to its default when its program ends", "cancels"),
         ("work_mem", {"now": ("8MB",), "instance_digest": "elsewhere"}, "that this one is a copy of", "--adopt"),
     ],
     ids=lambda each: each if isinstance(each, str) and " " not in each else "",

@@ -105,7 +105,7 @@ async def test_what_was_set_for_a_dropped_role_went_with_it_and_another_of_its_n
         act(operator, "ALTER ROLE renamed SET work_mem = '8MB'")
     (back,) = await control.revert_set(made.set_id)
     words = "role renamed was dropped, and its setting with it"
-    assert back.message == (f"{words}; the one that has its name now is another one" if again else words)
+    assert back.message == (f"{words}; the one that has its name now is a different one" if again else words)
     assert back.state is ChangeState.REVERTED
     assert own_values(operator) == ({("", "renamed", "work_mem=8MB")} if again else set())
     assert await control.in_force() == ()
@@ -127,7 +127,7 @@ async def test_a_journal_without_oids_knows_names_and_takes_nothing_of_all_roles
         act(operator, "DROP ROLE renamed")
         (back,) = await control.revert_set(made.set_id)
         assert (back.state, own_values(operator)) == (ChangeState.SUPERSEDED, {("", "", "work_mem=8MB")})
-        assert "left alone: there is no role renamed any more" in back.message
+        assert "left alone: role renamed no longer exists" in back.message
     finally:
         act(operator, "ALTER ROLE ALL RESET work_mem")
         await control.aclose()

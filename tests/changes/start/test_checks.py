@@ -80,7 +80,7 @@ def test_how_many_huge_pages_would_do_is_said() -> None:
     facts = replace(after(huge_pages="on"), pool=HugePages(2 * MB, 40, 30, 5, 0))
     found = of(facts, "huge pages")
     assert found is not None
-    assert found.hint == "vm.nr_hugepages=90 makes room; at boot, where memory is in pieces"
+    assert found.hint == "vm.nr_hugepages=90 makes room; if memory is fragmented, set it at boot"
 
 
 @pytest.mark.parametrize(
@@ -178,5 +178,5 @@ def test_less_on_a_standby_whose_primary_is_not_known_is_said() -> None:
 def test_a_primary_raises_after_its_standbys() -> None:
     found = of(replace(after(max_connections="200"), standbys=2), "standby")
     assert found is not None
-    assert (found.verdict, found.hint) == (RestartVerdict.DOUBTFUL, "raise it on the standbys first")
+    assert (found.verdict, found.hint) == (RestartVerdict.DOUBTFUL, "raise the value on the standbys first")
     assert of(replace(after(max_connections="50"), standbys=2), "standby") is None

@@ -122,7 +122,7 @@ def test_a_damaged_file_is_not_obeyed_and_moved_aside_by_the_next_writing(state:
 
 def test_figures_that_cannot_be_are_damage() -> None:
     remember(LOAD, group(1000, -1.0, 2))
-    assert "no noise store" in problem()
+    assert "not a noise store" in problem()
     assert known_spread(LOAD) == RunSpread()
 
 
@@ -139,7 +139,7 @@ def test_another_users_file_is_neither_obeyed_nor_replaced(state: Path) -> None:
     os.chown(noise_file(), 12345, 12345)
     assert known_spread(LOAD) == RunSpread()
     assert "belongs to" in problem()
-    assert "not kept" in remember(LOAD, group(2000, 0.0004, 2))
+    assert "not saved" in remember(LOAD, group(2000, 0.0004, 2))
     assert noise_file().stat().st_uid == 12345
 
 
@@ -173,7 +173,7 @@ def test_a_full_disk_leaves_what_was_known_and_is_said_in_one_line(tmp_path: Pat
                 pass
         said = remember(LOAD, group(2000, 0.0004, 2))
         assert said.endswith("No space left on device")
-        assert "not kept" in said
+        assert "not saved" in said
         assert known_spread(LOAD) == RunSpread(0.0004, 2)
         assert [each.name for each in noise_file().parent.iterdir()] == ["noise.json"]
     finally:

@@ -144,8 +144,8 @@ def test_a_search_has_its_path_each_step_against_the_best_before_it() -> None:
     assert rows["doubled"][1].endswith("-> 64GB")
     assert rows["doubled"][-2:] == ("better", "keep")
     assert rows["again"][1] == "max_wal_size 64GB -> 32GB"
-    assert rows["again"][-2:] == ("worse", "back to doubled")
-    assert rows["other"][-1] == "back to doubled"
+    assert rows["again"][-2:] == ("worse", "revert to doubled")
+    assert rows["other"][-1] == "revert to doubled"
     assert "best: doubled" in found.notes[0]
     assert "search path" in report_markdown("search", report_chapters(sides))
 

@@ -71,7 +71,7 @@ def test_more_pairs_than_an_experiment_can_have_are_not_promised() -> None:
     draw = random.Random("a")
     found = decide([draw.gauss(0.02, 0.4) for _ in range(8)])
     assert (found.verdict, found.more_pairs) == (PairedVerdict.UNDECIDED, None)
-    assert found.out_of_reach.startswith("60 pairs, the most, would hardly decide: one pair differs from the next by ")
+    assert found.out_of_reach.startswith("even 60 pairs, the limit, would hardly decide: pairs differ by ")
     assert decide([0.5] * 8).out_of_reach == decide([0.5] * 3).out_of_reach == ""
 
 

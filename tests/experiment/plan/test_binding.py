@@ -64,13 +64,13 @@ def test_a_page_size_is_a_dimension_with_its_pool() -> None:
         (
             'page_sizes = ["4kB", "2MB"]',
             {"settings": {"vm.nr_hugepages": setting("vm.nr_hugepages", "0", writable=False)}},
-            "takes root",
+            "run as root",
         ),
         ('page_sizes = ["4kB", "2MB"]', {"settings": Unavailable(Reason.NOT_LOCAL, "elsewhere")}, "elsewhere"),
-        ('page_sizes = ["4kB", "1GB"]', {}, "this kernel has no hugepages-1048576kB"),
+        ('page_sizes = ["4kB", "1GB"]', {}, "this kernel has no setting hugepages-1048576kB"),
         (f"{TWO}fsync = false", {}, "--allow-unsafe"),
         (f"{TWO}max_prepared_transactions = 50", {}, "started with it"),
-        (f'{TWO}work_mem = "advised"', {}, "nothing is advised"),
+        (f'{TWO}work_mem = "advised"', {}, "no value is advised"),
         (f'{TWO}shared_buffers = "900GB"', {}, "does not fit in 16 GB"),
     ],
 )
@@ -107,7 +107,11 @@ def test_a_parameter_that_there_is_not_refuses_the_plan_with_its_line_and_the_ne
     with pytest.raises(UsageProblem, match=r"plan, line 5: this machine has no setting vm.swapiness") as problem:
         bound_text('[[configuration]]\nname = "a"\n[configuration.settings]\n"vm.swapiness" = 1\n')
     assert "vm.swappiness" in problem.value.hint
-    with pytest.raises(UsageProblem, match=r"plan, line \d+: with another port no load of the plan finds the server"):
+    with pytest.raises(
+        UsageProblem,
+        match=r"plan, line \d+: with another port, no load of the plan can reach the "
+        r"server",
+    ):
         bound_text(f"{TWO}port = 6000")
 
 
@@ -119,7 +123,7 @@ def test_a_value_that_a_parameter_does_not_take_refuses_the_plan_with_its_line(v
 
 
 def test_a_plan_of_which_nothing_can_run_is_refused() -> None:
-    with pytest.raises(UsageProblem, match="nothing of the plan can run here"):
+    with pytest.raises(UsageProblem, match="no cell of the plan can run here"):
         bound_text("clients = [500]")
 
 
@@ -196,4 +200,4 @@ def test_the_hash_is_about_everything_that_decides_what_runs(tmp_path: Path) -> 
 def test_a_view_without_memory_leaves_shares_of_it_to_the_arm() -> None:
     facts = view().facts.__class__(cores=2)
     plan = bound_text(f'{TWO}shared_buffers = "25% of RAM"', facts=facts)
-    assert "memory of the server is not known" in plan.arm("b").impossible
+    assert "memory of the server is unknown" in plan.arm("b").impossible

@@ -85,8 +85,8 @@ def test_a_loss_beside_which_others_took_the_cpus_is_not_attributable() -> None:
     assert "which explains less than the effect" in judged["tpcb-like"].beside
     assert judged["select-only"].verdict == "not attributable"
     told = markdown(found)
-    assert "got slower by 30 % (others took 1.6 cores more beside tuned: not attributable)" in told
-    assert "other programs took more than 5 % of the CPUs while 4 of the cells ran" in told
+    assert "got slower by 30 % (other programs used 1.6 more cores during tuned: not attributable)" in told
+    assert "other programs used more than 5 % of the CPUs during 4 cells" in told
     assert {each.verdict for each in judgements(busy(measured(plan, TPS), "tuned", 3.0))} == {"better", "worse"}
 
 
@@ -120,7 +120,7 @@ def test_without_a_repeat_runs_differ_at_most_and_that_is_no_verdict() -> None:
     assert {each.verdict for each in found} == {"differ"}
     text = markdown(measured(plan, TPS))
     assert "got slower by 30 % (differ)" in text
-    assert "each cell runs once: a drift of the machine looks like an effect" in text
+    assert "each cell runs once, so machine drift looks like an effect" in text
 
 
 def test_a_load_that_pgbench_limits_is_not_judged() -> None:
@@ -132,7 +132,7 @@ def test_a_load_that_pgbench_limits_is_not_judged() -> None:
 
 def test_a_short_run_is_shown_and_not_judged() -> None:
     text = markdown(measured(bound_text(P1.replace("60s", "29s")), TPS))
-    assert "runs of 29 s are shown and not judged" in text
+    assert "runs of 29 s are shown but not judged" in text
     assert "got slower by 30 % (not judged" in text
     assert "| not judged |" in text
 
@@ -194,23 +194,23 @@ def test_the_best_by_the_objective_keeps_the_constraints() -> None:
         cell.number: replace(found.results[cell.number], latency_ms=2.0) for cell in plan.cells if cell.arm == "tuned"
     }
     words = markdown(replace(found, results={**found.results, **slow}))
-    assert "latency\\_ms is best with default (1); past a constraint: tuned (latency\\_ms 2)" in words
+    assert "latency\\_ms is best with default (1); constraint violated: tuned (latency\\_ms 2)" in words
 
 
 def test_the_best_is_called_certain_only_where_the_judge_says_so() -> None:
     plan = bound_text(P1)
     assert "tps is best with tuned (1501.5)" in (said := markdown(measured(plan, TPS)))
-    assert "which is not certain" not in said
+    assert "but not certainly" not in said
     close = {key: tps * 0.7 if key[0] == "tuned" and tps > 2000 else tps for key, tps in TPS.items()}
     close |= {("tuned", "tpcb-like"): 1002.0}
     said = markdown(measured(plan, close))
-    assert "tps is best with tuned (1003.5), which is not certain" in said
+    assert "tps is best with tuned (1003.5), but not certainly" in said
 
 
 def test_what_was_not_measured_keeps_no_constraint_and_is_no_objective() -> None:
     plan = bound_text(f"{P1}[constraints]\nconnect_ms_max = 5\n")
     said = markdown(measured(plan, TPS))
-    assert "no configuration keeps the constraints; past a constraint: " in said
+    assert "no configuration meets the constraints; constraint violated: " in said
     assert "default (connect\\_ms not measured)" in said
     said = markdown(measured(bound_text(f'objective = "p99_ms"\n{P1}'), TPS))
     assert "p99\\_ms was not measured" in said
@@ -220,7 +220,7 @@ def test_what_was_not_measured_keeps_no_constraint_and_is_no_objective() -> None
 def test_cells_without_figures_are_counted() -> None:
     found = measured(bound_text(P1), TPS)
     lost = CellResult(number=1, reason="no data set")
-    assert "8 of 8 cells, 1 of them without figures: " in markdown(replace(found, results={**found.results, 1: lost}))
+    assert "8 of 8 cells, 1 without figures: " in markdown(replace(found, results={**found.results, 1: lost}))
 
 
 def test_what_is_foreign_is_no_markup() -> None:
@@ -240,10 +240,10 @@ def test_the_status_says_what_is_done_runs_and_is_left() -> None:
     some = replace(some, results={number: each for number, each in some.results.items() if number < 3})
     lines = list(status_lines(some, 0, runs=True))
     assert "2 of 8 cells" in lines[1]
-    assert lines[-2].endswith(": runs")
+    assert lines[-2].endswith(": running")
     assert "7m14s left" in lines[-1]
     killed = list(status_lines(some, 0, runs=False))
-    assert killed[-2].endswith(": was lost")
+    assert killed[-2].endswith(": lost")
     assert "`pgtop-tune experiment resume t-1`" in killed[-1]
     unsafe = list(status_lines(replace(some, plan=replace(plan, unsafe=True), workers=("a", "b")), 0, runs=False))
     assert "`pgtop-tune experiment resume t-1 --allow-unsafe --workers ADDRESS`" in unsafe[-1]

@@ -85,7 +85,7 @@ async def test_tables_that_take_the_place_of_its_own_are_not_its_own(
     others = await recognise_pgbench(sql_session)
     assert others is not None
     assert not made_here(others, outcome.table_oids)
-    with pytest.raises(LoadProblem, match="pgbench's tables that this experiment did not make: scale 1"):
+    with pytest.raises(LoadProblem, match="pgbench's tables that this experiment did not create: scale 1"):
         await made_by_experiment(tmp_path, database, lambda: make("dtGvp"))
 
 
@@ -101,7 +101,7 @@ async def test_after_a_data_set_that_failed_nothing_is_its_own(
     assert outcome is not None
     assert not outcome.tables
     await make("dtGv")
-    with pytest.raises(LoadProblem, match="pgbench's tables that this experiment did not make"):
+    with pytest.raises(LoadProblem, match="pgbench's tables that this experiment did not create"):
         await made_by_experiment(tmp_path, database, lambda: make("dtGvp"))
 
 

@@ -105,7 +105,7 @@ async def ran(
 async def test_a_disk_that_fills_up_stops_it_and_what_was_set_is_reverted(tmp_path: Path) -> None:
     server = NoServer()
     plan = bound_text(f'profiles = ["ticket-read"]\n{TWO}')
-    with pytest.raises(Stopped, match="left on the disk of the data"):
+    with pytest.raises(Stopped, match="free on the data disk"):
         await ran(tmp_path / "e", plan, server, SPARE_BYTES - 1)
     assert server.reverted == server.set
     found = outcome_of(read_entries(tmp_path / "e"), "e")
@@ -126,5 +126,5 @@ async def test_its_time_counts_over_resume_and_the_time_between_does_not(tmp_pat
     day_ms = 86_400_000
     # Nine minutes, a night, and two more minutes.
     earlier = [("set_ended", 541_000), ("resumed", day_ms), ("set_ended", day_ms + 120_000)]
-    with pytest.raises(Stopped, match="it took 11m00s, and its limit is 10m"):
+    with pytest.raises(Stopped, match="the time limit is reached: 11m00s of 10m"):
         await ran(tmp_path / "e", plan, NoServer(), 2 * SPARE_BYTES, earlier)

@@ -79,7 +79,7 @@ def test_a_pair_with_the_edge_of_a_checkpoint_is_left_out() -> None:
     made[2] = replace(made[2], b=replace(made[2].b, checkpoint=0.7), a=replace(made[2].a, checkpoint=0.0))
     found = evaluate(made)
     assert found.counted == (1, 2, 4, 5, 6)
-    assert found.left_out == ((3, "a checkpoint began or ended within"),)
+    assert found.left_out == ((3, "a checkpoint began or ended in the pair"),)
 
 
 def test_all_count_where_half_of_the_first_eight_hold_an_edge() -> None:
@@ -95,7 +95,7 @@ def test_all_count_where_half_of_the_first_eight_hold_an_edge() -> None:
 
 def test_foreign_cpu_beside_one_arm_makes_no_claim() -> None:
     found = evaluate(pairs(6, -0.4, a={"foreign": 3.0}, b={"foreign": 38.0}))
-    assert found.unattributable == "others took 1.4 cores more beside B: not attributable"
+    assert found.unattributable == "other programs used 1.4 more cores during B: not attributable"
     assert not found.over
     assert evaluate(pairs(6, -0.4, a={"foreign": 30.0}, b={"foreign": 33.0})).over
 
@@ -103,7 +103,7 @@ def test_foreign_cpu_beside_one_arm_makes_no_claim() -> None:
 def test_before_an_interval_nothing_is_called_not_attributable() -> None:
     """A hundredfold effect in three pairs has no interval that could lie beyond others' CPU time."""
     found = evaluate(pairs(3, 99.0, a={"foreign": 38.0}, b={"foreign": 3.0}))
-    assert (found.unattributable, found.beside) == ("", "others took 1.4 cores more beside A")
+    assert (found.unattributable, found.beside) == ("", "other programs used 1.4 more cores during A")
 
 
 def test_an_effect_beyond_what_that_cpu_time_could_give_is_attributable() -> None:
@@ -111,9 +111,9 @@ def test_an_effect_beyond_what_that_cpu_time_could_give_is_attributable() -> Non
     a, b = {"foreign": 70.0, "sums": {"cpu": (950.0, 10.0)}}, {"foreign": 58.0, "sums": {"cpu": (950.0, 10.0)}}
     found = evaluate(pairs(6, 1.7, noise=0.05, a=a, b=b))
     assert (found.unattributable, found.over) == ("", True)
-    assert found.beside == "others took 0.5 cores more beside A, which explains less than the effect"
+    assert found.beside == "other programs used 0.5 more cores during A, which explains less than the effect"
     found = evaluate(pairs(6, 0.6, noise=0.05, a=a, b=b))
-    assert found.unattributable == "others took 0.5 cores more beside A: not attributable"
+    assert found.unattributable == "other programs used 0.5 more cores during A: not attributable"
     # The arm that was hindered is ahead all the same.
     assert evaluate(pairs(6, -0.3, noise=0.05, a=a, b=b)).over
 
@@ -124,29 +124,29 @@ def test_few_points_of_others_are_much_to_a_load_that_has_few_itself() -> None:
     found = evaluate(pairs(6, -0.28, noise=0.03, a=a, b=b))
     assert (found.main.verdict, found.unattributable) == (
         "worse",
-        "others took 0.1 cores more beside B: not attributable",
+        "other programs used 0.1 more cores during B: not attributable",
     )
     assert not found.over
     assert evaluate(pairs(6, -0.28, noise=0.03, a=a, b={**b, "foreign": 93.1})).over
     few = evaluate(pairs(6, -0.10, noise=0.03, a=a, b={**b, "foreign": 93.6})).unattributable
-    assert few == "others took 0.024 cores more beside B: not attributable", "never 0.0 cores more"
+    assert few == "other programs used 0.024 more cores during B: not attributable", "never 0.0 cores more"
 
 
 def test_steal_is_told_apart_from_other_programs() -> None:
     found = evaluate(pairs(6, 0.4, a={"foreign": 30.0, "steal": 30.0}, b={"foreign": 0.0, "steal": 0.0}))
-    assert found.unattributable == "the hypervisor took 1.2 cores more beside A: not attributable"
+    assert found.unattributable == "the hypervisor took 1.2 more cores during A: not attributable"
 
 
 def test_io_of_other_programs_beside_one_arm_makes_no_claim() -> None:
     a, b = {"foreign_io": 2e6, "own_io": 60e6}, {"foreign_io": 52e6, "own_io": 40e6}
     found = evaluate(pairs(6, -0.4, a=a, b=b))
-    assert found.unattributable == "others read and wrote 47.7MB/s more beside B: not attributable"
+    assert found.unattributable == "other programs read and wrote 47.7MB/s more during B: not attributable"
     assert not found.over
     # 50 MB/s beside 40 explain a factor of 3.5 at most.
     found = evaluate(pairs(6, -0.9, noise=0.05, a=a, b=b))
     assert (found.over, found.beside) == (
         True,
-        "others read and wrote 47.7MB/s more beside B, which explains less than the effect",
+        "other programs read and wrote 47.7MB/s more during B, which explains less than the effect",
     )
     # Less than a twentieth of the load's own, and less than keeps a disk busy.
     assert evaluate(pairs(6, -0.4, a={"foreign_io": 0.0, "own_io": 60e6}, b={"foreign_io": 2e6, "own_io": 60e6})).over
@@ -206,7 +206,7 @@ def test_a_wait_that_is_gone_under_one_arm_is_told_and_where_clients_meet_next_i
     assert found.main.verdict == "better"
     assert found.trade == ""
     for told in (evaluation_text("headline", found, ()), evaluation_markdown("headline", found, ())):
-        assert "budget: the change is in per cent of A's latency" in told
+        assert "latency budget: changes are in percent of A's latency" in told
 
 
 def test_a_wait_that_only_some_blocks_have_counts_as_nothing_in_the_others() -> None:

@@ -47,7 +47,9 @@ def test_a_collapse_that_others_explain_is_not_put_down_to_b() -> None:
     busy = {"sums": {"cpu": (1000.0, 10.0)}}
     a = replace(block(Arm.A, *[1000.0] * 10, foreign=30.0), **busy)
     low = replace(block(Arm.B, *[380.0] * 10, foreign=75.0), **busy)
-    assert words(low, a, low) == "stopped: B ran at 38 % of A; others took 1.8 cores more beside B: not attributable"
+    assert words(low, a, low) == (
+        "stopped: B ran at 38 % of A; other programs used 1.8 more cores during B: not attributable"
+    )
     alone = replace(low, foreign=31.0)
     assert words(alone, a, alone) == "stopped: B ran at 38 % of A"
 
@@ -58,7 +60,7 @@ def rated(arm: Arm, latency_ms: float = 5.0, failed: float = 0.0) -> ArmBlock:
 
 def test_at_a_rate_latency_that_doubles_stops_it_although_throughput_stays() -> None:
     a, b = rated(Arm.A), rated(Arm.B, latency_ms=11.0)
-    assert words(a, b, b, a, objective=LATENCY) == "stopped: latency under B is 2.2 times that under A"
+    assert words(a, b, b, a, objective=LATENCY) == "stopped: latency under B is 2.2 times the latency under A"
     assert words(a, b, b, objective=LATENCY) == "", "whether the load is slow by itself shows under A"
     assert words(a, rated(Arm.B, latency_ms=9.0), b, a, objective=LATENCY) == ""
     assert words(rated(Arm.A, latency_ms=8.0), b, b, a, objective=LATENCY) == ""

@@ -65,7 +65,7 @@ def test_a_shape_has_nodes_indexes_and_the_order_of_joins_and_no_costs() -> None
         (pair(planned(INDEX), planned(SEQUENTIAL), 1.2), "plan changed, 20 % slower per call"),
         (
             pair(planned(INDEX), planned(SEQUENTIAL), 9.0, certain=False),
-            "plan changed, time per call not certainly different",
+            "plan changed, no certain difference in time per call",
         ),
         (pair(planned(INDEX), planned(INDEX)), ""),
         (pair(planned(INDEX), StatementPlan(problem="no")), ""),
@@ -83,7 +83,7 @@ def test_remarks_name_the_nodes_that_changed_and_why_there_is_no_plan() -> None:
     ]
     changed, same, problem = plan_remarks(found)
     assert changed.endswith(f"SELECT filler FROM items: {INDEX} -> {SEQUENTIAL}")
-    assert same == "plans that are the same under A and B: 1"
+    assert same == "plans that are identical under A and B: 1"
     assert problem.startswith("statements without a plan: 1 (SELECT")
     assert "\x1b" not in problem
     turned = pair(
@@ -142,7 +142,7 @@ async def test_a_powerful_role_plans_only_where_that_was_agreed_to(
     found = await StatementPlans(explain, by).look({"1": StatementToPlan("SELECT $1", "bench", "app")})
     assert given == asked
     assert (found["1"].shape is not None) is planned_it
-    assert planned_it or found["1"].problem == "only postgres (a superuser) could plan it: --plans any"
+    assert planned_it or found["1"].problem == "only postgres (a superuser) could plan it: pass --plans any"
 
 
 async def test_a_statement_that_cannot_be_planned_does_not_hinder_the_others() -> None:
@@ -159,6 +159,6 @@ async def test_a_statement_that_cannot_be_planned_does_not_hinder_the_others() -
     }
     found = await StatementPlans(explain, PlannedBy.ORDINARY).look(asked)
     assert [found[id].problem for id in asked] == [
-        'relation "broken" does not exist', "its text is not known as a whole", "its database is gone", "",
+        'relation "broken" does not exist', "its full text is unknown", "its database no longer exists", "",
     ]  # fmt: skip
     assert found["fine"].shape is not None

@@ -115,16 +115,16 @@ def test_a_pair_whose_counters_were_reset_is_left_out() -> None:
     found[4] = replace(found[4], a=replace(found[4].a, statements={}))
     told = judged(found)
     assert told.counted == (1, 2, 3, 4, 6)
-    assert told.left_out == ((5, "a block holds no two readings of pg_stat_statements"),)
+    assert told.left_out == ((5, "a block lacks two readings of pg_stat_statements"),)
 
 
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        (pairs(5, LIGHT, LIGHT, covered=0.3), "are only 30 % of the execution time"),
-        (pairs(5, {"light": (4, 0.2)}, {"light": (4, 0.2)}), "no statement has 20 calls under either arm"),
-        (pairs(5, {"long": (40, 8000.0)}, {"long": (40, 8000.0)}), "no statement has 20 calls under either arm"),
-        (pairs(5, {}, {}), "a block holds no two readings of pg_stat_statements"),
+        (pairs(5, LIGHT, LIGHT, covered=0.3), "make up only 30 % of the execution time"),
+        (pairs(5, {"light": (4, 0.2)}, {"light": (4, 0.2)}), "no statement has 20 calls under both arms"),
+        (pairs(5, {"long": (40, 8000.0)}, {"long": (40, 8000.0)}), "no statement has 20 calls under both arms"),
+        (pairs(5, {}, {}), "a block lacks two readings of pg_stat_statements"),
     ],
 )
 def test_tps_decides_where_the_first_pairs_give_no_mix(found: list[BlockPair], said: str) -> None:
@@ -195,7 +195,7 @@ def test_foreign_cpu_beside_the_arm_with_slower_calls_makes_no_claim() -> None:
         for pair in slower
     ]
     told = judged(found)
-    assert told.unattributable == "others took 0.5 cores more beside B: not attributable"
+    assert told.unattributable == "other programs used 0.5 more cores during B: not attributable"
     assert not told.over
 
 

@@ -113,7 +113,7 @@ async def test_a_load_that_only_grows_never_gets_steady() -> None:
     made.experiment._began_s -= 100.0
     state = await run
     assert state.ending is Ending.NOT_STEADY
-    assert state.reason.startswith("the load does not get steady: ")
+    assert state.reason.startswith("the load does not become steady: ")
     assert made.arms.acts == ["check", "restore"]
 
 
@@ -265,7 +265,7 @@ async def test_time_for_too_few_pairs_is_undecided_and_says_so() -> None:
     made.experiment._began_s -= 2e9
     state = await run
     assert state.ending is Ending.UNDECIDED
-    assert state.reason.startswith("the time is over")
+    assert state.reason.startswith("the time limit is reached")
     assert "too few pairs" in result_text(PLAN, state)
     assert "fewer than four pairs count" in headline(PLAN, state)
 
@@ -285,7 +285,7 @@ async def test_stopping_it_puts_everything_back() -> None:
 
 async def test_a_large_effect_that_is_there_at_once_gets_shorter_blocks() -> None:
     state = await noisy(0.3).run()
-    assert "nothing builds up: the next blocks settle for 2 s" in state.notes
+    assert "the effect is immediate: the next blocks settle for 2 s" in state.notes
     lengths = [[len(block.tps) for block in pair.blocks] for pair in state.pairs]
     assert all(seconds >= 10 for seconds in lengths[0])
     assert all(4 <= seconds <= 6 for pair in lengths[-2:] for seconds in pair)
@@ -306,7 +306,7 @@ async def test_an_effect_that_builds_up_slowly_gets_more_time_to_settle() -> Non
     state = await made.run()
     assert state.ending is Ending.BETTER
     assert state.lengths.settle_s > 5.0
-    assert any(note.startswith("the effect builds up slower than 5 s: 4 pairs are dropped") for note in state.notes)
+    assert any(note.startswith("the effect takes longer than 5 s to build up: 4 pairs") for note in state.notes)
     assert state.evaluation is not None
     assert state.evaluation.paired.relative > 0.33
 
@@ -391,7 +391,7 @@ async def test_too_little_time_for_whole_cycles_is_refused_with_the_time_it_take
     made = Made(replace(CYCLES, for_s=150.0))
     state = await made.run()
     assert state.ending is Ending.TOO_SHORT
-    assert state.reason.startswith("max_wal_size works through checkpoints, ")
+    assert state.reason.startswith("max_wal_size acts through checkpoints, ")
     assert "whole cycles need --for " in state.reason
     assert "bench run --repeat" in state.reason
 

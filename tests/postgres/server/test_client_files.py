@@ -84,4 +84,4 @@ def test_every_command_ends_at_once(tmp_path: Path, words: tuple[str, ...]) -> N
     variables = {"PGSERVICEFILE": str(tmp_path / "pipe")}
     ran = run(*words, "-d", "service=shop", home=tmp_path, variables=variables)
     assert ran.status == 2
-    assert "pipe, the service file that libpq would read, is not a regular file" in " ".join(ran.err.split())
+    assert "pipe as the service file, but the file is not a regular file" in " ".join(ran.err.split())

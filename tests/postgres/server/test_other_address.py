@@ -126,7 +126,7 @@ def test_an_address_may_not_have_files_written_or_tickets_handed_on(watched: Con
 
 
 def test_an_address_that_is_no_uri_of_postgresql_is_refused(watched: ConnInfo) -> None:
-    with pytest.raises(UsageProblem, match="begins with postgresql://"):
+    with pytest.raises(UsageProblem, match="must begin with postgresql://"):
         resolve_other(OtherAddress(uri="https://127.0.0.2/shop"), watched)
 
 

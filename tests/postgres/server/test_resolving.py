@@ -130,7 +130,7 @@ print(json.dumps(words))
 """
     kind, words, child = told(script, tmp_path, GATE=str(tmp_path / "gate"))
     assert kind == "ConnectionProblem"
-    assert "within 1 s where to connect" in str(words)
+    assert "the connection options within 1 s" in str(words)
     assert "PGSERVICEFILE" in str(words)
     assert child == "gone"
 

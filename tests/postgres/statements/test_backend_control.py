@@ -245,7 +245,7 @@ async def test_a_statement_with_a_masked_secret_is_explained_while_it_runs(serve
     masked = without_secrets(query)
     assert masked != query
     assert "pg_authid" in "\n".join(await _plan(server, query, seen=masked))
-    with pytest.raises(UsageProblem, match="this one had a secret removed"):
+    with pytest.raises(UsageProblem, match="a secret was removed from this one"):
         await _plan(server, "SELECT 1", seen=masked)
 
 
@@ -280,7 +280,7 @@ async def test_a_statement_as_the_statistics_have_it_has_a_shape_without_costs(a
 
 
 @pytest.mark.parametrize(
-    ("query", "why"), [("COMMIT", "begins with COMMIT"), ("SELECT '********'", "a secret removed")]
+    ("query", "why"), [("COMMIT", "begins with COMMIT"), ("SELECT '********'", "a secret was removed")]
 )
 async def test_a_statement_that_is_no_whole_query_has_no_shape(server: Throwaway, query: str, why: str) -> None:
     with pytest.raises(UsageProblem, match=why):

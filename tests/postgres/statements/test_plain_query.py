@@ -49,9 +49,9 @@ REFUSED = [
     ('SELECT "not finished', "inside a string or a name"),
     ("SELECT $x$ not finished $y$", "inside a string"),
     ("SELECT /* /* */ 1", "inside a comment"),
-    ("SELECT (1", "parenthesis is open"),
-    ("SELECT (1; )", "parenthesis is open"),
-    ("SELECT 1)", "without an opening"),
+    ("SELECT (1", "parenthesis is not closed"),
+    ("SELECT (1; )", "parenthesis is not closed"),
+    ("SELECT 1)", "has no opening"),
     ("<insufficient privilege>", "begins with something else"),
     ("autovacuum: VACUUM t", "begins with AUTOVACUUM"),
 ]

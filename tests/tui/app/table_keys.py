@@ -139,7 +139,7 @@ async def _background(rig: Rig) -> None:
 async def _details(rig: Rig) -> None:
     await rig.press("down", "enter")
     await rig.until(lambda: isinstance(rig.app.screen, DetailsDialog))
-    await rig.sees("as pg_stat_activity has it")
+    await rig.sees("as in pg_stat_activity")
 
 
 async def _copy(rig: Rig) -> None:

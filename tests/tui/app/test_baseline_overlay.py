@@ -68,7 +68,7 @@ async def test_a_recording_at_its_time_of_day(kept: Path) -> None:
 async def test_a_directory_without_recordings_says_how_to_get_one(tmp_path: Path) -> None:
     async with running_screen(faster(), overlays=overlay_source(tmp_path)) as rig:
         await rig.press("g")
-        await rig.sees("there are no recordings yet")
+        await rig.sees("no recordings yet")
         assert "Enter draw" not in rig.text(), "it would do nothing"
         await rig.press("enter", "escape")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))

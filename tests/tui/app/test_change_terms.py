@@ -38,7 +38,7 @@ async def test_a_parameter_of_sessions_goes_to_the_next_load_where_nobody_is_con
         await opened(rig)
         await at(rig, "work_mem")
         await rig.press("plus")
-        await rig.sees("apply: the next load begins with -c work_mem=8MB; nothing changes on the server")
+        await rig.sees("apply: the next load begins with -c work_mem=8MB; the server is not changed")
         await rig.press("a")
         await rig.sees("next load: 8MB")
         await rig.sees("the next load starts with work_mem=8MB (PGOPTIONS)")
@@ -101,14 +101,14 @@ async def test_the_terms_are_chosen_in_a_form_and_end_up_in_the_change() -> None
         await rig.press("tab", "tab", "tab", "ctrl+u")
         await rig.type("p98>5")
         await rig.press("enter")
-        await rig.sees("there is no trip wire on 'p98'")
+        await rig.sees("no trip wire can watch 'p98'")
         await rig.press("escape")
         await rig.until(lambda: not isinstance(rig.app.screen, ConditionsDialog))
-        await rig.sees("reverts after 5 s unless confirmed (Y), or at once at p99>5")
+        await rig.sees("reverts after 5 s unless confirmed (Y), or at once if p99>5")
         await rig.press("a")
         await rig.sees("is now 2GB")
         assert control.terms.keep_within_s == 5.0
-        await rig.sees("or at p99>5")
+        await rig.sees("or if p99>5")
 
 
 async def test_a_crossed_trip_wire_takes_it_back_and_says_why() -> None:
@@ -183,7 +183,7 @@ async def test_without_a_deadline_the_lock_is_shown_at_staging_and_the_name_is_t
         await _off(rig)
         await rig.sees("locked: o sets a deadline, or start with --allow-unsafe")
         await rig.press("a", "y")
-        await rig.sees("--allow-unsafe to unlock it; nothing was changed")
+        await rig.sees("--allow-unsafe to unlock it; no change was made")
         assert control.journal == []
     async with running_screen(parameters=control, knobs=KNOBS, options=ScreenOptions(allow_unsafe=True)) as rig:
         rig.app.parameters.panel.conditions = ChangeConditions(keep_within_s=None)

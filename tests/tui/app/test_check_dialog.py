@@ -35,7 +35,7 @@ async def test_while_it_looks_it_says_so_and_escape_leaves() -> None:
     control = ScriptedCheck(typical(), waits=True)
     async with running_screen(checks=control) as rig:
         await rig.press("C")
-        await rig.sees("asking the server and its machine")
+        await rig.sees("querying the server and its machine")
         await rig.press("escape")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
         control.waits = False
@@ -156,7 +156,7 @@ async def test_what_nothing_mends_is_not_tagged() -> None:
     async with running_screen(checks=ScriptedCheck(typical())) as rig:
         await _opened(rig)
         await rig.press("end", "space")
-        await rig.sees("OS-01: it has no automatic fix")
+        await rig.sees("OS-01: no automatic fix")
         assert "tagged" not in rig.text()
 
 
@@ -242,7 +242,7 @@ async def test_keys_are_taken_while_it_looks_again() -> None:
         await rig.sees("SET max_wal_size = '4GB'")
         checks.waits = True
         await rig.press("r")
-        await rig.sees("asking the server and its machine")
+        await rig.sees("querying the server and its machine")
         await rig.press("a")
         await rig.sees("apply it")
         await rig.press("y")
@@ -276,7 +276,7 @@ async def test_what_was_measured_is_not_covered_by_a_look_that_began_before() ->
         checks.waits = True
         await rig.press("r", "M")
         await rig.sees("flushes 1940 times a second")
-        assert "asking the server" not in rig.text()
+        assert "querying the server" not in rig.text()
         checks.waits = False
 
 

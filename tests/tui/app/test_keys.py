@@ -172,7 +172,7 @@ async def _interval(rig: Rig) -> None:
     assert rig.source.interval_s == 2.0
     await rig.press(*["plus"] * 9)
     assert rig.source.interval_s == 60.0
-    assert [each.message for each in rig.app._notifications] == ["one frame every 60 s"]
+    assert [each.message for each in rig.app._notifications] == ["one sample every 60 s"]
 
 
 async def _theme(rig: Rig) -> None:
@@ -265,7 +265,7 @@ async def _findings(rig: Rig) -> None:
 
 async def _ghost(rig: Rig) -> None:
     await rig.press("g")
-    await rig.sees("there are no recordings yet")
+    await rig.sees("no recordings yet")
     await rig.press("escape")
 
 
@@ -277,7 +277,7 @@ async def _marks(rig: Rig) -> None:
     await rig.press("]")
     await rig.sees("compare with the time before")
     await rig.press("D")
-    await rig.sees("fewer than 2 frames of")
+    await rig.sees("has fewer than 2 frames")
     await rig.press("escape")
 
 
@@ -303,7 +303,7 @@ async def _wait_groups(rig: Rig) -> None:
 
 async def _burst(rig: Rig) -> None:
     await rig.press("F")
-    await rig.until(lambda: any("50 looks a second" in each.message for each in rig.app._notifications))
+    await rig.until(lambda: any("50 samples a second" in each.message for each in rig.app._notifications))
 
 
 CHECKS: dict[str, Check] = {

@@ -162,7 +162,7 @@ async def test_a_source_that_ends_leaves_the_last_picture() -> None:
     source = ScriptedSource([Step(tuple(frames(5)), restart=True)], ends=True)
     async with running_screen(source) as rig:
         await rig.until(lambda: rig.app._notifications)
-        assert "no more frames" in next(iter(rig.app._notifications)).message
+        assert "no more data" in next(iter(rig.app._notifications)).message
         assert "sessions 33" in rig.text()
 
 
@@ -253,7 +253,7 @@ async def test_hostile_names_and_queries_are_shown_and_not_obeyed() -> None:
     source = ScriptedSource([Step(tuple(_hostile_frame(second) for second in range(5)), restart=True)])
     async with running_screen(source, size=(200, 50)) as rig:
         await rig.press("down", "enter")
-        await rig.sees("as pg_stat_activity has it")
+        await rig.sees("as in pg_stat_activity")
         texts = [rig.text()]
         await rig.press("escape", "y")
         await rig.press("slash")
@@ -316,4 +316,4 @@ async def test_asking_after_the_engine_has_ended_is_a_sentence() -> None:
         await rig.press("b")
         await rig.until(lambda: "x stop" in rig.text())
         await rig.press("x")
-        await rig.sees("the engine has ended")
+        await rig.sees("sampling has ended")

@@ -104,7 +104,7 @@ async def test_what_is_there_is_dropped_only_after_a_typed_yes() -> None:
     async with running_screen(_idle(), load=load) as rig:
         await _form(rig)
         await rig.press("i")
-        await rig.sees("the database bench holds scale 1, 100k accounts. It will be dropped.")
+        await rig.sees("the database bench holds scale 1, 100k accounts, which will be dropped.")
         await rig.press("s")
         await rig.sees("existing tables are dropped only when you type yes")
         await rig.type("ye")
@@ -131,7 +131,7 @@ async def test_a_making_is_stopped_with_x_and_its_end_is_told() -> None:
         await rig.until(lambda: load.stops == 1)
         load.standing = LoadState(made=DataSetMade("scale 10", (("vacuum", 0.5),), 3.6))
         rig.source.feed(frame(7, load=False))
-        await rig.sees("made: scale 10")
+        await rig.sees("created: scale 10")
         assert isinstance(rig.app.screen, InitDialog)
 
 

@@ -108,7 +108,7 @@ async def test_who_may_not_change_the_machine_is_shown_what_to_paste() -> None:
         await rig.sees("sudo sysctl -w vm.swappiness=1")
         await rig.sees("echo vm.swappiness = 1 | sudo tee")
         await rig.press("escape")
-        await rig.sees("nothing was changed")
+        await rig.sees("no change was made")
         assert machine.journal == []
 
 

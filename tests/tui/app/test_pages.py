@@ -248,7 +248,7 @@ async def test_details_follow_their_row_and_say_when_it_is_gone() -> None:
         await rig.press("down", "enter")
         await rig.until(lambda: isinstance(rig.app.screen, DetailsDialog))
         key = screen.view.selected
-        await rig.sees("as pg_stat_activity has it")
+        await rig.sees("as in pg_stat_activity")
         rig.source.feed(frame(5, postgres=replace(frame(5).postgres, activity=_without(key))))  # type: ignore[type-var]
         await rig.sees("is gone")
         await rig.press("escape", "y")
@@ -315,8 +315,8 @@ async def test_digits_typed_into_a_filter_belong_to_the_filter() -> None:
 async def test_the_palette_leads_to_pages_and_offers_only_what_the_screen_does() -> None:
     async with running_screen() as rig:
         await rig.press("ctrl+p")
-        await rig.type("page of host")
-        await rig.sees("page of host")
+        await rig.type("the host page")
+        await rig.sees("the host page")
         await rig.press("enter")
         await rig.until(lambda: isinstance(rig.app.screen, PageScreen) and rig.app._pages.page.id == "host")
         await rig.press("ctrl+p")

@@ -61,7 +61,7 @@ async def test_details_say_what_is_known_and_what_others_say() -> None:
         await opened(rig)
         await at(rig, "work_mem")
         await rig.press("question_mark")
-        for words in ("others say", "pgtune", "moves with", "takes effect", "system: ", "load: ", "starting point"):
+        for words in ("other tools", "pgtune", "moves with", "takes effect", "system: ", "load: ", "starting point"):
             await rig.sees(words)
         await rig.press("escape")
         await rig.until(lambda: isinstance(rig.app.screen, ParameterDialog))
@@ -145,7 +145,7 @@ async def test_u_undoes_the_last_and_capital_u_everything_after_a_question() -> 
         await rig.press("u")
         await rig.sees("undo the last change")
         await rig.press("escape")
-        await rig.sees("nothing was undone")
+        await rig.sees("no change was undone")
         await rig.press("u")
         await rig.sees("undo the last change")
         await rig.press("y")
@@ -157,7 +157,7 @@ async def test_u_undoes_the_last_and_capital_u_everything_after_a_question() -> 
         assert rig.app.parameters.changes is not None
         assert rig.app.parameters.changes.made == ()
         await rig.press("u")
-        await rig.sees("there is nothing to undo")
+        await rig.sees("no change is in force")
 
 
 async def test_the_figures_go_on_while_the_dialog_is_open() -> None:

@@ -70,7 +70,7 @@ async def test_undo_and_a_question_about_a_session_wait_too() -> None:
         await rig.sees(f"pg_terminate_backend({pid})")
         await rig.press("escape")
         await rig.press("u")
-        await rig.until(lambda: any("nothing to undo" in each.message for each in rig.app._notifications))
+        await rig.until(lambda: any("no change is in force" in each.message for each in rig.app._notifications))
 
 
 async def test_a_load_that_was_asked_for_with_the_screen_starts_once_there_is_a_picture() -> None:

@@ -71,7 +71,7 @@ async def test_escape_does_nothing_and_enter_is_no_answer() -> None:
         await asked(rig)
         await rig.press("enter", "escape")
         await rig.until(lambda: isinstance(rig.app.screen, SceneScreen))
-        await told(rig, "nothing was done")
+        await told(rig, "no session was signalled")
         assert control.signalled == []
 
 
@@ -122,7 +122,7 @@ async def test_a_copied_query_pastes_as_text_and_what_was_left_out_is_said(keys:
 
 @pytest.mark.parametrize("key", ["c", "e"])
 async def test_a_refusal_is_said(key: str) -> None:
-    control = ScriptedBackends(refuses=UsageProblem("the text holds more than one statement"))
+    control = ScriptedBackends(refuses=UsageProblem("the text contains more than one statement"))
     async with running_screen(backends=control) as rig:
         await rig.press("down", key)
         if key == "c":
@@ -165,7 +165,7 @@ async def test_a_powerful_role_plans_only_after_the_danger_was_named() -> None:
         await rig.sees("password authentication failed")
         await rig.sees("SELECT trap() -- ␛[2J")
         await rig.press("enter", "escape")
-        await told(rig, "no plan was made")
+        await told(rig, "not planned")
         assert control.explained == []
         await rig.press("e")
         await asked(rig)
@@ -184,7 +184,7 @@ async def test_a_plan_says_who_made_it_and_that_functions_may_have_run() -> None
 async def test_a_replay_has_details_without_these_keys() -> None:
     async with running_screen(transport=ScriptedTransport()) as rig:
         await rig.press("home", "enter")
-        await rig.sees("as pg_stat_activity has it")
+        await rig.sees("as in pg_stat_activity")
         assert "terminate" not in rig.text()
         await rig.press("K")
         await rig.pilot.pause()

@@ -176,7 +176,7 @@ def test_before_the_first_frame_every_pane_is_there() -> None:
     rows = dashboard_rows(Session(CHARTED), 80, 24, UNICODE, DashboardState(target="db1"))
     assert len(rows) == 24
     assert "db1" in rows[0]
-    assert "waiting for the first frame" in rows[0]
+    assert "waiting for the first sample" in rows[0]
     assert {"CPU", "MEM", "DISK"} <= {row.split()[0] for row in rows if row.strip()}
     assert any(row.startswith("─ TPS") for row in rows)
 

@@ -27,7 +27,7 @@ def red(*seconds: Situation) -> str:
 
 def test_a_jam_of_others_is_red_with_its_length() -> None:
     said = red(*[QUIET] * 30, *[HELD] * 20)
-    assert "nothing has committed for 1" in said
+    assert "no commit for 1" in said
     assert "▁" in said
 
 

@@ -21,7 +21,7 @@ PENDING = Pending(set_id="s1", changes=(CHANGE,), until_ms=60_000, wires=(trip_w
 
 def test_seconds_keys_change_and_wires() -> None:
     line = plain_text(pending_line(PENDING, 18_400, 120, UNICODE))
-    assert line == " auto-revert in 42 s  Y confirm  u undo  max_wal_size 1GB→16GB  · or at p99>50ms"
+    assert line == " auto-revert in 42 s  Y confirm  u undo  max_wal_size 1GB→16GB  · or if p99>50ms"
     assert "auto-revert in 0 s" in plain_text(pending_line(PENDING, 99_000, 120, UNICODE))
 
 

@@ -20,7 +20,7 @@ def test_the_head_says_how_often_sessions_are_looked_at_where_that_is_seldom(eve
         return {"postgres": postgres_sample(second, activity=activity)}
 
     head = plain_text(sessions_lines(session_of(12, change=change), 120, 5, UNICODE)[0])
-    assert ("looked at every 3.0 s" in head) is said
+    assert ("sampled every 3.0 s" in head) is said
 
 
 @pytest.mark.parametrize("page", [locks.PAGE, sessions.PAGE], ids=["locks", "sessions"])
@@ -34,7 +34,7 @@ def test_the_pages_of_sessions_and_locks_say_so_too(page: Page, every: int, said
 
     session = session_of(12, change=change)
     shown = "".join(plain_text(line) for line in page.summary(session, 120, 3, UNICODE))
-    assert ("looked at every 3.0 s" in shown) is said
+    assert ("sampled every 3.0 s" in shown) is said
     assert page.summary_needs(session, 120) or not said
 
 

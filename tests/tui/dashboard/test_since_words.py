@@ -22,7 +22,7 @@ from tests.support.frames import EPOCH_MS, bench_sample, frame, session_of
 
 EFFECT = Effect(0.041, -0.003, 0.082, 12, 6, 5, 0.05)
 FOUND = SinceChange((("max_wal_size", "16GB"),), EFFECT, Verdict.UNDECIDED, after_s=60, next_s=120)
-WHOLE = "since max_wal_size=16GB:  +4.1 % ( −0.3 …  +8.2) after  60 s: not yet clear, next look at 120 s"
+WHOLE = "since max_wal_size=16GB:  +4.1 % ( −0.3 …  +8.2) after  60 s: not yet clear, next at 120 s"
 
 
 def stepped(seconds: int = 460, *, changed: bool = True, failed: int = 0) -> Session:
@@ -109,20 +109,20 @@ def test_the_form_is_the_same_whatever_the_verdict_and_the_figures(cells: int) -
 
 def test_before_the_first_look_there_is_no_figure_and_a_young_load_is_said() -> None:
     found = replace(FOUND, effect=None)
-    assert plain_text(since_title(found, 120, UNICODE)) == "since max_wal_size=16GB: too early to say"
+    assert plain_text(since_title(found, 120, UNICODE)) == "since max_wal_size=16GB: too early to tell"
     assert width(since_short(found, UNICODE)) == width(since_short(FOUND, UNICODE))
     young = plain_text(since_title(replace(found, too_early=True), 120, UNICODE))
-    assert young == "since max_wal_size=16GB: the load was too young before it"
+    assert young == "since max_wal_size=16GB: the load was too young before the change"
 
 
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ({"verdict": Verdict.BETTER}, "better, next look at 120 s"),
-        ({"withdrawn": True}, "no longer clear, next look at 120 s"),
-        ({"final": True, "next_s": None}, "undecided, a switchback would tell"),
-        ({"unlike": "foreign CPU differs"}, "foreign CPU differs, next look at 120 s"),
-        ({"moved": -0.06}, "moving −6.0 % in 10 min before, next look at 120 s"),
+        ({"verdict": Verdict.BETTER}, "better, next at 120 s"),
+        ({"withdrawn": True}, "no longer clear, next at 120 s"),
+        ({"final": True, "next_s": None}, "undecided: an A/B experiment (x) decides"),
+        ({"unlike": "foreign CPU differs"}, "foreign CPU differs, next at 120 s"),
+        ({"moved": -0.06}, "drifting −6.0 % in 10 min before, next at 120 s"),
     ],
 )
 def test_the_title_says_what_stands_against_a_verdict_and_when_it_is_looked_at_next(

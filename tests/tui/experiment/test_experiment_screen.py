@@ -82,7 +82,7 @@ async def test_what_is_staged_is_compared_for_the_time_chosen_under_the_load_tha
     async with running_screen(parameters=control, experiments=experiments, knobs=KNOBS) as rig:
         _stage(rig, control, work_mem="64MB", shared_buffers="1GB")
         await rig.press("x")
-        await rig.sees("3 % is seen in about 6m04s")
+        await rig.sees("a difference of 3 % shows in about 6m04s")
         await rig.sees("shared_buffers                takes a restart of the server")
         await rig.press("minus", "enter")
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))

@@ -67,7 +67,7 @@ async def test_everybody_stands_below_the_one_he_waits_for(queue: Queue, watch: 
         await screen.turn_to("locks")
         await screen.shows(
             r"^ waiting 5 · roots 2 · longest wait ",
-            rf"^ {queue.root} postgres idle in transaction for .* holds up 4: UPDATE queue SET n",
+            rf"^ {queue.root} postgres idle in transaction for .* blocks 4: UPDATE queue SET n",
             r"^ PID +waits state +object +query",
             rf"^ {queue.root} +idle tx +- +UPDATE queue",
             rf"^ > {queue.first} +[\d.]+ active +queue row \(0,1\), xid … UPDATE queue",
@@ -79,8 +79,8 @@ async def test_everybody_stands_below_the_one_he_waits_for(queue: Queue, watch: 
         )
         await screen.resize(WIDE)
         await screen.shows(
-            rf"^ {queue.root} postgres idle in transaction for .* holds up 4: UPDATE queue SET n = n \+ 1 WHERE id = 1",
-            rf"^ {queue.other_root} postgres idle in transaction for .* holds up 1: LOCK TABLE other",
+            rf"^ {queue.root} postgres idle in transaction for .* blocks 4: UPDATE queue SET n = n \+ 1 WHERE id = 1",
+            rf"^ {queue.other_root} postgres idle in transaction for .* blocks 1: LOCK TABLE other",
             r"^ PID +waits state +object +holds +since wants +held as +also +xact query",
             rf"^ {queue.root} +idle tx +- +4 ",
             rf"^ > {queue.first} .* xid … +3 +[\d.]+ Share +Exclusive +- ",

@@ -70,7 +70,7 @@ async def test_what_is_left_over_is_named_on_the_pages_it_concerns(left_over: Le
             await screen.resize(size)
             await screen.shows(
                 r"^ waiting 1 · roots 1 ",
-                r"^ prepared transaction 'pay ''now''' holds up 1",
+                r"^ prepared transaction 'pay ''now''' blocks 1",
                 r"^ prepared +prepared +- .*prepared transaction",
                 rf"^ > {left_over.waiter} +[\d.]+ active +kept row \(0,1\), xid .*UPDATE kept",
             )

@@ -15,8 +15,8 @@ from tests.tui.live.conftest import Watch
 @pytest.mark.parametrize(
     ("size", "said"),
     [
-        (NARROW, "newer than known, shown as 19"),
-        (WIDE, "20 is newer than this program knows: figures of 19 are shown"),
+        (NARROW, "newer than supported, shown as 19"),
+        (WIDE, "20 is newer than pgtop-tune supports: shown as 19"),
     ],
 )
 async def test_the_header_names_the_major_whose_figures_are_shown(

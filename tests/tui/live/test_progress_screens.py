@@ -21,7 +21,7 @@ VARIANTS = (14, 17, 18)
 """Majors whose progress views differ."""
 DATABASE = "slow_commands"
 TABLES = ("swept", "sampled", "indexed", "ordered", "loaded", "guarded")
-NOTHING = r"^  no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup runs"
+NOTHING = r"^  no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup in progress"
 SLOW_COST = "SET vacuum_cost_delay = '20ms'; SET vacuum_cost_limit = 5"
 PREPARATION = (
     *(f"CREATE TABLE {name} (id int, words text) WITH (autovacuum_enabled = off)" for name in TABLES),

@@ -110,7 +110,7 @@ def test_the_ceilings_are_those_of_the_report(tmp_path: Path) -> None:
     file.write_text("\n".join(json_lines(report)))
     assert read_measured_limits(file) == measured
     file.write_text("\n".join(json_lines(judge(chosen(["MEM"], []), spoilt()))))
-    with pytest.raises(UsageProblem, match="nothing was measured"):
+    with pytest.raises(UsageProblem, match="contains no measured limits"):
         read_measured_limits(file)
     for text in ("", "[]", '{"format": "other"}', '{"format": "pgtop-tune-check/1", "ceilings": [1]}'):
         file.write_text(text)

@@ -139,7 +139,7 @@ def test_the_first_frame_has_gauges_and_no_rates() -> None:
 
 def test_where_the_numbers_are_from_is_said() -> None:
     facts = HostFacts("db-7", "6.1.0", "server's /proc over SQL", "boot-1", 4, 100, 4096, 1 << 34)
-    assert "numbers from: server's /proc over SQL" in summary(session_with(2, facts=facts), 80, 8)[0]
+    assert "source: server's /proc over SQL" in summary(session_with(2, facts=facts), 80, 8)[0]
 
 
 def test_over_sql_what_serves_no_session_is_the_postmaster() -> None:
@@ -255,9 +255,9 @@ def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_th
     by_psutil: Session, cells: int, rows: int
 ) -> None:
     lines = summary(by_psutil, cells, rows)
-    assert "numbers from: psutil" in lines[0]
+    assert "source: psutil" in lines[0]
     names = next(line for line in lines if line.startswith(" n/a"))
-    assert "not told by psutil (? says why): run queue, blocked, dirty" in names
+    assert "unavailable from psutil (? shows why): run queue, blocked, dirty" in names
     above = "\n".join(lines[: lines.index(names)])
     assert "dirty" not in above
     assert "run queue" not in above
@@ -271,7 +271,7 @@ def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_th
 
 def test_the_dashboard_leaves_out_what_psutil_does_not_tell_and_says_so(by_psutil: Session) -> None:
     text = "\n".join(plain_text(line) for line in host_lines(by_psutil, 200, 5, UNICODE))
-    assert "by psutil: ? says what is not known" in text
+    assert "by psutil: ? shows what is missing" in text
     assert not [word for word in ("dirty", "huge ", "run queue", "queue  ", "blocked", "committed") if word in text]
     assert all(word in text for word in ("usr", "used", "cache", "load", "available", "psi psutil does not report"))
     assert "by psutil" in plain_text(host_lines(by_psutil, 80, 5, UNICODE)[1])
@@ -281,7 +281,7 @@ def test_the_help_gives_the_reason_below_the_definition(by_psutil: Session) -> N
     metrics = {row.id: row for row in PAGE.numbers}
     why = why_untold(metrics["host.run_queue"], by_psutil.now)
     said = [plain_text(line).strip() for line in explained(metrics["host.run_queue"], 100, why)]
-    assert "unknown here: psutil does not report how many tasks are ready to run" in said
+    assert "unavailable here: psutil does not report the number of runnable tasks" in said
     assert why_untold(metrics["host.load_1m"], by_psutil.now) == ""
     delay = next(column for column in PROCESSES.columns if column.title == "delay%")
     assert "schedstat" in why_untold(delay.metric, by_psutil.now)

@@ -237,7 +237,7 @@ def test_a_reason_stands_where_the_table_would_and_is_wrapped() -> None:
 
 
 def test_no_rows_and_no_match_are_different_sentences() -> None:
-    assert "nothing to show" in lines(first_view(TABLE), 60, 5, [])[2]
+    assert "no data to show" in lines(first_view(TABLE), 60, 5, [])[2]
     assert 'no row contains "zz"' in lines(replace(first_view(TABLE), filter="zz"), 60, 5, [])[2]
 
 

@@ -131,8 +131,8 @@ def test_the_summary_tells_entries_evictions_and_what_is_not_shown() -> None:
     text = "\n".join(shown(statements.PAGE, statements.TABLE, busy(), 200, 40)[:2])
     assert "entries 4321/5000" in text
     assert "evictions 2" in text
-    assert "800 used and not shown" in text
-    assert "9 of ours left out" in text
+    assert "800 executed but not listed" in text
+    assert "9 of pgtop-tune hidden" in text
     assert "track_planning is off" in text
 
 

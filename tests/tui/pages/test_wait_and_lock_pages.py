@@ -212,7 +212,7 @@ def test_idle_root_stands_out_and_its_story_is_told() -> None:
     assert "longest wait 1m00s" in summary[0]
     assert "deadlock in the making: 104 105" in summary[0]
     assert "3 more wait" in summary[0]
-    assert summary[1].startswith(" 100 app idle in transaction for 3m12s holds up 2: SELECT")
+    assert summary[1].startswith(" 100 app idle in transaction for 3m12s blocks 2: SELECT")
     assert "'pay ''now'''" in summary[2]
     rows = locks.TABLE.rows(session)
     assert not isinstance(rows, Unavailable)

@@ -154,6 +154,4 @@ def test_what_the_next_load_begins_with_is_one_sentence(
     next_load: tuple[tuple[str, str | None], ...], begins: str
 ) -> None:
     lines = set_lines(StagedChanges(next_load=next_load), None, ChangeConditions(), 200, ASCII, roomy=False)
-    assert (
-        "".join(text for text, _ in lines[0]) == f"apply: the next load begins {begins}; nothing changes on the server"
-    )
+    assert "".join(text for text, _ in lines[0]) == f"apply: the next load begins {begins}; the server is not changed"

@@ -76,7 +76,7 @@ CHANGES: Mapping[str, tuple[Callable[[ArmBlock], ArmBlock], str]] = {
     "rate halves": (lambda block: times(block, 0.5), "transactions per second"),
     "clients leave a server that is busy": (
         lambda block: replace(block, clients=2.0),
-        "2 sessions of clients, 4 before",
+        "2 client sessions, 4 before",
     ),
     "mix shifts": (
         lambda block: replace(block, statements={"read": (4000, 2000.0)}),
@@ -156,7 +156,7 @@ def test_under_a_load_of_ours_only_others_on_the_machine_are_other_conditions() 
     hog = since(11, lambda block: replace(slower(block), foreign=50.0, sums={"cpu": (90.0, 1.0)}))
     made = Made(hog, loaded=True)
     told = [made.evaluation() for _ in range(3)]
-    assert "others took 0.9 cores more beside the newest blocks; " in next(filter(None, told))
+    assert "other programs used 0.9 more cores during the newest blocks; " in next(filter(None, told))
     assert sum(map(bool, told)) == 1
     checkpoints = Made(lambda place, block: slower(block) if place // 4 % 2 else block, loaded=True)
     assert [checkpoints.evaluation() for _ in range(4)] == [""] * 4

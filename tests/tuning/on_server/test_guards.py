@@ -44,7 +44,7 @@ def test_two_values_that_fit_alone_are_refused_together() -> None:
 def test_less_than_what_is_set_is_allowed_on_a_machine_whose_memory_is_unknown_and_more_is_not() -> None:
     unknown = guards(ram_bytes=None)
     assert unknown.allowed({"work_mem": "2MB", "max_wal_size": "4GB"})
-    assert unknown.why_not({"work_mem": "8MB"}) == "the memory of the machine is not known"
+    assert unknown.why_not({"work_mem": "8MB"}) == "the memory of the machine is unknown"
 
 
 @pytest.mark.parametrize(("room", "size", "allowed"), [(10.0, "5GB", True), (10.0, "7GB", False), (1.0, "512MB", True)])

@@ -58,7 +58,7 @@ def test_values_that_take_a_restart_are_left_out_with_the_option_that_lets_them_
 ) -> None:
     knobs = wanted_knobs(["shared_buffers"], ())
     refused = knob_space(knobs, parameters, allow_restart=False, by_name=True)
-    assert refused.left_out == (("shared_buffers", "it takes a restart: --allow-restart"),)
+    assert refused.left_out == (("shared_buffers", "it takes a restart: pass --allow-restart"),)
     [dimension] = knob_space(knobs, parameters, allow_restart=True, by_name=True).dimensions
     assert dimension.restart
 

@@ -167,10 +167,10 @@ def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_sear
     made = Made()
 
     def disturbed(wanted: Evaluation, seed: int) -> None:
-        raise Disturbed("the load does not get steady")
+        raise Disturbed("the load does not become steady")
 
     made.before = disturbed
-    with pytest.raises(Stopped, match="does not get steady"):
+    with pytest.raises(Stopped, match="does not become steady"):
         run(tmp_path, made)
     assert made.put_backs == ["the search stopped"]
 
@@ -228,14 +228,14 @@ def changing(made: Made, numbers: Sequence[int], change: Change) -> None:
 
 def test_an_evaluation_under_another_load_is_discarded_and_made_again_and_the_result_says_so(tmp_path: Path) -> None:
     begun(tmp_path)
-    changing(made := Made(), [4, 15], Change("the load is another one: 400 transactions per second, 200 before", 3))
+    changing(made := Made(), [4, 15], Change("the load has changed: 400 transactions per second, 200 before", 3))
     told: list[str] = []
     found = run(tmp_path, made, parts(told))
     assert found.ending is SearchEnding.BETTER
     assert made.measured == sorted(set(made.measured))
-    line = "   4: discarded, and made again: the load is another one: 400 transactions per second, 200 before"
+    line = "   4: discarded and repeated: the load has changed: 400 transactions per second, 200 before"
     assert line in told
-    assert "  2 evaluations made again, because the conditions changed; at last the load is" in "\n".join(
+    assert "  2 evaluations repeated because the conditions changed; last change: the load has" in "\n".join(
         result_lines(found, "tps")
     )
     assert replayed(kept_tuning(tmp_path)).next() == found
@@ -243,8 +243,8 @@ def test_an_evaluation_under_another_load_is_discarded_and_made_again_and_the_re
 
 def test_a_load_that_goes_on_changing_ends_the_search_and_resumed_it_is_given_another_chance(tmp_path: Path) -> None:
     begun(tmp_path)
-    changing(made := Made(), [4, 4, 7], Change("the load is another one: 9 sessions of clients, 3 before", 3))
-    with pytest.raises(Stopped, match=r"3 times within 8 evaluations; at last .* 9 sessions of clients, 3 before"):
+    changing(made := Made(), [4, 4, 7], Change("the load has changed: 9 client sessions, 3 before", 3))
+    with pytest.raises(Stopped, match=r"3 times within 8 evaluations; last change: .* 9 client sessions, 3 before"):
         run(tmp_path, made)
     assert made.put_backs == ["the search stopped"]
     assert run(tmp_path, again := Made()).ending is SearchEnding.BETTER
@@ -253,7 +253,7 @@ def test_a_load_that_goes_on_changing_ends_the_search_and_resumed_it_is_given_an
 
 def test_changes_that_are_far_apart_do_not_end_the_search(tmp_path: Path) -> None:
     begun(tmp_path)
-    changing(made := Made(), [3, 9, 16], Change("the load is another one", 3))
+    changing(made := Made(), [3, 9, 16], Change("the load has changed", 3))
     assert len(run(tmp_path, made).changes) == 3
 
 
@@ -297,7 +297,7 @@ def test_the_stop_file_and_a_full_disk_end_it_between_evaluations_with_the_way_o
     async def nearly_full() -> int | None:
         return 1024
 
-    with pytest.raises(Stopped, match="left on the disk"):
+    with pytest.raises(Stopped, match="free on the data disk"):
         run(tmp_path / "search", Made(), parts(free_bytes=nearly_full))
     assert run(tmp_path / "search", Made()).ending is SearchEnding.BETTER
 

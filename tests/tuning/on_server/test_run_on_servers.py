@@ -120,7 +120,7 @@ def test_what_was_told_is_resumed_and_asks_no_question_twice(tmp_path: Path) -> 
             stop.touch()
 
     servers.before = at_nine
-    with pytest.raises(Stopped, match="is there"):
+    with pytest.raises(Stopped, match="the stop file"):
         run(directory, servers, stop_file=stop)
     told = len(kept_tuning(directory).events)
     assert told >= 8
@@ -137,26 +137,26 @@ def test_a_worker_that_ends_costs_its_evaluation_and_the_others_go_on(
 
     def ends(server: str, wanted: Evaluation) -> None:
         if server == "b":
-            raise WorkerGone("the worker of b ended under the unit")
+            raise WorkerGone("the worker of b ended during the unit")
 
     servers.before = ends
     found = run(tmp_path / "search", servers, tell=told.append)
     assert found.ending is SearchEnding.BETTER
     assert sum(server == "b" for server, _ in servers.ran) == 1
     assert any("an evaluation is lost" in line for line in told)
-    assert any("has not come back" in line for line in told)
+    assert any("has not returned" in line for line in told)
 
 
 def test_without_any_server_that_can_be_used_it_stops_and_says_why(tmp_path: Path) -> None:
     servers, told = Servers("a", "b"), list[str]()
 
     def refuses(server: str, wanted: Evaluation) -> None:
-        raise UnitFailed(f"{server}: the load does not get steady")
+        raise UnitFailed(f"{server}: the load does not become steady")
 
     servers.before = refuses
     with pytest.raises(Stopped, match="no worker is left"):
         run(tmp_path / "search", servers, tell=told.append)
-    assert "b: the load does not get steady; b takes no more evaluations" in told
+    assert "b: the load does not become steady; b takes no more evaluations" in told
 
 
 def test_a_knob_that_someone_changes_on_one_server_is_let_go_of_on_all(tmp_path: Path) -> None:
@@ -178,13 +178,13 @@ def test_a_server_whose_machine_goes_on_changing_takes_no_more_evaluations(tmp_p
 
     def changes(server: str, wanted: Evaluation) -> None:
         if server == "b":
-            raise ConditionsChanged(Change("others took 0.9 cores more beside the newest blocks", 4))
+            raise ConditionsChanged(Change("other programs used 0.9 more cores during the newest blocks", 4))
 
     servers.before = changes
     assert run(tmp_path / "search", servers, tell=told.append).ending is SearchEnding.BETTER
     assert [server for server, _ in servers.ran].count("b") == 3
-    assert "an evaluation is discarded: others took 0.9 cores more beside the newest blocks, on b" in told
-    assert "the conditions of b go on changing; it takes no more evaluations" in told
+    assert "an evaluation is discarded: other programs used 0.9 more cores during the newest blocks, on b" in told
+    assert "the conditions of b keep changing; it takes no more evaluations" in told
 
 
 def test_a_constraint_does_not_end_what_is_only_thought_ahead(tmp_path: Path) -> None:

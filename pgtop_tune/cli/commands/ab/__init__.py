@@ -26,14 +26,14 @@ class Keep(StrEnum):
 
 
 class AbRequest(Struct, frozen=True):
-    """Compare two values of a parameter under one continuous load, and put everything back.
+    """Compare two values of a parameter under one continuous load, and restore the original values.
 
-    A and B are in force by turns; a coin decides which comes first in each pair of blocks. The command ends with a
-    verdict on TPS: better, worse, equivalent within 2 %, or undecided at the end of the time. Each switch is a change
-    set in the journal; after a kill the revert watchdog reverts it. The exit status is 0 with a verdict, 8 without.
+    A and B alternate; their order in each pair of blocks is random. The command ends with a verdict on TPS: better,
+    worse, equivalent within 2 %, or undecided when the time is up. Each switch is a change set in the journal; after a
+    kill the revert watchdog reverts it. The exit status is 0 with a verdict, 8 without.
 
-    Values that take a restart (--restart) or new sessions, settings of the machine, two endpoints and two profiles are
-    compared in blocks with a load of their own, each after a vacuum, a checkpoint and a warm-up.
+    Values that need a restart (--restart) or new sessions, settings of the machine, two endpoints and two profiles are
+    compared in separate blocks: each has its own load, after a vacuum, a checkpoint and a warm-up.
 
     Examples: pgtop-tune ab random_page_cost=4,1.1 --profile select-only -c 16 -d bench  ·
     pgtop-tune ab wal_writer_delay=current,20ms work_mem=current,64MB --for 5m -d bench  ·
@@ -47,7 +47,7 @@ class AbRequest(Struct, frozen=True):
     assignments: Annotated[
         list[str] | None, Argument(metavar="NAME=A,B...", help="Parameter and its two values; A may be current.")
     ] = None
-    how_long: Annotated[str, _experiment_option("--for", metavar="TIME", help="Longest time: 5m, 1h.")] = "10m"
+    how_long: Annotated[str, _experiment_option("--for", metavar="TIME", help="Time limit: 5m, 1h.")] = "10m"
     against_load: Annotated[
         bool, _experiment_option("--against-load", help="Start no load: measure the load on the server.")
     ] = False
@@ -55,37 +55,45 @@ class AbRequest(Struct, frozen=True):
         PlannedBy,
         _experiment_option(
             "--plans",
-            help="With --against-load: EXPLAIN of the statements with most time, under A and B at the end. Planning "
-            "executes their functions. ordinary: as roles without special rights; any: as any role, a superuser too.",
+            help="With --against-load: EXPLAIN the most expensive statements under A and B at the end. Planning "
+            "executes their functions. ordinary: as roles without special rights; any: as any role, superusers too.",
         ),
     ] = PlannedBy.NOBODY
-    keep: Annotated[Keep, _experiment_option("--keep", help="better: B stays if it is better.")] = Keep.NOTHING
-    coin: Annotated[int | None, _experiment_option("--coin", min=0, help="Seed of the order of the blocks.")] = None
+    keep: Annotated[Keep, _experiment_option("--keep", help="better: B stays in force if it is better.")] = Keep.NOTHING
+    coin: Annotated[
+        int | None, _experiment_option("--coin", min=0, help="Random seed for the order of the blocks.")
+    ] = None
     format: Annotated[TableFormat, _experiment_option("--format", help="Format of the result on stdout.")] = (
         TableFormat.TEXT
     )
-    quiet: Annotated[bool, _experiment_option("-q", "--quiet", help="No lines on stderr while it runs.")] = False
+    quiet: Annotated[bool, _experiment_option("-q", "--quiet", help="Print no progress on stderr.")] = False
     restart: Annotated[bool, _separate_option("--restart", help="Restart the server before each block.")] = False
     yes: Annotated[bool, _separate_option("--yes", help="With --restart: do not ask.")] = False
     endpoint: Annotated[
         list[str] | None,
         _separate_option(
-            "--endpoint", metavar="NAME=HOST:PORT/DB", help="Target of the load; two of them are A and B."
+            "--endpoint", metavar="NAME=HOST:PORT/DB", help="Target of the load; pass two to compare them as A and B."
         ),
     ] = None
     block: Annotated[
-        str, _separate_option("--block", metavar="TIME", show_default="30s", help="Measured in each block.")
+        str, _separate_option("--block", metavar="TIME", show_default="30s", help="Measured time of each block.")
     ] = ""
     warm_up: Annotated[
         str,
         _separate_option(
-            "--warmup", metavar="TIME", show_default="10s, after a restart 20s", help="Of each block, left out."
+            "--warmup",
+            metavar="TIME",
+            show_default="10s, after a restart 20s",
+            help="Time at the start of each block that is not measured.",
         ),
     ] = ""
     profile: Annotated[
         list[str] | None,
         load_option(
-            "--profile", metavar="NAME", show_default="tpcb-like", help="Load profile; two of them are A and B."
+            "--profile",
+            metavar="NAME",
+            show_default="tpcb-like",
+            help="Load profile; pass two to compare them as A and B.",
         ),
     ] = None
     load: options.LoadWords = options.LoadWords()
@@ -93,7 +101,9 @@ class AbRequest(Struct, frozen=True):
     allow_unsafe: options.AllowUnsafe = False
     confirm: Annotated[
         list[str] | None,
-        Option("--confirm", metavar="NAME", help="With --allow-unsafe and no terminal: the name to type."),
+        Option(
+            "--confirm", metavar="NAME", help="With --allow-unsafe and without a terminal: the parameter to unlock."
+        ),
     ] = None
     session: LoadSessionWords = LoadSessionWords()
     detach: options.Detach = False

@@ -162,7 +162,7 @@ def rivals_of(assignments: Sequence[str]) -> tuple[Rival, ...]:
         a, comma, b = values.partition(",")
         a, b = assigned(name, a), b.lstrip()
         if not equals or not comma or not a.strip() or not b or "," in b:
-            raise UsageProblem(f"{word!r} is not NAME=A,B", "as in max_wal_size=1GB,16GB; A may be current")
+            raise UsageProblem(f"{word!r} is not NAME=A,B", "as in max_wal_size=1GB,16GB; A may be `current`")
         if b.strip().lower() == CURRENT:
             raise UsageProblem(f"{word!r}: only A may be {CURRENT}", f"as in {name}={CURRENT},VALUE")
         a = CURRENT if a.strip().lower() == CURRENT else a
@@ -188,18 +188,23 @@ def compared_loads(request: AbRequest, rivals: Sequence[Rival]) -> tuple[str, tu
     counts = {"endpoint": len(endpoints), "profile": len(profiles)}
     for kind, count in counts.items():
         if count > 2:
-            raise UsageProblem(f"{count} {kind}s: an experiment compares two", "`pgtop-tune experiment` runs plans")
+            raise UsageProblem(
+                f"{count} {kind}s given, but `ab` compares two", "`pgtop-tune experiment run` compares several"
+            )
     compared = [kind for kind, count in counts.items() if count == 2]
     if not compared and not rivals:
-        hint = "as in max_wal_size=1GB,16GB; A may be current. Or two of --profile, or two of --endpoint"
+        hint = "pass NAME=A,B as in max_wal_size=1GB,16GB, or two of --profile, or two of --endpoint"
         raise UsageProblem("nothing to compare", hint)
     if len(compared) + bool(rivals) > 1:
         several = (*compared, *(rival.name for rival in rivals))
-        raise UsageProblem(f"{' and '.join(several)} differ at once", "compare one of them; a plan compares several")
+        raise UsageProblem(
+            f"{' and '.join(several)} differ at once",
+            "compare one of them; `pgtop-tune experiment run` compares several",
+        )
     if compared and len(set(endpoints if compared == ["endpoint"] else profiles)) == 1:
         raise UsageProblem(f"A and B are the same {compared[0]}", "pass two different ones")
     if compared and request.keep is Keep.BETTER:
-        raise UsageProblem(f"--keep has nothing to keep of an {compared[0]}".replace("an p", "a p"), "leave it out")
+        raise UsageProblem(f"--keep does not apply to an {compared[0]}".replace("an p", "a p"), "leave --keep out")
     return (compared[0] if compared else ""), endpoints, profiles
 
 
@@ -225,12 +230,14 @@ def run_ab(request: AbRequest) -> int:
     if request.detach:
         return start_detached(["ab"])
     if request.plans is not PlannedBy.NOBODY and not request.against_load:
-        raise UsageProblem("--plans needs --against-load", "the statements of a load of ours are known")
+        raise UsageProblem(
+            "--plans needs --against-load", "leave --plans out: the statements of a pgtop-tune load are known"
+        )
     if request.against_load and not request.quiet:
         _say_unused(request)
     for_s = for_seconds(request.how_long)
     if for_s is None:
-        raise UsageProblem("--for needs a time", "pass 5m, 10m or 1h")
+        raise UsageProblem("--for needs a duration", "pass 5m, 10m or 1h")
     # Wrong times are refused before the server is asked.
     for_seconds(request.block, "--block")
     for_seconds(request.warm_up, "--warmup")
@@ -309,7 +316,7 @@ class AbExperiment:
         separate = separate or any(parameter.context in _NEW_SESSIONS for parameter in parameters.values())
         if separate and request.against_load:
             raise UsageProblem(
-                "each block needs a load of its own, and --against-load has none", "leave --against-load out"
+                "each block needs its own load, and --against-load starts none", "leave --against-load out"
             )
         # Blocks in one run refuse values that take a restart.
         contexts = _NEW_SESSIONS | _RESTART if request.restart else _NEW_SESSIONS
@@ -318,7 +325,7 @@ class AbExperiment:
         load = " against ".join(dict.fromkeys(_load_words(cell) for cell in self._loads.values()))
         plan = SwitchbackPlan(
             rivals=rivals,
-            load="of the server as it is" if request.against_load else load,
+            load="already on the server" if request.against_load else load,
             loaded=not request.against_load,
             for_s=self._for_s,
             seed=random.SystemRandom().getrandbits(32) if request.coin is None else request.coin,
@@ -397,7 +404,7 @@ class AbExperiment:
                 await machine.check([WantedSetting(rival.name, rival.value(arm)) for rival in settings])
             separate_plan = self._separate_plan(plan, settings)
             for name in sorted(BY_CHECKPOINTS.intersection(rival.name for rival in plan.rivals)):
-                tell(f"{name} works through checkpoints, and blocks this short have hardly one")
+                tell(f"{name} takes effect through checkpoints, and blocks this short hardly contain one")
             setter = WithRestart(control, service, tell, anyway=False) if restarts else control
             if restarts and separate_plan.for_s >= separate_plan.least_s:
                 # The experiment refuses shorter times: no consent is needed for them.
@@ -452,7 +459,7 @@ async def _confirm_restarts(service: RestartService, rivals: Sequence[Rival], *,
         if not plan.by_us:
             raise ServerProblem(
                 f"pgtop-tune cannot restart the server: {plan.why_not}",
-                "judge it on a staging server, or judge parameters that a reload applies",
+                "compare the values on a staging server, or compare parameters that need no restart",
             )
         if arm is Arm.B:
             ends = f"ends {counted(plan.sessions, 'session')} now"
@@ -490,7 +497,7 @@ def _checked(
         parameter = parameters[rival.name.lower()]
         knob = BY_NAME.get(rival.name.lower())
         if knob is not None and _TPS_PANES.isdisjoint(knob.panes):
-            tell(f"{rival.name}: its effect shows in {' and '.join(knob.panes)}, and may not reach TPS")
+            tell(f"{rival.name} affects {' and '.join(knob.panes)}, but perhaps not TPS")
         for arm in Arm:
             if as_typed.value(arm).lower() == CURRENT:
                 continue
@@ -503,8 +510,8 @@ def _checked(
             if risk.loses_data and arm is Arm.B and request.keep is Keep.BETTER:
                 # A value that can lose data ends with the program that has tried it, also where it was confirmed.
                 raise UnsafeChange(
-                    f"{message}, and --keep better does not keep such a value",
-                    "leave --keep out; `pgtop-tune set --allow-unsafe` keeps it; nothing was changed",
+                    f"{message}, and --keep better never keeps such a value",
+                    "nothing was changed; leave --keep out, or keep the value with `pgtop-tune set --allow-unsafe`",
                 )
             if request.allow_unsafe or not risk.loses_data:
                 tell(message)

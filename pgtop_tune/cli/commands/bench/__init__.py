@@ -54,22 +54,26 @@ class RunRequest(Struct, frozen=True):
     ] = None
     clients: options.Clients = None
     threads: options.Threads = 0
-    seconds: Annotated[int | None, load_option("-T", "--time", min=1, help="Seconds (60).")] = None
-    transactions: Annotated[int | None, load_option("-t", "--transactions", min=1, help="Per client, without -T.")] = (
-        None
-    )
+    seconds: Annotated[int | None, load_option("-T", "--time", min=1, help="Duration in seconds (60).")] = None
+    transactions: Annotated[
+        int | None, load_option("-t", "--transactions", min=1, help="Transactions per client, instead of -T.")
+    ] = None
     rate: options.Rate = None
-    latency_limit: Annotated[float | None, load_option("-L", "--latency-limit", help="Milliseconds.")] = None
+    latency_limit: Annotated[
+        float | None, load_option("-L", "--latency-limit", help="Latency limit in milliseconds.")
+    ] = None
     protocol: options.ProtocolChoice = None
-    max_tries: Annotated[int | None, load_option("--max-tries", min=0, help="0 is no limit (pgbench 15+).")] = None
+    max_tries: Annotated[
+        int | None, load_option("--max-tries", min=0, help="Tries per transaction; 0 is no limit (pgbench 15+).")
+    ] = None
     continue_on_error: Annotated[
         bool,
         load_option(
-            "--continue-on-error", help="Count a transaction that any error ends as failed, and go on (pgbench 19+)."
+            "--continue-on-error", help="After any error, count the transaction as failed and continue (pgbench 19+)."
         ),
     ] = False
     connect: Annotated[bool, load_option("-C", "--connect", help="Open a connection per transaction.")] = False
-    seed: Annotated[int | None, load_option("--seed", min=0, help="Seed of random numbers.")] = None
+    seed: Annotated[int | None, load_option("--seed", min=0, help="Seed of pgbench's random numbers.")] = None
     per_statement: Annotated[
         bool, load_option("-r", "--report-per-command", help="Report the latency of each statement.")
     ] = False
@@ -83,23 +87,26 @@ class RunRequest(Struct, frozen=True):
     steps: Annotated[
         str | None,
         _measuring_option(
-            "--steps", metavar="AXIS=LIST", help="One run per step: clients=1,2,4,8 or rate=100,200; names the knee."
+            "--steps", metavar="AXIS=LIST", help="One run per step: clients=1,2,4,8 or rate=100,200; reports the knee."
         ),
     ] = None
     repeat: Annotated[
         int | None,
         _measuring_option(
-            "--repeat", metavar="N", help="Run each cell N times, there and back (A B B A); tells how runs differ."
+            "--repeat",
+            metavar="N",
+            help="Run each cell N times, in mirrored order (A B B A); reports the spread between runs.",
         ),
     ] = None
     until: Annotated[
         str | None,
         _measuring_option(
-            "--until", metavar="'±2 %'", help="Repeat until the 98 % interval of each cell's mean is so narrow."
+            "--until", metavar="'±2 %'", help="Repeat until the 98 % interval of each cell's mean is this narrow."
         ),
     ] = None
     at_most: Annotated[
-        int | None, _measuring_option("--at-most", metavar="N", show_default="12", help="Limit of --until, per cell.")
+        int | None,
+        _measuring_option("--at-most", metavar="N", show_default="12", help="With --until: limit of runs per cell."),
     ] = None
     endpoint: Annotated[
         list[str] | None,
@@ -114,14 +121,17 @@ class RunRequest(Struct, frozen=True):
         _measuring_option(
             "--configuration",
             metavar="'NAME: PARAMETER=VALUE …'",
-            help="Run each cell under these values, too, and put back what was; repeatable. 'now:' is none.",
+            help="Run each cell also with these values, then restore the old ones; repeatable. 'now:' changes none.",
         ),
     ] = None
     housekeeping: Annotated[
-        str, _measuring_option("--housekeeping", metavar="LIST", help="Steps before each run, in this order; or none.")
+        str,
+        _measuring_option(
+            "--housekeeping", metavar="LIST", help="Housekeeping steps before each run, in this order; or none."
+        ),
     ] = DEFAULT_HOUSEKEEPING
     warm_up: Annotated[
-        int, _measuring_option("--warmup", min=0, help="Seconds of the load before the run, discarded.")
+        int, _measuring_option("--warmup", min=0, help="Seconds of load before each run, not measured.")
     ] = 0
     format: Annotated[TableFormat, _measuring_option("--format", help="Format of the results on stdout.")] = (
         TableFormat.TEXT
@@ -130,7 +140,7 @@ class RunRequest(Struct, frozen=True):
         Path | None,
         _measuring_option("--out", metavar="DIR", help="Directory for each run's record, stdout and stderr."),
     ] = None
-    quiet: Annotated[bool, _measuring_option("-q", "--quiet", help="No line per second on stderr.")] = False
+    quiet: Annotated[bool, _measuring_option("-q", "--quiet", help="Print no line per second on stderr.")] = False
     profiles: options.ProfilesDirectory = None
     record: options.Record = None
     no_query_text: options.NoQueryText = False
@@ -170,7 +180,8 @@ class InitRequest(Struct, frozen=True):
         TableFormat.TEXT
     )
     scale: Annotated[
-        int | None, _pgbench_option("-s", "--scale", show_default="1", help="100,000 accounts and 16 MB each.")
+        int | None,
+        _pgbench_option("-s", "--scale", show_default="1", help="Scale factor; 100,000 accounts and 16 MB each."),
     ] = None
     steps: Annotated[
         str,
@@ -179,15 +190,17 @@ class InitRequest(Struct, frozen=True):
             "--init-steps",
             metavar="STEPS",
             show_default="dtgvp",
-            help="d drop, t create, g rows sent by pgbench, G rows made by the server, v vacuum, p primary keys, f "
-            "foreign keys.",
+            help="d drop, t create, g rows sent by pgbench, G rows generated by the server, v vacuum, p primary "
+            "keys, f foreign keys.",
         ),
     ] = ""
-    fillfactor: Annotated[int | None, _pgbench_option("-F", "--fillfactor", help="10 to 100.")] = None
-    partitions: Annotated[int | None, _pgbench_option("--partitions", help="Of pgbench_accounts.")] = None
-    partition_method: Annotated[str, _pgbench_option("--partition-method", help="range (as usual) or hash.")] = ""
-    tablespace: Annotated[str, _pgbench_option("--tablespace", help="Of the tables.")] = ""
-    index_tablespace: Annotated[str, _pgbench_option("--index-tablespace", help="Of the indexes.")] = ""
+    fillfactor: Annotated[
+        int | None, _pgbench_option("-F", "--fillfactor", help="Fill factor of the tables, 10 to 100.")
+    ] = None
+    partitions: Annotated[int | None, _pgbench_option("--partitions", help="Partitions of pgbench_accounts.")] = None
+    partition_method: Annotated[str, _pgbench_option("--partition-method", help="range (default) or hash.")] = ""
+    tablespace: Annotated[str, _pgbench_option("--tablespace", help="Tablespace of the tables.")] = ""
+    index_tablespace: Annotated[str, _pgbench_option("--index-tablespace", help="Tablespace of the indexes.")] = ""
     pgbench: options.Pgbench = None
     size: Annotated[
         str,
@@ -195,11 +208,11 @@ class InitRequest(Struct, frozen=True):
             "--size",
             metavar="TICKETS|BYTES",
             show_default="6M",
-            help="Tickets, as 600000 or 6M, or disk space, as 0.6GB.",
+            help="Number of tickets (600000, 6M) or disk space (0.6GB).",
         ),
     ] = ""
     seed: Annotated[
-        int | None, _bus_option("--seed", show_default="1", help="The same seed makes the same tables.")
+        int | None, _bus_option("--seed", show_default="1", help="Random seed; the same seed creates the same tables.")
     ] = None
     jobs: Annotated[
         int | None,
@@ -216,7 +229,7 @@ class InitRequest(Struct, frozen=True):
         for dataset, rows in _ONLY_FOR.items():
             for name, option in rows.items():
                 if dataset is not self.dataset and getattr(self, name) not in (None, ""):
-                    raise UsageProblem(f"{option} is for --dataset {dataset}", "leave one of the two out")
+                    raise UsageProblem(f"{option} is for --dataset {dataset}", "leave one of them out")
 
 
 _ONLY_FOR: Final = {

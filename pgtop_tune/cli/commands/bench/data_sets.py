@@ -175,7 +175,7 @@ def step_lines(created: CreatedDataSet, format: TableFormat) -> list[str]:
     return [table_text, *(f"note: {note}" for note in created.notes)]
 
 
-_UNLOGGED: Final = "unlogged tables write no WAL: not representative of tables that survive a crash"
+_UNLOGGED: Final = "unlogged tables write no WAL: results do not apply to tables that survive a crash"
 _MOST_JOBS: Final = 4
 
 
@@ -206,7 +206,7 @@ def create_pgbench_tables(request: InitRequest) -> CreatedDataSet:
     if existing is not None and shape.destroys and not existing.empty:
         may_replace(conninfo.dbname, "pgbench's tables", existing.describe(), force=request.force)
     notes = _room_notes(room, request)
-    with _telling_state("pgbench's tables may be empty or incomplete now: bench init recreates them"):
+    with _telling_state("pgbench's tables may be empty or incomplete: `bench init` recreates them"):
         done = run_until_signalled(_run_pgbench(conninfo, scale, shape, pgbench))
     facts = {
         "scale": scale,
@@ -235,7 +235,7 @@ def create_bus_tables(request: InitRequest) -> CreatedDataSet:
     notes: tuple[str, ...] = ()
     if existing is not None and not anew and existing.fulfils(plan):
         done = Initialised(0.0, ())
-        notes += ("it exists already; --force recreates it",)
+        notes += ("the data set already exists; --force recreates it",)
     else:
         if existing is not None and anew and not existing.empty:
             may_replace(conninfo.dbname, "a bus data set", existing.describe(), force=request.force)
@@ -243,7 +243,7 @@ def create_bus_tables(request: InitRequest) -> CreatedDataSet:
             tell(f"resuming the existing data set: {existing.describe()}")
         notes += _room_notes(room, request)
         again = "the same command without --force" if request.force else "the same command"
-        with _telling_state(f"the tables made so far stay: {again} resumes"):
+        with _telling_state(f"the tables created so far are kept: {again} resumes"):
             done = run_until_signalled(_run_bus(conninfo, plan, anew, jobs))
     facts = {"tickets": plan.tickets, "seed": plan.seed, "version": VERSION, "unlogged": plan.unlogged}
     notes += (_UNLOGGED,) if plan.unlogged else ()
@@ -282,9 +282,9 @@ def may_replace(database: str, tables: str, size: str, *, force: bool, ask: Call
     """
     if force:
         return
-    message = f"the database {database} holds {tables}: {size}"
+    message = f"the database {database} contains {tables}: {size}"
     if ask is None and not can_ask():
-        raise LoadProblem(message, "--force replaces them; another database (-d) leaves them alone")
+        raise LoadProblem(message, "pass --force to replace them, or another database with -d")
     tell(message)
     answer = (ask or _answer)(f"They will be dropped. Type the name of the database to continue [{database}]: ")
     if answer != database:

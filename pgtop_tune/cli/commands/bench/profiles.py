@@ -139,4 +139,4 @@ def say_profiles(request: ProfilesRequest) -> None:
         (profile.name, profile.dataset or "-", str(profile.clients()), profile.description or "-")
         for profile in profiles
     )
-    say_table(Table(("profile", "data set", "clients", "what it does"), tuple(rows), frozenset({2})))
+    say_table(Table(("profile", "data set", "clients", "description"), tuple(rows), frozenset({2})))

@@ -195,11 +195,11 @@ def _generator(result: RunResult) -> str:
     if load is None or load.busiest_cpu is None:
         return ""
     queued = "unknown" if load.most_queued is None else f"{load.most_queued:.0f} % of the time"
-    turn = "" if load.client_turn is None else f", sessions wait for it in {load.client_turn:.0f} % of the samples"
+    turn = "" if load.client_turn is None else f", sessions wait for pgbench in {load.client_turn:.0f} % of the samples"
     threads = f"{load.threads} thread{'s' if load.threads != 1 else ''}"
     return (
         f"pgbench: {load.cpu_cores or 0.0:.2f} CPUs in {threads}, the busiest {load.busiest_cpu:.0f} % of a core;"
-        f" the longest wait for one {queued}{turn}"
+        f" highest run-queue wait {queued}{turn}"
     )
 
 
@@ -223,7 +223,7 @@ def _statements(result: RunResult) -> list[str]:
             query = one_line(statement.text, 80)
             lines.append(f"  {statement.latency_ms:13.3f}{server}{mark} {query}{statement.trouble}")
     if any(row.shared and row.calls for row in times.rows):
-        lines.append(f"{_TOGETHER} the server counts equal statements together: its figures cover all of them")
+        lines.append(f"{_TOGETHER} the server counts identical statements as one: its figures cover all of them")
     return [*lines, one_line(f"not timed on the server: {times.problem}", 200)] if lines and times.problem else lines
 
 
@@ -298,7 +298,7 @@ _LONGEST: Final = 40
 
 def check_directory(directory: Path) -> None:
     """Make the directory. Raises UsageProblem where it cannot be made or written to."""
-    hint = "--out names a directory for records"
+    hint = "pass a writable directory with --out"
     try:
         private(directory)
     except OSError as problem:
@@ -322,7 +322,7 @@ def write_run(directory: Path, number: int, result: RunResult) -> Path:
         _write(directory / f"{name}.stdout", result.stdout)
         _write(directory / f"{name}.stderr", result.stderr)
     except OSError as problem:
-        raise RecordingProblem(f"{record}: {problem.strerror}", "--out names a directory with room") from None
+        raise RecordingProblem(f"{record}: {problem.strerror}", "pass a directory with free space with --out") from None
     return record
 
 

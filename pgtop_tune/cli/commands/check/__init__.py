@@ -42,9 +42,9 @@ class ReportFormat(StrEnum):
 class CheckRequest(Struct, frozen=True):
     """Check a server and its machine before production: risks, their fixes, and how to undo each fix.
 
-    Changes nothing; only --measure writes, into an unlinked file and a few bytes of WAL. A check without its input is
-    unknown and counted as such, never passed. Exit status: 0 clean, 1 findings at or above --fail-on (with --strict
-    unknown checks as well), any other: could not run.
+    Changes nothing; only --measure writes, into an unlinked file and a few bytes of WAL. A check that lacks its input
+    is reported as unknown, never as passed. Exit status: 0 clean; 1 findings at or above --fail-on, with --strict also
+    unknown checks; any other: the check could not run.
 
     Examples: pgtop-tune check -d bench  ·  pgtop-tune check -v --select MEM -d bench  ·
     pgtop-tune check --format json --fail-on high -d bench  ·  pgtop-tune check --against yesterday.json -d bench  ·
@@ -59,12 +59,13 @@ class CheckRequest(Struct, frozen=True):
         _choice_option(
             "--select",
             metavar="CHECK",
-            help="Only these: an id (MEM-01), a prefix of ids (MEM) or a group (memory), separated by commas.",
+            help="Run only these checks: an id (MEM-01), a prefix of ids (MEM) or a group (memory); comma-separated.",
         ),
     ] = None
-    ignore: Annotated[list[str] | None, _choice_option("--ignore", metavar="CHECK", help="Not these; as --select.")] = (
-        None
-    )
+    ignore: Annotated[
+        list[str] | None,
+        _choice_option("--ignore", metavar="CHECK", help="Skip these checks; written as for --select."),
+    ] = None
     threshold: Annotated[
         list[str] | None,
         _choice_option(
@@ -87,15 +88,15 @@ class CheckRequest(Struct, frozen=True):
         Option(
             "--against",
             metavar="FILE",
-            help="An earlier report (--format json): show only new findings. Or a recording to check.",
+            help="An earlier report (--format json), to show only new findings; or a recording to check.",
         ),
     ] = None
     measure: Annotated[
         bool,
         Option(
             "--measure",
-            help="Measure flushes of the WAL device, commits, round trips, clock and memory, up to 20 s; writes a "
-            "little, and asks first on a busy server.",
+            help="Measure WAL flushes, commits, round trips, clock and memory for up to 20 s; writes a little, and "
+            "asks first on a busy server.",
         ),
     ] = False
     watch: Annotated[
@@ -103,21 +104,21 @@ class CheckRequest(Struct, frozen=True):
         Option(
             "--watch",
             metavar="TIME",
-            help="Look again every half minute for so long (10m): finds what only load shows. Ctrl-C ends it.",
+            help="Check every 30 s for this time (10m), to find problems that only load shows. Ctrl-C ends it.",
         ),
     ] = ""
     yes: Annotated[bool, Option("--yes", help="Measure a busy server without asking.")] = False
     fail_on: Annotated[
-        FailOn | None, Option("--fail-on", help="Exit with 1 for findings at or above this severity (warning).")
+        FailOn | None, Option("--fail-on", help="Exit with status 1 for findings of at least this severity (warning).")
     ] = None
-    strict: Annotated[bool, Option("--strict", help="Exit with 1 for unknown checks, too.")] = False
+    strict: Annotated[bool, Option("--strict", help="Exit with status 1 for unknown checks, too.")] = False
     format: Annotated[
         ReportFormat,
-        Option("--format", help="Output format; html: for signatures; script: the fixes as a shell script."),
+        Option("--format", help="Output format; html has fields for signatures, script is a shell script of fixes."),
     ] = ReportFormat.TEXT
-    output: Annotated[
-        Path | None, Option("-o", "--output", metavar="FILE", help="Write the report into a file; never over one.")
-    ] = None
+    output: Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="Write the report to a new file.")] = (
+        None
+    )
     force: Annotated[bool, Option("--force", help="Replace the file of -o.")] = False
     host_source: options.HostSourceChoice = HostSource.AUTO
     pooler: options.Poolers = None
@@ -146,7 +147,7 @@ class CheckRequest(Struct, frozen=True):
         options.machine_option(
             "--host-memory",
             metavar="SIZE",
-            help="Memory of the server's machine (64GB), where it cannot be seen; with --host-cpus.",
+            help="Memory of the server's machine (64GB), if pgtop-tune cannot read it; with --host-cpus.",
         ),
     ] = ""
     host_cpus: Annotated[
@@ -154,8 +155,10 @@ class CheckRequest(Struct, frozen=True):
     ] = None
     disk: options.Disk = None
     profile: options.Profile = None
-    list_: Annotated[bool, _choice_option("--list", help="List the checks and their limits; checks nothing.")] = False
+    list_: Annotated[bool, _choice_option("--list", help="List the checks and their limits without running them.")] = (
+        False
+    )
     verbose: Annotated[
-        bool, Option("-v", "--verbose", help="Reason, evidence, fix, undo; unknown and passed checks.")
+        bool, Option("-v", "--verbose", help="Show reason, evidence, fix and undo; also unknown and passed checks.")
     ] = False
     connection: ConnectionWords = ConnectionWords()

@@ -84,13 +84,17 @@ def run_check(request: CheckRequest) -> int:
                 connection.ask_password,
             )
         ):
-            raise UsageProblem("--services and --servers name the servers", "leave the connection out")
+            raise UsageProblem("--services and --servers already name the servers", "leave the connection options out")
         return check_all(request, CheckSetup.of(wishes, told=machine), limit)
     if request.service_file is not None:
-        raise UsageProblem("--service-file goes with --services", "--services 'prod-*' chooses some, '*' all of them")
+        raise UsageProblem(
+            "--service-file needs --services", "add --services 'prod-*' for some services, or '*' for all"
+        )
     if request.watch:
         if request.against is not None or request.measure:
-            raise UsageProblem("--watch does not go with --against and --measure", "leave one of them out")
+            raise UsageProblem(
+                "--watch cannot be combined with --against or --measure", "leave --watch out, or the other option"
+            )
         report = watch(request, wishes, machine)
     else:
         report = check_once(request, wishes, machine)
@@ -115,10 +119,12 @@ def _given_machine(request: CheckRequest) -> OperatorClaims:
     """
     memory, cpus = request.host_memory, request.host_cpus
     if bool(memory) != bool(cpus):
-        raise UsageProblem("--host-memory and --host-cpus go together", "pass both: --host-memory 64GB --host-cpus 16")
+        raise UsageProblem(
+            "--host-memory and --host-cpus need each other", "pass both: --host-memory 64GB --host-cpus 16"
+        )
     size = int(parse(memory, "B", integer=True)) if memory else None
     if size is not None and not _LEAST_MEMORY <= size <= _MOST_MEMORY:
-        raise UsageProblem(f"--host-memory {memory} is no memory of a machine", "pass a size with its unit: 64GB")
+        raise UsageProblem(f"--host-memory {memory} is not a plausible memory size", "pass a size with its unit: 64GB")
     return OperatorClaims(memory_bytes=size, cpus=cpus, disk=request.disk, workload=request.profile)
 
 
@@ -153,7 +159,7 @@ def servers_of(request: CheckRequest) -> dict[str, ConnInfo | UsageProblem]:
     """
     servers = [*_of_services(request), *_of_file(request.servers)]
     if len(servers) > _MOST:
-        raise UsageProblem(f"{len(servers)} servers", f"{_MOST} at most")
+        raise UsageProblem(f"{len(servers)} servers are too many", f"check at most {_MOST} at once")
     conninfos: dict[str, ConnInfo | UsageProblem] = {}
     for server in servers:
         conninfo: ConnInfo | UsageProblem
@@ -185,7 +191,7 @@ def _of_services(request: CheckRequest) -> list[_NamedServer]:
     os.environ["PGSERVICEFILE"] = str(file)
     services: dict[str, int] = {}
     # Source: libpq, parseServiceFileInfo(). libpq takes the first of a name.
-    for number, line in enumerate(_read(file, "--service-file names it").split("\n"), start=1):
+    for number, line in enumerate(_read(file, "pass another file with --service-file").split("\n"), start=1):
         name, closed, _ = line.strip().removeprefix("[").partition("]")
         if line.lstrip().startswith("[") and closed and name:
             services.setdefault(name, number)
@@ -193,7 +199,9 @@ def _of_services(request: CheckRequest) -> list[_NamedServer]:
     for pattern in request.services:
         matching = {name: number for name, number in services.items() if fnmatchcase(name, pattern)}
         if not matching:
-            raise UsageProblem(f"{file} has no service {pattern!r}", f"it has {', '.join([*services][:10]) or 'none'}")
+            raise UsageProblem(
+                f"{file} has no service {pattern!r}", f"the file has {', '.join([*services][:10]) or 'none'}"
+            )
         chosen_services |= matching
     return [
         _NamedServer(f"line {number} of {file}", name, f"service='{_escaped(name)}'")
@@ -205,7 +213,7 @@ def _of_file(file: Path | None) -> list[_NamedServer]:
     if file is None:
         return []
     targets: dict[str, int] = {}
-    for number, line in enumerate(map(str.strip, _read(file, "--servers names it").split("\n")), start=1):
+    for number, line in enumerate(map(str.strip, _read(file, "pass another file with --servers").split("\n")), start=1):
         if line and not line.startswith("#"):
             # A line that stands twice is one server.
             targets.setdefault(line, number)
@@ -236,7 +244,7 @@ def check_all(request: CheckRequest, checks: CheckSetup, fail_on: Severity | Non
         KeyboardInterrupt: After the results so far.
     """
     if request.format not in _FORMATS:
-        raise UsageProblem(f"--format {request.format} is for one server", f"several have {' and '.join(_FORMATS)}")
+        raise UsageProblem(f"--format {request.format} is for one server", f"for several, use {' or '.join(_FORMATS)}")
     conninfos = servers_of(request)
     done: dict[str, ServerResult] = {}
 
@@ -338,7 +346,7 @@ def watch(request: CheckRequest, wishes: ProjectWishes, machine: OperatorClaims)
         for kind, findings in zip(("new", "gone"), looks.take(report), strict=True):
             for check, finding in () if first else findings:
                 tell(f"{wall_clock(report.at_ms)}  {kind}  {finding.severity}  {check.id}  {about(finding)}")
-        tell(f"{wall_clock(report.at_ms)}  look {looks.count}: {looks.standing} findings")
+        tell(f"{wall_clock(report.at_ms)}  check {looks.count}: {looks.standing} findings")
 
     async def look_repeatedly(conninfo: ConnInfo) -> None:
         while True:
@@ -349,7 +357,7 @@ def watch(request: CheckRequest, wishes: ProjectWishes, machine: OperatorClaims)
                 if not looks.count:
                     raise
                 looks.miss(problem.message)
-                tell(f"{wall_clock(int(time.time() * 1000))}  the server was not seen: {problem.message}")
+                tell(f"{wall_clock(int(time.time() * 1000))}  no answer from the server: {problem.message}")
             pause_s = until_next_look_s(began_s, started_s + for_s, time.monotonic())
             if pause_s is None:
                 return
@@ -378,7 +386,7 @@ def _measured(conninfo: ConnInfo, facts: CheckFacts, yes: bool) -> CheckFacts:
     if disturbs and not yes:
         message = f"the server is busy: {'; '.join(disturbs)}"
         if not can_ask():
-            raise UsageProblem(message, "--yes measures anyway")
+            raise UsageProblem(message, "pass --yes to measure anyway")
         tell(message)
         if not typer.confirm("Measure it anyway?", err=True):
             raise UsageProblem("not measured", "without --measure nothing is written")

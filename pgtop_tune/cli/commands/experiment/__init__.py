@@ -16,14 +16,18 @@ from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
 from pgtop_tune.cli.options import LoadSessionWords, ProfilesDirectory, TableFormat
 
 _measuring_option: Final = partial(Option, rich_help_panel="Measuring")
-_overrides_option: Final = partial(Option, rich_help_panel="In place of what the plan says")
+_overrides_option: Final = partial(Option, rich_help_panel="Replacing values of the plan")
 
-PlanArgument = Annotated[str, Argument(metavar="PLAN", help="A TOML file, or P1, P4 or P5, which are shipped.")]
+PlanArgument = Annotated[str, Argument(metavar="PLAN", help="A TOML file, or one of the shipped plans P1, P4 and P5.")]
 ExperimentArgument = Annotated[
-    str, Argument(metavar="EXPERIMENT", help="Its id, or its plan (the name, or the file): the last one of that name.")
+    str,
+    Argument(
+        metavar="EXPERIMENT",
+        help="Id of the experiment, or its plan (name or file) for the newest experiment of that plan.",
+    ),
 ]
 AllowUnsafe = Annotated[
-    bool, Option("--allow-unsafe", help="Allow configurations that can lose data or lock out, as fsync = off.")
+    bool, Option("--allow-unsafe", help="Allow configurations that can lose data or lock you out, such as fsync = off.")
 ]
 
 
@@ -32,7 +36,7 @@ WorkersAddress = Annotated[
     Option(
         "--workers",
         metavar="ADDRESS",
-        help="Scheduler of Dask distributed (the extra dask) with one worker beside each of several servers alike.",
+        help="Dask scheduler (needs the extra `dask`) with one worker on each of several identical servers.",
     ),
 ]
 
@@ -40,19 +44,25 @@ WorkersAddress = Annotated[
 def check_for_workers(connection: ConnectionOptions) -> None:
     """Raise UsageProblem where a server is named: each worker names its own."""
     if connection.host or connection.port or connection.user or connection.database:
-        raise UsageProblem("with --workers the environment of each worker names its server", "leave -d, -h, -p, -U out")
+        raise UsageProblem(
+            "with --workers, each worker takes its server from its environment", "leave -d, -h, -p and -U out"
+        )
 
 
 class PlanOverrides(Struct, frozen=True):
     """Options that replace what a plan says."""
 
-    scale: Annotated[list[str] | None, _overrides_option("-s", "--scale", metavar="N", help="Scale; repeatable.")] = (
+    scale: Annotated[
+        list[str] | None, _overrides_option("-s", "--scale", metavar="N", help="Scale factor; repeatable.")
+    ] = None
+    time: Annotated[str, _overrides_option("-T", "--time", help="Length of a run: 10s.")] = ""
+    clients: Annotated[
+        list[str] | None, _overrides_option("-c", "--clients", metavar="N", help="Concurrent sessions; repeatable.")
+    ] = None
+    repeats: Annotated[int | None, _overrides_option("--repeats", min=1, max=100)] = None
+    seed: Annotated[int | None, _overrides_option("--seed", min=0, help="Random seed for the order of the cells.")] = (
         None
     )
-    time: Annotated[str, _overrides_option("-T", "--time", help="Length of a run: 10s.")] = ""
-    clients: Annotated[list[str] | None, _overrides_option("-c", "--clients", metavar="N", help="Repeatable.")] = None
-    repeats: Annotated[int | None, _overrides_option("--repeats", min=1, max=100)] = None
-    seed: Annotated[int | None, _overrides_option("--seed", min=0, help="Seed of the order.")] = None
     endpoint: Annotated[
         list[str] | None,
         _overrides_option(
@@ -73,7 +83,7 @@ class SessionOptions(Struct, frozen=True):
         Option(
             "--confirm",
             metavar="NAME",
-            help="Allow the plan's values of this parameter to run code, as archive_command; repeatable.",
+            help="Allow the plan to set this parameter, which runs code (such as archive_command); repeatable.",
         ),
     ] = None
 
@@ -81,12 +91,18 @@ class SessionOptions(Struct, frozen=True):
 class PlanRequest(Struct, frozen=True):
     """A plan to be checked, run or continued."""
 
-    plan_hash: Annotated[str, Option("--plan-hash", metavar="HASH", help="Run only what was reviewed.")] = ""
+    plan_hash: Annotated[
+        str,
+        Option(
+            "--plan-hash", metavar="HASH", help="Run only the plan that was reviewed: its hash from `experiment plan`."
+        ),
+    ] = ""
     allow_unsafe: AllowUnsafe = False
-    abandon: Annotated[bool, Option("--abandon", help="Revert what is left of it, drop its database, and end it.")] = (
-        False
-    )
-    yes: Annotated[bool, Option("--yes", help="Do not ask before restarts that end sessions of others.")] = False
+    abandon: Annotated[
+        bool,
+        Option("--abandon", help="Revert remaining changes, drop the experiment's database, and end the experiment."),
+    ] = False
+    yes: Annotated[bool, Option("--yes", help="Do not ask before restarts that end other sessions.")] = False
     detach: options.Detach = False
     workers: WorkersAddress = ""
     overrides: PlanOverrides = PlanOverrides()
@@ -95,10 +111,10 @@ class PlanRequest(Struct, frozen=True):
 
 
 class PlanCheckRequest(PlanRequest, frozen=True, kw_only=True):
-    """Check a plan against a server, and print its cells in order, the time and the disk they take, and the end.
+    """Check a plan against a server, and print its cells in order, their time and disk space, and the end time.
 
-    A plan that does not fit is refused with the arithmetic. A configuration that this machine cannot have stays in the
-    plan: its cells are results with the reason. Nothing is changed.
+    A plan that does not fit is refused, with the calculation. A configuration that this machine does not allow stays
+    in the plan; its cells report the reason. Nothing is changed.
 
     Examples: pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment check mine.toml --scale 100 -d bench
     """
@@ -118,11 +134,11 @@ class PlanReviewRequest(PlanCheckRequest, frozen=True):
 
 
 class PlanRunRequest(PlanRequest, frozen=True, kw_only=True):
-    """Run a plan from the first cell to the last, and put everything back.
+    """Run a plan from the first cell to the last, and restore the original values.
 
     Changes are pending confirmation throughout: after a kill the revert watchdog reverts them, and `resume` continues
-    with the cell that was lost. The plan runs in a database of its own, unless it says otherwise. The command restarts
-    the server where a configuration needs it, and asks first if that ends sessions of others.
+    with the cell that was lost. The plan runs in its own database, unless it sets another. The command restarts the
+    server where a configuration needs it, and asks first if a restart ends other sessions.
 
     Examples: pgtop-tune experiment run P1 -d bench  ·
     pgtop-tune experiment run P1 --scale 5 --time 10s --allow-unsafe  ·
@@ -147,13 +163,13 @@ class PlanResumeRequest(PlanRequest, frozen=True, kw_only=True):
 
 
 class StatusRequest(Struct, frozen=True):
-    """Show what an experiment has done, what runs, and the time left; without a name, list all experiments.
+    """Show the progress of an experiment and the time left; without a name, list all experiments.
 
     Examples: pgtop-tune experiment status  ·  pgtop-tune experiment status P1
     """
 
     experiment: Annotated[
-        str, Argument(metavar="[EXPERIMENT]", help="Its id, or its plan (the name, or the file).")
+        str, Argument(metavar="[EXPERIMENT]", help="Id of the experiment, or its plan (name or file).")
     ] = ""
 
 
@@ -165,7 +181,8 @@ class ExperimentReportRequest(Struct, frozen=True):
 
     experiment: ExperimentArgument
     output: Annotated[
-        Path | None, Option("-o", "--output", metavar="FILE", help="FILE.html or FILE.md; without, Markdown.")
+        Path | None,
+        Option("-o", "--output", metavar="FILE", help="FILE.html or FILE.md; without this option, Markdown on stdout."),
     ] = None
     force: Annotated[bool, Option("--force", help="Replace an existing file.")] = False
 
@@ -176,22 +193,24 @@ class AttachRequest(Struct, frozen=True):
     Examples: pgtop-tune experiment attach  ·  pgtop-tune ab random_page_cost=4,1.1 --detach -d bench
     """
 
-    name: Annotated[str, Argument(metavar="[NAME]", help="Its name; without, the newest that runs.")] = ""
+    name: Annotated[
+        str, Argument(metavar="[NAME]", help="Name of the run (default: the newest one that is running).")
+    ] = ""
 
 
 class StopRequest(AttachRequest, frozen=True):
-    """Stop a run that was started with --detach, as Ctrl-C does: it puts everything back first.
+    """Stop a run that was started with --detach, as Ctrl-C does: it restores the original values first.
 
     Example: pgtop-tune experiment stop
     """
 
 
 class NoiseRequest(Struct, frozen=True):
-    """Measure the noise of a load with nothing changed (A/A), and tell which difference can be seen in which time.
+    """Measure the noise of a load with nothing changed (A/A), and report how long it takes to detect a difference.
 
-    One continuous load gives the noise of neighbouring blocks, autocorrelation, and the cost of checkpoints; separate
-    runs give the deviation between runs. Kept with its date, and used by later comparisons, repeats and experiments
-    on this machine and load.
+    One continuous load gives the noise between adjacent blocks, the autocorrelation, and the cost of checkpoints;
+    separate runs give the deviation between runs. The result is saved with its date; later comparisons, repeats and
+    experiments on this machine and load use it.
 
     Examples: pgtop-tune experiment noise -d bench  ·
     pgtop-tune experiment noise --profile select-only -c 16 --for 20m -d bench  ·
@@ -205,22 +224,27 @@ class NoiseRequest(Struct, frozen=True):
         _measuring_option(
             "--for",
             metavar="TIME",
-            help="Time of all loads together: half for one continuous load, half for separate runs.",
+            help="Total time of all loads: half for one continuous load, half for separate runs.",
         ),
     ] = "10m"
     runs: Annotated[
         int | None,
         _measuring_option(
-            "--runs", metavar="N", min=0, max=20, show_default="by the time", help="Separate runs; 0 for none."
+            "--runs",
+            metavar="N",
+            min=0,
+            max=20,
+            show_default="from the time",
+            help="Number of separate runs; 0 for none.",
         ),
     ] = None
     housekeeping: Annotated[
-        str, _measuring_option("--housekeeping", metavar="LIST", help="Steps before each load; or none.")
+        str, _measuring_option("--housekeeping", metavar="LIST", help="Housekeeping steps before each load; or none.")
     ] = DEFAULT_HOUSEKEEPING
     format: Annotated[TableFormat, _measuring_option("--format", help="Format of the result on stdout.")] = (
         TableFormat.TEXT
     )
-    quiet: Annotated[bool, _measuring_option("-q", "--quiet", help="No line per second on stderr.")] = False
+    quiet: Annotated[bool, _measuring_option("-q", "--quiet", help="Print no line per second on stderr.")] = False
     profiles: options.ProfilesDirectory = None
     record: options.Record = None
     session: LoadSessionWords = LoadSessionWords()

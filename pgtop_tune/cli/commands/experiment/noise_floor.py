@@ -83,7 +83,7 @@ def _measured(noise: MeasuredNoise) -> Table:
         rows.append(("between runs, sd", UNKNOWN if cell.sd is None else f"{100 * cell.sd:.1f} %", runs))
     rows += [
         ("of a pair of 10 s blocks, sd", f"{100 * floor.pair_sd:.1f} %", _pair_words(noise.floor)),
-        ("autocorrelation time", f"{floor.autocorrelation_s:.1f} s", f"over {floor.seconds:.0f} s behind the warm-up"),
+        ("autocorrelation time", f"{floor.autocorrelation_s:.1f} s", f"over {floor.seconds:.0f} s after the warm-up"),
         ("checkpoints", *_checkpoint_words(noise.floor)),
         ("other programs", UNKNOWN if floor.foreign_cpu is None else f"{floor.foreign_cpu:.0f} %", "of the CPU time"),
     ]
@@ -103,8 +103,8 @@ def _checkpoint_words(floor: Floor) -> tuple[str, str]:
     period, depth = floor.kept.checkpoint_period_s, floor.kept.checkpoint_depth
     every = UNKNOWN if period is None else f"{period:.0f} s"
     if depth is None:
-        return every, "none wrote long enough to be seen" if period is None else "from begin to begin"
-    return every, f"throughput {100 * depth:.1f} % lower while one writes"
+        return every, "no checkpoint was long enough to measure" if period is None else "from start to start"
+    return every, f"throughput {100 * depth:.1f} % lower during a checkpoint"
 
 
 def _visible(noise: MeasuredNoise) -> Table:
@@ -123,30 +123,36 @@ def _visible(noise: MeasuredNoise) -> Table:
 
 def _pairs(difference: Visible) -> str:
     if difference.pairs is None:
-        return f"more than {MOST_PAIRS} pairs, the most"
+        return f"more than {MOST_PAIRS} pairs (the limit)"
     return f"{units.duration(difference.pairs * PAIR_S)} ({difference.pairs} pairs)"
 
 
 def _runs(difference: Visible, noise: MeasuredNoise) -> str:
     if difference.runs is None:
-        return "more than 100 a side"
-    return f"{units.duration(2 * difference.runs * noise.run_s)} ({difference.runs} a side)"
+        return "more than 100 per side"
+    return f"{units.duration(2 * difference.runs * noise.run_s)} ({difference.runs} per side)"
 
 
 def _notes(noise: MeasuredNoise) -> list[str]:
     floor = noise.floor
-    notes = [f"before/after sees ±{100 * before_after_half(floor.kept.variance):.1f} % at its last look"]
+    notes = [f"before/after detects ±{100 * before_after_half(floor.kept.variance):.1f} % at its last evaluation"]
     if floor.paired.pairs < FEWEST_PAIRS:
-        notes.append(f"{floor.paired.pairs} pairs are few: their deviation is mostly assumed (2 %); measure longer")
+        notes.append(
+            f"{floor.paired.pairs} pairs are few, so their deviation is mostly an assumption (2 %): measure longer"
+        )
     if floor.paired.verdict in _CLAIMS:
-        notes.append("A/A was claimed to differ although nothing was changed: blocks of this load are not alike")
+        notes.append("A/A was judged different although nothing was changed: blocks of this load vary too much")
     if floor.kept.steady is False:
-        notes.append("throughput never got steady: differences are seen later than said here")
+        notes.append("throughput never became steady: detecting a difference takes longer than shown here")
     foreign = floor.kept.foreign_cpu
     if foreign is not None and foreign >= _FOREIGN_CPU_SHOWN:
-        notes.append(f"other programs took {foreign:.0f} % of the CPU time: their noise is in these figures")
+        notes.append(f"other programs used {foreign:.0f} % of the CPU time: these figures include their noise")
     notes += [] if noise.cell is None else noise.cell.notes
-    use = f"not kept: {noise.not_kept}" if noise.not_kept else "kept: later comparisons and repeats here use it"
+    use = (
+        f"not saved: {noise.not_kept}"
+        if noise.not_kept
+        else "saved: later comparisons and repeats on this machine use it"
+    )
     return [one_line(note, 300) for note in (*notes, use)]
 
 
@@ -229,7 +235,7 @@ def shares(seconds: float, runs: int | None) -> Shares:
     """
     total_s = int(seconds)
     if total_s > _LONGEST_S:
-        raise UsageProblem(f"{total_s} s are longer than 6 h", "the noise floor takes 10 to 30 minutes")
+        raise UsageProblem(f"{total_s} s is longer than the limit of 6 h", "pass 10m to 30m")
     if runs is None:
         runs = max(min(total_s // 2 // int(SHORTEST_S), MOST_RUNS), FEWEST_RUNS)
     run_s = max(min(total_s // 2 // runs, LONGEST_RUN_S), int(SHORTEST_S)) if runs else 0
@@ -237,7 +243,7 @@ def shares(seconds: float, runs: int | None) -> Shares:
     if continuous_s < SHORTEST_FLOOR_S:
         needed_s = SHORTEST_FLOOR_S + runs * int(SHORTEST_S)
         raise UsageProblem(
-            f"{total_s} s are too short for a continuous load and {runs} separate runs: that takes {needed_s} s",
+            f"{total_s} s is too short for a continuous load and {runs} separate runs, which take {needed_s} s",
             f"pass --for {needed_s}s or more",
         )
     return Shares(continuous_s, runs, run_s)
@@ -339,13 +345,13 @@ def _why_not_kept(side: Material, floor: Floor, load: LoadFingerprint | None) ->
         event.text for event in side.events if event.kind is EventKind.PARAMETER and event.at_ms > side.runs[0].began_ms
     ]
     if restarted:
-        return "the server was restarted meanwhile"
+        return "the server was restarted during the measurement"
     if changed:
-        return f"a parameter was changed meanwhile ({changed[0]})"
+        return f"a parameter was changed during the measurement ({changed[0]})"
     if reason := side.runs[0].why_no_reference:
         return f"the run {reason}"
     if _GENERATOR in floor.doubts:
-        return "pgbench was the limit: this is the noise of pgbench, not of the server"
+        return "pgbench was the bottleneck: this is its noise, not the server's"
     if floor.kept.foreign_cpu is not None and floor.kept.foreign_cpu > _FOREIGN:
-        return f"other programs took {floor.kept.foreign_cpu:.0f} % of the CPU time: this is their noise"
-    return "" if load is not None else "the machine of the server is not known"
+        return f"other programs used {floor.kept.foreign_cpu:.0f} % of the CPU time: this is their noise"
+    return "" if load is not None else "the server's machine is unknown"

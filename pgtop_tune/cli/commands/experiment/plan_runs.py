@@ -140,7 +140,9 @@ def _resumed(outcome: ExperimentOutcome, log: ExperimentLog, request: PlanReques
     )
     if not request.abandon and scripts != outcome.plan.scripts:
         changed = [name for name, text in scripts if (name, text) not in outcome.plan.scripts]
-        raise UsageProblem(f"the scripts of {', '.join(changed)} have changed", "restore them, or begin anew")
+        raise UsageProblem(
+            f"the scripts of {', '.join(changed)} have changed", "restore the scripts, or start a new experiment"
+        )
     log.write("resumed", at_ms=now_ms())
     return _continued(request, outcome, log)
 
@@ -340,7 +342,7 @@ class ExperimentSession:
                 if facts is not None and made_here(facts, outcome.table_oids):
                     await sql_session.execute(f"DROP TABLE {', '.join(facts.tables.values())}")
                 elif facts is not None:
-                    tell(f"pgbench's tables stay, this experiment did not make them: {facts.describe()}")
+                    tell(f"pgbench's tables stay, because this experiment did not create them: {facts.describe()}")
                 self._log.write("tables", there=False)
 
     async def _initialise(self, conninfo: ConnInfo, scale: int) -> Initialised:

@@ -94,7 +94,9 @@ def _checked_plan(request: PlanCheckRequest) -> BoundPlan:
 def check_fits(plan: BoundPlan, room: ServerRoom) -> None:
     """Raise UsageProblem for a plan that exceeds the room of the server, or its own limits."""
     if reasons := refusals(estimate(plan, room.max_wal_bytes), plan.limits, room.free_bytes):
-        raise UsageProblem(f"{plan.name} does not fit: {'; '.join(reasons)}", "a smaller --scale, or a shorter --time")
+        raise UsageProblem(
+            f"{plan.name} does not fit: {'; '.join(reasons)}", "pass a smaller --scale, or a shorter --time"
+        )
 
 
 def overridden(plan: ExperimentPlan, overrides: PlanOverrides) -> ExperimentPlan:
@@ -107,7 +109,7 @@ def overridden(plan: ExperimentPlan, overrides: PlanOverrides) -> ExperimentPlan
     for name in addresses:
         if name not in {endpoint.name for endpoint in plan.endpoints}:
             names = ", ".join(endpoint.name for endpoint in plan.endpoints)
-            raise UsageProblem(f"the plan has no endpoint {name}", f"it has {names}")
+            raise UsageProblem(f"the plan has no endpoint {name}", f"the plan has {names}")
     length_s = seconds(overrides.time) if overrides.time else plan.time_s
     if length_s < 1:
         raise UsageProblem(f"a run of {overrides.time} is too short", "pass 10s or more")
@@ -161,7 +163,7 @@ def _scripts(plan: ExperimentPlan, loaded: Profiles) -> tuple[tuple[str, str], .
             raise UsageProblem(f"{place_of(plan, 'profiles')}: {problem.message}", problem.hint) from None
         if plan.database == OWN_DATABASE and dataset not in ("", "pgbench"):
             raise UsageProblem(
-                f"the profile {name} runs on the {dataset} data set, which a plan does not make",
+                f"the profile {name} runs on the {dataset} data set, which a plan does not create",
                 'create it with `bench init`, and set database = "current" in the plan',
             )
     return scripts_by_profile(plan.profiles, loaded)
@@ -233,13 +235,13 @@ async def _room(conninfo: ConnInfo, plan: ExperimentPlan, bound_arms: BoundPlan,
         [(may_create, is_standby)] = await sql_session.rows(_MAY_CREATE)
         if plan.database == OWN_DATABASE and is_standby:
             raise UsageProblem(
-                "the server is a standby: the experiment cannot make a database there",
+                "the server is a standby: the experiment cannot create its database there",
                 'connect to its primary, or set database = "current" in a plan of loads that only read',
             )
         if plan.database == OWN_DATABASE and not may_create:
             raise UsageProblem(
-                "this role may not create the database of the experiment",
-                'pass another -U, ALTER ROLE … CREATEDB, or set database = "current" in the plan',
+                "this role may not create the experiment's database",
+                'pass another role with -U, run ALTER ROLE … CREATEDB, or set database = "current" in the plan',
             )
         free_bytes = await available_bytes(sql_session)
         closed = {}
@@ -255,8 +257,8 @@ async def _room(conninfo: ConnInfo, plan: ExperimentPlan, bound_arms: BoundPlan,
     async with aclosing(control), aclosing(service):
         if plan.database == OWN_DATABASE and not await control.ask(lambda session: session.direct):
             raise UsageProblem(
-                "a pooler answers here, and the experiment makes a database that it does not know",
-                'connect to the server itself, or set database = "current" in the plan',
+                "this connection goes through a pooler, which does not know the database that the experiment creates",
+                'connect to the server directly, or set database = "current" in the plan',
             )
         if any(arm.parameters for arm in bound_arms.arms):
             try:

@@ -41,7 +41,7 @@ def directory_of(name: str) -> Path:
     if newest_directory is None and name.endswith(".toml"):
         newest_directory = newest_experiment(read_plan(Path(name)).name)
     if newest_directory is None:
-        raise UsageProblem(f"there is no experiment {name}", "`pgtop-tune experiment status` lists them")
+        raise UsageProblem(f"no experiment {name}", "`pgtop-tune experiment status` lists them")
     return newest_directory
 
 
@@ -49,7 +49,7 @@ def outcome_in(directory: Path) -> ExperimentOutcome:
     """Return the outcome of an experiment. Raises UsageProblem where the journal has no first line."""
     outcome = outcome_of(read_entries(directory), directory.name)
     if outcome is None:
-        raise UsageProblem(f"{directory} is not the journal of an experiment", "remove the directory")
+        raise UsageProblem(f"{directory} contains no journal of an experiment", "remove the directory")
     return outcome
 
 
@@ -78,7 +78,7 @@ def show_status(request: StatusRequest) -> None:
 def say_results(outcome: ExperimentOutcome | None, *, abandon: bool = False) -> None:
     """Print the results of a complete experiment."""
     if outcome is None or abandon:
-        tell("everything is put back; the experiment has ended")
+        tell("original values restored; the experiment has ended")
         return
     results = [chapter for chapter in chapters(outcome) if chapter.heading in RESULTS]
     say(sheets_text([part for chapter in results for part in chapter.parts if isinstance(part, Sheet)]))

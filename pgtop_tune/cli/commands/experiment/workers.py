@@ -72,12 +72,16 @@ async def answers_of_all(workers: DaskWorkers, request: bytes, kind: type[D]) ->
     """
     servers = await workers.servers()
     if not servers:
-        raise UsageProblem("the scheduler has no workers", "`dask worker ADDRESS --nthreads 1 --name SERVER` on each")
+        raise UsageProblem(
+            "the scheduler has no workers", "run `dask worker ADDRESS --nthreads 1 --name SERVER` on each server"
+        )
     answers = await asyncio.gather(*(workers.run(server, request) for server in servers))
     try:
         return {name: convert(json.loads(data)["answer"], kind) for name, data in zip(servers, answers, strict=True)}
     except (ValueError, KeyError, msgspec.ValidationError) as problem:
-        raise UsageProblem(f"a worker's answer cannot be read: {problem}", "run the same version everywhere") from None
+        raise UsageProblem(
+            f"a worker's answer cannot be read: {problem}", "install the same pgtop-tune version on all machines"
+        ) from None
 
 
 def check_alike(servers: Mapping[str, D], conditions: Callable[[D], dict[str, Any]]) -> None:
@@ -92,18 +96,20 @@ def check_alike(servers: Mapping[str, D], conditions: Callable[[D], dict[str, An
     for name, server in servers.items():
         if server.version != __version__:
             raise UsageProblem(
-                f"{name} has pgtop-tune {server.version}, and this is {__version__}", "install one version"
+                f"{name} has pgtop-tune {server.version}, this machine has {__version__}", "install the same version"
             )
     for (name, a), (later_name, b) in combinations(servers.items(), 2):
         if a.server is not None and b.server is not None and b.server.is_same(a.server):
-            raise UsageProblem(f"{name} and {later_name} are workers of one server", "start one worker for each server")
+            raise UsageProblem(
+                f"{name} and {later_name} are workers of the same server", "start one worker for each server"
+            )
     (first_name, first), *later_servers = servers.items()
     for name, server in later_servers:
         different = list(differences(conditions(first), conditions(server)))
         if different:
             more = f", and {len(different) - _NAMED} more" if len(different) > _NAMED else ""
             listed = "; ".join(different[:_NAMED])
-            raise UsageProblem(f"{first_name} and {name} are not alike: {listed}{more}", "make the servers alike")
+            raise UsageProblem(f"{first_name} and {name} differ: {listed}{more}", "make the servers identical")
 
 
 _OWN: Final = frozenset(
@@ -147,7 +153,7 @@ def _unit_options(request: PlanRequest) -> UnitOptions:
     session = request.session
     check_for_workers(request.connection)
     if session.disk_cap or session.pooler:
-        raise UsageProblem("--disk-cap and --pooler are of one server", "leave them out with --workers")
+        raise UsageProblem("--disk-cap and --pooler apply to one server", "leave them out with --workers")
     return UnitOptions(
         profiles=session.profiles,
         pgbench=session.pgbench,
@@ -164,10 +170,10 @@ def run_on_workers(request: PlanRunRequest) -> int:
     """
     unit_options = _unit_options(request)
     if request.plan_hash:
-        raise UsageProblem("--plan-hash is of one server", "leave it out with --workers")
+        raise UsageProblem("--plan-hash applies to one server", "leave it out with --workers")
     plan = overridden(read_plan(plan_path(request.plan)), request.overrides)
     if any(endpoint.address for endpoint in plan.endpoints):
-        raise UsageProblem("an endpoint with an address is one place for all servers", "leave --workers out")
+        raise UsageProblem("an endpoint with an address would be the same for all servers", "leave --workers out")
     return finished(_begun(request.workers, plan, unit_options, yes=request.yes))[0]
 
 
@@ -179,7 +185,7 @@ def resume_on_workers(request: PlanResumeRequest) -> int:
 def confirm_restarts(expected: Estimate, sessions: int, *, yes: bool) -> None:
     """Ask for the restarts of a plan, which end sessions of others. Raises as `require_yes`."""
     restarts, ends = counted(expected.restarts, "restart"), counted(sessions, "session")
-    message = f"{restarts} of the server: ends {ends} of others"
+    message = f"{restarts} of the server: ends {ends} of other clients"
     yes = yes or not expected.restarts or not sessions
     require_yes(f"{message}; run the plan?", yes=yes, reason=message, refused="not run: nothing was changed")
 
@@ -190,16 +196,18 @@ def check_resumable(outcome: ExperimentOutcome, request: PlanRequest) -> None:
         hint = f"`pgtop-tune experiment report {outcome.id}` shows it"
         raise UsageProblem(f"{outcome.id} is {outcome.ended}", hint)
     if outcome.plan.unsafe and not request.allow_unsafe and not request.abandon:
-        raise UsageProblem(f"{outcome.id} was begun with --allow-unsafe", f"`{outcome.resuming}`")
+        raise UsageProblem(f"{outcome.id} was started with --allow-unsafe", f"run `{outcome.resuming}`")
     if not set(outcome.plan.confirmed) <= set(request.session.confirm or ()) and not request.abandon:
-        raise UsageProblem(f"{outcome.id} runs code that was confirmed", f"`{outcome.resuming}`")
+        raise UsageProblem(
+            f"{outcome.id} sets parameters that run code, and needs --confirm", f"run `{outcome.resuming}`"
+        )
 
 
 def remaining_workers(names: Sequence[str], connected: Sequence[str]) -> tuple[str, ...]:
     """Return the workers of an experiment that are connected. Raises UsageProblem where none is."""
     servers = tuple(name for name in names if name in connected)
     if not servers:
-        raise UsageProblem(f"none of its workers is there: {', '.join(names)}", "start them again")
+        raise UsageProblem(f"no worker of this run is connected: {', '.join(names)}", "start the workers again")
     return servers
 
 
@@ -223,8 +231,8 @@ async def _begun(address: str, unbound: ExperimentPlan, unit_options: UnitOption
         confirm_restarts(expected, max(worker.sessions for worker in bound.values()), yes=yes)
         directory = new_directory(plan.name)
         tell(
-            f"experiment {directory.name}: on {servers}, together {expected.words}; "
-            f"at best {duration(expected.seconds / len(bound))}"
+            f"experiment {directory.name}: on {servers}, {expected.words} in total; "
+            f"at least {duration(expected.seconds / len(bound))}"
         )
         with ExperimentLog(directory) as log:
             log.write(
@@ -242,7 +250,7 @@ async def _resumed(request: PlanResumeRequest, directory: Path, unit_options: Un
         async with aclosing(await DaskWorkers.connected(request.workers)) as workers:
             connected = await workers.servers()
             if strangers := ", ".join(name for name in connected if name not in outcome.workers):
-                tell(f"{strangers} did not take part in it, and does not now")
+                tell(f"not used: {strangers} did not take part in this experiment before")
             servers = remaining_workers(outcome.workers, connected)
             log.write("resumed")
             return await _continued(workers, log, unit_options, servers, abandon=request.abandon), directory
@@ -270,7 +278,7 @@ async def _continued(
     ends = await asyncio.gather(*(workers.run(server, tidy) for server in servers), return_exceptions=True)
     for server, end in zip(servers, ends, strict=True):
         if isinstance(end, PgtopError):
-            tell(f"the database of the experiment is left on {server}: {end.message}")
+            tell(f"the experiment's database remains on {server}: {end.message}")
         elif isinstance(end, BaseException):
             raise end
     log.write("ended", why=ABANDONED if abandon else COMPLETE)
@@ -285,9 +293,11 @@ def _result(data: bytes, server: str, cell: Cell, directory: Path) -> CellResult
         result = replace(convert(answer["result"], CellResult), server=server, record="")
         record = str(answer["record"])
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as problem:
-        raise UnitFailed(f"{server}: the answer cannot be read: {problem}", "run the same version everywhere") from None
+        raise UnitFailed(
+            f"{server}: the answer cannot be read: {problem}", "install the same pgtop-tune version on all machines"
+        ) from None
     if result.number != cell.number:
-        raise UnitFailed(f"{server} has answered about cell {result.number}, not {cell.number}")
+        raise UnitFailed(f"{server} answered for cell {result.number} instead of {cell.number}")
     if not record:
         return result
     name = f"{cell.number:04d}.json"

@@ -15,7 +15,12 @@ from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
 from pgtop_tune.cli.options import Format
 
 Group = Annotated[
-    str, Option("--group", metavar="NAME", help="Only this group, such as wal or memory; os means the machine.")
+    str,
+    Option(
+        "--group",
+        metavar="NAME",
+        help="Only this group, such as wal or memory; os: settings of the operating system.",
+    ),
 ]
 Reason = Annotated[str, Option("--reason", metavar="WORDS", help="Reason for the journal.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Show the SQL and the commands; change nothing.")]
@@ -34,7 +39,11 @@ Anyway = Annotated[
 ]
 Confirm = Annotated[
     list[str] | None,
-    Option("--confirm", metavar="NAME", help="Unlock a value that is not safe; without a terminal, the name to type."),
+    Option(
+        "--confirm",
+        metavar="NAME",
+        help="Unlock an unsafe value of this parameter without typing its name on a terminal.",
+    ),
 ]
 
 
@@ -55,8 +64,8 @@ class AdviceFormat(StrEnum):
 class ParametersRequest(Struct, frozen=True):
     """Show the parameters worth tuning on this server: value, unit, context, source, and advice.
 
-    Takes two seconds. `context` says when a change takes effect: sighup with a reload, postmaster with a restart, user
-    and superuser also for a session. `advise` gives the reasons. With --group os: the settings of the operating
+    Takes two seconds. `context` shows when a change takes effect: sighup after a reload, postmaster after a restart,
+    user and superuser also in one session. `advise` gives the reasons. With --group os: the settings of the operating
     system, now and at boot.
 
     Examples: pgtop-tune parameters -d bench  ·  pgtop-tune parameters --group wal --changed --format json -d bench  ·
@@ -74,13 +83,13 @@ class ParametersRequest(Struct, frozen=True):
 class AdviseRequest(Struct, frozen=True):
     """Suggest starting values for the parameters, with reasons and the results of known calculators.
 
-    Calculators differ up to 20-fold, and none has measured this server: take their results as a starting point and as
+    Calculators differ up to 20-fold, and none has measured this server: use their results as a starting point and as
     bounds for a search. Changes nothing without --apply.
 
     All values fit together: memory, huge pages, overcommit and WAL of one machine. --apply shows each advised value
     beside the running and the pending one, asks, and applies the change set; `revert` undoes it. Sysctls also survive a
-    reboot, unless --for reverts the change set; for other settings the command is shown. On another machine only the
-    server's half is applied.
+    reboot, unless --for reverts the change set; for other settings the output shows the command. If the server runs on
+    another machine, only the parameters are applied.
 
     Examples: pgtop-tune advise -d bench  ·  pgtop-tune advise --apply --dry-run -d bench  ·
     pgtop-tune advise --apply --restart -d bench  ·
@@ -93,7 +102,7 @@ class AdviseRequest(Struct, frozen=True):
     disk: options.Disk = None
     everything: Annotated[bool, Option("--all", help="Include parameters that already have the advised value.")] = False
     seconds: Annotated[
-        float, Option("--seconds", min=0.0, help="Seconds to sample; under load the WAL rate counts.")
+        float, Option("--seconds", min=0.0, help="Seconds to sample; under load, this measures the WAL rate.")
     ] = 3.0
     format: Annotated[
         AdviceFormat,
@@ -102,7 +111,7 @@ class AdviseRequest(Struct, frozen=True):
         ),
     ] = AdviceFormat.TEXT
     apply: Annotated[
-        bool, Option("--apply", help="Apply the advised values as one change set, the machine's half first.")
+        bool, Option("--apply", help="Apply the advised values as one change set, settings of the machine first.")
     ] = False
     for_how_long: ForHowLong = ""
     restart: Restart = False
@@ -116,8 +125,8 @@ class AdviseRequest(Struct, frozen=True):
 class DiffRequest(Struct, frozen=True):
     """Show the parameters that differ: of two servers, a server and a recording, or two recordings.
 
-    Includes settings of the operating system if both sides know their machine. An existing file is a recording,
-    anything else a server as in psql. Of a recording, the last frame counts.
+    Includes settings of the operating system if both sides have them. An existing file is a recording, anything else a
+    server as in psql. A recording counts with its last frame.
 
     Examples: pgtop-tune diff before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune diff before.jsonl.gz "host=/run/postgresql dbname=bench"  ·
@@ -127,7 +136,7 @@ class DiffRequest(Struct, frozen=True):
     a: Annotated[str, Argument(metavar="A", help=_SIDE)]
     b: Annotated[str, Argument(metavar="B", help=_SIDE)]
     everything: Annotated[
-        bool, Option("--all", help="Include names of directories, and parameters that only one side has.")
+        bool, Option("--all", help="Include directory names, and parameters that only one side has.")
     ] = False
     format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
     no_password: options.NoPassword = False
@@ -177,8 +186,8 @@ class ResetRequest(ChangeOptions, frozen=True, kw_only=True):
     """Reset parameters: remove their entries from postgresql.auto.conf, or from a role or a database.
 
     The value of the configuration files, or the server's default, applies again. The journal records the change as for
-    `set`, and `revert` restores the entry. The value that applies is judged as a typed one. A setting of the operating
-    system gets its boot value, and the command removes our line in sysctl.d.
+    `set`, and `revert` restores the entry. The value that then applies is checked like a typed one. A setting of the
+    operating system gets its boot value, and the command removes the line of pgtop-tune in sysctl.d.
 
     Examples: pgtop-tune reset max_wal_size -d bench  ·  pgtop-tune reset work_mem --scope role=reports --dry-run
     """
@@ -193,11 +202,11 @@ class RevertRequest(Struct, frozen=True):
 
     Settings of the machine in the same change sets are reverted, too; --machine reverts all settings of the machine,
     and nothing else. If the server is down, the command restores the old values in its postgresql.auto.conf and prints
-    what starts it; it starts it if a restart of ours is reverted, or after a yes. It finds a server that listens
-    elsewhere since a restart. The command works from the change journal; the process that made the changes need not
-    exist. A primary and its standbys have separate journals. A change that the server refuses to revert stays in
-    force, does not stop the others, and ends the command with status 6. --list shows the changes of all
-    servers in this user's journals.
+    the command that starts the server; it starts the server itself to revert a restart of pgtop-tune, or after you
+    confirm. It also finds a server that listens at another address since a restart. The command works from the change
+    journal; the process that made the changes need not exist. A primary and its standbys have separate
+    journals. If the server refuses to revert a change, this change stays in force, the others are reverted, and the
+    exit status is 6. --list shows the changes of all servers in this user's journals.
 
     Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
@@ -205,9 +214,11 @@ class RevertRequest(Struct, frozen=True):
     list_only: Annotated[bool, Option("--list", help="List the changes in force; change nothing.")] = False
     last: Annotated[bool, Option("--last", help="Revert only the last change set.")] = False
     all_changes: Annotated[bool, Option("--all", help="Revert all changes (the default).")] = False
-    set_id: Annotated[str, Option("--set", metavar="ID", help="Revert one set or change, named as in --list.")] = ""
+    set_id: Annotated[
+        str, Option("--set", metavar="ID", help="Revert one change set or change, by its id from --list.")
+    ] = ""
     to: Annotated[
-        str, Option("--to", metavar="TIME", help="Revert the changes made since: 14:05, or 2026-05-01T14:05.")
+        str, Option("--to", metavar="TIME", help="Revert the changes made since this time: 14:05, or 2026-05-01T14:05.")
     ] = ""
     overdue: Annotated[bool, Option("--overdue", help="Revert only unconfirmed change sets past their deadline.")] = (
         False
@@ -226,7 +237,7 @@ class RevertRequest(Struct, frozen=True):
         ),
     ] = False
     retire: Annotated[
-        Path | None, Option("--retire", metavar="FILE", help="Take a change journal out of use; reverts nothing.")
+        Path | None, Option("--retire", metavar="FILE", help="Retire a change journal without reverting its changes.")
     ] = None
     yes: Annotated[
         bool, Option("--yes", help="Do not ask before retiring a journal or starting a server that is down.")

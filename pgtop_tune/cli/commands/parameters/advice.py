@@ -45,7 +45,7 @@ _LIMITS: Final = frozenset({POOL, "vm.overcommit_ratio"})
 _EMPTY: Final = "''"
 _HEAD: Final = (
     "Advised by pgtop-tune: a starting point, not measured on this server.",
-    "It never contains values that can lose data.",
+    "No advised value can lose data.",
 )
 
 
@@ -58,7 +58,7 @@ def advice_text(rows: Sequence[ParameterRow]) -> list[str]:
         when = "  (with a restart)" if parameter.context == _RESTART else ""
         head = f"{parameter.name}: {parameter.shown or _EMPTY} → {row.advice.value or 'unchanged'}{when}"
         lines += [*([""] if lines else []), head, *_reasons(row.advice)]
-    return lines or ["nothing: the server already has the advised starting values"]
+    return lines or ["nothing to change: the server already has the advised starting values"]
 
 
 def _reasons(advice: Advice) -> list[str]:
@@ -160,7 +160,7 @@ def machine_text(rows: Sequence[MachineRow]) -> list[str]:
         lines += [*([""] if lines else []), head, *_reasons(row.advice)]
         if row.differs and row.advice.value is not None:
             lines += [f"  {command}" for command in commands(row.setting.name, row.advice.value, survive=True)]
-    return lines or ["nothing: the machine already has the advised starting values"]
+    return lines or ["nothing to change: the machine already has the advised starting values"]
 
 
 def machine_array(rows: Sequence[MachineRow]) -> list[str]:
@@ -178,7 +178,7 @@ def facts_lines(basis: AdviceBasis, format: str) -> list[str]:
     facts = basis.facts
     size = str(basis.data_bytes) if isinstance(basis.data_bytes, Unavailable) else about(basis.data_bytes)
     limits = untold(basis.interval.newest, GROUP_MEMORY_MAX.id)
-    wal = "not seen under load" if facts.wal_bytes_per_s is None else f"{about(facts.wal_bytes_per_s)}/s"
+    wal = "not measured under load" if facts.wal_bytes_per_s is None else f"{about(facts.wal_bytes_per_s)}/s"
     facts_words = (
         f"PostgreSQL {facts.major}",
         f"memory {about(facts.ram_bytes) if facts.ram_bytes else 'unknown'}{' (limits unknown)' if limits else ''}",
@@ -188,11 +188,11 @@ def facts_lines(basis: AdviceBasis, format: str) -> list[str]:
         f"WAL {wal}",
     )
     lines = [f"for {', '.join(facts_words)}", f"workload {facts.workload}: {basis.workload_because}"]
-    lines += [f"left alone, {name}: {reason}" for name, reason in basis.proposal.refusals]
+    lines += [f"{name} is left unchanged: {reason}" for name, reason in basis.proposal.refusals]
     plan = basis.proposal.plan
     if plan is not None and plan.use.max_connections != facts.max_connections:
         lines.append(
-            f"work_mem is for max_connections {plan.use.max_connections}, not {facts.max_connections}: set both"
+            f"work_mem assumes max_connections {plan.use.max_connections}, not {facts.max_connections}: set both"
         )
     return [*(f"{_MARKS[format]}{line}" for line in lines), *([""] if format == "text" else [])]
 
@@ -242,13 +242,13 @@ def settings_to_make(rows: Sequence[MachineRow], plan: MemoryPlan | None, *, las
     if any(is_sysctl(row.setting.name) for row in left_out):
         writable, left_out = [], [*writable, *left_out]
     if left_out:
-        tell("not part of the change set; as root, in this order:")
+        tell("not part of the change set; run as root, in this order:")
     for row in left_out:
         for command in commands(row.setting.name, row.advised, survive=True):
             tell(f"  {command}")
     until_boot = [row for row in writable if lasting and not is_sysctl(row.setting.name)]
     if until_boot:
-        tell("live only; to have it after a reboot, as root:")
+        tell("live only; to keep it after a reboot, run as root:")
     for row in until_boot:
         tell(f"  {commands(row.setting.name, row.advised, survive=True)[-1]}")
     settings = tuple(WantedSetting(row.setting.name, row.advised, until_boot=row in until_boot) for row in writable)
@@ -275,9 +275,11 @@ def apply(request: AdviseRequest, basis: AdviceBasis, rows: Sequence[ParameterRo
     """
     proposal, plan, for_s = basis.proposal, basis.proposal.plan, for_seconds(request.for_how_long)
     if plan is not None and plan.refused:
-        raise ServerProblem(f"the memory rule cannot hold: {plan.refused}", "put a pooler in front first")
+        raise ServerProblem(
+            f"memory is too small for the connections: {plan.refused}", "put a pooler in front of the server first"
+        )
     for name, reason in proposal.refusals:
-        tell(f"left alone, {name}: {reason}")
+        tell(f"{name} is left unchanged: {reason}")
     different = [row for row in rows if row.differs]
     for name, advice in proposal.without_restart().items():
         if advice.value is None and proposal.settings[name].value is not None and not (request.restart and different):
@@ -290,7 +292,7 @@ def apply(request: AdviseRequest, basis: AdviceBasis, rows: Sequence[ParameterRo
             "leave --group out, or apply --group connections first",
         )
     if isinstance(basis.machine, Unavailable):
-        tell(f"{basis.machine}: only the server's half of the proposal is made here")
+        tell(f"{basis.machine}: only parameters of the server are applied")
     if not different and not half.settings:
         tell("nothing to change: the server has the advised values")
         if basis.facts.pending:
@@ -303,7 +305,7 @@ def apply(request: AdviseRequest, basis: AdviceBasis, rows: Sequence[ParameterRo
         waits = f" (waits for a restart: {row.parameter.pending})" if row.parameter.pending is not None else ""
         say(f"{row.parameter.name}: {row.parameter.shown}{waits} → {row.advised}")
     for setting in half.settings_after:
-        say(f"{setting.name}: again {setting.value}, after the restart")
+        say(f"{setting.name}: {setting.value} again after the restart")
     require_yes_to(len(different) + len(half.settings), yes=request.dry_run or request.yes)
     change_request = ChangeRequest(
         parameters=tuple(WantedParameter(row.parameter.name, row.advised, SYSTEM) for row in different),
@@ -353,14 +355,14 @@ def run_advise(request: AdviseRequest) -> int:
     of_machine = request.group.lower() == GROUP or (request.format is AdviceFormat.SYSCTL and not request.group)
     if request.format.value not in (MACHINE_WRITERS if of_machine else WRITERS):
         raise UsageProblem(
-            f"--format {request.format.value} and --group {request.group} do not go together",
-            f"sysctl is for --group {GROUP}; sql and conf are for parameters of the server",
+            f"--format {request.format.value} and --group {request.group} cannot be combined",
+            f"use sysctl with --group {GROUP}; sql and conf with parameters of the server",
         )
     has_apply_option = request.for_how_long or request.restart or request.yes or request.dry_run
     if not request.apply and has_apply_option:
-        raise UsageProblem("--for, --restart, --yes and --dry-run are for --apply", "add --apply, or leave them out")
+        raise UsageProblem("--for, --restart, --yes and --dry-run need --apply", "add --apply, or leave them out")
     if request.apply and request.format is not AdviceFormat.TEXT:
-        raise UsageProblem("--apply writes no other format", "leave --format out")
+        raise UsageProblem("--apply only prints text", "leave --format out")
     basis = advice_basis(request.connection, request.seconds, request.profile, request.disk)
     if request.apply:
         return _applied(request, basis)

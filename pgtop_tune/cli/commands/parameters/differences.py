@@ -52,7 +52,7 @@ def say_differences(request: DiffRequest) -> None:
 
 
 def _value_words(value: str | None) -> str:
-    return "not there" if value is None else value or "''"
+    return "missing" if value is None else value or "''"
 
 
 class _ComparedServer(Struct, frozen=True):
@@ -96,7 +96,7 @@ def _compared(side: str, no_password: bool, *, is_another: bool = False) -> _Com
 
 def _recorded(path: Path) -> _ComparedServer:
     newest = machine = None
-    reason = "it has no frames"
+    reason = "the recording has no frames"
     setup: MachineSetup | Unavailable = NOT_RECORDED
     with closing(RecordingReader(path)) as reader:
         for _, frame in reader.frames():

@@ -68,9 +68,7 @@ def run_revert(request: RevertRequest) -> int:
     copies = (copy,) if copy else ()
     if directory is not None and not copies and not os.path.lexists(directory):
         # A directory that was moved away says nothing of the changes in force.
-        raise JournalProblem(
-            f"there is no directory {directory}", "--journal names the directory of the change journals"
-        )
+        raise JournalProblem(f"no directory {directory}", "pass the directory of the change journals with --journal")
     if request.list_only:
         return _list(directory)
     if request.retire is not None:
@@ -117,8 +115,8 @@ def _unknown(set_id: str, directory: Path | None) -> PgtopError | None:
     if not set_id or set_id in readable.ids or readable.problems:
         return None
     return JournalProblem(
-        f"no change journal in {directory or journal_dir()} has the set {set_id}: it may be in force",
-        "`pgtop-tune revert --list` lists the changes in force; --journal names another directory",
+        f"no change journal in {directory or journal_dir()} has the change set {set_id}: the set may still be in force",
+        "`pgtop-tune revert --list` lists the changes in force; pass another directory with --journal",
     )
 
 
@@ -147,7 +145,9 @@ def _moment_ms(text: str) -> int:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            raise UsageProblem(f"{text!r} is not a point in time", "for example: 14:05  or  2026-05-01T14:05") from None
+            raise UsageProblem(
+                f"{text!r} is not a point in time", "pass a time such as 14:05 or 2026-05-01T14:05"
+            ) from None
     return int(moment.timestamp() * 1000)
 
 
@@ -161,13 +161,15 @@ def _list(directory: Path | None) -> int:
             say(f"  {line}")
     searched = directory or journal_dir()
     if not listed and usable:
-        say("no changes in force" if searched.exists() else f"no changes in force: {searched} is not there")
+        say("no changes in force" if searched.exists() else f"no changes in force: {searched} does not exist")
     return ExitCode.OK if usable else ExitCode.CHANGE
 
 
 def _in_force(text: JournalText) -> list[str]:
     """Return a line for each change of a journal that is in force, or may be again."""
-    again = [f"{_parameter_line(change)}: in force if the server has this value again" for change in text.displaced]
+    again = [
+        f"{_parameter_line(change)}: in force again if the server gets this value back" for change in text.displaced
+    ]
     return [*map(_parameter_line, text.in_force), *again, *map(_setting_line, text.host_in_force)]
 
 
@@ -177,7 +179,7 @@ def _parameter_line(change: ParameterChange) -> str:
         "" if change.scope == SYSTEM else f"for {scope}",
         "" if change.kept else "pending confirmation",
         f"can lose {change.loss}" if change.loss else "",
-        "takes a restart" if change.restart else "",
+        "needs a restart" if change.restart else "",
     )
     return f"{change.name}: {change.shown_before} → {change.value or 'default'}  ({_notes(change, notes)})"
 
@@ -312,7 +314,7 @@ def _revert_on_server(
     def find_moved(conninfo: ConnInfo) -> Elsewhere | None:
         moved = elsewhere(conninfo, chosen, directory, set_id)
         if moved is not None:
-            tell(f"the server of {moved.data_directory} listens at {moved.conninfo.endpoints[0]} now")
+            tell(f"the server of {moved.data_directory} now listens at {moved.conninfo.endpoints[0]}")
         return moved
 
     def act(conninfo: ConnInfo) -> tuple[ConnInfo, RevertOutcome]:
@@ -375,7 +377,7 @@ def tell_of_damage(directory: Path | None) -> bool:
         for damage in text.problems:
             tell(f"{path}: {damage}")
         if text.problems:
-            tell(f"its intact lines count; `pgtop-tune revert --retire {path}` takes the journal out of use")
+            tell(f"its intact lines are still used; `pgtop-tune revert --retire {path}` retires the journal")
     return not readable.problems
 
 
@@ -393,14 +395,16 @@ def retire(journal: Path, directory: Path | None, *, yes: bool) -> int:
         lines = _in_force(text)
         say(text.server.description if text.server is not None else path.stem)
     except JournalProblem as problem:
-        tell(f"it cannot be read: {problem.message}")
+        tell(f"the journal cannot be read: {problem.message}")
     for line in lines or ["none of its changes is in force"]:
         say(f"  {line}")
     if not yes:
         if not can_ask():
-            raise UsageProblem("nothing would revert these changes any more", "pass --yes without a terminal")
-        if not says_yes("take the journal out of use?"):
-            say("no change was made")
+            raise UsageProblem(
+                "retiring the journal leaves these changes in force for good", "pass --yes without a terminal"
+            )
+        if not says_yes("retire the journal?"):
+            say("nothing was changed")
             return ExitCode.OK
     say(f"retired: {renamed(path)}")
     return ExitCode.OK
@@ -412,7 +416,7 @@ def _journal_path(journal: Path, directory: Path | None) -> Path:
             return path
     raise UsageProblem(
         f"{journal} is not a journal in {directory or journal_dir()}",
-        "`pgtop-tune revert --list` names servers and journals",
+        "`pgtop-tune revert --list` lists servers and journals",
     )
 
 
@@ -431,10 +435,10 @@ def elsewhere_lines(outcome: RevertOutcome) -> Iterator[str]:
     """Yield a line for each change that stays in force because it was made on another server, and a remedy."""
     for change in outcome.elsewhere:
         value = change.value or "default"
-        yield f"{change.name} = {value} was set on another server of this cluster, as far as can be told: left in force"
+        yield f"{change.name} = {value} was probably set on another server of this cluster, and stays in force"
     for origin in dict.fromkeys(outcome.origins.get(change.id, "") for change in outcome.elsewhere):
         server = f" ({origin})" if origin else ""
-        yield f"connect to that server{server}; or pass --adopt if this server has replaced it"
+        yield f"connect to that server{server}, or pass --adopt if this server has replaced it"
 
 
 def inherited_lines(outcome: RevertOutcome) -> Iterator[str]:
@@ -442,8 +446,8 @@ def inherited_lines(outcome: RevertOutcome) -> Iterator[str]:
     for change in outcome.settled:
         if origin := outcome.origins.get(change.id):
             yield (
-                f"{change.name} was set on {origin}. If that server still runs, it keeps {change.value or 'default'},"
-                " and no journal reverts it: run `pgtop-tune reset` there"
+                f"{change.name} was set on {origin}. If that server still runs, it keeps {change.value or 'default'}"
+                ", and no journal reverts this: run `pgtop-tune reset` on that server"
             )
 
 
@@ -454,7 +458,7 @@ def sum_words(outcome: RevertOutcome, on_machine: Sequence[HostChange] = ()) -> 
     left_alone = len(outcome.left_alone) + untouched
     counts = (
         (done, f"{counted(done, 'change')} reverted"),
-        (len(outcome.already), f"{len(outcome.already)} had the old value already"),
+        (len(outcome.already), f"{len(outcome.already)} already had the old value"),
         (left_alone, f"{left_alone} left alone"),
         (len(outcome.refused), f"{len(outcome.refused)} refused and still in force"),
     )
@@ -504,13 +508,13 @@ def policy_for(conninfo: ConnInfo, *, yes: bool, watchdog: bool) -> Policy:
     def is_meant(stopped: KnownServer) -> bool:
         server = f"PostgreSQL {stopped.version} in {stopped.server_place.data_directory}"
         changed = _clock(stopped.changed_ms)
-        tell(f"nothing answers at {conninfo.endpoints[0]}; down there: {server}, changed last at {changed}")
+        tell(f"no answer at {conninfo.endpoints[0]}; stopped server: {server}, last changed at {changed}")
         if stopped.alone:
             return True
         if not can_ask():
             raise ClusterProblem(
-                f"several data directories have used {conninfo.endpoints[0]}, and one must be chosen",
-                "`pgtop-tune revert --list` lists the sets; --set ID selects one",
+                f"several data directories have used {conninfo.endpoints[0]}: choose one",
+                "`pgtop-tune revert --list` lists the change sets; select one with --set ID",
             )
         return says_yes("restore its old values?")
 

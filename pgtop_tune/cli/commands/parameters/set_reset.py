@@ -55,7 +55,9 @@ def set_values(request: SetRequest) -> int:
     scope = _scope(request)
     if not request.assignments:
         if not request.restart:
-            raise UsageProblem("nothing to set", "as in max_wal_size=4GB; --restart alone applies pending parameters")
+            raise UsageProblem(
+                "nothing to set", "pass NAME=VALUE as in max_wal_size=4GB; --restart alone applies pending parameters"
+            )
         return let_in(request.connection, lambda conninfo: run_until_signalled(apply_pending(conninfo, request)))
     assignments, settings = split_words(request.assignments)
     pending = bool(request.for_how_long)
@@ -68,10 +70,12 @@ def reset_values(request: ResetRequest) -> int:
     """Reset values; return the exit status. Raises as `set_values`."""
     scope = _scope(request)
     if scope is None:
-        raise UsageProblem("a load that has not started has nothing to reset", "unset PGOPTIONS")
+        raise UsageProblem("--scope load has nothing to reset on the server", "unset PGOPTIONS")
     parameters, settings = split_names(request.names)
     if settings and request.for_how_long:
-        raise UsageProblem(f"{settings[0]} is reset for good", "leave --for out, or `set` it to a value for some time")
+        raise UsageProblem(
+            f"{settings[0]} cannot be reset for a limited time", "leave --for out, or use `pgtop-tune set` with a value"
+        )
     resets = tuple(WantedParameter(checked_name(name), None, scope) for name in parameters)
     change_request = _change_request(request, resets, scope)
     if settings:
@@ -83,7 +87,7 @@ def _scope(request: ChangeOptions) -> Scope | None:
     """Return the scope; None for the session of the next load."""
     scope = scope_of(request.scope)
     if scope != SYSTEM and request.restart:
-        raise UsageProblem("--restart is for parameters of the whole server", "leave --scope out")
+        raise UsageProblem("--restart applies to parameters of the whole server", "leave --scope out")
     return scope
 
 
@@ -140,7 +144,7 @@ async def reset_settings(conninfo: ConnInfo, names: Sequence[str], request: Chan
         after = setting.after_reboot
         if after.value is not None and after.value != setting.live:
             last = after.assignments[-1]
-            tell(f"after a reboot {last.file} line {last.line} wins: {last.value}")
+            tell(f"after a reboot {last.file} line {last.line} takes precedence: {last.value}")
 
 
 async def _boot_settings(machine: HostControl, names: Sequence[str]) -> list[WantedSetting]:
@@ -154,7 +158,7 @@ async def _boot_settings(machine: HostControl, names: Sequence[str]) -> list[Wan
         if value is None:
             raise UsageProblem(
                 f"the boot value of {setting.name} is unknown: no file sets it, and it depends on the kernel",
-                f"now {setting.live}; `pgtop-tune revert --machine` reverts the changes made here",
+                f"the value is {setting.live} now; `pgtop-tune revert --machine` reverts changes of pgtop-tune",
             )
         boot_settings.append(WantedSetting(setting.name, value))
     return boot_settings
@@ -169,11 +173,11 @@ async def _settings(machine: HostControl, names: Sequence[str]) -> list[SystemSe
     """
     settings = await machine.settings()
     if isinstance(settings, Unavailable):
-        raise HostProblem(f"nothing was changed: {settings.detail}", "reset it on the server's machine")
+        raise HostProblem(f"nothing was changed: {settings.detail}", "run this command on the server's machine")
     by_name = {setting.name: setting for setting in settings}
     for name in names:
         if name not in by_name:
-            raise UsageProblem(f"{name!r} is not a setting of this machine that pgtop-tune changes")
+            raise UsageProblem(f"{name!r} is not a machine setting that pgtop-tune can change")
     return [by_name[name] for name in names]
 
 
@@ -186,7 +190,7 @@ async def apply_pending(conninfo: ConnInfo, request: SetRequest) -> int:
             await leave_watchdogs(control, HostControl(), None, tell)
         plan = await service.plan()
         if not plan.pending:
-            tell("no change is pending a restart")
+            tell("no parameter is pending a restart")
             return 0
         show_plan(plan)
         if request.dry_run:

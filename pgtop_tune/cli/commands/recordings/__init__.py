@@ -28,7 +28,7 @@ class RecordRequest(Struct, frozen=True):
 
     Prints one line per second to stdout and writes frames to the file. Ctrl-C ends the recording properly. The command
     waits for a server that is down; if the server never answers, the exit status is 3 and no file remains. While the
-    disk is full, frames are lost: stderr and the recording give the number of lost frames.
+    disk is full, frames are lost; stderr and the recording show how many.
 
     Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
 
@@ -38,13 +38,16 @@ class RecordRequest(Struct, frozen=True):
 
     A flight recorder for a week: pgtop-tune record -q -o run.jsonl.gz --rotate 1h --keep 7d --keep 20GB bench
 
-    Disks with limits: pgtop-tune record -o run.jsonl --disk-cap vda=6000iops,90MB/s --disk-cap nvme1n1=16kiops bench
+    With disk limits: pgtop-tune record -o run.jsonl --disk-cap vda=6000iops,90MB/s --disk-cap nvme1n1=16kiops bench
     """
 
     output: Annotated[
         Path | None,
         Option(
-            "-o", "--output", metavar="FILE", help="The recording; .gz or .zst compresses it. - is standard output."
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="File of the recording; .gz or .zst compresses it. - is standard output.",
         ),
     ] = None
     rotate: Annotated[
@@ -52,7 +55,7 @@ class RecordRequest(Struct, frozen=True):
         Option(
             "--rotate",
             metavar="SIZE|TIME",
-            help="Start a new file after this time or size: 1h, 500MB. Names get the time (UTC).",
+            help="Start a new file after this time or size: 1h, 500MB. File names get the time (UTC).",
         ),
     ] = None
     keep: Annotated[
@@ -103,9 +106,14 @@ class ExportRequest(Struct, frozen=True):
         ),
     ] = None
     since: Annotated[
-        str, Option("--from", metavar="MOMENT", help="First time: 3m, 12:40, -5m or 5m ago (before the end), start.")
+        str,
+        Option(
+            "--from", metavar="MOMENT", help="Start of the export: 3m, 12:40, -5m or 5m ago (before the end), start."
+        ),
     ] = "start"
-    until: Annotated[str, Option("--until", metavar="MOMENT", help="Last time; +2m counts from the first one.")] = "end"
+    until: Annotated[str, Option("--until", metavar="MOMENT", help="End of the export; +2m counts from --from.")] = (
+        "end"
+    )
     every: Annotated[
         str | None, Option("--every", metavar="TIME", help="One frame every 15s or 1m instead of every frame.")
     ] = None
@@ -114,7 +122,7 @@ class ExportRequest(Struct, frozen=True):
         Option(
             "--metrics",
             metavar="NAMES",
-            help="Only these metrics: server.tps,host.disk.*; also metrics left out by default: pg_stat_io.*. "
+            help="Only these metrics: server.tps,host.disk.*; can name metrics left out by default: pg_stat_io.*. "
             "Repeatable.",
         ),
     ] = None
@@ -131,17 +139,17 @@ _UnderTest = Annotated[
     Option(
         "--under-test",
         metavar="NAME",
-        help="A fact of the fingerprint, or a group of them (machine, system, server, parameters, data, load, all), "
-        "that the comparison is about; repeatable. Settings always are.",
+        help="A fact of the fingerprint, or a group (machine, system, server, parameters, data, load, all), that the "
+        "comparison tests and that may differ; repeatable. Settings are always under test.",
     ),
 ]
 As = Annotated[
     Contract | None,
     Option(
         "--as",
-        help="The question: only this may vary (config: parameters and kernel settings; storage: disks, file systems, "
-        "mounts; machine; major: version and its defaults; repeat: nothing). Anything else that differs refuses the "
-        "verdict, with exit status 8. --under-test adds to it.",
+        help="Kind of comparison: only this may differ (config: parameters and kernel settings; storage: disks, file "
+        "systems, mounts; machine; major: version and its defaults; repeat: nothing). If anything else differs, there "
+        "is no verdict, and the exit status is 8. --under-test adds exceptions.",
     ),
 ]
 FailIf = Annotated[
@@ -200,7 +208,7 @@ class SaveRequest(Struct, frozen=True):
 
 
 class BaselinesRequest(Struct, frozen=True):
-    """List the baselines; with a name, list its runs and the changes of their level.
+    """List the baselines; with a name, list its runs and the times at which their level changed.
 
     Examples: pgtop-tune baseline list  ·  pgtop-tune baseline list go-live
     """
@@ -221,7 +229,7 @@ class BaselineRequest(Struct, frozen=True):
 
     name: BaselineArgument
     file: Annotated[
-        Path | None, Argument(metavar="[FILE]", help="A newer run (default: repeat the load; needs -d).")
+        Path | None, Argument(metavar="[FILE]", help="A newer run. Without it, the load is repeated (needs -d).")
     ] = None
 
     against: Annotated[str, Option("--against", metavar="first|last", help="Run of the baseline to compare with.")] = (
@@ -238,8 +246,8 @@ class BaselineRequest(Struct, frozen=True):
 class ReportRequest(Struct, frozen=True):
     """Write a report: verdicts, tables, charts, events and the environment, in one file.
 
-    An HTML report is self-contained: charts are SVG, the mouse shows the figures of a moment, and nothing is loaded
-    from elsewhere. A Markdown report has the tables.
+    An HTML report is self-contained: charts are SVG, the mouse shows the values at a point in time, and no other
+    file is loaded. A Markdown report has the tables.
 
     Examples: pgtop-tune report run.jsonl.gz -o run.html  ·
     pgtop-tune report before.jsonl.gz after.jsonl.gz -o change.html --title "16 GB of max_wal_size"  ·
@@ -255,7 +263,7 @@ class ReportRequest(Struct, frozen=True):
     ]
     output: Annotated[
         Path | None,
-        Option("-o", "--output", metavar="FILE", help="FILE.html or FILE.md; a new file. - is HTML on stdout."),
+        Option("-o", "--output", metavar="FILE", help="New file, FILE.html or FILE.md. - is HTML on stdout."),
     ] = None
     title: Annotated[str, Option("--title", metavar="TEXT", help="Heading of the report.")] = ""
     under_test: _UnderTest = None
@@ -268,15 +276,15 @@ def record(request: RecordRequest) -> int:
 
     output, rotates = request.output, bool(request.rotate or request.keep)
     if output is None and not request.openmetrics:
-        raise UsageProblem("no file to record into", "-o run.jsonl.gz names one")
+        raise UsageProblem("no output file", "name one, as in -o run.jsonl.gz")
     if output is None and rotates:
-        raise UsageProblem("--rotate and --keep need a file to record into", "-o run.jsonl.gz names one")
+        raise UsageProblem("--rotate and --keep need a file to record into", "name one, as in -o run.jsonl.gz")
     if output is not None and is_stdout(output):
         if os.isatty(1):
             raise UsageProblem("standard output is a terminal", "pipe it: pgtop-tune record -o - | pgtop-tune replay -")
         output = STDOUT
     if output is not None and is_stream(output) and rotates:
-        raise UsageProblem("--rotate and --keep need a file to record into", f"{output} is none")
+        raise UsageProblem("--rotate and --keep need a file to record into", f"{output} is not a regular file")
     # The address is resolved beside the imports.
     resolving = begin_resolving(request.connection)
     from pgtop_tune.cli.commands.recordings.recording import record_into

@@ -52,7 +52,7 @@ def save_baseline(request: SaveRequest) -> None:
     """Save a run under a name, and say where. Raises RecordingProblem where it cannot be read or written."""
     run, _ = baselines.save(request.name, request.file, request.note)
     if run.doubts:
-        tell(f"the run has doubts, which its later comparisons repeat: {', '.join(run.doubts)}")
+        tell(f"the run has doubts, which later comparisons will repeat: {', '.join(run.doubts)}")
     say(f"saved in {run.path}")
 
 
@@ -67,7 +67,7 @@ def say_baselines(request: BaselinesRequest) -> None:
     if request.format is Format.JSON:
         say(json.dumps(baselines.baselines_json(rows), ensure_ascii=True, indent=2))
         return
-    say(baselines.baselines_table(rows) if rows else "no baseline; pgtop-tune baseline save NAME FILE creates one")
+    say(baselines.baselines_table(rows) if rows else "no baselines; `pgtop-tune baseline save NAME FILE` creates one")
     if request.name:
         _tell_changes(level_changes([run for _, run in rows]))
 
@@ -82,14 +82,14 @@ def check_baseline(request: BaselineRequest) -> int:
     """
     name, file = request.name, request.file
     if request.against not in ("first", "last"):
-        raise UsageProblem(f"{request.against!r} is not a run of a baseline", "--against first, or --against last")
+        raise UsageProblem(f"{request.against!r} is not a run of a baseline", "pass --against first or --against last")
     options, under_test = request.comparison, request.comparison.under_test or []
     conditions = [parse_condition(condition) for condition in options.fail_if or ()]
     runs, problems = baselines.kept_runs(name)
     for problem in problems:
         tell(problem)
     if not runs:
-        raise UsageProblem(f"the baseline {name!r} has no run", f"pgtop-tune baseline save {name} FILE adds one")
+        raise UsageProblem(f"the baseline {name!r} has no run", f"add one with `pgtop-tune baseline save {name} FILE`")
     reference = runs[0] if request.against == "first" else runs[-1]
     before = open_material(reference.path, f"{name}, {request.against} of {len(runs)}")
     with tempfile.TemporaryDirectory(prefix="pgtop-tune-") as directory:
@@ -149,7 +149,7 @@ def write_report(request: ReportRequest) -> None:
     """Write a report of the first file, with the others compared with it. Raises UsageProblem without an output."""
     to_stdout = request.output is not None and is_stdout(request.output)
     if request.output is None or not (to_stdout or request.output.suffix.lower() in _SUFFIXES):
-        raise UsageProblem("no file to write the report to", "-o report.html, or -o report.md")
+        raise UsageProblem("no file to write the report to", "pass -o report.html or -o report.md")
     under_test, sides = request.under_test or [], open_all(request.files)
     check_names(under_test, sides)
     heading = request.title or " · ".join(side.name for side in sides)

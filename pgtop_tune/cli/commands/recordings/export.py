@@ -47,9 +47,9 @@ def export_recording(request: ExportRequest) -> None:
     output = None if request.output is None or is_stdout(request.output) else request.output
     kind = request.format or _format_of(output)
     if request.wide and kind is not ExportFormat.CSV:
-        raise UsageProblem(f"--wide is for CSV, not for {kind}", "Parquet and OpenMetrics have one form")
+        raise UsageProblem(f"--wide applies to CSV, not to {kind}", "leave --wide out, or pass --format csv")
     if kind is ExportFormat.PARQUET and (output is None or is_stream(output)):
-        raise UsageProblem("Parquet needs a file", "-o run.parquet names one")
+        raise UsageProblem("Parquet needs an output file", "name one, as in -o run.parquet")
     everything = for_openmetrics() if kind is ExportFormat.OPENMETRICS else for_tables()
     rows = chosen(request.metrics) if request.metrics else everything
     reader = RecordingReader(request.file)
@@ -68,7 +68,7 @@ def _format_of(output: Path | None) -> ExportFormat:
     suffixes = [suffix.lower() for suffix in output.suffixes if suffix.lower() != ".gz"]
     kind = _BY_SUFFIX.get(suffixes[-1] if suffixes else "")
     if kind is None:
-        raise UsageProblem(f"{output} does not name a format", "use --format csv, parquet or openmetrics")
+        raise UsageProblem(f"the name {output} has no known extension", "pass --format csv, parquet or openmetrics")
     return kind
 
 
@@ -82,10 +82,12 @@ def _span(reader: RecordingReader, request: ExportRequest) -> TimeSpan:
     until_s = parse_moment(request.until, replace(line, shown_s=from_s))
     if from_s >= reader.length_s > 0:
         raise UsageProblem(
-            f"nothing is recorded after {request.since}", f"the recording is {duration(reader.length_s)} long"
+            f"the recording has no frames after {request.since}", f"the recording is {duration(reader.length_s)} long"
         )
     if until_s < from_s:
-        raise UsageProblem(f"{request.until} is before {request.since}", "+2m is two minutes after the first moment")
+        raise UsageProblem(
+            f"{request.until} is before {request.since}", "pass --until +2m for two minutes after --from"
+        )
     return TimeSpan(from_s, until_s, 0.0 if request.every is None else seconds(request.every))
 
 
@@ -131,7 +133,7 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
         UsageProblem: The output exists already, or cannot be written.
     """
     if output.exists() and not force:
-        raise UsageProblem(f"{output} exists already", "--force replaces it")
+        raise UsageProblem(f"{output} already exists", "pass --force to replace it")
     part = output.with_name(f"{output.name}.part")
     try:
         remove(part)
@@ -141,7 +143,7 @@ def new_file(output: Path, force: bool) -> Iterator[Path]:
     except OSError as problem:
         if isinstance(problem, BrokenPipeError):
             raise
-        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another place") from None
+        raise UsageProblem(f"{output} cannot be written: {problem.strerror}", "choose another path") from None
     finally:
         remove(part)
 
@@ -157,7 +159,7 @@ def text_to(output: Path | None, force: bool) -> Iterator[TextIO]:
         return
     if output is None:
         write_for_programs()
-    name, hint = ("stdout", "-o FILE writes elsewhere") if output is None else (output, "choose another place")
+    name, hint = ("stdout", "pass -o FILE to write to a file") if output is None else (output, "choose another path")
     try:
         with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8", newline="") as stream:
             yield stream

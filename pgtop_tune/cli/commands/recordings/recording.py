@@ -46,14 +46,12 @@ def scraping(where: str, statements: int, interval_s: float) -> Iterator[Exposit
     from pgtop_tune.export.endpoint import LOOPBACK, PATH, PORT, Exposition, MetricsEndpoint, address
 
     if not where:
-        raise UsageProblem(
-            "--statements needs --openmetrics", f"--openmetrics {LOOPBACK}:{PORT} is where Prometheus scrapes"
-        )
+        raise UsageProblem("--statements needs --openmetrics", f"add --openmetrics {LOOPBACK}:{PORT} for Prometheus")
     numbers = Exposition(interval_s, statements)
     endpoint = MetricsEndpoint(address(where), numbers.page)
-    tell(f"numbers for Prometheus: http://{endpoint.where}{PATH}")
+    tell(f"metrics for Prometheus: http://{endpoint.where}{PATH}")
     if not endpoint.where.is_loopback:
-        tell("without password and encryption: every client that reaches this address can read them")
+        tell("no password, no encryption: every client that reaches this address can read these metrics")
     try:
         yield numbers
     finally:
@@ -119,7 +117,7 @@ async def _record(
     if output is not None and not (discarded or (is_stdout(output) and not missing)):
         tell(f"recorded {recorder.frames_written} frames in {files}{missing}")
     if server is not None and never_answered:
-        nothing = f"; {output} holds nothing and was removed" if discarded else ""
+        nothing = f"; {output} was empty and has been removed" if discarded else ""
         raise ConnectionProblem(f"{conninfo.describe()} never answered{nothing}", server.why)
     return 0
 

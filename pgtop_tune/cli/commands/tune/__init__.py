@@ -15,18 +15,18 @@ from pgtop_tune.cli.connections import ConnectionOptions
 from pgtop_tune.cli.options import LoadSessionWords
 
 _search_option: Final = partial(Option, rich_help_panel="Search")
-_kept_option: Final = partial(Option, rich_help_panel="Searches that were made")
+_kept_option: Final = partial(Option, rich_help_panel="Earlier searches")
 
 
 class TuneRequest(Struct, frozen=True):
-    """Search for better values of parameters, unattended, and put everything back.
+    """Search for better values of parameters, unattended, and restore the original values.
 
-    Each evaluation sets two settings by turns under one load, as `ab` does. A screen of twelve evaluations finds the
-    knobs that matter, a climb turns them, knobs that earned nothing go back, and the winner is measured against the
-    start in at least eight fresh evaluations: that figure alone is the result. Every switch is pending confirmation;
+    Each evaluation alternates between two settings under one load, as `ab` does. Twelve screening evaluations find the
+    knobs that matter, a climb adjusts them, knobs without a gain are restored, and the winner is measured against the
+    start in at least eight fresh evaluations: only that figure is the result. Every switch is pending confirmation;
     after a kill the revert watchdog reverts it, and --resume continues. Values that can lose data are never tried.
 
-    Exit status: 0 with a result, also where the start stays; 8 without.
+    Exit status: 0 with a result, even if the start remains the best; 8 without.
 
     Examples: pgtop-tune tune --profile tpcb-like -c 16 --budget 2h -d bench  ·
     pgtop-tune tune --knobs random_page_cost,work_mem --profile select-only -d bench  ·
@@ -37,68 +37,80 @@ class TuneRequest(Struct, frozen=True):
     pgtop-tune tune --show last -o tune.html
     """
 
-    knobs: Annotated[str, _search_option("--knobs", metavar="NAME,NAME", help="Only these parameters.")] = ""
+    knobs: Annotated[str, _search_option("--knobs", metavar="NAME,NAME", help="Search only these parameters.")] = ""
     group: Annotated[
         list[str] | None,
         _search_option(
             "--group",
             metavar="NAME",
-            help="Parameters of a group of `pgtop-tune parameters`: checkpoints, wal, planner, memory; or machine.",
+            help="Search a group of `pgtop-tune parameters` (checkpoints, wal, planner, memory), or machine.",
         ),
     ] = None
-    budget: Annotated[str, _search_option("--budget", metavar="TIME", help="Longest time: 2h, 8h.")] = "2h"
+    budget: Annotated[str, _search_option("--budget", metavar="TIME", help="Time limit: 2h, 8h.")] = "2h"
     objective: Annotated[
         str,
         _search_option(
             "--objective",
             metavar="FIGURE",
-            help="tps, p99@RATE, latency@RATE, cost (CPU time per transaction), or arithmetic: 'tps / cpu', "
-            "'min p99 + 0.1 * wal'.",
+            help="Figure to optimize: tps, p99@RATE, latency@RATE, cost (CPU time per transaction), or arithmetic: "
+            "'tps / cpu', 'min p99 + 0.1 * wal'.",
         ),
     ] = "tps"
     constraint: Annotated[
         list[str] | None,
-        _search_option("--constraint", metavar="LIMIT", help="'p99 < 20ms', 'tps >= 1000'; repeatable."),
+        _search_option(
+            "--constraint",
+            metavar="LIMIT",
+            help="Limit that a result must keep: 'p99 < 20ms', 'tps >= 1000'; repeatable.",
+        ),
     ] = None
-    worth: Annotated[float, _search_option("--worth", min=0.5, max=50.0, help="Smallest gain worth having, %.")] = 2.0
-    engine: Annotated[str, _search_option("--engine", help="climb, or bayes (the extra of that name).")] = "climb"
+    worth: Annotated[
+        float, _search_option("--worth", min=0.5, max=50.0, help="Smallest gain that counts, in per cent.")
+    ] = 2.0
+    engine: Annotated[
+        str, _search_option("--engine", help="Search method: climb, or bayes (needs the extra `bayes`).")
+    ] = "climb"
     recovery_within: Annotated[
-        str, _search_option("--recovery-within", metavar="TIME", help="Bound of a crash recovery.")
+        str, _search_option("--recovery-within", metavar="TIME", help="Longest crash recovery that a value may cause.")
     ] = "10m"
     block: Annotated[
         str,
         _search_option(
             "--block",
             metavar="TIME",
-            help="Measured in each block, eight in an evaluation; three times as long between two CHECKPOINTs "
-            "for knobs that work through checkpoints. Shorter ones are noisier.",
+            help="Measured time of each block, eight per evaluation; three times as long, between two CHECKPOINTs, for "
+            "knobs that take effect through checkpoints. Shorter blocks are noisier.",
         ),
     ] = "10s"
-    allow_restart: Annotated[bool, _search_option("--allow-restart", help="Also parameters that take a restart.")] = (
-        False
-    )
-    yes: Annotated[bool, _search_option("--yes", help="Do not ask before restarts and --apply.")] = False
+    allow_restart: Annotated[
+        bool, _search_option("--allow-restart", help="Also search parameters that need a restart.")
+    ] = False
+    yes: Annotated[bool, _search_option("--yes", help="Do not ask before restarts and before --apply.")] = False
     apply: Annotated[bool, _search_option("--apply", help="Make a confirmed result permanent; also with --show.")] = (
         False
     )
     against_load: Annotated[
-        bool, _search_option("--against-load", help="Start no load: search under the one on the server.")
+        bool, _search_option("--against-load", help="Start no load: search under the load already on the server.")
     ] = False
     watch: Annotated[
         bool,
         _search_option(
-            "--watch", help="As --against-load; search again whenever the load has changed. Results stay proposals."
+            "--watch", help="Like --against-load; search again whenever the load changes. Results are only proposals."
         ),
     ] = False
-    seed: Annotated[int | None, _search_option("--seed", min=0, help="Of all chance.")] = None
+    seed: Annotated[int | None, _search_option("--seed", min=0, help="Seed of all random choices.")] = None
     stop_file: Annotated[
         Path | None,
-        _search_option("--stop-file", metavar="FILE", help="Stop before the next evaluation once it is there."),
+        _search_option("--stop-file", metavar="FILE", help="Stop before the next evaluation if this file exists."),
     ] = None
     profile: options.OneProfile = "tpcb-like"
     load: options.LoadWords = options.LoadWords()
-    resume: Annotated[str, _kept_option("--resume", metavar="ID", help="Continue it; last: the newest.")] = ""
-    show: Annotated[str, _kept_option("--show", metavar="ID", help="Its result so far.")] = ""
+    resume: Annotated[
+        str, _kept_option("--resume", metavar="ID", help="Continue this search; last: the newest one.")
+    ] = ""
+    show: Annotated[
+        str, _kept_option("--show", metavar="ID", help="Show the result of this search so far; last: the newest one.")
+    ] = ""
     output: Annotated[
         Path | None,
         _kept_option(

@@ -63,7 +63,7 @@ def show_tuning(directory: Path, output: Path | None, *, force: bool) -> None:
     result = kept.result
     if output is not None:
         if result is None:
-            raise UsageProblem(f"{kept.id} has no result yet", f"`pgtop-tune tune --resume {kept.id}` continues it")
+            raise UsageProblem(f"{kept.id} has no result yet", f"continue with `pgtop-tune tune --resume {kept.id}`")
         lines = _script(kept, result)
         if output.suffix.lower() == ".sql":
             write_text(output, "\n".join(lines) + "\n", force=force)
@@ -91,7 +91,7 @@ def apply_result(connection: ConnectionWords, directory: Path, *, yes: bool) -> 
         tell("nothing to apply: no setting was confirmed as better")
         return 0
     if kept.applied and not kept.workers:
-        raise UsageProblem(f"{kept.id} was applied already", "`pgtop-tune revert --list` shows the change set")
+        raise UsageProblem(f"{kept.id} is already applied", "`pgtop-tune revert --list` shows the change set")
     for name, value in result.values.items():
         say(f"{name}: {result.start[name]} → {value}")
     require_yes_to(len(result.values), yes=yes)
@@ -111,11 +111,9 @@ def apply_result(connection: ConnectionWords, directory: Path, *, yes: bool) -> 
         with ExperimentLog(directory) as log:
             log.write("applied")
         if settings and not lasting:
-            tell(
-                "the machine's settings last until the next boot: the script of --show has the commands that keep them"
-            )
+            tell("settings of the machine last until the next boot; --show -o FILE.sql writes commands to keep them")
         if not request.restart and not restart.isdisjoint(settings):
-            tell("the server takes huge pages when it is restarted")
+            tell("the server uses huge pages after its next restart")
     return status
 
 

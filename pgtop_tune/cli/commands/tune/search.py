@@ -108,7 +108,7 @@ async def tune_on_workers(
 
 def _tell_left_out(left_out: Iterable[tuple[str, str]]) -> None:
     for name, reason in left_out:
-        tell(f"{name}: not searched: {reason}")
+        tell(f"{name} is not searched: {reason}")
 
 
 async def resume_on_workers(
@@ -129,7 +129,7 @@ def _resumable(directory: Path) -> KeptTuning:
     """Return a search that is not complete. Raises UsageProblem for a complete one."""
     kept = kept_tuning(directory)
     if kept.ended == COMPLETE:
-        raise UsageProblem(f"{kept.id} is complete", f"`pgtop-tune tune --show {kept.id}` shows it")
+        raise UsageProblem(f"{kept.id} is complete", f"show it with `pgtop-tune tune --show {kept.id}`")
     return kept
 
 
@@ -174,7 +174,9 @@ def _outcome(data: bytes, server: str) -> Outcome:
         else:
             interruption = KnobsChanged(convert(answer["changed"], tuple[str, ...]))
     except (ValueError, KeyError, TypeError, msgspec.ValidationError) as problem:
-        raise UnitFailed(f"{server}: the answer cannot be read: {problem}", "run the same version everywhere") from None
+        raise UnitFailed(
+            f"{server}: the answer cannot be read: {problem}", "install the same pgtop-tune version on all machines"
+        ) from None
     raise interruption
 
 
@@ -186,7 +188,7 @@ async def _beginnings(
     Raises:
         UsageProblem: Servers differ, or share a machine of which the search would change a setting.
     """
-    tell("looking at the servers under the load")
+    tell("reading the servers under the load")
     unit = unit_options.request("search", search=to_builtins(search))
     beginnings = await answers_of_all(workers, unit, _WorkerBeginning)
     check_alike(beginnings, _conditions)
@@ -195,8 +197,8 @@ async def _beginnings(
     settings = [knob.name for knob in first.beginning.plan.space.dimensions if knob.machine]
     if settings and len(machines) < len(beginnings):
         raise UsageProblem(
-            f"{settings[0]} is one value for a machine, and several of these servers share one",
-            "search parameters alone, or one server",
+            f"{settings[0]} applies to a whole machine, and several of these servers share one machine",
+            "search only parameters, or on one server",
         )
     return beginnings
 
@@ -226,7 +228,7 @@ def run_tune(request: TuneRequest) -> int:
         show_tuning(directory, request.output, force=request.force)
         return ExitCode.OK
     if request.output is not None:
-        raise UsageProblem("-o belongs to --show", "`pgtop-tune tune --show last -o tune.html`")
+        raise UsageProblem("-o needs --show", "run `pgtop-tune tune --show last -o tune.html`")
     if request.detach:
         return start_detached(["tune"])
     session, against_load = request.session, request.against_load or request.watch
@@ -235,12 +237,12 @@ def run_tune(request: TuneRequest) -> int:
         is_elsewhere = session.load_from or session.host_source is not HostSource.AUTO
         if against_load or request.apply or is_elsewhere:
             raise UsageProblem(
-                "with --workers each worker drives the load of its own server, and reads its own host",
+                "with --workers, each worker loads its own server and reads its own host",
                 "leave --against-load, --watch, --apply, --load-from and --host-source out",
             )
         check_for_workers(request.connection)
     if request.watch and (request.apply or request.allow_restart):
-        raise UsageProblem("--watch makes proposals, without restarts", "leave --apply and --allow-restart out")
+        raise UsageProblem("--watch only makes proposals, without restarts", "leave --apply and --allow-restart out")
     if request.workers:
         status, kept_in = finished(_on_workers(request))
     else:
@@ -263,7 +265,7 @@ def _search_of(request: TuneRequest) -> SearchRequest:
     recovery_s = for_seconds(request.recovery_within, "--recovery-within")
     block_s = for_seconds(request.block, "--block")
     if budget_s is None or recovery_s is None or block_s is None or block_s < _SHORTEST_BLOCK_S:
-        raise UsageProblem("--budget, --recovery-within or --block is no usable time", "pass 2h, 10m, 10s")
+        raise UsageProblem("--budget, --recovery-within or --block is not a usable duration", "pass 2h, 10m, 10s")
     against_load, load = request.against_load or request.watch, request.load
     tuning = TuningRequest(
         profile="" if against_load else request.profile,
@@ -350,7 +352,7 @@ async def _run(
                 tell(next_line(directory.name, result))
                 if request.resume or not request.watch:
                     return
-                tell("watching: the next search begins when the load has changed; Ctrl-C ends it")
+                tell("watching: the next search starts when the load changes; Ctrl-C stops watching")
                 tell(f"the load has changed: {await session.until_load_changes()}")
         finally:
             await session.load.end()
@@ -378,7 +380,7 @@ class _AnnouncedSearch:
     """
 
     def __init__(self, server: ServerKey | None) -> None:
-        self.state = ExperimentState(number=1, kind="tuning", under_way=True, phase="looking at the load")
+        self.state = ExperimentState(number=1, kind="tuning", under_way=True, phase="reading the load")
         self.file: Final = Announcement("tune", (), lambda: self.state, server)
 
 

@@ -164,10 +164,10 @@ class SeparateEvaluations:
         check_nothing_waits(plan, in_force)
         if not plan.by_us:
             raise ServerProblem(f"pgtop-tune cannot restart the server: {plan.why_not}", "leave --allow-restart out")
-        tell(f"the server is restarted many times; a restart ends {counted(plan.sessions, 'session')} now")
+        tell(f"the server is restarted many times; each restart ends {counted(plan.sessions, 'session')} now")
         confirm(plan, yes=yes, anyway=False)
         if in_force:
-            tell(f"{', '.join(in_force)}: a value of the search is in force until a restart, which is made now")
+            tell(f"{', '.join(in_force)}: a value of this search is in force until the restart that follows now")
             await restart(self._service)
 
     async def answers(self) -> None:
@@ -303,7 +303,7 @@ async def _own_cycles(session: TuningSession, plan: TuningPlan, block_s: float) 
     try:
         await session.checkpoint()
     except ServerProblem as refused:
-        tell(f"blocks wait for checkpoints of the server: {refused.message}")
+        tell(f"CHECKPOINT was refused, so blocks wait for the server's own checkpoints: {refused.message}")
         return None
     return OwnCycles(cycle_of(block_s), session.checkpoint)
 
@@ -326,7 +326,7 @@ async def _machine(session: TuningSession, plan: TuningPlan) -> AsyncIterator[Ma
         await until_nothing_pends(machine)
         for name, setting in sorted(by_name(await machine.settings()).items()):
             if name in settings and not setting.writable:
-                raise HostProblem(f"{name} cannot be written by this process", "run this as root")
+                raise HostProblem(f"this process cannot write {name}", "run this command as root")
         yield machine
 
 
@@ -415,7 +415,7 @@ async def beginning(session: TuningSession, search: SearchRequest) -> Beginning:
         )
     if not space.dimensions:
         raise UsageProblem(
-            "there is no knob to search", "; ".join(f"{name}: {reason}" for name, reason in space.left_out[:5])
+            "no knob is left to search", "; ".join(f"{name}: {reason}" for name, reason in space.left_out[:5])
         )
     plan = TuningPlan(
         space=Space(space.dimensions),
@@ -444,7 +444,9 @@ def _without_long_cycles(space: KnobSpace, interval: Interval, named: Sequence[s
     if cycle is None or cycle <= _LONGEST_CYCLE_S:
         return space
     minutes = FEWEST_PAIRS * CYCLES_PER_PAIR * cycle / 60.0
-    reason = f"checkpoints are {cycle:.0f} s apart, so an evaluation takes {minutes:.0f} minutes; --knobs searches it"
+    reason = (
+        f"checkpoints are {cycle:.0f} s apart: an evaluation takes {minutes:.0f} min; name it in --knobs to search it"
+    )
     slow = {knob.name: reason for knob in space.dimensions if knob.name in BY_CHECKPOINTS and knob.name not in named}
     return _without(space, slow)
 
@@ -573,10 +575,10 @@ class TuningSession:
         frames.begin()
         ran = await frames.until(lambda: len(frames.tps) >= _SHOWN_LOAD_S and self._facts() is not None, _FIRST_S)
         if ran and self.cell is None and idle(median(frames.tps), self._clients()):
-            raise LoadProblem("no client is connected: there is no load to search under", "start it first")
+            raise LoadProblem("no client is connected, so there is no load to search under", "start the load first")
         if not ran:
             reason = "the server does not report its parameters in time" if any(frames.tps) else "no transaction ended"
-            raise LoadProblem(frames.trouble or reason, "`pgtop-tune bench run` shows why")
+            raise LoadProblem(frames.trouble or reason, "run `pgtop-tune bench run` to see the reason")
         frames.end()
         self.keeper.rest()
         interval = frames.interval

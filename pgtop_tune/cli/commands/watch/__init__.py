@@ -37,9 +37,9 @@ class TopRequest(Struct, frozen=True):
 
     Examples: pgtop-tune  ·  pgtop-tune -h /run/postgresql -d bench  ·  pgtop-tune postgresql://bench@db1/bench
 
-    A disk with a limit: pgtop-tune --disk-cap vda=6000iops,90MB/s bench
+    With a disk limit: pgtop-tune --disk-cap vda=6000iops,90MB/s bench
 
-    A pooler beside it: pgtop-tune --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer bench
+    With a pooler: pgtop-tune --pooler bouncer=postgresql://stats@127.0.0.1:6432/pgbouncer bench
     """
 
     connection: ConnectionWords = ConnectionWords()
@@ -63,9 +63,11 @@ class ReplayRequest(Struct, frozen=True):
     """
 
     file: Annotated[Path, Argument(metavar="FILE", help="A recording, plain or compressed; - is standard input.")]
-    speed: Annotated[float, Option("--speed", min=0.25, max=60.0, help="Multiple of the recorded pace.")] = 1.0
+    speed: Annotated[
+        float, Option("--speed", min=0.25, max=60.0, help="Playback speed, as a multiple of the recorded one.")
+    ] = 1.0
     start: Annotated[float, Option("--start", min=0.0, help="Start this many seconds into the recording.")] = 0.0
-    lines: Annotated[bool, Option("--lines", help="Print a line per frame instead of the screen.")] = False
+    lines: Annotated[bool, Option("--lines", help="Print one line per frame instead of the screen.")] = False
     screen: ScreenWords = ScreenWords()
 
 
@@ -83,11 +85,11 @@ class DemoRequest(Struct, frozen=True):
 
     Examples: pgtop-tune demo  ·  pgtop-tune demo --headless --seconds 20 --record out.jsonl
 
-    A disk with a limit: pgtop-tune demo --disk-cap vda=6000iops,90MB/s
+    With a disk limit: pgtop-tune demo --disk-cap vda=6000iops,90MB/s
 
-    A server that is set well: pgtop-tune demo --advised
+    A well-configured server: pgtop-tune demo --advised
 
-    A bad start to practise on: pgtop-tune demo --setting shared_buffers=16MB --setting max_wal_size=64MB
+    A badly configured server, for practice: pgtop-tune demo --setting shared_buffers=16MB --setting max_wal_size=64MB
     """
 
     headless: Annotated[bool, _demo_option("--headless", help="No screen: a line per second and a summary.")] = False
@@ -100,21 +102,23 @@ class DemoRequest(Struct, frozen=True):
         _demo_option(
             "--keep",
             metavar="DIR",
-            help="Create the cluster in this directory, keep it, and use it again next time, with its settings unless "
-            "--advised or --setting gives others.",
+            help="Create the cluster in this directory and keep it. Later runs use it with its settings, unless "
+            "--advised or --setting changes them.",
         ),
     ] = None
     advised: Annotated[
         bool,
         _demo_option(
             "--advised",
-            help="Start with the values that `advise` proposes for this machine; the machine's settings stay.",
+            help="Start with the values that `advise` proposes for this machine, without settings of the machine.",
         ),
     ] = False
     setting: Annotated[
         list[str] | None,
         _demo_option(
-            "--setting", metavar="NAME=VALUE", help="Start with this value; repeatable. It wins over --advised."
+            "--setting",
+            metavar="NAME=VALUE",
+            help="Start with this value; takes precedence over --advised. Repeatable.",
         ),
     ] = None
     pg_bin: Annotated[

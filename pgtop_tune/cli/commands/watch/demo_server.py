@@ -74,7 +74,7 @@ def _given_settings(assignments: Sequence[str], binaries: Binaries) -> dict[str,
     for parameter in wanted_parameters(assignments, SYSTEM):
         name, value = parameter.name.lower(), parameter.value or ""
         if name in _FIXED:
-            raise UsageProblem(f"--setting {name}: the demo chooses it", "the demo's server is private: leave it out")
+            raise UsageProblem(f"--setting {name}: the demo sets this parameter itself", "leave it out")
         refused = setting_refusal(binaries, name, value)
         if refused is not None and refused.unknown:
             raise UsageProblem(
@@ -99,7 +99,7 @@ def _advised(server: ConnectionWords, kept: Mapping[str, str]) -> Advised:
     rows = parameter_rows(() if sample is None else sample.parameters, half)
     settings = {row.parameter.name: row.advised for row in rows if row.differs and row.parameter.name not in kept}
     left_out = [
-        f"left out, {name}: {half[name].because}"
+        f"{name} is left unchanged: {half[name].because}"
         for name, advice in proposal.parameters.items()
         if advice.value != half[name].value
     ]
@@ -110,7 +110,9 @@ def _advised(server: ConnectionWords, kept: Mapping[str, str]) -> Advised:
         if advice.value is not None and advice.value != live.get(name)
     ]
     if machine:
-        left_out.append(f"left out, settings of the machine: {', '.join(machine)} (`pgtop-tune advise --group os`)")
+        left_out.append(
+            f"settings of the machine are left unchanged: {', '.join(machine)} (see `pgtop-tune advise --group os`)"
+        )
     return Advised(settings, tuple(left_out))
 
 
@@ -131,7 +133,7 @@ def run_demo(request: DemoRequest) -> int:
     """
     with_screen = not request.headless and sys.stdin.isatty() and sys.stdout.isatty()
     if with_screen and request.seconds is not None:
-        raise UsageProblem("--seconds ends a headless demo", "add --headless; on the screen `q` leaves")
+        raise UsageProblem("--seconds needs --headless", "add --headless, or leave the screen with `q`")
     load = LoadSpec(profile=request.profile, clients=request.clients)
     dataset = load_profiles().get(request.profile).dataset
     # The journal of a throwaway server lies beside it, that of a kept one in the usual place.
@@ -172,7 +174,7 @@ def _prepared(stack: ExitStack, request: DemoRequest) -> tuple[Throwaway, ConnIn
         conninfo = resolve_words(connection)
         advised = None
         if request.advised:
-            show(InitialiseProgress("looking at this machine"))
+            show(InitialiseProgress("reading this machine"))
             advised = _advised(connection, settings)
             settings = {**advised.settings, **settings}
             show(InitialiseProgress("restarting with the advised values"))
@@ -184,9 +186,9 @@ def _prepared(stack: ExitStack, request: DemoRequest) -> tuple[Throwaway, ConnIn
         for line in advised.left_out:
             tell(line)
     if overridden := ", ".join(_overridden(server, settings)):
-        tell(f"ALTER SYSTEM of an earlier demo holds {overridden}: `pgtop-tune reset` gives the value above")
+        tell(f"an earlier demo set {overridden} with ALTER SYSTEM: `pgtop-tune reset` makes the value above apply")
     if request.keep is not None:
-        tell(f"cluster in {request.keep}, socket directory {server.socket_dir} while this runs")
+        tell(f"cluster in {request.keep}, socket directory {server.socket_dir} during this demo")
     return server, conninfo
 
 

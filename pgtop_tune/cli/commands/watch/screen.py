@@ -68,7 +68,7 @@ def show_server(request: TopRequest) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageProblem(
             "the screen needs a terminal",
-            "without one: pgtop-tune record --seconds 60 -o FILE; over ssh: ssh -t HOST pgtop-tune",
+            "without a terminal, run pgtop-tune record --seconds 60 -o FILE; over ssh, run ssh -t HOST pgtop-tune",
         )
     hold_back()
     resolving = begin_resolving(request.connection)
@@ -139,7 +139,7 @@ def show_live(conninfo: ConnInfo, live_words: LiveWords, screen: ScreenWords) ->
             recorder.stop()
             discarded = recorder.discard_without_server()
     if discarded:
-        tell(f"{recorder.last_path} was removed: it never reached a server")
+        tell(f"{recorder.last_path} was removed: no server ever answered")
     last_words(outcome, None if discarded else recorder.last_path)
     return outcome.exit_status
 

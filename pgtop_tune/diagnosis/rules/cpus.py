@@ -168,9 +168,7 @@ def _others(facts: Facts) -> Hit | None:
         return None
     measured = waiting_ms >= _QUEUE * facts.latency_ms > 0
     # Sessions of a load of others that wait for a CPU look as if their clients thought.
-    fills = (
-        facts.run is None and busy >= FULL and other_cpus >= _most_of_use(facts) and facts.waits.active >= _SOME_WORK
-    )
+    fills = facts.of_others and busy >= FULL and other_cpus >= _most_of_use(facts) and facts.waits.active >= _SOME_WORK
     if not (measured or fills):
         return None
     share = min(other_cpus / (busy / 100.0 * cpus), 1.0)

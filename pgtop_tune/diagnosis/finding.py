@@ -61,6 +61,7 @@ class Deed(Struct, frozen=True, kw_only=True):
         backend: pid and backend_start_ms of the session; None for other kinds.
         database: Database in which the SQL is to run; "" for any.
         direction: Direction of a parameter: "raise", "lower" or "set"; its value is the proposal's (`advice`).
+        value: Value of a parameter, where the finding knows it; None otherwise.
         query_id: Query id of the statement to explain; None where it is not known.
     """
 
@@ -70,6 +71,7 @@ class Deed(Struct, frozen=True, kw_only=True):
     backend: BackendKey | None = None
     database: str = ""
     direction: str = ""
+    value: str | None = None
     query_id: int | None = None
 
 
@@ -112,12 +114,6 @@ class Finding(Struct, frozen=True, kw_only=True):
     evidence: tuple[tuple[str, str], ...] = ()
     next_step: str = ""
     deeds: tuple[Deed, ...] = ()
-
-
-def first_step(finding: Finding) -> Deed | None:
-    """Return the first deed about a session or a parameter; None without one."""
-    of_line = (DeedKind.END_SESSION, DeedKind.CANCEL, DeedKind.STAGE_PARAMETER)
-    return next((deed for deed in finding.deeds if deed.kind in of_line), None)
 
 
 class NotLookedAt(Struct, frozen=True):

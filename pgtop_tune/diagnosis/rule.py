@@ -146,9 +146,9 @@ def forms(sentence: str, middle: Sequence[str], short: str, culprit: str, brief:
     return tuple(dict.fromkeys((sentence, *sorted(between, key=len, reverse=True), short, last)))
 
 
-def stage(name: str, direction: str, effect: str) -> Deed:
-    """Return the deed that stages a parameter."""
-    return Deed(kind=DeedKind.STAGE_PARAMETER, target=name, direction=direction, effect=effect)
+def stage(name: str, direction: str, effect: str, value: str | None = None) -> Deed:
+    """Return the deed that stages a parameter, with its value where that is known."""
+    return Deed(kind=DeedKind.STAGE_PARAMETER, target=name, direction=direction, effect=effect, value=value)
 
 
 def sql(statement: str, effect: str, database: str = "") -> Deed:

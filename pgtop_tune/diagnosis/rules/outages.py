@@ -162,7 +162,9 @@ def _allowing(missing: Sequence[str], connected: Sequence[str]) -> str:
 
 
 def _release(names: str, ready: int, missing: Sequence[str], connected: Sequence[str]) -> tuple[Deed, ...]:
-    """Return the deeds that let commits go on: with fewer standbys, with another one, or without any."""
+    """Return the deeds that let commits go on: with fewer standbys, with another one, or without any. The change of ours
+    is first: it is in the journal, and reverts unless it is confirmed.
+    """
     if ready:
         value, effect = with_fewer(names, ready), f"commits go on with {plural(ready, 'standby')}"
     elif connected:
@@ -171,7 +173,7 @@ def _release(names: str, ready: int, missing: Sequence[str], connected: Sequence
         value = ""
         effect = "commits go on at once; they are lost if this server is lost before a standby is back"
     change = f"ALTER SYSTEM SET synchronous_standby_names = {literal(value)}; SELECT pg_reload_conf();"
-    return sql(change, effect), stage("synchronous_standby_names", "set", effect)
+    return stage("synchronous_standby_names", "set", effect, value), sql(change, effect)
 
 
 def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:

@@ -175,9 +175,9 @@ def _others(facts: Facts) -> Hit | None:
     subject, programs = f"other programs take {other_cpus:.1f} of {_cpus(cpus)}", facts.other_programs
     by, used = named(facts, TIME, CPU.lower()), facts.server_cpus or 0.0
     bound = f"; cost up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}" if measured else ""
-    own = f"; the server uses {used:.1f}, most for {by.words}" if by.words and used >= _OTHERS * cpus else ""
+    own_use = f"; the server uses {used:.1f}, most for {by.words}" if by.words and used >= _OTHERS * cpus else ""
     return Hit(
-        sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}{own}",
+        sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}{own_use}",
         middle=tuple(f"{subject}: {', '.join(programs[:count])}" for count in (2, 1)) if programs else (),
         short=f"{subject}: {programs[0]}" if programs else subject,
         culprit=programs[0] if programs else "",

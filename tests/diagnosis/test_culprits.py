@@ -120,6 +120,12 @@ def test_dead_rows_that_a_transaction_holds_back_are_the_cause_of_a_slow_index()
     assert "; 301k dead rows of orders are held back by session 900 (pg_dump) for 1m" in kept.sentence
     assert kept.deeds[0].kind is DeedKind.END_SESSION
 
+    def itself(second: int, now_ms: int) -> tuple[Backend, ...]:
+        return (backend(900, now_ms, application_name="report", state="active", query_id=1),)
+
+    alone = first_of(replace(bloated, server={**server, "horizon": held}, backends=itself))
+    assert alone.sentence.endswith("likely 301k dead rows of orders")
+
 
 def test_a_few_pages_for_a_row_are_dead_rows_where_a_transaction_keeps_them() -> None:
     """20 rows with 82,800 dead ones behind a forgotten prepared transaction were "other programs take 1.2 CPUs"."""

@@ -196,9 +196,13 @@ class _Scan(Struct, frozen=True):
         )
 
 
-def _holder(facts: Facts) -> HorizonHolder | None:
-    """Return the oldest holder of dead rows that has held them for a while."""
-    return next((one for one in holders(facts.interval) if one.since_s is None or one.since_s >= _HOLDS_S), None)
+def _holder(facts: Facts, query_id: int) -> HorizonHolder | None:
+    """Return the oldest holder of dead rows that has held them for a while, other than runs of the statement itself."""
+    activity = facts.interval.now(sections.activity)
+    rows = activity.backends if activity is not None else ()
+    own_pids = {row.pid for row in rows if row.query_id == query_id and row.state == "active"}
+    old = (one for one in holders(facts.interval) if one.since_s is None or one.since_s >= _HOLDS_S)
+    return next((one for one in old if one.backend is None or one.backend[0] not in own_pids), None)
 
 
 def _tables_of(facts: Facts, query: str) -> list[GrownRelation[TableCounters]]:
@@ -225,8 +229,8 @@ def _worst(facts: Facts) -> _Scan | None:
         scan = _Scan(rate, min((rate.grown.sum("exec_us") or 0) / whole_us, 1.0), blocks + more, returned)
         if scan.part >= _NAMED and scan.blocks >= max(_FEW_BLOCKS, _FEW_BLOCKS * returned):
             scans.append(scan)
-    found = (_with_table(facts, scan) for scan in sorted(scans, key=lambda one: -one.part))
-    return next((scan for scan in found if scan is not None), None)
+    located_scans = (_with_table(facts, scan) for scan in sorted(scans, key=lambda one: -one.part))
+    return next((scan for scan in located_scans if scan is not None), None)
 
 
 def _with_table(facts: Facts, scan: _Scan) -> _Scan | None:
@@ -234,13 +238,13 @@ def _with_table(facts: Facts, scan: _Scan) -> _Scan | None:
     query, calls = facts.text_of(scan.rate.counters.queryid), scan.rate.calls_per_s or 0.0
     if not query or _reads_all(query):
         return None
-    tables, others = _tables_of(facts, query), list[GrownRelation[TableCounters]]()
+    tables, unnamed_tables = _tables_of(facts, query), list[GrownRelation[TableCounters]]()
     if query.lstrip()[:6].upper() in ("DELETE", "UPDATE", "INSERT"):
         # A foreign key or a trigger reads a table that the statement does not name.
         own_oids = {table.row.oid for table in tables}
-        others = [table for table in table_rates(facts.interval) if table.row.oid not in own_oids]
+        unnamed_tables = [table for table in table_rates(facts.interval) if table.row.oid not in own_oids]
     for counter, by_index in (("seq_tup_read", False), ("idx_tup_fetch", True)):
-        read = [(table.per_s(counter) or 0.0, table.row) for table in (*tables, *others)]
+        read = [(table.per_s(counter) or 0.0, table.row) for table in (*tables, *unnamed_tables)]
         rows_per_s, row = max(read, key=lambda pair: pair[0], default=(0.0, None))
         rows = rows_per_s / calls if calls else 0.0
         if row is not None and rows >= max(_ROWS, _READ_FOR_ONE * scan.returned):
@@ -250,7 +254,7 @@ def _with_table(facts: Facts, scan: _Scan) -> _Scan | None:
     else:
         dead = [one.row for one in tables if one.row.n_dead_tup >= _ROWS]
         scan = replace(scan, table=max(dead, key=lambda row: row.n_dead_tup, default=None))
-    scan = replace(scan, holder=_holder(facts)) if scan.dead else scan
+    scan = replace(scan, holder=_holder(facts, scan.rate.counters.queryid)) if scan.dead else scan
     # A few pages for a row are dead rows only where they are known to be kept.
     reads_much = scan.blocks >= max(_BLOCKS, _BLOCKS_FOR_ONE * scan.returned)
     return scan if reads_much or scan.holder is not None else None

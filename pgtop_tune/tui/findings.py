@@ -184,7 +184,7 @@ class Deeds:
             DeedRow(
                 label=f"A/B of {deed.target}",
                 brief="A/B",
-                effect="stages it and measures both values by turns, before it stays",
+                effect="stages it and measures both values in alternation, before it stays",
                 keys=self._keys["experiment"],
                 act=partial(measure, deed),
             )

@@ -129,7 +129,7 @@ async def test_a_parameter_that_only_a_finding_names_is_staged_with_its_value() 
 async def test_x_stages_the_parameter_and_opens_the_experiment() -> None:
     async with showing(STAGE, experiments=ScriptedExperiments()) as rig:
         await rig.press("w", "x")
-        await rig.sees("experiment: A against B by turns")
+        await rig.sees("experiment: A against B")
         assert [row.name for row in rig.app.parameters.panel.staged] == ["work_mem"]
 
 

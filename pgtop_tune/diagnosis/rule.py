@@ -211,7 +211,7 @@ def root_activity(root: RootLook) -> str:
     if root.pid == 0 and root.gid:
         where = f"in {short_name(root.database)}, " if root.database else ""
         return f"{where}{duration(root.prepared_s)} old" if root.prepared_s else where.removesuffix(", ")
-    if backend is None:
+    if backend is None or backend.state is None:
         return ""
     if root.idle_s:
         return f"idle in transaction {duration(root.idle_s)}"
@@ -245,6 +245,8 @@ def root_next_step(root: RootLook) -> str:
         return f"wait for {root_name(root)}; the others can be canceled meanwhile"
     if root.backend.state == "idle":
         return f"{root_name(root)} holds a lock of its session: end it (K), or have its client release the lock"
+    if root.backend.state is None:
+        return f"find out who uses {root_name(root)}: its activity is hidden from this role (pg_monitor shows it)"
     for_s = f" for {duration(root.runs_s)}" if root.runs_s else ""
     return f"{root_name(root)} has run {statement_of(root.backend) or 'its statement'}{for_s}: cancel it (c), or wait"
 

@@ -247,7 +247,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("wait-groups", ("G",), "app.wait_groups", "group waits by any two properties; Enter opens a group", _SCREEN),
     Action("burst", ("F",), "app.burst", "sample waits 50 times a second for 20 s: the tail below 100 ms", _SCREEN, "",
         (Need.INTERVAL,)),
-    Action("zoom", ("Z",), "zoom", "length of the charts: 2 minutes, 10 minutes, an hour, all", _SCREEN),
+    Action("zoom", ("Z",), "zoom", "length of the charts: 3 minutes, 10 minutes, an hour, all, 1 minute", _SCREEN),
     Action("theme", ("t",), "app.theme", "next colour theme", _SCREEN),
     Action("palette", ("ctrl+p",), "app.command_palette", "search all actions", _SCREEN),
     Action("mouse", ("M",), "app.mouse", "mouse on or off; Shift selects text while it is on", _SCREEN),

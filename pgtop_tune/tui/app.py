@@ -39,7 +39,7 @@ from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
 from pgtop_tune.tui.experiment.actions import ExperimentActions
 from pgtop_tune.tui.findings import Deeds, Findings
 from pgtop_tune.tui.load.actions import LoadActions
-from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
+from pgtop_tune.tui.palette import choose, load_themes, usual_theme
 from pgtop_tune.tui.parameters.actions import ParameterActions
 from pgtop_tune.tui.preload import read_ahead_for_keys
 from pgtop_tune.tui.scene.banners import change_text
@@ -386,10 +386,9 @@ class PgtopApp(DiscreetApp):
             setattr(self, f"action_{name}", act)
 
     def _choose_theme(self) -> None:
-        no_colour = bool(os.environ.get("NO_COLOR"))
-        themes = load_themes(no_colour)
+        themes = load_themes(bool(os.environ.get("NO_COLOR")))
         self._themes, self._broken_themes = themes.by_name, themes.broken
-        theme_name = choose(themes, self._options.theme, WITHOUT_COLOUR if no_colour else DEFAULT)
+        theme_name = choose(themes, self._options.theme, usual_theme(self.console.color_system, os.environ))
         for theme in self._themes.values():
             self.register_theme(theme)
         self.theme = theme_name

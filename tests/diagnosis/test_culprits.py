@@ -12,7 +12,7 @@ from pgtop_tune.diagnosis.finding import BRIEF_CELLS, DeedKind, Diagnosis, Findi
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample, PressureLine, PressureSample
-from pgtop_tune.model.postgres import Backend
+from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.model.replication import HorizonSample, OpenTransaction
 from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.tui.scene.banners import finding_line
@@ -237,6 +237,25 @@ def test_the_statement_is_named_by_samples_where_no_query_id_is_known() -> None:
     first = Diagnoser().look(Interval(frames)).first
     assert first.statement.startswith("INSERT INTO log VALUES (")
     assert first.culprit == "INSERT INTO log VALU"
+
+
+def test_transactions_that_mostly_roll_back_are_a_note() -> None:
+    """Statements that a timeout ended were only "the CPUs are saturated"."""
+    failing = Situation(waits={"CPU:": 2.0}, load=False, tps=2.0, counters={"database.xact_rollback": 13.0})
+    note = next(finding for finding in said(failing).findings if finding.rule == "xact.rollback")
+    assert (note.kind, note.sentence) == (FindingKind.NOTE, "87 % of transactions roll back: 13/s")
+
+
+def hidden(second: int, now_ms: int) -> tuple[Backend, ...]:
+    root = backend(900, now_ms, application_name=None, state=None, query=HIDDEN_QUERY, usename=None, xact_start_ms=None)
+    wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": EPOCH_MS}
+    return (root, *(backend(pid, now_ms, blocked_by=(900,), **wait) for pid in (10, 11)))
+
+
+def test_a_session_that_this_role_may_not_see_has_its_pid_and_no_activity() -> None:
+    jam = first_of(Situation(waits={"Lock:transactionid": 2.0}, tps=0.0, load=False, backends=hidden))
+    assert jam.sentence.endswith(" for session 900")
+    assert "pg_monitor" in jam.next_step
 
 
 def without_ids(frame: Any) -> Any:

@@ -22,6 +22,9 @@ _BYTES: Final = 1e6
 _UPDATES: Final = 100.0
 _HOT: Final = 0.5
 _OWN_CPU: Final = 10.0
+_ROLLBACKS: Final = 1.0
+_MANY: Final = 0.2
+"""Share of the transactions; parallel workers count as committed ones."""
 _WORKER: Final = "autovacuum worker"
 
 
@@ -117,6 +120,25 @@ def _cold(facts: Facts) -> Hit | None:
     )
 
 
+def _rolled_back(facts: Facts) -> Hit | None:
+    """Find transactions of which many roll back: they fail, or an application ends its reads in this way."""
+    pair = facts.mean.pair(sections.database)
+    if pair is None:
+        return None
+    older, newer = pair
+    rolled_back, committed = newer.xact_rollback - older.xact_rollback, newer.xact_commit - older.xact_commit
+    per_s = rolled_back / (newer.at_s - older.at_s)
+    if per_s < _ROLLBACKS or committed < 0 or rolled_back < _MANY * (rolled_back + committed):
+        return None
+    share, timeout = 100.0 * rolled_back / (rolled_back + committed), facts.shown("statement_timeout")
+    return Hit(
+        sentence=f"{share:.0f} % of transactions roll back: {count(per_s)}/s",
+        evidence=evidence(("rolled back", f"{count(per_s)}/s"), ("statement_timeout", timeout)),
+        next_step="check the server log for errors and timeouts (page 2); some applications end reads with ROLLBACK",
+        deeds=(page("2", "shows the server log"),),
+    )
+
+
 def _own(facts: Facts) -> Hit | None:
     used = host.OWN_CPU(facts.interval) or 0.0
     if used < _OWN_CPU:
@@ -136,5 +158,6 @@ RULES: Final = (
     FindingRule(id="vac.slow", kind=FindingKind.NOTE, page="8", needs=(sections.relations, sections.waits), find=_slow),
     FindingRule(id="vac.load", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.waits), find=_load),
     FindingRule(id="upd.cold", kind=FindingKind.NOTE, page="8", needs=(sections.relations,), find=_cold),
+    FindingRule(id="xact.rollback", kind=FindingKind.NOTE, page="2", needs=(sections.database,), find=_rolled_back),
     FindingRule(id="own.cost", kind=FindingKind.NOTE, page="7", needs=(sections.footprint,), find=_own),
 )

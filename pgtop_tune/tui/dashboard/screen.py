@@ -67,8 +67,8 @@ def dashboard_tape(
     """
     axis = time_axis(session, width, chart_rows, span_s)
     ticks = axis_ticks(session, axis) if clock else {}
-    events = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
-    return padded(tape_line(events, axis.width, axis.since_s, axis.until_s, glyphs, marks, ticks), width)
+    events = [(at_s, event) for at_s, event in session.events if at_s >= axis.since_s]
+    return padded(tape_line(events, axis, glyphs, marks, ticks), width)
 
 
 _LOAD: Final = "load"
@@ -483,7 +483,7 @@ class Dashboard(SceneScreen):
         self._choose(replace(self._view, background=not self._view.background))
 
     def action_zoom(self) -> None:
-        """Show charts of a longer time; after the longest, of the shortest."""
+        """Show charts of another time: the next of `SPANS_S`."""
         self._span_s = SPANS_S[(SPANS_S.index(self._span_s) + 1) % len(SPANS_S)]
         self.paint()
 

@@ -222,7 +222,7 @@ def test_the_layout_stands_still_while_sessions_come_and_go() -> None:
 
 def test_numbers_keep_their_places_from_one_second_to_the_next() -> None:
     """Words stand still while their numbers change: what moves costs bytes and the eye."""
-    words = ("usr", "sys", "rq", "await", "client", "server", "p50", "p99", "full pages")
+    words = ("usr", "sys", "rq", "await", "qps", "failed", "mean", "p99.9", "full pages")
     pictures = [
         dashboard_rows(session_of(seconds, charted=CHARTED), 80, 24, UNICODE, LOOK)[:12] for seconds in (90, 91, 97)
     ]

@@ -178,7 +178,9 @@ def test_a_machine_that_others_fill_is_not_at_no_limit_while_clients_think() -> 
     """Clients without a CPU look as if they thought: "nothing is at a limit: clients think 71 %"."""
     starved = Situation(waits={"Client:turn": 4.4, "CPU:": 0.3}, load=False, tps=880.0, cpu=0.3, busy=100.0, cpus=2)
     sentence = first_of(starved).sentence
-    assert sentence.startswith("the server waits for its clients: 94 % of the server's time; all CPUs are saturated: ")
+    assert sentence.startswith("other programs take 1.5 of 2 CPUs")
+    few = first_of(replace(starved, waits={"Client:turn": 4.4, "CPU:": 0.1})).sentence
+    assert few.startswith("the server waits for its clients: 98 % of the server's time; all CPUs are saturated: ")
     calm = first_of(replace(starved, busy=40.0)).sentence
     assert calm == "the server waits for its clients: 94 % of the server's time"
 

@@ -38,6 +38,7 @@ _ONE: Final = 0.95
 _UNCONFIRMED_S: Final = 5.0
 _SYNCREP: Final = "IPC:SyncRep"
 _WORDS: Final = 200
+_REASON_CELLS: Final = 100
 _SYNCHRONOUS: Final = ("sync", "quorum")
 _PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
@@ -57,7 +58,7 @@ def _server(facts: Facts) -> Hit | None:
     for_s = duration(facts.interval.newest.elapsed_s - since_s)
     sentence, reason = f"the server has not answered for {for_s}", _REASON.sub("", absent.detail)
     return Hit(
-        sentence=f"{sentence}: {short_name(reason)}" if reason else sentence,
+        sentence=f"{sentence}: {short_name(reason, _REASON_CELLS)}" if reason else sentence,
         short=sentence,
         share=1.0,
         evidence=evidence(("no answer for", for_s), ("reason", short_name(str(absent)))),

@@ -154,15 +154,20 @@ class FactsSeen:
                 for role in file_system.roles:
                     if not with_setup:
                         yield condition_fact(MACHINE, f"file system of {role}", file_system.kind)
-                    yield identity_fact(MACHINE, f"room for {role}", units.size(file_system.total_bytes))
+                    yield identity_fact(MACHINE, f"room for {role}", _size(file_system.total_bytes))
         if disks := self._reading(DiskSample):
             by_name = {disk.name: disk for disk in disks.disks}
             for role, name in self._disk_roles.items():
                 disk = by_name[name]
                 caps = [f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []
-                caps += [f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []
+                caps += [f"{_size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []
                 yield identity_fact(MACHINE, f"disk of {role}", name)
                 yield condition_fact(MACHINE, f"caps of the disk of {role}", ", ".join(caps) or "none known")
+
+
+def _size(value_bytes: float) -> str:
+    """Return a size as fingerprints have always had it, 15.6G: texts of runs are compared."""
+    return units.size(value_bytes).removesuffix("B").replace(" ", "").upper()
 
 
 def machine_facts(facts: HostFacts) -> Iterator[Fact]:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from pgtop_tune.base.units import count, duration, size, with_ms
+from pgtop_tune.base.units import byte_rate, count, duration, size, with_ms
 from pgtop_tune.diagnosis.chains import (
     DEVICE,
     HANDED,
@@ -123,12 +123,12 @@ def _volume(facts: Facts) -> Hit | None:
     per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
     full = server.full_pages(facts.interval)
     return Hit(
-        sentence=f"WAL volume is too high: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}",
-        short=f"WAL volume is too high: {facts.percent(impact_ms)}, {size(written)}/s",
+        sentence=f"WAL volume is too high: {facts.share_text(impact_ms)}; {byte_rate(written)}{per_transaction}",
+        short=f"WAL volume is too high: {facts.percent(impact_ms)}, {byte_rate(written)}",
         impact_ms=impact_ms,
         evidence=evidence(
             ("waits for WAL", with_ms(impact_ms)),
-            ("WAL", f"{size(written)}/s{per_transaction}" if written else None),
+            ("WAL", f"{byte_rate(written)}{per_transaction}" if written else None),
             ("WAL per flush", size(bytes_per_flush(facts)) if bytes_per_flush(facts) else None),
             ("full-page images", f"{'~' if full.estimated else ''}{full.percent:.0f} % of WAL" if full else None),
         ),

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import clock, percent, size, wall_clock
+from pgtop_tune.base.units import byte_rate, clock, percent, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
@@ -71,6 +71,7 @@ _NARROW: Final = 100
 _APART: Final = ("  ", PLAIN)
 _CLOCK: Final = 3
 """Rank of the clock; what costs less room to lose comes after it."""
+_WHOLE_S: Final = 0.75
 _NAME: Final = 40
 _REASON: Final = 300
 """Characters of a host or user name that are shown."""
@@ -201,10 +202,11 @@ def _right(
         return [phrase for phrase in phrases if phrase.line]
     phrases.append(
         Phrase(
-            labelled("own" if narrow else "own cost", percent(cost).rjust(3), alarm(cost, OWN_CPU.critical), "% cpu"), 5
+            labelled("own" if narrow else "own cost", percent(cost).rjust(3), alarm(cost, OWN_CPU.critical), " % CPU"),
+            5,
         )
     )
-    phrases.append(Phrase(labelled("", size(value_of(OWN_TERMINAL_BYTES, session)).rjust(5), PLAIN, "B/s"), 7))
+    phrases.append(Phrase(labelled("", byte_rate(value_of(OWN_TERMINAL_BYTES, session)).rjust(9)), 7))
     phrases.append(Phrase(labelled("server", percent(value_of(OWN_STATEMENT_MS, session)).rjust(3), PLAIN, " ms/s"), 6))
     return [phrase for phrase in phrases if phrase.line]
 
@@ -215,10 +217,10 @@ def _moment(interval: Interval) -> Phrase:
     looks = interval.pair(sections.footprint)
     if looks is None:
         return Phrase(at, _CLOCK)
-    apart_s = f"{looks[1].at_s - looks[0].at_s:.1f}".removesuffix(".0")
-    return Phrase(
-        (*at, (" every ", "label"), (apart_s, PLAIN), (" s", "label")), _CLOCK, (*at, (f" /{apart_s}s", "label"))
-    )
+    # A frame that comes a moment early or late is no other interval: the field keeps its width.
+    apart_s = looks[1].at_s - looks[0].at_s
+    every = f"{apart_s:.0f}" if apart_s >= _WHOLE_S else f"{apart_s:.1f}"
+    return Phrase((*at, (" every ", "label"), (every, PLAIN), (" s", "label")), _CLOCK)
 
 
 def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:

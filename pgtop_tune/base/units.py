@@ -50,8 +50,8 @@ def counted(number: int, noun: str) -> str:
 
 
 def mean(value: float | None) -> str:
-    """Return a mean of counts, or a figure in a given unit, never negative, with its decimals also where it is whole: 0,
-    3.00, 12.0, 812.
+    """Return a mean, or a figure in a given unit, never negative, with its decimals also where it is whole: 0, 3.00,
+    12.0, 812.
     """
     if not value:
         return UNKNOWN if value is None else "0"
@@ -75,6 +75,11 @@ def size(value_bytes: float | None) -> str:
     return UNKNOWN if value_bytes is None else _scaled(value_bytes, 1024.0, _BINARY)
 
 
+def compact_size(value_bytes: float | None) -> str:
+    """Return bytes as fingerprints and reports of runs write them, which are compared as texts: 812, 5.91K, 15.6G."""
+    return size(value_bytes).removesuffix("B").replace(" ", "").upper()
+
+
 def byte_rate(bytes_per_s: float | None) -> str:
     """Return bytes per second in at most nine cells: 812 B/s, 5.91 kB/s, 15.6 MB/s."""
     return UNKNOWN if bytes_per_s is None else f"{size(bytes_per_s)}/s"
@@ -82,8 +87,8 @@ def byte_rate(bytes_per_s: float | None) -> str:
 
 def byte_rates(first: float | None, second: float | None) -> str:
     """Return two rates in the unit of the larger one, in fourteen cells: "0.03/9.80 MB/s"."""
-    known = [value for value in (first, second) if value is not None]
-    bytes_of_unit, unit = unit_of(max(known, default=0.0))
+    values = [value for value in (first, second) if value is not None]
+    bytes_of_unit, unit = unit_of(max(values, default=0.0))
     texts = [mean(None if value is None else value / bytes_of_unit) for value in (first, second)]
     return f"{texts[0]:>4}/{texts[1]:<4} {unit}/s"
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, axis_label, count, mean, ms, percent, size, unit_of
+from pgtop_tune.base.units import UNKNOWN, axis_label, byte_rate, count, mean, ms, percent, size, unit_of
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import sections
@@ -222,7 +222,8 @@ _MEMORY: Final = (
     metrics.MEMORY_WRITEBACK, metrics.MEMORY_AVAILABLE, metrics.MEMORY_FREE,
 )  # fmt: skip
 _PROMISED: Final = (metrics.MEMORY_SHARED, metrics.PAGE_TABLES, metrics.COMMITTED, details.COMMIT_LIMIT)
-_SWAP: Final = (("used", metrics.SWAP_USED), ("in", metrics.SWAP_IN), ("out", metrics.SWAP_OUT))
+_SWAPPED: Final = (("used", metrics.SWAP_USED),)
+_SWAPPING: Final = (("in", metrics.SWAP_IN), ("out", metrics.SWAP_OUT))
 _STALLS: Final = (
     ("cpu", metrics.PSI_CPU_SOME), ("io", metrics.PSI_IO_SOME), ("io full", metrics.PSI_IO_FULL),
     ("mem", metrics.PSI_MEMORY_SOME), ("mem full", metrics.PSI_MEMORY_FULL),
@@ -311,7 +312,11 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
         ("MEM", memory, lambda _: _numbers(available(_MEMORY), interval, size, 7)),
         ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda sample: _huge(sample, interval)),
         ("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
-        ("swap", memory, lambda _: _titled(_SWAP, interval, size, 7)),
+        (
+            "swap",
+            memory,
+            lambda _: [*_titled(_SWAPPED, interval, size, 7), *_titled(_SWAPPING, interval, byte_rate, 9)],
+        ),
         ("work", cpu, lambda _: [_number(row, interval, count, *_WORK[row]) for row in available(_WORK)]),
         ("limit", host.cgroup, lambda _: _limits(interval)),
         ("alloc", memory, lambda _: _numbers(available(_PROMISED), interval, size, 7)),
@@ -516,10 +521,10 @@ def _limits(interval: Interval) -> list[Phrase]:
     ]
 
 
-_SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP))
+_SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in (*_SWAPPED, *_SWAPPING)))
 NUMBERS: Final[tuple[DescribedNumber, ...]] = (
     *_CPU, metrics.CORE_BUSY, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
-    *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *_WORK,
+    *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAPPED, *_SWAPPING)), *_WORK,
     details.FREQUENCY, details.FREQUENCY_SHARE, details.GROUP_MEMORY, details.GROUP_MEMORY_MAX, details.GROUP_CPUS,
     details.GROUP_THROTTLED, details.GROUP_OOM_KILLS,
 )  # fmt: skip

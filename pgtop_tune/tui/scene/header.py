@@ -194,7 +194,7 @@ def _right(
         phrases.append(Phrase(((ago(offset_s, glyphs), "warning"),)))
     if recording is not None and frame is not None:
         now_s = frame.elapsed_s + abs(offset_s or 0.0)
-        phrases.append(Phrase(_recording(recording, now_s, glyphs)))
+        phrases += _recording(recording, now_s, glyphs)
     if frame is not None and session.interval is not None:
         phrases.append(_moment(session.interval))
     cost = value_of(OWN_CPU, session)
@@ -223,14 +223,16 @@ def _moment(interval: Interval) -> Phrase:
     return Phrase((*at, (" every ", "label"), (every, PLAIN), (" s", "label")), _CLOCK)
 
 
-def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:
+def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> list[Phrase]:
     if recording.problem:
         stopped = "stopped" if recording.path is None else f"loses frames ({recording.missing})"
-        return ((f"{glyphs.cross} rec {stopped}: {one_line(recording.problem, _NAME)}", "critical"),)
+        return [Phrase(((f"{glyphs.cross} rec {stopped}: {one_line(recording.problem, _NAME)}", "critical"),))]
     if recording.path is None:
-        return ()
+        return []
     since_s = now_s if recording.since_s is None else recording.since_s
-    return ((f"{glyphs.bullet} rec ", "good"), (clock(max(now_s - since_s, 0.0)), PLAIN))
+    # Where room is short its length goes before the endpoint of the server.
+    length = Phrase(((clock(max(now_s - since_s, 0.0)).removeprefix("00:"), PLAIN),), _CLOCK + 1)
+    return [Phrase(((f"{glyphs.bullet} rec", "good"),)), length]
 
 
 def ago(seconds: float, glyphs: Glyphs) -> str:

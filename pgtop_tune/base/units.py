@@ -90,7 +90,7 @@ def byte_rates(first: float | None, second: float | None) -> str:
     values = [value for value in (first, second) if value is not None]
     bytes_of_unit, unit = unit_of(max(values, default=0.0))
     texts = [mean(None if value is None else value / bytes_of_unit) for value in (first, second)]
-    return f"{texts[0]:>4}/{texts[1]:<4} {unit}/s"
+    return f"{texts[0]:>4}/{texts[1]:<4} {unit:>2}/s"
 
 
 def unit_of(value_bytes: float) -> tuple[float, str]:

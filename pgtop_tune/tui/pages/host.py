@@ -311,7 +311,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     parts: list[tuple[str, object, Callable[[Any], list[Phrase]]]] = [
         ("MEM", memory, lambda _: _numbers(available(_MEMORY), interval, size, 7)),
         ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda sample: _huge(sample, interval)),
-        ("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
+        ("psi %", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
         (
             "swap",
             memory,
@@ -329,7 +329,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     numbers = sum(not isinstance(part[1], Unavailable) for part in parts)
     without = _without(frame, width)
     lower_lines = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
-    kinds = _said("CPU", cpu, lambda _: _numbers(available(_CPU), interval, percent, 3), width)
+    kinds = _said("CPU %", cpu, lambda _: _numbers(available(_CPU), interval, percent, 3), width)
     room = max(height - 2 - len(lower_lines), 1)
     strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
     above = [_source(host, width), *_notes(host, width), kinds, *strips]

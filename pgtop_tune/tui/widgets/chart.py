@@ -436,9 +436,8 @@ def _legend(ends: Sequence[CurveEnd], top: float, rows: int, cells: int) -> list
     legend: list[Line] = [((" " * cells, PLAIN),)] * rows
     for row, index in zip(places, order, strict=True):
         end = ends[index]
-        label, room = f" {end.label} ", cells - 1
-        value = end.text.rjust(room - len(label) + 1)
-        legend[row] = (((label + value)[:cells].ljust(cells), end.style),)
+        label = f" {end.label} "
+        legend[row] = (((label + end.text.rjust(cells - len(label)))[:cells], end.style),)
     return legend
 
 

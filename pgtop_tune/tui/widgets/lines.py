@@ -335,7 +335,7 @@ ASCII: Final = Glyphs(
     speck="_",
     times="x",
     minus="-",
-    instead=str.maketrans(dict(zip("Δ−·…×→÷Σ≥±↑↓←–", "d-.~x>/S>+^v<-", strict=True)))
+    instead=str.maketrans(dict(zip("Δ−·…×→÷Σ≥±↑↓←–│", "d-.~x>/S>+^v<-|", strict=True)))
     | dict.fromkeys(map(ord, "▏▎▍▌▋▊▉█"), "#")
     | dict.fromkeys([*range(0x2400, 0x2427), ord("⏎"), 0xFFFD], "?"),
 )

@@ -21,7 +21,7 @@ from pgtop_tune.tui.dashboard.screen import PANES, DashboardState, dashboard_tap
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits
 from pgtop_tune.tui.dashboard.wal import wal_lines
-from pgtop_tune.tui.scene.header import ago, footer_line, header_line
+from pgtop_tune.tui.scene.header import ago, header_line
 from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, spaced
@@ -303,11 +303,6 @@ def test_checkpointer_we_may_not_ask_leaves_wal_where_it_is() -> None:
     first, second = (plain_text(line) for line in wal_lines(session, 120, 2, UNICODE))
     assert re.search(r"WAL 8\d\.\d MB/s", first)
     assert second.strip() == "needs pg_monitor"
-
-
-def test_help_and_quit_are_the_last_keys_to_go() -> None:
-    keys = (("b", "load"), ("p", "parameters"), ("x", "experiment"), ("?", "help"), ("q", "quit"))
-    assert plain_text(footer_line(keys, 26)).split() == ["b", "load", "?", "help", "q", "quit"]
 
 
 def test_every_pane_with_numbers_explains_them() -> None:

@@ -53,9 +53,10 @@ _IN_UNITS: Final[Mapping[str, Callable[[float], str]]] = {
     "%": lambda value: f"{value:.1f}",
     "ms": units.ms,
     "bytes": units.size,
-    "bytes/s": units.size,
+    "bytes/s": units.byte_rate,
 }
-_SUFFIXES: Final[Mapping[str, str]] = {"": "", "bytes": "B", "bytes/s": "B/s"}
+_SUFFIXES: Final[Mapping[str, str]] = {"bytes": "", "bytes/s": ""}
+"""Units that stand with the figure, not with the name."""
 
 
 def titled(row: Differing) -> str:

@@ -31,8 +31,8 @@ from pgtop_tune.model.run_result import RunResult, RunVerdict
 _UNITS: Final[Mapping[str, Callable[[float | None], str]]] = {
     "1/s": partial(units.decimal, digits=1),
     "ms": units.ms,
-    "bytes": units.size,
-    "bytes/s": units.size,
+    "bytes": units.compact_size,
+    "bytes/s": units.compact_size,
     "%": units.percent,
 }
 _SUFFIXES: Final[Mapping[str, str]] = {"1/s": "", "ms": ", ms", "bytes": ", B", "bytes/s": ", B/s", "%": ", %"}

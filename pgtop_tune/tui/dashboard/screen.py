@@ -336,7 +336,7 @@ def sessions_wanted(count: int, before: int) -> int:
 _OVER_TIME: Final = ("throughput", "latency", "tape")
 """Panes whose columns are moments; the first decides the axis."""
 _SORT_OF_HEADING: Final = {
-    "PID": "pid", "CPU%": "cpu", "R/s": "read", "W/s": "write", "xact": "xact", "stmt": "stmt", "state": "activity",
+    "PID": "pid", "CPU%": "cpu", "RkB/s": "read", "WkB/s": "write", "xact": "xact", "stmt": "stmt", "state": "activity",
     "wait": "activity",
 }  # fmt: skip
 

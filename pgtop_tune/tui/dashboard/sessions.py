@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, age, count, percent, size
+from pgtop_tune.base.units import KB, UNKNOWN, age, count, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.blocking import CULPRIT_S, Blocking, blocking, longest_blocked_s
@@ -140,6 +140,14 @@ def _query(backend: Backend) -> str:
     return _shown(backend.query) if backend.query else backend.backend_type
 
 
+def _kilobytes(value_bytes: float | None) -> str:
+    """Return kB, the unit that stands in the heading, in at most five cells."""
+    if value_bytes is None or 0 < value_bytes < 0.95 * KB:
+        return UNKNOWN if value_bytes is None else f"{value_bytes / KB:.1f}"
+    kilobytes = value_bytes / KB
+    return f"{kilobytes:.0f}" if kilobytes < 99_999.5 else count(kilobytes)
+
+
 def _of_process(
     id: str, title: str, width: int, rank: int | None, form: Callable[[float | None], str], metric: Keyed[int]
 ) -> SessionColumn:
@@ -159,9 +167,9 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
         "Process id of the backend.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
     _of_process("cpu", "CPU%", 4, 2, percent, PROCESS_CPU),
     _of_process("delay", "delay%", 6, None, percent, PROCESS_RUN_DELAY),
-    _of_process("read", "R/s", 5, 4, size, PROCESS_READ_BYTES),
-    _of_process("write", "W/s", 5, 3, size, PROCESS_WRITE_BYTES),
-    _of_process("rss", "RES", 5, None, size, PROCESS_RSS),
+    _of_process("read", "RkB/s", 5, 4, _kilobytes, PROCESS_READ_BYTES),
+    _of_process("write", "WkB/s", 5, 3, _kilobytes, PROCESS_WRITE_BYTES),
+    _of_process("rss", "RES", 7, None, size, PROCESS_RSS),
     SessionColumn("user", "user", 10, 5, lambda row: _text(row.backend.usename),
         "Role of the session.", "pg_stat_activity.usename", lambda row: row.backend.usename),
     SessionColumn("database", "db", 10, 7, lambda row: _text(row.backend.datname),
@@ -188,10 +196,10 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("xmin", "xmin", 6, 10, lambda row: count(row.backend.backend_xmin_age),
         "Age of the oldest transaction that the session can see, in transactions; it holds back vacuum.",
         "age(pg_stat_activity.backend_xmin)", lambda row: row.backend.backend_xmin_age, "right"),
-    SessionColumn("xact", "xact", 6, 1, lambda row: age(row.xact_s),
-        "Age of its transaction, in seconds where no unit is shown.",
+    SessionColumn("xact", "xact s", 6, 1, lambda row: age(row.xact_s),
+        "Age of its transaction, in seconds; from a minute on with its units.",
         "now − pg_stat_activity.xact_start", lambda row: row.xact_s, "right"),
-    SessionColumn("statement", "stmt", 6, 1, lambda row: age(row.statement_s),
+    SessionColumn("statement", "stmt s", 6, 1, lambda row: age(row.statement_s),
         "Age of the statement while the session is active, otherwise the time in its current state.",
         "now − pg_stat_activity.query_start, or state_change", lambda row: row.statement_s, "right"),
     SessionColumn("in-state", "in st.", 6, None, lambda row: age(row.state_s),

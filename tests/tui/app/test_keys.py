@@ -97,7 +97,7 @@ async def _record(rig: Rig) -> None:
     assert control is not None
     await rig.press("r")
     await rig.until(lambda: control.state().path is not None)
-    await rig.sees("rec 00:00:0")
+    await rig.sees("rec  00:0")
     await rig.press("r")
     await rig.until(lambda: control.state().path is None)
     assert rig.app.source.recording == "made-up.jsonl.gz"

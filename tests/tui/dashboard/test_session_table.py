@@ -90,7 +90,7 @@ def test_session_between_two_statements_keeps_its_row_and_its_brightness(state: 
 
 def test_processes_are_joined_by_pid_and_auxiliary_ones_have_rows() -> None:
     session = session_with(*CROWD, processes={8: (40, 2_097_152), 4: (3, 0)})
-    assert row_of(session, 8).split()[:4] == ["8", "40", "0", "2.00M"]
+    assert row_of(session, 8).split()[:4] == ["8", "40", "0", "2048"]
     assert row_of(session, 7).split()[:4] == ["7", "-", "-", "-"], "unknown is not 0"
     assert "checkpointer" in row_of(session, 4)
 

@@ -120,7 +120,7 @@ def test_pictures(name: str, width: int, height: int) -> None:
 def test_statements_stand_by_time_with_their_numbers() -> None:
     rows = shown(statements.PAGE, statements.TABLE, busy(), 200, 40)
     first = cells(rows, "UPDATE pgbench_accounts").split()
-    assert first[:8] == ["640", "88", "1.20k", "0.53", "1", "97", "2.34M", "6.25M"]
+    assert first[:10] == ["640", "88", "1.20k", "0.53", "1", "97", "2.34", "MB", "6.25", "MB"]
     bodies = [row for row in rows if "SELECT" in row or "UPDATE" in row or "query id" in row][-4:]
     assert [("UPDATE" in bodies[0]), ("boo" in bodies[1]), ("query id 4" in bodies[2]), ("orders" in bodies[3])] == [
         True

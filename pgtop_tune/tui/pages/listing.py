@@ -28,6 +28,7 @@ from pgtop_tune.tui.widgets.lines import (
     first_in_view,
     next_row,
     table_lines,
+    wrap,
     wrapped,
 )
 from pgtop_tune.tui.widgets.lines import width as cells_of
@@ -274,9 +275,7 @@ def first_view(table: PageTable, columns: frozenset[str] | None = None) -> Listi
     chosen = frozenset(column.id for column in table.columns if column.visible) if columns is None else columns
     by = column_of(table, table.sort)
     largest_first = by is not None and by.largest_first
-    return ListingView(
-        table.sort, largest_first, hide_quiet=table.hides_quiet, columns=chosen | {table.columns[0].id}
-    )
+    return ListingView(table.sort, largest_first, hide_quiet=table.hides_quiet, columns=chosen | {table.columns[0].id})
 
 
 def row_key(table: PageTable, row: Any) -> Hashable:
@@ -544,9 +543,11 @@ def listing_lines(
     )
     if not rows and len(lines) > 1:
         message = f'no row contains "{one_line(view.filter, _FILTER)}"' if view.filter else table.empty
+        elsewhere = view.filter or (view.hide_quiet and hidden)
         if view.hide_quiet and hidden and not view.filter:
             message = f"{hidden} {table.quiet_word}: i lists them"
-        lines[1] = padded((("  ", PLAIN), (message, "dim")), width)
+        told = [(("  ", PLAIN), (message, PLAIN)), *([] if elsewhere else _would_stand_here(table, view, width))]
+        lines[1:] = [padded(line, width) for line in told[: len(lines) - 1]] + lines[1 + len(told) :]
     return [
         _head(
             tables=tables,
@@ -560,6 +561,20 @@ def listing_lines(
         ),
         *lines,
     ][:height]
+
+
+def _would_stand_here(table: PageTable, view: ListingView, width: int) -> list[Line]:
+    """Return what a row of an empty table is, and what each of its columns says."""
+    lines: list[Line] = [()]
+    if table.about:
+        lines += [(("  ", PLAIN), *line) for line in wrapped(table.about, width - 3, "label")] + [()]
+    columns = shown_columns(table, view)
+    title_cells = max(len(column.title) for column in columns) + GAP
+    for column in columns:
+        title, *more = wrap(column.definition, max(width - title_cells - 5, 8))
+        lines.append((("  ", PLAIN), (column.title.ljust(title_cells), "label"), ("  ", PLAIN), (title, "dim")))
+        lines += [((" " * (title_cells + 4), PLAIN), (line, "dim")) for line in more]
+    return lines
 
 
 def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyphs: Glyphs) -> list[Column]:

@@ -284,6 +284,8 @@ TABLE: Final = PageTable(
     called=lambda row: f"PID {row.node.pid}" if row.node.pid != PREPARED_TRANSACTION else "prepared transaction",
     backend_of=attrgetter("session"),
     empty="no session waits for a lock",
+    about="Sessions that hold up others stand here as a tree, each waiter below its blocker, while one waits "
+    "for a lock.",
     leads=True,
 )
 

@@ -105,6 +105,7 @@ class PageTable(Struct, frozen=True):
         backend_of: The session a row is about, for cancel, terminate and EXPLAIN; None for rows about none.
         statement_of: The statement a row is about, for EXPLAIN, or why it cannot be planned; None for rows about none.
         empty: Message when there are no rows: "no locks are waited for".
+        about: What a row is, and when there are any; stands below the message, above the columns.
         quiet: Whether a row is at rest and may be hidden with `i`; None where no row is.
         quiet_word: Word for such rows: "idle".
         hides_quiet: Whether the quiet rows are hidden until the operator asks for them.
@@ -126,6 +127,7 @@ class PageTable(Struct, frozen=True):
     backend_of: Callable[[Any], BackendKey | None] | None = None
     statement_of: Callable[[Session, Any], StatementToPlan | str] | None = None
     empty: str = "no data to show"
+    about: str = ""
     quiet: Callable[[Any], bool] | None = None
     quiet_word: str = "idle"
     hides_quiet: bool = False

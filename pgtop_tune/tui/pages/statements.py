@@ -344,6 +344,7 @@ TABLE: Final = PageTable(
     called=lambda row: one_line(_query(row), _CALLED),
     copied=lambda row: row.text.query if row.text is not None else str(row.counters.queryid),
     empty="no statement has ended yet",
+    about="A row per normalized statement of pg_stat_statements.",
     statement_of=_to_plan,
     quiet=lambda row: row.grown.sum("calls", "plans") == 0,
     hides_quiet=True,

@@ -108,6 +108,8 @@ def _text(text: str | None) -> str:
 
 
 _PID: Final = "pid"
+_BELOW: Final = ">"
+"""Before the pid of a session that waits for one above it."""
 _CLIENT: Final = "client"
 _WAIT: Final = "wait"
 _STATE: Final = "state"
@@ -156,8 +158,8 @@ def _of_process(
 
 
 COLUMNS: Final[tuple[SessionColumn, ...]] = (
-    SessionColumn(_PID, "PID", 7, 0, lambda row: str(row.backend.pid),
-        "Process id of the backend.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
+    SessionColumn(_PID, "PID", 7, 0, lambda row: f"{_BELOW if row.below else ''}{row.backend.pid}",
+        "Process id of the backend; > waits for the red one above it.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
     _of_process("cpu", "CPU%", 4, 2, percent, PROCESS_CPU),
     _of_process("delay", "delay%", 6, None, percent, PROCESS_RUN_DELAY),
     _of_process("read", "R/s", 5, 4, size, PROCESS_READ_BYTES),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -20,7 +20,6 @@ from pgtop_tune.metrics.statements import (
     statement_rates,
     statement_sum,
 )
-from pgtop_tune.metrics.waits import LONG_WINDOW_S
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.backend_action import StatementToPlan
 from pgtop_tune.model.postgres import StatementTotals
@@ -30,28 +29,6 @@ from pgtop_tune.tui.pages.page import Page, PageTable, figure, section_rows, wor
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
-
-# Texts of query ids, for tables about waits.
-
-
-def query_texts(interval: Interval, ids: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
-    missing = {key for key in ids if key is not None}
-    texts: dict[Hashable, str] = {}
-    kept = interval.now(sections.statement_texts)
-    for text in () if kept is None else kept.texts:
-        if text.queryid in missing and text.query:
-            texts[text.queryid] = text.query
-            missing.discard(text.queryid)
-    for activity in interval.recent(sections.activity, LONG_WINDOW_S) if missing else ():
-        for backend in activity.backends:
-            if backend.query_id in missing and backend.query:
-                texts[backend.query_id] = backend.query
-                missing.discard(backend.query_id)
-        if not missing:
-            break
-    return texts
-
 
 _VIEW: Final = "pg_stat_statements"
 _LABEL: Final = 18

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pgtop_tune.base.units import duration, size, with_ms
+from pgtop_tune.base.units import byte_rate, duration, size, with_ms
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, culprit_of, evidence, page, short_name, sql, stage
@@ -154,7 +154,7 @@ def _spill(facts: Facts) -> Hit | None:
     statement = facts.statement(_REORDER)
     value, culprit = facts.shown("logical_decoding_work_mem"), f"slot {short_name(name)}" if per_s >= _SPILLS else ""
     subject = f"logical decoding{f' of {culprit}' if culprit else ''} spills to disk"
-    rate, limit = f" {size(per_s)}/s" if culprit else "", f": logical_decoding_work_mem is {value}" if value else ""
+    rate, limit = f" {byte_rate(per_s)}" if culprit else "", f": logical_decoding_work_mem is {value}" if value else ""
     by = f"; {facts.share_text(impact_ms)}" if impact_ms else ""
     at = f", {statement.words}" if statement is not None and not culprit else ""
     return Hit(
@@ -165,7 +165,7 @@ def _spill(facts: Facts) -> Hit | None:
         impact_ms=impact_ms or None,
         share=None,
         evidence=evidence(
-            ("spilled", f"{size(per_s)}/s" if per_s else None),
+            ("spilled", byte_rate(per_s) if per_s else None),
             ("waits", with_ms(impact_ms) if impact_ms else None),
             ("logical_decoding_work_mem", value),
         ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
+from pgtop_tune.base.units import UNKNOWN, byte_rate, byte_rates, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
@@ -85,7 +85,7 @@ def _cpu(cpu: CpuSample, frame: Frame, interval: Interval, width: int, glyphs: G
     queued = (count(queue).rjust(3), waiting)
     kinds = [_number(part, interval, percent, 3) for part in _CPU_PARTS if untold(frame, part.id) is None]
     return [
-        Phrase(_together(kinds)),
+        Phrase((*_together(kinds), (" %", "label"))),
         Phrase((*heat, (f" {len(cpu.cores)} cores", "label")), 3, heat),
         *_told(frame, [(metrics.RUN_QUEUE, Phrase((("run queue ", "label"), queued), 2, (("rq ", "label"), queued)))]),
         _pressure(frame, interval),
@@ -119,19 +119,19 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval) -> list[Phra
     used, total = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
     pool = max(total, key=lambda page_bytes: (total[page_bytes], -page_bytes), default=None)
     huge = UNKNOWN if pool is None else f"{used[pool]:.0f}/{total[pool]:.0f}"
-    arc = [(metrics.MEMORY_ARC, Phrase(_number(metrics.MEMORY_ARC, interval, size, 5), 2))]
-    swapped = [_number(metric, interval, size, 4) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
+    arc = [(metrics.MEMORY_ARC, Phrase(_number(metrics.MEMORY_ARC, interval, size, 7), 2))]
+    swapped = [_number(metric, interval, byte_rate, 9) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
     return [
-        Phrase(((size(memory.total_bytes).rjust(5), PLAIN),), 4),
+        Phrase(((size(memory.total_bytes).rjust(7), PLAIN),), 4),
         *_told(
             frame,
             [
-                (metrics.MEMORY_USED, Phrase(_number(metrics.MEMORY_USED, interval, size, 5))),
-                (metrics.MEMORY_CACHE, Phrase(_number(metrics.MEMORY_CACHE, interval, size, 5), 2)),
+                (metrics.MEMORY_USED, Phrase(_number(metrics.MEMORY_USED, interval, size, 7))),
+                (metrics.MEMORY_CACHE, Phrase(_number(metrics.MEMORY_CACHE, interval, size, 7), 2)),
                 *(arc if memory.arc_bytes is not None else ()),
-                (metrics.MEMORY_DIRTY, Phrase(_number(metrics.MEMORY_DIRTY, interval, size, 5), 1)),
-                (metrics.MEMORY_WRITEBACK, Phrase(_number(metrics.MEMORY_WRITEBACK, interval, size, 5), 3)),
-                (metrics.SWAP_USED, Phrase(_number(metrics.SWAP_USED, interval, size, 4), 7)),
+                (metrics.MEMORY_DIRTY, Phrase(_number(metrics.MEMORY_DIRTY, interval, size, 7), 1)),
+                (metrics.MEMORY_WRITEBACK, Phrase(_number(metrics.MEMORY_WRITEBACK, interval, size, 7), 3)),
+                (metrics.SWAP_USED, Phrase(_number(metrics.SWAP_USED, interval, size, 7), 7)),
                 (metrics.SWAP_IN, Phrase(_together(swapped), 7)),
                 (metrics.HUGE_TOTAL, Phrase(labelled("huge", huge, PLAIN, " used"), 5, labelled("huge", huge))),
                 (metrics.HUGE_TOTAL, Phrase(labelled("thp", one_line(memory.thp_mode, 12) or UNKNOWN), 6)),
@@ -147,7 +147,7 @@ def _source(frame: Frame) -> Phrase:
     if isinstance(facts, Unavailable) or not facts.untold:
         return Phrase(())
     source = one_line(facts.source, 20)
-    return Phrase(((f"by {source}: ? shows what is missing", "dim"),), 8, ((f"by {source}", "dim"),))
+    return Phrase(((f"by {source}: ? shows what is missing", "dim"),), 4, ((f"by {source}", "dim"),))
 
 
 def _details(frame: Frame, interval: Interval) -> list[Phrase]:
@@ -160,10 +160,10 @@ def _details(frame: Frame, interval: Interval) -> list[Phrase]:
                 (metrics.CONTEXT_SWITCHES, Phrase(_number(metrics.CONTEXT_SWITCHES, interval, count, 5, "/s"), 1)),
                 (metrics.BLOCKED_TASKS, Phrase(_number(metrics.BLOCKED_TASKS, interval, count, 3), 1)),
                 (metrics.CPU_INTERRUPTS, Phrase(_number(metrics.CPU_INTERRUPTS, interval, percent, 3), 2)),
-                (metrics.MEMORY_AVAILABLE, Phrase(_number(metrics.MEMORY_AVAILABLE, interval, size, 5), 1)),
-                (metrics.MEMORY_SHARED, Phrase(_number(metrics.MEMORY_SHARED, interval, size, 5), 2)),
-                (metrics.PAGE_TABLES, Phrase(_number(metrics.PAGE_TABLES, interval, size, 5), 1)),
-                (metrics.COMMITTED, Phrase(_number(metrics.COMMITTED, interval, size, 5), 3)),
+                (metrics.MEMORY_AVAILABLE, Phrase(_number(metrics.MEMORY_AVAILABLE, interval, size, 7), 1)),
+                (metrics.MEMORY_SHARED, Phrase(_number(metrics.MEMORY_SHARED, interval, size, 7), 2)),
+                (metrics.PAGE_TABLES, Phrase(_number(metrics.PAGE_TABLES, interval, size, 7), 1)),
+                (metrics.COMMITTED, Phrase(_number(metrics.COMMITTED, interval, size, 7), 3)),
             ],
         ),
     ]
@@ -219,9 +219,9 @@ def _disk(disk: DiskCounters, frame: Frame, name_cells: int, values: Mapping[str
 
     busy = value(metrics.DISK_BUSY)
     reads, writes = count(value(metrics.DISK_READS)), count(value(metrics.DISK_WRITES))
-    read, written = size(value(metrics.DISK_READ_BYTES)), size(value(metrics.DISK_WRITE_BYTES))
+    bytes_text = byte_rates(value(metrics.DISK_READ_BYTES), value(metrics.DISK_WRITE_BYTES))
     read_ms, write_ms = ms(value(metrics.DISK_READ_AWAIT)), ms(value(metrics.DISK_WRITE_AWAIT))
-    busy_words = labelled("busy", percent(busy).rjust(3), alarm(busy, metrics.DISK_BUSY.critical), "%")
+    busy_words = labelled("busy", percent(busy).rjust(3), alarm(busy, metrics.DISK_BUSY.critical), " %")
     queue = Phrase(labelled("queue", count(value(metrics.DISK_QUEUE)).rjust(5)), 5)
     unit = "   " if write_ms.endswith("s") else " ms"
     return [
@@ -232,7 +232,7 @@ def _disk(disk: DiskCounters, frame: Frame, name_cells: int, values: Mapping[str
             3,
             labelled("r/w", f"{reads:>5}/{writes:<5}", PLAIN, "/s"),
         ),
-        Phrase(labelled("", f"{read:>5}/{written:<5}", PLAIN, " B/s"), 4),
+        Phrase(labelled("", bytes_text), 4),
         Phrase(
             (*labelled("await r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5), PLAIN, unit)),
             2,

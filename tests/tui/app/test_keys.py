@@ -97,7 +97,7 @@ async def _record(rig: Rig) -> None:
     assert control is not None
     await rig.press("r")
     await rig.until(lambda: control.state().path is not None)
-    await rig.sees("rec 00:00:0")
+    await rig.sees("rec  00:0")
     await rig.press("r")
     await rig.until(lambda: control.state().path is None)
     assert rig.app.source.recording == "made-up.jsonl.gz"
@@ -268,7 +268,7 @@ async def _findings(rig: Rig) -> None:
 
 async def _deed(rig: Rig) -> None:
     await rig.press("f")
-    await rig.sees("bottleneck")
+    await rig.until(lambda: not isinstance(rig.app.screen, Dashboard))
 
 
 async def _ghost(rig: Rig) -> None:

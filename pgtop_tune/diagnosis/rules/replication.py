@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pgtop_tune.base.units import byte_rate, duration, size, with_ms
-from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, culprit_of, evidence, page, short_name, sql, stage
 from pgtop_tune.metrics import sections
@@ -19,6 +19,7 @@ _PAUSED: Final = "paused"
 _HALF: Final = 0.5
 _WAIT: Final = "ipc:syncrep"
 _REORDER: Final = "io:reorderbuffer*"
+_LAGS: Final = ("write_lag_ms", "flush_lag_ms", "replay_lag_ms")
 _SPILL_S: Final = 60.0
 _SPILLS: Final = 1e6
 _SENDERS: Final = 0.2
@@ -45,13 +46,21 @@ def _slowest(facts: Facts) -> Sender | None:
     return max(senders, key=lambda sender: sender.flush_lag_ms or 0.0, default=None)
 
 
+def _mean_lag_ms(facts: Facts, sender: Sender, field: str) -> float:
+    """Return the mean of a lag over ten seconds: a single commit on a busy machine has any lag; 0 where none is known."""
+    samples = facts.interval.recent(sections.replication, WINDOW_S)
+    lags = [getattr(one, field) for sample in samples for one in sample.senders if one.pid == sender.pid]
+    known_lags = [lag for lag in lags if lag is not None]
+    return sum(known_lags) / len(known_lags) if known_lags else 0.0
+
+
 def _which(facts: Facts) -> str:
     """Return the rule of the part that explains at least half of the wait; "" where the lags do not say."""
     sender = _slowest(facts)
     waits_ms = facts.b(_WAIT)
     if sender is None or not waits_ms:
         return ""
-    write, flush, replay = (lag or 0.0 for lag in (sender.write_lag_ms, sender.flush_lag_ms, sender.replay_lag_ms))
+    write, flush, replay = (_mean_lag_ms(facts, sender, field) for field in _LAGS)
     applies = facts.setting("synchronous_commit") == "remote_apply"
     parts = {"sync.net": write, "sync.disk": flush - write, "sync.apply": replay - flush if applies else 0.0}
     rule = max(parts, key=lambda part: parts[part])

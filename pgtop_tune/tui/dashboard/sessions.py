@@ -4,6 +4,7 @@ there is.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, Literal
@@ -36,8 +37,8 @@ from pgtop_tune.tui.dashboard.session_rows import (
     scrolled,
     session_rows,
 )
-from pgtop_tune.tui.widgets.lines import GAP, PLAIN, Cell, Column, Glyphs, Line, table_lines
-from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting, wait_style
+from pgtop_tune.tui.widgets.lines import GAP, PLAIN, Cell, Column, Glyphs, Line, table_lines, wrap
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting, padded, wait_style
 
 # Columns of the session table: what stands in them, and which go first when the screen is narrow.
 
@@ -107,6 +108,8 @@ def _text(text: str | None) -> str:
 
 
 _PID: Final = "pid"
+_BELOW: Final = ">"
+"""Before the pid of a session that waits for one above it."""
 _CLIENT: Final = "client"
 _WAIT: Final = "wait"
 _STATE: Final = "state"
@@ -163,8 +166,8 @@ def _of_process(
 
 
 COLUMNS: Final[tuple[SessionColumn, ...]] = (
-    SessionColumn(_PID, "PID", 7, 0, lambda row: str(row.backend.pid),
-        "Process id of the backend.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
+    SessionColumn(_PID, "PID", 7, 0, lambda row: f"{_BELOW if row.below else ''}{row.backend.pid}",
+        "Process id of the backend; > waits for the red one above it.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
     _of_process("cpu", "CPU%", 4, 2, percent, PROCESS_CPU),
     _of_process("delay", "delay%", 6, None, percent, PROCESS_RUN_DELAY),
     _of_process("read", "RkB/s", 5, 4, _kilobytes, PROCESS_READ_BYTES),
@@ -306,6 +309,11 @@ def sessions_lines(
         height -= 1
     if rows is None:
         rows = session_rows(session, view)
+    if not rows and (lines := _no_sessions(session, width)):
+        # The room of the headings and rows says why there are none.
+        blank: Line = ((" " * width, PLAIN),)
+        lines = [_head(session, width, glyphs, view, rows, 0), blank, *lines, *[blank] * height]
+        return lines[:height]
     visible = max(height - HEAD_ROWS, 0)
     view = scrolled(view, rows, visible)
     columns = columns_for(width)
@@ -321,6 +329,17 @@ def sessions_lines(
     )
     lines = [_head(session, width, glyphs, view, rows, visible), *table][:height]
     return [*lines, background] if background else lines
+
+
+def _no_sessions(session: Session, width: int) -> list[Line]:
+    """Return the whole reason why the server does not answer, and the remedy, each on lines of its own."""
+    silent = None if session.now is None else session.now.postgres
+    if not isinstance(silent, Unavailable):
+        return []
+    parts = silent.detail.split("; ") if silent.detail else []
+    styles = itertools.chain(("critical",), itertools.repeat("label"))
+    lines = ((line, style) for part, style in zip(parts, styles, strict=False) for line in wrap(part, width - 3))
+    return [padded((("  ", PLAIN), (line, style)), width) for line, style in lines]
 
 
 def _headings(columns: Sequence[SessionColumn], rows: Sequence[SessionRow], width: int) -> list[Column]:

@@ -231,6 +231,7 @@ class PageScreen(SceneScreen):
         view = self._view
         if not isinstance(rows, Unavailable):
             view = listing.without_gone_tags(self.table, view, self._all)
+            view = listing.without_unused(self.table, view, rows)
             view = listing.scrolled(self.table, view, rows, self.visible_rows)
             view = listing.sideways(self.table, view, 0, self._table_width)
             self._views[self.table.id] = view
@@ -247,6 +248,7 @@ class PageScreen(SceneScreen):
             glyphs=self._glyphs,
             left_out=left_out,
             pointed=None if beside is None else listing.row_key(self.table, beside),
+            hidden=0 if isinstance(rows, Unavailable) else len(self._all) - len(rows),
         )
         if width_of_table < width:
             right = self._beside.lines(
@@ -281,7 +283,8 @@ class PageScreen(SceneScreen):
     @property
     def visible_rows(self) -> int:
         """Rows of the table that are in view."""
-        return max(self._table_height - HEAD_ROWS - self.covered_rows, 0)
+        has_total = listing.total_of(self.table, self._found) is not None
+        return max(self._table_height - HEAD_ROWS - has_total - self.covered_rows, 0)
 
     @property
     def _view(self) -> ListingView:
@@ -504,7 +507,7 @@ class PageScreen(SceneScreen):
             column = listing.heading_at(self.table, self._view, self._table_width, x, self._glyphs)
             if column is not None:
                 self._choose(listing.sorted_by(self._view, column))
-        elif at < len(rows):
+        elif at < len(rows) and at < self._view.top + self.visible_rows:
             self._choose(replace(self._view, selected=listing.row_key(self.table, rows[at])))
 
 

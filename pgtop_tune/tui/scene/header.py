@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
@@ -74,6 +75,7 @@ _APART: Final = ("  ", PLAIN)
 _CLOCK: Final = 3
 """Rank of the clock; what costs less room to lose comes after it."""
 _WHOLE_S: Final = 0.75
+_HINT: Final = re.compile(r"(; trying again[^;]*).*")
 _NAME: Final = 40
 _REASON: Final = 300
 """Characters of a host or user name that are shown."""
@@ -158,7 +160,8 @@ def _silence(server: Unavailable, target: str) -> Line:
     if server.reason is not Reason.NO_ANSWER:
         return absence(server)
     reason = str(server).replace(f"{target}: ", "", 1) if target else str(server)
-    text = one_line(reason, _REASON)
+    # The hint behind it stands in the room of the sessions.
+    text = one_line(_HINT.sub(r"\1", reason), _REASON)
     return ((text if text.startswith(str(server.reason)) else f"{server.reason}: {text}", "critical"),)
 
 

@@ -268,7 +268,7 @@ async def _findings(rig: Rig) -> None:
 
 async def _deed(rig: Rig) -> None:
     await rig.press("f")
-    await rig.sees("bottleneck")
+    await rig.until(lambda: not isinstance(rig.app.screen, Dashboard))
 
 
 async def _ghost(rig: Rig) -> None:

@@ -19,7 +19,6 @@ _PAUSED: Final = "paused"
 _HALF: Final = 0.5
 _WAIT: Final = "ipc:syncrep"
 _REORDER: Final = "io:reorderbuffer*"
-_LAGS: Final = ("write_lag_ms", "flush_lag_ms", "replay_lag_ms")
 _SPILL_S: Final = 60.0
 _SPILLS: Final = 1e6
 _SENDERS: Final = 0.2
@@ -46,12 +45,11 @@ def _slowest(facts: Facts) -> Sender | None:
     return max(senders, key=lambda sender: sender.flush_lag_ms or 0.0, default=None)
 
 
-def _mean_lag_ms(facts: Facts, sender: Sender, field: str) -> float:
-    """Return the mean of a lag over ten seconds: a single commit on a busy machine has any lag; 0 where none is known."""
+def _replay_lag_ms(facts: Facts, sender: Sender) -> float:
+    """Return the largest replay lag of ten seconds: that of a position just written is anything below it; 0 for none."""
     samples = facts.interval.recent(sections.replication, WINDOW_S)
-    lags = [getattr(one, field) for sample in samples for one in sample.senders if one.pid == sender.pid]
-    known_lags = [lag for lag in lags if lag is not None]
-    return sum(known_lags) / len(known_lags) if known_lags else 0.0
+    lags = [one.replay_lag_ms for sample in samples for one in sample.senders if one.pid == sender.pid]
+    return max((lag for lag in lags if lag is not None), default=0.0)
 
 
 def _which(facts: Facts) -> str:
@@ -60,7 +58,7 @@ def _which(facts: Facts) -> str:
     waits_ms = facts.b(_WAIT)
     if sender is None or not waits_ms:
         return ""
-    write, flush, replay = (_mean_lag_ms(facts, sender, field) for field in _LAGS)
+    write, flush, replay = sender.write_lag_ms or 0.0, sender.flush_lag_ms or 0.0, _replay_lag_ms(facts, sender)
     applies = facts.setting("synchronous_commit") == "remote_apply"
     parts = {"sync.net": write, "sync.disk": flush - write, "sync.apply": replay - flush if applies else 0.0}
     rule = max(parts, key=lambda part: parts[part])

@@ -40,7 +40,6 @@ _ONE: Final = 0.95
 _UNCONFIRMED_S: Final = 5.0
 _SYNCREP: Final = "IPC:SyncRep"
 _WORDS: Final = 200
-_REASON_CELLS: Final = 100
 _SYNCHRONOUS: Final = ("sync", "quorum")
 _PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 

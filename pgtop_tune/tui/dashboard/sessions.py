@@ -167,8 +167,8 @@ def _of_process(
 
 COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn(_PID, "PID", 7, 0, lambda row: f"{_BELOW if row.below else ''}{row.backend.pid}",
-        "Process id of the backend; > waits for the red one above it.", "pg_stat_activity.pid",
-        lambda row: row.backend.pid, "right"),
+        "Process id of the backend; > waits for the red one above it.",
+        "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
     _of_process("cpu", "CPU%", 4, 2, percent, PROCESS_CPU),
     _of_process("delay", "delay%", 6, None, percent, PROCESS_RUN_DELAY),
     _of_process("read", "RkB/s", 5, 4, _kilobytes, PROCESS_READ_BYTES),

@@ -235,7 +235,7 @@ class PageScreen(SceneScreen):
             view = listing.scrolled(self.table, view, rows, self.visible_rows)
             view = listing.sideways(self.table, view, 0, self._table_width)
             self._views[self.table.id] = view
-        left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
+        in_source = 0 if isinstance(self._all, Unavailable) else len(self._all)
         width_of_table = self._table_width
         beside = None if width_of_table == width else self._beside.row(self.table, view, self._found)
         table = listing_lines(
@@ -246,9 +246,9 @@ class PageScreen(SceneScreen):
             width=width_of_table,
             height=self._table_height,
             glyphs=self._glyphs,
-            left_out=left_out,
+            left_out=max(in_source - MOST_ROWS, 0),
             pointed=None if beside is None else listing.row_key(self.table, beside),
-            hidden=0 if isinstance(rows, Unavailable) else len(self._all) - len(rows),
+            hidden=in_source - len(self._found),
         )
         if width_of_table < width:
             right = self._beside.lines(

@@ -248,7 +248,7 @@ async def _check(rig: Rig) -> None:
 
 
 async def _zoom(rig: Rig) -> None:
-    for words in ("a column is 5 s", "a column is 30 s", "chart of 1m"):
+    for words in ("a column is 5 s", "a column is 30 s", "chart of 3m20s", "chart of 1m40s"):
         await rig.press("Z")
         await rig.sees(words)
     await rig.press("Z")

@@ -157,9 +157,9 @@ def statement_sum(rows: Sequence[StatementRate]) -> StatementRate | None:
     by = {name: sum(growth.get(name, 0) for growth in growths) for name in growths[0]} if growths else None
     counters = [row.counters for row in summed]
     totals = {name: sum(getattr(counter, name) or 0 for counter in counters) for name in COUNTED}
-    known = {name: total for name, total in totals.items() if getattr(first.counters, name) is not None}
+    counted = {name: total for name, total in totals.items() if getattr(first.counters, name) is not None}
     slowest_us = max(counter.max_exec_us for counter in counters)
-    row = replace(first.counters, id="", usename=None, datname=None, max_exec_us=slowest_us, **known)
+    row = replace(first.counters, id="", usename=None, datname=None, max_exec_us=slowest_us, **counted)
     return replace(first, grown=Grown(row, seconds, by), text=None)
 
 

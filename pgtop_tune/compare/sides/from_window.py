@@ -95,21 +95,21 @@ class Number(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """Its name for a reader, from the parts of the id: "disk vda writes". The key is foreign."""
+        """Name for a reader, from the parts of the id: "disk vda writes". The key is foreign."""
         id, _, key = self.name.partition(" ")
         if id in _TITLES:
             return _TITLES[id]
-        place, _, last = id.rpartition(".")
-        words = [_WORDS.get(part, part) for part in last.split("_")]
-        return " ".join(part for part in (_PLACES.get(place, place.rpartition(".")[2]), key, *words) if part)
+        area, _, last = id.rpartition(".")
+        parts = [_WORDS.get(part, part) for part in last.split("_")]
+        return " ".join(part for part in (_AREAS.get(area, area.rpartition(".")[2]), key, *parts) if part)
 
 
-_PLACES: Final = {
+_AREAS: Final = {
     "server": "", "io.wal": "WAL", "ceiling": "", "host": "", "own": "pgtop-tune", "waits": "sessions in",
     "host.cpu": "CPU", "host.psi": "pressure", "host.io": "I/O", "host.space": "file system", "host.node": "NUMA node",
     "host.huge": "huge pages", "host.huge_pages": "huge pages",
 }  # fmt: skip
-"""Places of ids that are not called by their last part."""
+"""Areas of ids that are not called by their last part."""
 _WORDS: Final = {
     "wal": "WAL", "cpu": "CPU", "cpus": "CPUs", "io": "I/O", "oom": "OOM", "lwlock": "LWLock", "ipc": "IPC",
     "arc": "ARC",

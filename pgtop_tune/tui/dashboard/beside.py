@@ -68,20 +68,20 @@ def beside_sessions(session: Session, statements: TopStatements, width: int, hei
 
 
 def _statements(session: Session, statements: TopStatements, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    found = statements.of(session, height)
+    rates = statements.of(session, height)
     lines = [head((("statements", "title"),), width, glyphs, [Phrase((("by time  5", "label"),))])]
-    if isinstance(found, Unavailable):
-        (text, style), *_ = absence(found)
+    if isinstance(rates, Unavailable):
+        (text, style), *_ = absence(rates)
         lines += [padded(((" ", PLAIN), (line, style)), width) for line in wrap(text, width - 2)]
         return [*lines, *[padded((), width)] * height][:height]
-    texts = statements.texts(session, found)
+    texts = statements.texts(session, rates)
     rows: list[tuple[Cell, ...]] = [
         (
             (ms(rate.ms_per_s), PLAIN), (percent(rate.share), PLAIN), (count(rate.calls_per_s), PLAIN),
             (ms(rate.mean_ms), PLAIN),
             (one_line(texts.get(rate.counters.queryid) or f"query id {rate.counters.queryid}", _TEXT), PLAIN),
         )
-        for rate in found
+        for rate in rates
     ]  # fmt: skip
     return [*lines, *table_lines(_STATEMENT_COLUMNS, rows, width=width, height=height - 1, glyphs=glyphs)][:height]
 
@@ -102,11 +102,11 @@ def _locks(session: Session, width: int, most: int, glyphs: Glyphs) -> list[Line
     rows: list[tuple[Cell, ...]] = []
     for node in tree[: most - 2]:
         name = "prepared" if node.pid == PREPARED_TRANSACTION else str(node.pid)
-        place = "  " * min(node.depth - 1, _DEEPEST) + "> " + name if node.depth else name
+        pid_text = "  " * min(node.depth - 1, _DEEPEST) + "> " + name if node.depth else name
         query = one_line(node.prepared or (node.backend.query if node.backend else "") or "", _TEXT)
         rows.append(
             (
-                (place, "wait-lock" if node.depth else "critical"),
+                (pid_text, "wait-lock" if node.depth else "critical"),
                 ("" if node.waited_ms is None else age(node.waited_ms / 1000.0), PLAIN),
                 ("" if node.wait is None else locked_object(node.wait), PLAIN),
                 (query, PLAIN),

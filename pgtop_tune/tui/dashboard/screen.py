@@ -199,9 +199,9 @@ def _sessions(picture: _Picture, height: int) -> list[Line]:
     if rows is None:
         rows, background = folded(session_rows(session, state.view), state.view)
     right = 0 if width < _STATEMENTS_FROM or state.statements is None else int(width * _WAITS_SHARE)
-    left = width - right - len(_APART) if right else width
-    line = background_line(background, left, glyphs, state.background_key) if background else ()
-    lines = sessions_lines(session, left, height, glyphs, view=state.view, rows=rows, background=line)
+    of_sessions = width - right - len(_APART) if right else width
+    line = background_line(background, of_sessions, glyphs, state.background_key) if background else ()
+    lines = sessions_lines(session, of_sessions, height, glyphs, view=state.view, rows=rows, background=line)
     if state.statements is None or not right:
         return lines
     beside = beside_sessions(session, state.statements, right, height, glyphs)

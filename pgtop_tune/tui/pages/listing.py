@@ -289,8 +289,8 @@ def column_of(table: PageTable, name: str) -> PageColumn | None:
 
 def shown_columns(table: PageTable, view: ListingView) -> tuple[PageColumn, ...]:
     """Return the chosen columns from left to right, without the unused ones; the key column is always among them."""
-    shown = view.columns - view.unused
-    return tuple(column for column in table.columns if column.id in shown or column is table.columns[0])
+    ids = view.columns - view.unused
+    return tuple(column for column in table.columns if column.id in ids or column is table.columns[0])
 
 
 def without_unused(table: PageTable, view: ListingView, rows: Sequence[Any]) -> ListingView:
@@ -544,8 +544,11 @@ def listing_lines(
         elsewhere = view.filter or (view.hide_quiet and hidden)
         if view.hide_quiet and hidden and not view.filter:
             message = f"{hidden} {table.quiet_word}: i lists them"
-        told = [(("  ", PLAIN), (message, PLAIN)), *([] if elsewhere else _would_stand_here(table, view, width))]
-        lines[1:] = [padded(line, width) for line in told[: len(lines) - 1]] + lines[1 + len(told) :]
+        message_lines = [
+            (("  ", PLAIN), (message, PLAIN)),
+            *([] if elsewhere else _would_stand_here(table, view, width)),
+        ]
+        lines[1:] = [padded(line, width) for line in message_lines[: len(lines) - 1]] + lines[1 + len(message_lines) :]
     return [
         _head(
             tables=tables,

@@ -124,7 +124,7 @@ def _cpu(cpu: CpuSample, frame: Frame, interval: Interval, width: int, glyphs: G
     return [
         *_split(frame, interval, width, glyphs),
         *_told(frame, [(metrics.RUN_QUEUE, Phrase((("queue " if in_words else "rq ", "label"), queued)))]),
-        _quota(cpu, interval),
+        _quota(cpu, interval, width),
         _pressure(frame, interval),
         Phrase((*heat, (f" {len(cpu.cores)} cores", "label")), 4, heat),
         _other_programs(frame, width),
@@ -155,7 +155,7 @@ def _split(frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list
     ]
 
 
-def _quota(cpu: CpuSample, interval: Interval) -> Phrase:
+def _quota(cpu: CpuSample, interval: Interval, width: int) -> Phrase:
     """Return the CPUs that the server may use, and how often it wants more; empty where it may use all."""
     may_use = details.GROUP_CPUS(interval)
     if may_use is None or may_use >= len(cpu.cores):
@@ -165,7 +165,7 @@ def _quota(cpu: CpuSample, interval: Interval) -> Phrase:
     if throttled is None:
         return Phrase(allowed, 1)
     figure = labelled("throttled", percent(throttled).rjust(3), alarm(throttled, details.GROUP_THROTTLED.critical), "%")
-    return Phrase((*allowed, (" ", PLAIN), *figure), 1, allowed)
+    return Phrase((*allowed, (" ", PLAIN), *figure), 1, None if width >= _WORDS_FROM else allowed)
 
 
 def _other_programs(frame: Frame, width: int) -> Phrase:
@@ -274,7 +274,7 @@ def _source(frame: Frame) -> Phrase:
     if isinstance(facts, Unavailable) or not facts.untold:
         return Phrase(())
     source = one_line(facts.source, 20)
-    return Phrase(((f"by {source}: ? shows what is missing", "dim"),), 8, ((f"by {source}", "dim"),))
+    return Phrase(((f"by {source}: ? shows what is missing", "dim"),), 4, ((f"by {source}", "dim"),))
 
 
 def _details(frame: Frame, interval: Interval) -> list[Phrase]:
@@ -318,12 +318,7 @@ def _disks(frame: Frame, interval: Interval, width: int, rows: int, glyphs: Glyp
     lines = []
     for index, disk in enumerate(disks):
         figures = {key: by_disk.get(disk.name) for key, by_disk in values.items()}
-        phrases = _disk(disk, frame, name_cells, figures, rooms.get(disk.name), width, glyphs)
-        if disk.name in caps:
-            at_cap = f"{glyphs.pointer_left} at its cap"
-            phrases.append(
-                Phrase(((f"{at_cap}: {cap_text(caps[disk.name])}", "critical"),), 1, ((at_cap, "critical"),))
-            )
+        phrases = _disk(disk, frame, name_cells, figures, rooms.get(disk.name), caps.get(disk.name), width, glyphs)
         if index == 0 and missing:
             phrases.append(Phrase(((one_line(missing, 120), "warning"),), 7))
         lines.append(_line("" if index else "DISK", fitting(phrases, width - _LABEL, _gap(width)), width))
@@ -344,7 +339,7 @@ def _ranked(sample: DiskSample, busy: Mapping[str, float]) -> list[DiskCounters]
 
 def _disk(
     disk: DiskCounters, frame: Frame, name_cells: int, values: Mapping[str, float | None], room: Headroom | None,
-    width: int, glyphs: Glyphs,
+    reached: CapReached | None, width: int, glyphs: Glyphs,
 ) -> list[Phrase]:  # fmt: skip
     """Return a gauge of the disk's cap, where it is known, else of its busy time, and its figures."""
 
@@ -355,17 +350,22 @@ def _disk(
     reads, writes = count(value(metrics.DISK_READS)), count(value(metrics.DISK_WRITES))
     read, written = size(value(metrics.DISK_READ_BYTES)), size(value(metrics.DISK_WRITE_BYTES))
     read_ms, write_ms = ms(value(metrics.DISK_READ_AWAIT)), ms(value(metrics.DISK_WRITE_AWAIT))
-    full = busy if room is None else min(100.0 / room.times, 100.0)
+    cap = reached or room
+    full = busy if cap is None else 100.0 if room is None else min(100.0 / room.times, 100.0)
     queue = Phrase(labelled("queue", count(value(metrics.DISK_QUEUE)).rjust(5)), 5)
     unit = "   " if write_ms.endswith("s") else " ms"
     bar = [(None if full is None else full / 100.0, (glyphs.full, "series-1"))]
     name: Line = ((one_line(disk.name, _NAME).ljust(name_cells), PLAIN),)
-    if room is None:
-        figures = [] if untold(frame, metrics.DISK_BUSY.id) is not None else [Phrase((("busy", "label"),), 6)]
+    if cap is None:
+        figures = _told(frame, [(metrics.DISK_BUSY, Phrase((("busy", "label"),), 6))])
     else:
-        figures = [Phrase((("of ", "label"), (cap_text(room).ljust(9), PLAIN)), 1)]
+        at_cap = f"{glyphs.pointer_left} at its cap" if reached else ""
         busy_words = labelled("busy", percent(busy).rjust(3), alarm(busy, metrics.DISK_BUSY.critical), "%")
-        figures += _told(frame, [(metrics.DISK_BUSY, Phrase(busy_words, 5))])
+        figures = [
+            Phrase((("of ", "label"), (cap_text(cap).ljust(9), "critical" if reached else PLAIN)), 1),
+            Phrase(((at_cap, "critical"),) if at_cap else (), 1),
+            *_told(frame, [(metrics.DISK_BUSY, Phrase(busy_words, 5))]),
+        ]
     return [
         _gauge(bar, (percent(full), alarm(full, None)), width, glyphs),
         *figures,

@@ -498,7 +498,8 @@ def _limits(interval: Interval) -> list[Phrase]:
 
 _SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP), metrics.OTHER_PROGRAMS)
 NUMBERS: Final[tuple[DescribedNumber, ...]] = (
-    *_CPU, metrics.CORE_BUSY, metrics.OTHER_PROGRAMS, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
+    *_CPU, metrics.CORE_BUSY, metrics.OTHER_PROGRAMS, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS,
+    details.HUGE_SURPLUS,
     *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *_WORK,
     details.FREQUENCY, details.FREQUENCY_SHARE, details.GROUP_MEMORY, details.GROUP_MEMORY_MAX, details.GROUP_CPUS,
     details.GROUP_THROTTLED, details.GROUP_OOM_KILLS,

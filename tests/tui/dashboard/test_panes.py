@@ -28,6 +28,7 @@ from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, spaced
 from pgtop_tune.tui.widgets.time_axis import CHARTED, time_axis
 from tests.support.frames import EPOCH_MS, backend, bench_sample, facts, host_sample, postgres_sample, session_of
+from tests.support.host_frames import cgroup
 from tests.support.pictures import pane_text
 
 TARGET = "bench@/run/postgresql:5432/bench"
@@ -267,7 +268,7 @@ def with_others(*programs: OtherProgram) -> Callable[[int], dict[str, object]]:
 def test_the_cpu_gauge_has_a_filling_for_each_user_and_its_figures_add_up_to_the_busy_time(glyphs: Glyphs) -> None:
     line = plain_text(host_lines(session_of(5, change=with_others()), 120, 3, glyphs)[0])
     bar = line[6:23]
-    postgres, ours, others, steal = glyphs.densities
+    postgres, ours, others, _ = glyphs.densities
     assert bar == 4 * postgres + ours + 4 * others + 8 * glyphs.speck
     shown = re.findall(rf"(?:{'|'.join(map(re.escape, glyphs.densities))})([a-z]+) +(\d+)", line[29:])
     assert [name for name, _ in shown] == ["postgres", "ours", "others", "steal"]
@@ -311,11 +312,7 @@ def test_a_disk_with_a_cap_is_a_gauge_of_the_cap() -> None:
 
 def test_limits_of_the_control_group_stand_beside_the_gauges() -> None:
     def change(second: int) -> dict[str, object]:
-        group = replace(
-            cgroup(second), memory_bytes=12 << 30, cpu_quota_cores=2.0, cpu_periods=10 * second,
-            cpu_throttled_periods=2 * second,
-        )  # fmt: skip
-        return {"host": host_sample(second, cgroup=group)}
+        return {"host": host_sample(second, cgroup=cgroup(second))}
 
     cpu, mem, _ = (plain_text(line) for line in host_lines(session_of(5, change=change), 160, 3, UNICODE))
     assert "limit 2 CPUs throttled  20%" in cpu

@@ -48,7 +48,7 @@ CPU_FOREIGN = Metric(
 )  # fmt: skip
 CPU_SPLIT = Keyed(
     "host.cpu.split", "postgres ours others steal", "%",
-    "CPU time by user; 100 % = all cores, the rest is idle or waits for disks. ours: pgbench and pgtop-tune on this machine; others: all other programs, the kernel's own work and interrupts; steal: the hypervisor. Where nobody knows the user, the bar is one line. Over SQL a pgbench on the server's machine is one of the others.",
+    "CPU time by user, mean of 3 s; 100 % = all cores, the rest is idle or waits for disks. ours: pgbench and pgtop-tune on this machine; others: all other programs, the kernel's own work and interrupts; steal: the hypervisor. Where nobody knows the user, the bar is one line. Over SQL a pgbench on the server's machine is one of the others.",
     "/proc/stat cpu between two readings of the processes; Δ(utime + stime + cutime + cstime) of /proc/PID/stat", values.cpu_split,
 )  # fmt: skip
 OTHER_PROGRAMS = Keyed(

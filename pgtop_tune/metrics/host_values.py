@@ -332,13 +332,16 @@ def _foreign(
 
 
 def cpu_split(interval: Interval) -> dict[str, float]:
-    """Return all CPU time by its user in per cent, together 100; keys of `CPU_USERS` and "idle", waits for disks included.
+    """Return all CPU time by its user in per cent, together 100: keys of `CPU_USERS`, and "idle" with waits for disks.
+
+    Mean of `SPLIT_S`, or of the time between two readings of many processes: ticks of one second are too few.
 
     Where the user is not known, all busy time but steal is "unknown". Without the processes of this machine, over SQL,
     the load belongs to the others.
     """
-    used = _cpu_used(interval)
-    pair = same_boot(interval, _cpu)
+    lately = interval.over(SPLIT_S)
+    used = _cpu_used(lately) or _cpu_used(interval)
+    pair = same_boot(lately, _cpu)
     older, newer = used[:2] if used is not None else (None, None) if pair is None else (look.section for look in pair)
     if older is None or newer is None:
         return {}
@@ -361,6 +364,7 @@ def cpu_split(interval: Interval) -> dict[str, float]:
     return split | {"idle": max(100.0 - sum(split.values()), 0.0)}
 
 
+SPLIT_S: Final = 3.0
 CPU_USERS: Final = ("postgres", "ours", "others", "unknown", "steal")
 """Users of the CPUs: the server, pgbench and this program, other programs, one of these three, the hypervisor."""
 

@@ -60,7 +60,7 @@ _CAP: Final = Entry(
 _GAUGES: Final = Entry(
     "gauges",
     "%",
-    "CPU: all CPU time by user, in the order and the fillings of the figures beside it. MEM: used memory, the cache of "
+    "CPU: all CPU time by user, in the fillings of the figures beside it. MEM: used memory, the cache of "
     "ZFS, page cache. DISK: requests or bytes per second as a share of the disk's cap, whichever is nearer to it; "
     "without a known cap (--disk-cap, or learned) its busy time. Dots are free; a blank gauge is unknown.",
     "the figures below",

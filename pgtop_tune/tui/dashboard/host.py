@@ -38,6 +38,7 @@ _WORDS_FROM: Final = 100
 """Cells of a screen from which on labels are whole words, two blanks apart."""
 _LARGE_FROM: Final = 116
 """Cells from which on gauges are large, and two other programs are named."""
+_GAUGE_MOST: Final = 20
 _PIDS_FROM: Final = 180
 """Cells from which on the pids of other programs stand beside their names."""
 _USERS: Final = (
@@ -82,16 +83,18 @@ def _gap(width: int) -> Span:
 
 
 def _gauge_cells(width: int) -> int:
-    return (width - 16) // 6 if width >= _LARGE_FROM else max((width - 8) // 10, 6)
+    return min((width - 16) // 6, _GAUGE_MOST) if width >= _LARGE_FROM else max((width - 8) // 10, 6)
 
 
-def _gauge(parts: Sequence[tuple[float | None, Span]], percent_text: Span, width: int, glyphs: Glyphs) -> Phrase:
-    """Return a gauge and its per cent; blank where a part is not known."""
+def _gauge(
+    parts: Sequence[tuple[float | None, Span]], full: float | None, width: int, glyphs: Glyphs,
+    critical: float | None = None,
+) -> Phrase:  # fmt: skip
+    """Return a gauge of parts in per cent and how full it is; blank where a part is not known."""
     cells = _gauge_cells(width)
-    known = [(share, span) for share, span in parts if share is not None]
-    bar: Line = gauge(known, cells, glyphs) if len(known) == len(parts) else ((" " * cells, PLAIN),)
-    text, style = percent_text
-    return Phrase((*bar, (text.rjust(4), style), ("%", "label")))
+    shares = [(part / 100.0, span) for part, span in parts if part is not None]
+    bar: Line = gauge(shares, cells, glyphs) if len(shares) == len(parts) else ((" " * cells, PLAIN),)
+    return Phrase((*bar, (decimal(full, 0).rjust(4), alarm(full, critical)), ("%", "label")))
 
 
 def _section_line(label: str, section: S | Unavailable, draw: Callable[[S], list[Phrase]], width: int) -> Line:
@@ -134,22 +137,22 @@ def _cpu(cpu: CpuSample, frame: Frame, interval: Interval, width: int, glyphs: G
 def _split(frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list[Phrase]:
     """Return the bar of all CPU time by its user, and the figures of each in its filling and style."""
     split = metrics.CPU_SPLIT(interval)
-    whole = dict(zip(split, apportioned(list(split.values()), 100), strict=True))
+    percents = dict(zip(split, apportioned(list(split.values()), 100), strict=True))
     fillings = [(user, (glyphs.densities[index], style)) for index, (user, _, style) in enumerate(_USERS)]
     # Busy for a user that is not known: an outline, before the hypervisor's part.
     fillings.insert(-1, ("unknown", (glyphs.level, "series-3")))
-    idle = whole.get("idle")
+    idle = percents.get("idle")
     busy = None if idle is None else 100.0 - idle
     figures: list[Line] = []
     for index, (user, short, style) in enumerate(_USERS):
-        value = whole.get(user)
+        value = percents.get(user)
         label = user if width >= _WORDS_FROM else short
         critical = metrics.CPU_STEAL.critical if user == "steal" else None
         number = (UNKNOWN if value is None else str(value)).rjust(3)
         figures.append(((glyphs.densities[index], style), (f"{label} ", "label"), (number, alarm(value, critical))))
-    parts = [(split.get(user, 0.0) / 100.0 if split else None, span) for user, span in fillings]
+    parts = [(split.get(user, 0.0) if split else None, span) for user, span in fillings]
     return [
-        _gauge(parts, (percent(busy), alarm(busy, metrics.CPU_BUSY.critical)), width, glyphs),
+        _gauge(parts, busy, width, glyphs, metrics.CPU_BUSY.critical),
         Phrase(_together(figures[:-1])),
         *_told(frame, [(metrics.CPU_STEAL, Phrase(figures[-1], 1))]),
     ]
@@ -230,12 +233,8 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, 
     ]
     arc = [(metrics.MEMORY_ARC, Phrase(_number(metrics.MEMORY_ARC, interval, size, 5), 2))]
     swapped = [_number(metric, interval, size, 4) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
-    used_share = None if used is None else share(used, total)
     return [
-        _gauge(
-            [(None if part is None else part / 100.0, span) for part, span in parts],
-            (UNKNOWN if used_share is None else f"{used_share:.0f}", alarm(used_share, None)), width, glyphs,
-        ),
+        _gauge(parts, None if used is None else share(used, total), width, glyphs),
         Phrase(((size(used).rjust(5), alarm(used, None)), (" of ", "label"), (size(total).rjust(5), PLAIN))),
         *_told(
             frame,
@@ -354,7 +353,7 @@ def _disk(
     full = busy if cap is None else 100.0 if room is None else min(100.0 / room.times, 100.0)
     queue = Phrase(labelled("queue", count(value(metrics.DISK_QUEUE)).rjust(5)), 5)
     unit = "   " if write_ms.endswith("s") else " ms"
-    bar = [(None if full is None else full / 100.0, (glyphs.full, "series-1"))]
+    bar = [(full, (glyphs.full, "series-1"))]
     name: Line = ((one_line(disk.name, _NAME).ljust(name_cells), PLAIN),)
     if cap is None:
         figures = _told(frame, [(metrics.DISK_BUSY, Phrase((("busy", "label"),), 6))])
@@ -367,7 +366,7 @@ def _disk(
             *_told(frame, [(metrics.DISK_BUSY, Phrase(busy_words, 5))]),
         ]
     return [
-        _gauge(bar, (percent(full), alarm(full, None)), width, glyphs),
+        _gauge(bar, full, width, glyphs),
         *figures,
         Phrase(name),
         Phrase(

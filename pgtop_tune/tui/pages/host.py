@@ -12,7 +12,7 @@ from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -496,7 +496,7 @@ def _limits(interval: Interval) -> list[Phrase]:
     ]
 
 
-_SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP), metrics.OTHER_PROGRAMS)
+_SINGLE: Final[tuple[Metric | Keyed[Any], ...]] = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP), metrics.OTHER_PROGRAMS)
 NUMBERS: Final[tuple[DescribedNumber, ...]] = (
     *_CPU, metrics.CORE_BUSY, metrics.OTHER_PROGRAMS, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS,
     details.HUGE_SURPLUS,

@@ -317,8 +317,8 @@ def _all_processes(sample: ProcessSample) -> Sequence[ProcessCounters | OtherPro
 
 
 def _cpu_of_all(interval: Interval) -> Mapping[int, float]:
-    others = metrics.OTHER_PROGRAMS(interval)
-    return {**metrics.PROCESS_CPU(interval), **others} if others else metrics.PROCESS_CPU(interval)
+    of_others, of_ours = metrics.OTHER_PROGRAMS(interval), metrics.PROCESS_CPU(interval)
+    return {**of_ours, **of_others} if of_others else of_ours
 
 
 _CPU_OF_ALL: Final = replace(metrics.PROCESS_CPU, values=_cpu_of_all)

@@ -135,7 +135,11 @@ def keys() -> str:
     for group, actions in groups.items():
         rows = [(_shown_keys(each), plain(each.description), f"`{each.id}`", ", ".join(each.needs)) for each in actions]
         parts += [f"## {group.capitalize()}\n", table(("keys", "effect", "action", "needs"), rows)]
+    moved = [(_shown_keys(each), plain(each.moved)) for each in ACTIONS if each.moved]
     parts += [
+        "## Keys that moved\n",
+        "These did something else in earlier versions. The screen says so once.\n",
+        table(("keys", "now"), moved),
         "## Other keys\n",
         "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) assigns other keys to actions:\n",
         '```toml\n[keys]\nquit = "q,f10"\nnote = "n"\n```\n',

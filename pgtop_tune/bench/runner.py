@@ -378,7 +378,7 @@ class PgbenchRunner:
     Args:
         endpoint: The server.
         pgbench: Binary or its directory; None finds the newest.
-        place: Where it runs; None is this machine.
+        load_place: Where it runs; None is this machine.
         base: Where a run's private directory is made; None: /dev/shm, else TMPDIR.
 
     Attributes:

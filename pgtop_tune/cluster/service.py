@@ -158,7 +158,7 @@ class StartLog:
     """The new lines of a server's logs since this object was made.
 
     Args:
-        place: The server.
+        server_place: The server.
         now_s: Seconds since the epoch.
     """
 

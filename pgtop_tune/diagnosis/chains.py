@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.diagnosis.facts import FULL, Facts
+from pgtop_tune.diagnosis.facts import FULL, GATHER, WORKER, Facts
 from pgtop_tune.metrics import host, io
-from pgtop_tune.model.waits import CPU
+from pgtop_tune.model.waits import CPU, QUEUE
 
 WRITING: Final = ("io:walwrite", "io:walinitsync", "io:walinitwrite")
 INSERTING: Final = ("lwlock:walinsert", "lwlock:walbufmapping")
 DEVICE: Final = ("lwlock:walwrite", "io:walsync", "io:walwrite", "io:walinitsync", "io:walinitwrite")
 READS: Final = ("io:datafileread", "io:aioiocompletion", "ipc:bufferio")
+TEMP_WAITS: Final = ("io:buffile*",)
 _ROW: Final = ("lock:transactionid", "lock:tuple")
 _MANAGER: Final = "lwlock:lockmanager"
-_GATHER: Final = ("ipc:executegather", "ipc:messagequeue*", "ipc:bgworkershutdown", "ipc:parallelfinish")
-_WORKER: Final = "parallel worker"
 _FEWEST_ROOTS: Final = 5
 _HOLDER_RUNS: Final = 0.5
 _FAR_SLOWER: Final = 5.0
@@ -67,7 +66,8 @@ def flush_for_cpu(facts: Facts) -> float:
     """Return the share of waits for WAL, 0 to 1, that is a wait for a CPU: cores are full, and the device is quick.
 
     A session that flushes while every core is taken waits for a core before its write and again after it. So the device
-    is busy for a small part of the time in which sessions write and flush.
+    is busy for a small part of the time in which sessions write and flush, and tasks are blocked for I/O (pressure) for
+    a small part of it. The pressure also sees a limit of a control group, which the figures of the disk do not show.
     """
     flush_ms, device = facts.interval.once(io.WAL_FLUSH_MS.value), facts.wal_disk
     if device is None or not flush_ms or (facts.busy or 0.0) < FULL or facts.number("commit_delay"):
@@ -76,7 +76,10 @@ def flush_for_cpu(facts: Facts) -> float:
     await_ms = facts.by(host.DISK_WRITE_AWAIT).get(device, 0.0)
     used = facts.by(host.DISK_BUSY).get(device, 100.0)
     slower = await_ms > 0.0 and flush_ms >= _FAR_SLOWER * await_ms
-    return 1.0 - await_ms / flush_ms if slower and used < _HALF * 100.0 * wal_busy(facts) else 0.0
+    if not slower or used >= _HALF * 100.0 * wal_busy(facts):
+        return 0.0
+    blocked = (facts.of(host.PSI_IO_SOME) or 0.0) / 100.0 / wal_busy(facts)
+    return max(1.0 - max(await_ms / flush_ms, blocked), 0.0)
 
 
 def wal_bytes_ms(facts: Facts) -> float:
@@ -88,14 +91,15 @@ def wal_bytes_ms(facts: Facts) -> float:
 
 def _of_workers(facts: Facts, *waits: str) -> float:
     """Return the part of the waits for parallel workers in which the workers are in these waits, in ms."""
-    gathered = facts.b(*_GATHER)
-    all_workers = facts.s_of(_WORKER, "*")
-    return gathered * facts.s_of(_WORKER, *waits) / all_workers if gathered and all_workers else 0.0
+    gathered = facts.b(*GATHER)
+    all_workers = facts.s_of(WORKER, "*")
+    return gathered * facts.s_of(WORKER, *waits) / all_workers if gathered and all_workers else 0.0
 
 
 def cpu_ms(facts: Facts) -> float:
     """Return the ms on a CPU, those of parallel workers included."""
-    return facts.cpu_ms + _of_workers(facts, CPU.lower())
+    waiting_ms = 0.0 if facts.b(QUEUE.lower()) else max(facts.queue_ms - facts.b(CPU.lower()), 0.0)
+    return facts.cpu_ms + max(_of_workers(facts, CPU.lower()) - waiting_ms, 0.0)
 
 
 def queue_ms(facts: Facts) -> float:
@@ -104,6 +108,11 @@ def queue_ms(facts: Facts) -> float:
         return facts.queue_ms + put_off * wal_ms(facts)
     preempted = facts.is_full and wal_busy(facts) < _HOLDER_RUNS
     return facts.queue_ms + (facts.b("lwlock:walwrite") if preempted else 0.0)
+
+
+def temp_ms(facts: Facts) -> float:
+    """Return the ms in temporary files, those of parallel workers included."""
+    return facts.b(*TEMP_WAITS) + _of_workers(facts, *TEMP_WAITS)
 
 
 def read_ms(facts: Facts) -> float:

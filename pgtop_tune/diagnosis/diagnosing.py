@@ -24,7 +24,7 @@ from pgtop_tune.diagnosis.chains import wal_busy
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts, RootLook, jam_over_s, root_look
 from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, short_sentence
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, forms, short_sentence
 from pgtop_tune.diagnosis.rules import (
     client,
     cpus,
@@ -39,7 +39,7 @@ from pgtop_tune.diagnosis.rules import (
     wal,
 )
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import STEADY_FRAMES, Interval
+from pgtop_tune.metrics.catalogue import MISSED_TICKS, STEADY_FRAMES, Interval
 from pgtop_tune.metrics.load import stalls, work_window_s
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.events import Event, EventKind
@@ -236,6 +236,9 @@ _LEAVES_SHARE: Final = 0.06
 _LEADS: Final = 1.25
 _LEADS_S: Final = 5.0
 _TEXT_S: Final = 5.0
+_MOST_LIKELY: Final = "most likely "
+_LIKELY: Final = "likely "
+"""The same where there is little room."""
 _HALF: Final = 0.5
 _NEVER_S: Final = -inf
 _ROOTS: Final = 30
@@ -324,12 +327,15 @@ class Diagnoser:
         settling = settling_words(facts)
         absent: dict[str, list[str]] = {}
         small = is_small(facts)
-        missing_sections = self._missing(interval.newest)
+        missing_sections, late = self._missing(interval.newest), self._is_late(interval)
         for rule in self._rules:
             missing = not self._needs[rule.id].isdisjoint(missing_sections)
+            if missing and late:
+                self._track(rule).held_s = now_s
+                continue
             if missing and (reason := _reason(interval.newest, rule, missing_sections)):
                 absent.setdefault(reason, []).append(rule.id)
-            if small and rule.kind is FindingKind.LATENCY:
+            if small and rule.kind is FindingKind.LATENCY and not rule.of_few:
                 # Nobody is left to wait: the load's delay is over.
                 self._tracks[rule.id] = _Track()
                 continue
@@ -338,11 +344,23 @@ class Diagnoser:
         order = self._in_order(now_s, rate_reached(facts))
         findings = [entry.finding for entry in order]
         if not order or order[0].place > LAST_TO_BIND:
-            findings = [self._nothing(facts, settling), *findings]
+            before = self._quiet[1] if late and self._quiet is not None else None
+            findings = [before or self._nothing(facts, settling), *findings]
         not_looked_at = tuple(NotLookedAt(tuple(rules), reason) for reason, rules in absent.items())
         self._newest = interval.newest
         self._looked_at += 1
         return self._remembered(interval.newest, Diagnosis(tuple(findings), settling, not_looked_at))
+
+    def _track(self, rule: FindingRule) -> _Track:
+        return self._tracks.setdefault(rule.id, _Track())
+
+    def _is_late(self, interval: Interval) -> bool:
+        """Return whether the server answers late, and not so late that it is an outage: findings stay as they were."""
+        absent = interval.newest.postgres
+        if self._newest is None or not isinstance(absent, Unavailable) or absent.reason is not Reason.NO_ANSWER:
+            return False
+        recent = interval.frames[-MISSED_TICKS - 1 :]
+        return any(not isinstance(frame.postgres, Unavailable) for frame in recent)
 
     def look_through(self, interval: Interval) -> Diagnosis:
         """Return the diagnosis of the newest frame, after a look at each of those before it."""
@@ -401,9 +419,7 @@ class Diagnoser:
 
     def _note(self, rule: FindingRule, hit: Hit | None, facts: Facts, at_once: bool, settling: bool) -> None:
         now_s, now_ms = facts.interval.newest.elapsed_s, facts.interval.newest.taken_at_ms
-        track = self._tracks.get(rule.id)
-        if track is None:
-            track = self._tracks[rule.id] = _Track()
+        track = self._track(rule)
         if hit is None and track.since_ms is None and not settling:
             # The usual case: the finding is out, and stays out.
             track.note(now_s, holds=False)
@@ -527,11 +543,18 @@ def _moment(frame: Frame) -> tuple[int, float]:
 
 def _finding(rule: FindingRule, hit: Hit, confidence: Confidence, strength: float, since_ms: int) -> Finding:
     latency = rule.kind is FindingKind.LATENCY
+    sentence = worded(confidence, hit.sentence)
+    short = short_sentence(worded(confidence, hit.short or hit.sentence), hit.culprit)
+    brief = worded(confidence, hit.brief) if hit.brief else short
+    brief = brief.removeprefix(_MOST_LIKELY[: -len(_LIKELY)]) if brief.startswith(_MOST_LIKELY) else brief
     return Finding(
         rule=rule.id,
         kind=hit.kind_of(rule),
-        sentence=worded(confidence, hit.sentence),
-        short=short_sentence(worded(confidence, hit.short or hit.sentence)),
+        sentence=sentence,
+        short=short,
+        forms=forms(sentence, [worded(confidence, text) for text in hit.middle], short, hit.culprit, brief),
+        culprit=hit.culprit,
+        statement=hit.statement,
         impact_ms=hit.impact_ms,
         share=strength if latency else hit.share,
         confidence=confidence,
@@ -539,5 +562,5 @@ def _finding(rule: FindingRule, hit: Hit, confidence: Confidence, strength: floa
         since_ms=since_ms,
         evidence=hit.evidence,
         next_step=hit.next_step,
-        advice=hit.advice,
+        deeds=hit.deeds,
     )

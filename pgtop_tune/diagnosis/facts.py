@@ -9,9 +9,11 @@ majors do not spell events alike.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from math import inf
 from typing import Final, TypeVar, cast
 
 from msgspec import Struct
@@ -25,10 +27,11 @@ from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.host_values import cpu_of_server, foreign_cpu_over
 from pgtop_tune.metrics.load import running, stalled_s
+from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
-from pgtop_tune.model.postgres import Activity, Backend, Parameter
+from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity, Backend, Parameter
 from pgtop_tune.model.replication import PreparedTransaction
 from pgtop_tune.model.run_result import GeneratorLoad
 from pgtop_tune.model.waits import CPU, LOAD_APPLICATION, PREPARED_TRANSACTION, QUEUE, TURN, LockSample
@@ -41,11 +44,46 @@ FULL: Final = 95.0
 _QUEUE_OF_L: Final = 0.3
 _OTHERS: Final = 0.25
 _STEAL: Final = 5.0
+WORKER: Final = "parallel worker"
+GATHER: Final = ("ipc:executegather", "ipc:messagequeue*", "ipc:bgworkershutdown", "ipc:parallelfinish")
+"""Waits for parallel workers."""
+_OF_CLIENTS: Final = (CLIENT_BACKEND, WORKER)
 _MANY_CONNECTS: Final = 10.0
 """New sessions per second from which on CPU time of dead backends looks like that of other programs."""
 _PROGRAM: Final = 15
+STATEMENT_CELLS: Final = 40
+_MOST_OF_SESSIONS: Final = 0.5
+_FEWEST_SESSIONS: Final = 0.05
+"""Mean sessions from which on samples tell which statement they run."""
+_CONSTANT: Final = re.compile(r"'[^']*'|\b\d+\b")
 K = TypeVar("K")
 T = TypeVar("T")
+
+
+def beginning(text: str, cells: int) -> str:
+    """Return the beginning of a foreign text on one line, runs of blanks folded before it is cut."""
+    return one_line(" ".join(text.split()), cells)
+
+
+class Statement(Struct, frozen=True):
+    """A statement that sessions run.
+
+    Attributes:
+        text: Its text, with or without its constants. Foreign text.
+        query_id: Query id; None where the server computes none.
+        database: Database of its sessions; "" where it is not known.
+        share: Share of the sessions that run it, 0 to 1.
+    """
+
+    text: str
+    query_id: int | None
+    database: str
+    share: float
+
+    @property
+    def words(self) -> str:
+        """Return the beginning of its text on one line."""
+        return beginning(self.text, STATEMENT_CELLS)
 
 
 class Waits(Struct, frozen=True):
@@ -203,6 +241,75 @@ class Facts:
         return self.s(*waits) * self.waits.looks
 
     @cached_property
+    def _by_statement(self) -> tuple[tuple[str, int, str, float], ...]:
+        """Return (wait, query id, database, mean sessions) of client backends and their parallel workers."""
+        return tuple(
+            (
+                label_of(one.kind.wait_event_type, one.kind.wait_event).lower(),
+                one.kind.query_id,
+                one.kind.datname or "",
+                one.mean,
+            )
+            for one in sessions(self.interval, WINDOW_S) or ()
+            if one.kind.query_id is not None and one.kind.backend_type in _OF_CLIENTS
+        )
+
+    @cached_property
+    def _texts(self) -> Mapping[int, str]:
+        sample = self.interval.now(sections.statement_texts)
+        return {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}
+
+    def text_of(self, query_id: int) -> str:
+        """Return the text of a statement; of one that pg_stat_statements has not told yet that of a session, or ""."""
+        if known_text := self._texts.get(query_id):
+            return known_text
+        activity = self.interval.now(sections.activity)
+        rows = () if activity is None else activity.backends
+        running = next((row.query for row in rows if row.query_id == query_id and row.query != HIDDEN_QUERY), None)
+        return _CONSTANT.sub("?", running).rstrip("; \n") if running else ""
+
+    def statement(self, *waits: str) -> Statement | None:
+        """Return the statement that at least half of the sessions in these waits run; None where there is none."""
+        sums: dict[int, tuple[float, str]] = {}
+        total = 0.0
+        for label, query_id, database, mean in self._by_statement:
+            if _is_one_of(label, waits):
+                total += mean
+                sums[query_id] = sums.get(query_id, (0.0, ""))[0] + mean, database
+        if total < _FEWEST_SESSIONS:
+            return self._statement_by_text(waits)
+        query_id = max(sums, key=lambda one: sums[one][0])
+        text, share = self.text_of(query_id), sums[query_id][0] / total
+        return Statement(text, query_id, sums[query_id][1], share) if text and share >= _MOST_OF_SESSIONS else None
+
+    def _statement_by_text(self, waits: Iterable[str]) -> Statement | None:
+        """Return the statement by the texts of sessions, for a server that computes no query ids."""
+        texts: Counter[str] = Counter()
+        first: dict[str, Backend] = {}
+        for activity in self.interval.recent(sections.activity, WINDOW_S):
+            for row in activity.backends:
+                label = label_of(row.wait_event_type or CPU, row.wait_event or "").lower()
+                if row.state == "active" and row.query and row.query != HIDDEN_QUERY and _is_one_of(label, waits):
+                    without = _CONSTANT.sub("?", row.query)
+                    texts[without] += 1
+                    first.setdefault(without, row)
+        if not texts:
+            return None
+        text, samples = texts.most_common(1)[0]
+        share = samples / texts.total()
+        return Statement(text, None, first[text].datname or "", share) if share >= _MOST_OF_SESSIONS else None
+
+    def longest_statement(self) -> tuple[Statement, float] | None:
+        """Return the statement that runs longest, and for how long; None while none runs for half of the window."""
+        activity = self.interval.now(sections.activity)
+        running = [row for row in client_backends(activity) if row.state == "active"] if activity is not None else []
+        row = min(running, key=lambda backend: backend.query_start_ms or inf, default=None)
+        if activity is None or row is None or not row.query or row.query_start_ms is None or row.query == HIDDEN_QUERY:
+            return None
+        runs_s = (activity.now_ms - row.query_start_ms) / 1000.0
+        return (Statement(row.query, row.query_id, row.datname or "", 1.0), runs_s) if runs_s >= WINDOW_S / 2 else None
+
+    @cached_property
     def waits_now(self) -> dict[str, float]:
         """Return the mean active client backends of the last seconds by wait, "IPC:SyncRep": for recent changes."""
         means: dict[str, float] = {}
@@ -260,13 +367,16 @@ class Facts:
         measured_ms = self.b(QUEUE.lower())
         if measured_ms or self.run is not None or not self.tps or (self.busy or 0.0) < FULL or not self.server_cpus:
             return measured_ms
-        return min(1000.0 * max(self.s(CPU.lower()) - self.server_cpus, 0.0) / self.tps, self.b(CPU.lower()))
+        # A session that waits for its parallel workers waits for a CPU while they do.
+        on_cpu = self.s(CPU.lower()) + self.s_of(WORKER, CPU.lower())
+        waiting = max(1.0 - self.server_cpus / on_cpu, 0.0) if on_cpu else 0.0
+        return waiting * self.b(CPU.lower(), *GATHER)
 
     @cached_property
     def cpu_ms(self) -> float:
         """Return the ms of each transaction on a CPU."""
         sampled_ms = self.b(CPU.lower())
-        return sampled_ms if self.b(QUEUE.lower()) else sampled_ms - self.queue_ms
+        return sampled_ms if self.b(QUEUE.lower()) else max(sampled_ms - self.queue_ms, 0.0)
 
     @cached_property
     def server_cpus(self) -> float | None:
@@ -298,14 +408,18 @@ class Facts:
         return max(foreign - self.steal, 0.0) * cpus / 100.0
 
     @cached_property
-    def other_names(self) -> str:
-        """Return "stress (4711) 0.9, python3 (12) 0.6": the largest programs, in CPUs; "" where none was seen."""
+    def other_programs(self) -> tuple[str, ...]:
+        """Return the largest other programs, each "stress (4711) 0.9", in CPUs."""
         sample = self.interval.now(sections.processes)
-        programs = () if sample is None else sample.others
-        return ", ".join(
+        return tuple(
             f"{one_line(program.name, _PROGRAM)} ({program.pid}) {program.cpu_percent / 100.0:.1f}"
-            for program in programs
+            for program in (() if sample is None else sample.others)
         )
+
+    @property
+    def other_names(self) -> str:
+        """Return the largest other programs, joined; "" where none was seen."""
+        return ", ".join(self.other_programs)
 
     @cached_property
     def connects(self) -> float:
@@ -364,6 +478,10 @@ class Facts:
         return "" if row is None else row.shown
 
 
+def _is_one_of(label: str, waits: Iterable[str]) -> bool:
+    return any(label == wait or (wait.endswith("*") and label.startswith(wait[:-1])) for wait in waits)
+
+
 def _summed(parts: Mapping[str, float], waits: Iterable[str]) -> float:
     total = 0.0
     for wait in waits:
@@ -392,6 +510,8 @@ class RootLook(Struct, frozen=True, kw_only=True):
         backend_start_ms, xact_start_ms: Identity of session and transaction, together with the pid.
         backend: Its row; None for a process that was not seen.
         idle_s: Time it has been idle in its transaction; 0 while it is active.
+        state_s: Time it has been in its state.
+        runs_s: Time it has run its statement; 0 while it is idle.
         wait: Its own wait, "class:event" in lower case; "" for none.
         circle: Whether sessions wait for each other.
         events: Wait events of the blocked sessions, and the number of sessions in each.
@@ -406,6 +526,8 @@ class RootLook(Struct, frozen=True, kw_only=True):
     xact_start_ms: int | None = None
     backend: Backend | None = None
     idle_s: float = 0.0
+    state_s: float = 0.0
+    runs_s: float = 0.0
     wait: str = ""
     circle: bool = False
     events: tuple[tuple[str, int], ...] = ()
@@ -431,13 +553,13 @@ class RootLook(Struct, frozen=True, kw_only=True):
 
 
 def jam_over_s(roots: Sequence[RootLook], now_s: float) -> float | None:
-    """Return how long ago a transaction ended that was idle while others waited for it; None while one still does."""
-    idle = [look for look in roots if look.blocked and look.idle_s > JAM_IDLE_S]
-    if not idle or idle[-1] is roots[-1]:
+    """Return how long ago a transaction ended that others waited long for; None while they still do."""
+    jams = [look for look in roots if look.blocked and (look.idle_s > JAM_IDLE_S or look.waited_s >= JAM_LOOKS)]
+    if not jams or jams[-1] is roots[-1]:
         return None
-    last = idle[-1].transaction
-    same = sum(look.transaction == last for look in idle)
-    return now_s - idle[-1].at_s if same >= JAM_LOOKS else None
+    last = jams[-1].transaction
+    same = sum(look.transaction == last for look in jams)
+    return now_s - jams[-1].at_s if same >= JAM_LOOKS else None
 
 
 def root_look(
@@ -459,7 +581,9 @@ def root_look(
     if not starts_ms:
         starts_ms = [backend.query_start_ms for backend in waiting if backend.query_start_ms is not None]
     idle = root is not None and root.state in IDLE_IN_TRANSACTION
-    idle_ms = activity.now_ms - root.state_change_ms if idle and root and root.state_change_ms is not None else 0
+    state_ms = activity.now_ms - root.state_change_ms if root and root.state_change_ms is not None else 0
+    runs_ms = activity.now_ms - root.query_start_ms if root and root.query_start_ms is not None else 0
+    is_running = root is not None and root.state == "active"
     gids = Counter(gid for wait in locks.waits for gid in wait.prepared) if locks is not None else Counter()
     gid = gids.most_common(1)[0][0] if chain.root == PREPARED_TRANSACTION and gids else ""
     row = next((transaction for transaction in prepared if transaction.gid == gid), None)
@@ -473,7 +597,9 @@ def root_look(
         backend_start_ms=root.backend_start_ms if root else None,
         xact_start_ms=root.xact_start_ms if root else None,
         backend=root,
-        idle_s=max(idle_ms, 0) / 1000.0,
+        idle_s=max(state_ms, 0) / 1000.0 if idle else 0.0,
+        state_s=max(state_ms, 0) / 1000.0,
+        runs_s=max(runs_ms, 0) / 1000.0 if is_running else 0.0,
         wait=f"{root.wait_event_type}:{root.wait_event}".lower() if root and root.wait_event_type else "",
         circle=chain.root is None,
         events=tuple(events.most_common()),

@@ -11,6 +11,8 @@ from pgtop_tune.model.backend_action import BackendKey
 
 SHORT_CELLS: Final = 66
 """The longest `Finding.short`."""
+BRIEF_CELLS: Final = 50
+"""The longest last form of a sentence, for a screen of 60 columns."""
 
 
 class FindingKind(StrEnum):
@@ -36,33 +38,41 @@ class Confidence(StrEnum):
     """Said only where nothing else is: "no clear bottleneck; largest part: …"."""
 
 
-class ParameterAdvice(Struct, frozen=True):
-    """A parameter to try; its value is the proposal's to say (`advice`).
+class DeedKind(StrEnum):
+    """Kinds of deeds."""
+
+    END_SESSION = "end session"
+    CANCEL = "cancel"
+    """Cancel the statement of a session; the session stays."""
+    COPY_SQL = "copy SQL"
+    """SQL to copy, or to run after a question."""
+    STAGE_PARAMETER = "stage parameter"
+    EXPLAIN = "explain statement"
+    OPEN_PAGE = "open page"
+
+
+class Deed(Struct, frozen=True, kw_only=True):
+    """A deed that a finding offers.
 
     Attributes:
-        name: Name of the parameter.
-        direction: "raise", "lower" or "set".
-        reason: Why, without a full stop.
+        kind: Kind of deed.
+        target: Pid of the session, SQL, name of the parameter, text of the statement, or key of the page. Foreign text.
+        effect: Effect of it, without a full stop: "frees 4 sessions". Foreign text.
+        backend: pid and backend_start_ms of the session; None for other kinds.
+        database: Database in which the SQL is to run; "" for any.
+        direction: Direction of a parameter: "raise", "lower" or "set"; its value is the proposal's (`advice`).
+        value: Value of a parameter, where the finding knows it; None otherwise.
+        query_id: Query id of the statement to explain; None where it is not known.
     """
 
-    name: str
-    direction: str
-    reason: str
-
-
-class SessionAdvice(Struct, frozen=True):
-    """A session to look at, and perhaps to end.
-
-    Attributes:
-        backend: pid and backend_start_ms.
-        reason: Why, without a full stop.
-    """
-
-    backend: BackendKey
-    reason: str
-
-
-Advice = ParameterAdvice | SessionAdvice
+    kind: DeedKind
+    target: str
+    effect: str
+    backend: BackendKey | None = None
+    database: str = ""
+    direction: str = ""
+    value: str | None = None
+    query_id: int | None = None
 
 
 class Finding(Struct, frozen=True, kw_only=True):
@@ -74,6 +84,10 @@ class Finding(Struct, frozen=True, kw_only=True):
         sentence: All of it, confidence and numbers included, without the key of its page. Plain text; names in it are
             foreign text.
         short: The same in `SHORT_CELLS` cells at most.
+        forms: The same in all lengths: `sentence` first, `short`, and last one of `BRIEF_CELLS` at most. Each names the
+            culprit.
+        culprit: Its name as the forms have it: a session, a statement, a slot, a table; "" where there is none.
+        statement: Beginning of the statement that it is about, on one line; "" without one.
         impact_ms: Milliseconds of each transaction that it takes at most; None where it is not about time.
         share: The same as a share of a transaction's or the server's time; of a limit what is used of it; 0 to 1, None
             where there is no such number.
@@ -82,13 +96,16 @@ class Finding(Struct, frozen=True, kw_only=True):
         since_ms: When it began, milliseconds since the epoch.
         evidence: Labels and values.
         next_step: Advice, and an observation that would refute it.
-        advice: A parameter or a session that the next step is about; None without.
+        deeds: Deeds for it, the most useful first.
     """
 
     rule: str
     kind: FindingKind
     sentence: str
     short: str
+    forms: tuple[str, ...]
+    culprit: str = ""
+    statement: str = ""
     impact_ms: float | None
     share: float | None
     confidence: Confidence
@@ -96,7 +113,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     since_ms: int
     evidence: tuple[tuple[str, str], ...] = ()
     next_step: str = ""
-    advice: Advice | None = None
+    deeds: tuple[Deed, ...] = ()
 
 
 class NotLookedAt(Struct, frozen=True):

@@ -7,11 +7,13 @@ from itertools import chain
 from math import sqrt
 from typing import Final
 
+from msgspec.structs import replace
+
 from pgtop_tune.base.units import count, mean, with_ms
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
-from pgtop_tune.diagnosis.rule import plural, short_sentence
+from pgtop_tune.diagnosis.rule import Hit, culprit_of, explain, forms, page, plural, short_sentence
 from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
@@ -20,6 +22,8 @@ from pgtop_tune.model.waits import CPU, QUEUE
 NONE: Final = "none"
 _FEW_SESSIONS: Final = 0.3
 """Without a load of this program: fewer active sessions have no wait worth a line, unless clients wait elsewhere."""
+_HARDLY_ONE: Final = 0.05
+"""The same while a core is full: a few active sessions may wait for it."""
 _LESS_THAN_ONE: Final = 1.0
 """Without a load of this program: up to so many active sessions, without a finding, are not held up by anything."""
 _NONE_ENDED: Final = 1.0
@@ -30,6 +34,7 @@ _LAG_MS: Final = 1.0
 _THINKS: Final = 0.6
 _QUEUE: Final = 0.1
 _MOST: Final = 0.6
+_FEW_LOOKS: Final = 5
 _NAMED: Final = 0.1
 _GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "WAL": (*DEVICE, "lwlock:walinsert", "lwlock:walbufmapping"),
@@ -44,13 +49,14 @@ _ALL_OF: Final = tuple(name[:-1] for name in _SAID if name.endswith("*"))
 
 def is_small(facts: Facts) -> bool:
     """Return whether there is hardly any work, and no client waits to bring more: no part of it can be too large."""
-    few = facts.run is None and facts.waits.active < _FEW_SESSIONS
-    return few and facts.at_pooler == 0.0 and not _has_full_core(facts)
+    if facts.run is not None or facts.at_pooler:
+        return False
+    return facts.waits.active < (_HARDLY_ONE if _has_full_core(facts) else _FEW_SESSIONS)
 
 
 def _is_idle(facts: Facts) -> bool:
     """Return whether the server is idle: no active session, no ended transaction, no waiting client, no full core."""
-    return is_small(facts) and not _ends_some(facts) and not facts.at_work
+    return is_small(facts) and not _ends_some(facts) and not facts.at_work and not _has_full_core(facts)
 
 
 def _ends_some(facts: Facts) -> bool:
@@ -74,42 +80,58 @@ def rate_reached(facts: Facts) -> bool:
 
 def quiet(facts: Facts, settling: str | None) -> Finding:
     """Return the finding "none" of this moment."""
-    sentence, evidence = _sentence(facts, settling)
+    hit = _sentence(facts, settling)
+    short = short_sentence(hit.short or hit.sentence, hit.culprit)
     return Finding(
-        rule=NONE, kind=FindingKind.NOTE, sentence=sentence, short=short_sentence(sentence), impact_ms=None, share=None,
-        confidence=Confidence.IS, page="3", since_ms=facts.interval.newest.taken_at_ms, evidence=evidence,
+        rule=NONE, kind=FindingKind.NOTE, sentence=hit.sentence, short=short,
+        forms=forms(hit.sentence, hit.middle, short, hit.culprit, hit.brief), culprit=hit.culprit,
+        statement=hit.statement, impact_ms=None, share=None, confidence=Confidence.IS,
+        page=hit.deeds[0].target if hit.deeds else "3", since_ms=facts.interval.newest.taken_at_ms,
+        evidence=hit.evidence, deeds=hit.deeds,
     )  # fmt: skip
 
 
-def _sentence(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str, str], ...]]:
+def _sentence(facts: Facts, settling: str | None) -> Hit:
     postgres = facts.interval.newest.postgres
     if isinstance(postgres, Unavailable):
-        return f"no data from the server: {postgres}", ()
+        return Hit(sentence=f"no data from the server: {postgres}")
     if settling is not None:
-        return f"settling: {settling}", ()
+        return Hit(sentence=f"settling: {settling}")
     if isinstance(postgres.waits, Unavailable):
-        return f"waits cannot be seen: {postgres.waits}", ()
+        return Hit(sentence=f"waits cannot be seen: {postgres.waits}")
+    watched_s = facts.interval.newest.elapsed_s - facts.interval.frames[0].elapsed_s
+    if facts.waits.looks < _FEW_LOOKS and watched_s < WINDOW_S:
+        return Hit(sentence="settling: the first samples arrive")
     if rate_reached(facts):
         rate_text = f"{count(facts.tps)} tps as requested; {_used(facts)}"
-        return rate_text if _is_full(facts) else f"no bottleneck: {rate_text}", ()
+        return Hit(sentence=rate_text if _is_full(facts) else f"no bottleneck: {rate_text}")
     if facts.at_pooler:
-        return _busy_elsewhere(facts), ()
+        return _busy_elsewhere(facts)
     thinks_ms = facts.b(THINK)
     waits_for_us = facts.generator is not None and facts.generator.bound
     thinks = facts.latency_ms > 0 and thinks_ms >= _THINKS * facts.latency_ms
     if thinks and not waits_for_us and facts.queue_ms < _QUEUE * facts.latency_ms:
-        return f"the server waits for its clients: {facts.share_text(thinks_ms)}", _parts(facts, _parts_ms(facts))
+        if (facts.busy or 0.0) >= FULL:
+            # Clients on a full machine wait for a CPU as well.
+            full = _busy_elsewhere(facts)
+            thinking = f"the server waits for its clients: {facts.share_text(thinks_ms)}"
+            middle = (f"{thinking}; {full.short}", *full.middle)
+            return replace(full, sentence=f"{thinking}; {full.sentence}", middle=middle)
+        sentence = f"the server waits for its clients: {facts.share_text(thinks_ms)}"
+        return Hit(sentence=sentence, evidence=_parts(facts, _parts_ms(facts)))
     if facts.run is None and facts.waits.active < _LESS_THAN_ONE:
         if facts.hidden is not None:
             # Hidden sessions may be all there are: that none is seen proves nothing.
-            return f"waits cannot be seen: {facts.hidden}", ()
+            return Hit(sentence=f"waits cannot be seen: {facts.hidden}")
         active = facts.waits.active
         if _is_idle(facts):
-            return "idle: no active session" if active < 0.05 else f"almost idle: {mean(active)} sessions active", ()
-        return _busy_elsewhere(facts), ()
+            return Hit(
+                sentence="idle: no active session" if active < 0.05 else f"almost idle: {mean(active)} sessions active"
+            )
+        return _busy_elsewhere(facts)
     if facts.budget is None:
         verdict_text = "no clear bottleneck" if _is_full(facts) else "no bottleneck"
-        return f"{verdict_text}: {plural(facts.waits.active, 'active session')}; {_used(facts)}", ()
+        return Hit(sentence=f"{verdict_text}: {plural(facts.waits.active, 'active session')}; {_used(facts)}")
     total_text = with_ms(facts.latency_ms)
     parts_ms = _parts_ms(facts)
     parts = _parts(facts, parts_ms)
@@ -118,7 +140,24 @@ def _sentence(facts: Facts, settling: str | None) -> tuple[str, tuple[tuple[str,
     if max(parts_ms.values()) >= _MOST * facts.latency_ms:
         # One part takes most of the time, and no rule explains it.
         verdict = "mostly CPU work, and CPUs are free" if _works_freely(facts) else "no clear bottleneck"
-    return f"{verdict}: {named} of {total_text}", parts
+    return _named_largest(facts, f"{verdict}: {named} of {total_text}", parts)
+
+
+def _named_largest(facts: Facts, sentence: str, parts: tuple[tuple[str, str], ...]) -> Hit:
+    """Return the sentence with the statement that most sessions run in the largest wait."""
+    wait = max(facts.budget.parts, key=lambda part: part.ms).label.lower() if facts.budget else ""
+    statement = facts.statement(wait) if wait and wait != THINK else None
+    if statement is None:
+        return Hit(sentence=sentence, evidence=parts)
+    by = f": {statement.words}"
+    return Hit(
+        sentence=f"{sentence}; most in {statement.words}",
+        short=f"{sentence.partition(':')[0]}{by}",
+        culprit=culprit_of(statement),
+        statement=statement.words,
+        evidence=parts,
+        deeds=(page("3", "shows the waits"), *explain(statement, "shows where its time goes")),
+    )
 
 
 def _works_freely(facts: Facts) -> bool:
@@ -127,19 +166,31 @@ def _works_freely(facts: Facts) -> bool:
     return facts.cpu_ms >= _MOST * facts.latency_ms and not queues and not _has_full_core(facts)
 
 
-def _busy_elsewhere(facts: Facts) -> str:
+def _busy_elsewhere(facts: Facts) -> Hit:
     """Return the sentence about a server on which hardly a session is active."""
     counted = _ends_some(facts) or not facts.at_work
     work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
     work += f", {mean(facts.waits.active)} sessions active"
     if facts.at_pooler:
-        return f"{plural(facts.at_pooler, 'client', 'wait')} at the pooler; {work}; {_used(facts)}"
+        return Hit(sentence=f"{plural(facts.at_pooler, 'client', 'wait')} at the pooler; {work}; {_used(facts)}")
     if not _has_full_core(facts):
-        return f"no bottleneck: {work}; {_used(facts)}"
+        return Hit(sentence=f"no bottleneck: {work}; {_used(facts)}")
+    shows, subject = (
+        (page("7", "shows the processes by their CPU time"),),
+        "all CPUs are saturated",
+    )
     if (facts.busy or 0.0) < FULL:
         full = sum(used >= FULL for used in facts.by(host.CORE_BUSY).values())
-        return f"{full} of {facts.machine_cpus or '?'} CPUs saturated{_users(facts)}; {work}"
-    return f"all CPUs are saturated{_users(facts)}; {work}"
+        subject = f"{full} of {facts.machine_cpus or '?'} CPUs saturated"
+    largest = facts.other_programs[0] if facts.other_programs and facts.other_cpus else ""
+    named = f": {largest}" if largest else ""
+    return Hit(
+        sentence=f"{subject}{_users(facts)}; {work}",
+        short=f"{subject}, {facts.other_cpus:.1f} by others{named}" if facts.other_cpus else subject,
+        brief=f"CPUs saturated by others{named}" if largest else "",
+        culprit=largest,
+        deeds=shows,
+    )
 
 
 def _users(facts: Facts) -> str:

@@ -23,7 +23,7 @@ from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.experiment.path import LoadTarget, limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
-from pgtop_tune.experiment.server_times import CounterReading, OpenSqlSession, ServerClock
+from pgtop_tune.experiment.server_times import OpenSqlSession, RoleCounters, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.run_evidence import evidence_of
@@ -215,7 +215,7 @@ class UnderWay(Struct, frozen=True):
     number: int
     asked_run: AskedRun
     facts: RunFacts
-    before: CounterReading | None
+    before: RoleCounters | None
 
 
 class LoadRun:
@@ -225,7 +225,7 @@ class LoadRun:
         runner: pgbench, not used before; a part of the source whose frames the keeper gets.
         keeper: The frames.
         open_sql_session: SQL on the server that is watched.
-        told: Takes what is going on, one line.
+        tell: Takes what is going on, one line.
         configurations: The configurations of the cells; None where no cell has one.
         one_server: Its runs are compared with each other: another server in place of the first one is refused.
         restarts: Somebody restarts the server between them on purpose.

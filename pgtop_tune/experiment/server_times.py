@@ -63,7 +63,7 @@ class QueryCounters(Struct, frozen=True):
     squares: float
 
 
-class CounterReading(Struct, frozen=True):
+class RoleCounters(Struct, frozen=True):
     """A reading of the counters of a role in a database.
 
     Attributes:
@@ -85,15 +85,15 @@ class ServerClock:
     def __init__(self, open_sql_session: OpenSqlSession) -> None:
         self._open_sql_session = open_sql_session
 
-    async def before(self, user: str, database: str) -> CounterReading:
+    async def before(self, user: str, database: str) -> RoleCounters:
         """Return the counters of this moment, or the reason why they cannot be read."""
         try:
             async with aclosing(await self._open_sql_session()) as sql_session:
                 return await _look(sql_session, user, database)
         except PgtopError as problem:
-            return CounterReading({}, problem.message)
+            return RoleCounters({}, problem.message)
 
-    async def after(self, before: CounterReading, user: str, database: str, report: BenchReport) -> ServerTimes:
+    async def after(self, before: RoleCounters, user: str, database: str, report: BenchReport) -> ServerTimes:
         """Return the server's execution times of the report's statements since `before`."""
         if before.problem:
             return ServerTimes(problem=before.problem)
@@ -185,11 +185,11 @@ def _grown(before: QueryCounters | None, now: QueryCounters) -> QueryCounters | 
 
 
 @decodes
-async def _look(sql_session: SqlSession, user: str, database: str) -> CounterReading:
+async def _look(sql_session: SqlSession, user: str, database: str) -> RoleCounters:
     rows: Iterable[tuple[object, ...]] = await sql_session.rows(
         await _with_schema(sql_session, _COUNTERS), (user, database)
     )
-    return CounterReading(
+    return RoleCounters(
         {int(str(queryid)): _counted(calls, total, deviation) for queryid, calls, total, deviation in rows}
     )
 

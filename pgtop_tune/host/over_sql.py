@@ -71,7 +71,7 @@ from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, mount_of, p
 # by one. Sources as in `block_devices`.
 
 _NO_OTHERS: Final = UntoldFigure(
-    "host.other_programs", "the names of all processes are not read over SQL: run pgtop-tune on the server's machine"
+    "host.process.other", "the names of all processes are not read over SQL: run pgtop-tune on the server's machine"
 )
 ReadMany = Callable[[Sequence[str]], Awaitable[Mapping[str, bytes]]]
 """Contents by path (without the leading slash) of the files that exist."""

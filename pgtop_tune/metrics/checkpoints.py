@@ -122,7 +122,7 @@ class NextCheckpoint(Struct, frozen=True):
         return self.by == "max_wal_size"
 
 
-class _Begin(Struct, frozen=True):
+class _LastCheckpoint(Struct, frozen=True):
     """Age and redo point of the last checkpoint; `under_way` while it has not finished."""
 
     ago_s: float | None
@@ -160,10 +160,10 @@ def next_checkpoint(interval: Interval) -> NextCheckpoint | None:
     return min(expected, key=lambda checkpoint: checkpoint.in_s, default=None)
 
 
-def _last_begin(interval: Interval, standby: bool) -> _Begin:
+def _last_begin(interval: Interval, standby: bool) -> _LastCheckpoint:
     recent = interval.recent(sections.checkpoints, _SEEN_S)
     if not recent:
-        return _Begin(None, None)
+        return _LastCheckpoint(None, None)
     newest = recent[0]
     readings = _seen_begin(recent)
     if readings is not None:
@@ -171,21 +171,21 @@ def _last_begin(interval: Interval, standby: bool) -> _Begin:
         finished = newest.redo_lsn_bytes != _redo_before(interval, recent, before)
         ago_s = newest.at_s - began.at_s
         if not finished and ago_s >= _SKIPPED_S and _rests(interval):
-            return _Begin(ago_s, newest.redo_lsn_bytes)
+            return _LastCheckpoint(ago_s, newest.redo_lsn_bytes)
         redo = newest.redo_lsn_bytes if finished else _lsn_at(interval, began.at_s)
-        return _Begin(ago_s if standby or not finished else _since_checkpoint(interval), redo, not finished)
+        return _LastCheckpoint(ago_s if standby or not finished else _since_checkpoint(interval), redo, not finished)
     if standby:
         # checkpoint_time is the primary's; no function returns the time of the restartpoint.
-        return _Begin(None, newest.redo_lsn_bytes)
+        return _LastCheckpoint(None, newest.redo_lsn_bytes)
     since_s, timeout_s = _since_checkpoint(interval), number(interval, "checkpoint_timeout")
     looked_s = newest.at_s - recent[-1].at_s
     if since_s is not None and timeout_s is not None and since_s > timeout_s + looked_s:
         if _rests(interval):
             # The server skipped each checkpoint that was due.
-            return _Begin(since_s % timeout_s, newest.redo_lsn_bytes)
+            return _LastCheckpoint(since_s % timeout_s, newest.redo_lsn_bytes)
         # It was due before the first sample, and none has finished since: one is in progress, or was skipped.
-        return _Begin(since_s - timeout_s if since_s < 2 * timeout_s else None, None, True)
-    return _Begin(since_s, newest.redo_lsn_bytes)
+        return _LastCheckpoint(since_s - timeout_s if since_s < 2 * timeout_s else None, None, True)
+    return _LastCheckpoint(since_s, newest.redo_lsn_bytes)
 
 
 def _rests(interval: Interval) -> bool | None:

@@ -48,11 +48,11 @@ CPU_FOREIGN = Metric(
 )  # fmt: skip
 CPU_SPLIT = Keyed(
     "host.cpu.split", "postgres ours others steal", "%",
-    "CPU time by user, mean of 3 s; 100 % = all cores, the rest is idle or waits for disks. ours: pgbench and pgtop-tune on this machine; others: all other programs, the kernel's own work and interrupts; steal: the hypervisor. Where nobody knows the user, the bar is one line. Over SQL a pgbench on the server's machine is one of the others.",
+    "CPU time by user, mean of 3 s; 100 % = all cores. ours: this program and pgbench on its machine; others: all other programs, the kernel's own work, interrupts; steal: the hypervisor. The rest is idle or waits for disks. Busy time of an unknown user is a line in the bar. Over SQL, others includes a pgbench on the server's machine.",
     "/proc/stat cpu between two readings of the processes; Δ(utime + stime + cutime + cstime) of /proc/PID/stat", values.cpu_split,
 )  # fmt: skip
 OTHER_PROGRAMS = Keyed(
-    "host.other_programs", "other programs", "%",
+    "host.process.other", "other programs", "%",
     "The two largest other programs, mean of 5 s; 100 % = one core. Searched for only while other programs take 15 % of all CPU time, from 10 % of a core on.",
     "/proc/*/stat: Δ(utime + stime) / Δt", values.other_programs,
 )  # fmt: skip

@@ -341,7 +341,7 @@ def cpu_split(interval: Interval) -> dict[str, float]:
     """
     lately = interval.over(SPLIT_S)
     used = _cpu_used(lately) or _cpu_used(interval)
-    pair = same_boot(lately, _cpu)
+    pair = same_boot(lately, _cpu) or same_boot(interval, _cpu)
     older, newer = used[:2] if used is not None else (None, None) if pair is None else (look.section for look in pair)
     if older is None or newer is None:
         return {}

@@ -1,10 +1,12 @@
-"""Actions on sessions and statements of the server: cancel, terminate, EXPLAIN; and their results."""
+"""Actions on sessions, statements and prepared transactions of the server; and their results."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
 from msgspec import Struct
+
+from pgtop_tune.base.sql_quoting import literal
 
 BackendKey = tuple[int, int | None]
 """pid and backend_start_ms: a pid alone may belong to another session by the time a key is pressed."""
@@ -42,6 +44,35 @@ class BackendResult(Struct, frozen=True, gc=False):
     backend: BackendKey
     outcome: BackendOutcome
     detail: str = ""
+
+
+class PreparedAct(StrEnum):
+    """End of a prepared transaction."""
+
+    ROLLBACK = "roll back"
+    COMMIT = "commit"
+
+
+class PreparedKey(Struct, frozen=True, gc=False):
+    """A prepared transaction: its name alone may belong to another one by the time a key is pressed.
+
+    Attributes:
+        gid: Its name. Foreign text.
+        database: Database in which it has to be ended. Foreign text.
+        prepared_ms: When it was prepared, milliseconds since the epoch.
+    """
+
+    gid: str
+    database: str
+    prepared_ms: int
+
+
+_ENDS = {PreparedAct.ROLLBACK: "ROLLBACK PREPARED", PreparedAct.COMMIT: "COMMIT PREPARED"}
+
+
+def prepared_statement(act: PreparedAct, gid: str) -> str:
+    """Return the statement that ends a prepared transaction."""
+    return f"{_ENDS[act]} {literal(gid)};"
 
 
 class QueryPlan(Struct, frozen=True, gc=False):

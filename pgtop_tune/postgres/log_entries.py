@@ -129,7 +129,7 @@ def _lines(content: bytes, language: LogLanguage) -> Iterator[tuple[int, str]]:
 def _from_stderr(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
     """Yield entries of stderr; a line that begins with a tab continues the entry before it."""
     pending: LogEntry | None = None
-    begin = _Begin("", "")
+    begin = _EntryStart("", "")
     for offset, line in _lines(content, language):
         if line.startswith("\t"):
             if pending is not None:
@@ -154,12 +154,12 @@ def _from_stderr(content: bytes, language: LogLanguage) -> Iterator[LogEntry]:
             if severity and pending.severity != _NOT_KNOWN:
                 pending = replace(pending, severity=severity, message=prefixed["message"])
         if prefixed and not (pending and pending.severity in _ADDENDA | _QUOTING):
-            begin = _Begin(_without_number(prefixed), prefixed["word"])
+            begin = _EntryStart(_without_number(prefixed), prefixed["word"])
     if pending is not None:
         yield pending
 
 
-class _Begin(Struct, frozen=True):
+class _EntryStart(Struct, frozen=True):
     """The first line of an entry.
 
     Attributes:
@@ -171,7 +171,7 @@ class _Begin(Struct, frozen=True):
     word: str
 
 
-def _by_code(offset: int, prefixed: re.Match[str], begin: _Begin) -> LogEntry:
+def _by_code(offset: int, prefixed: re.Match[str], begin: _EntryStart) -> LogEntry:
     """Return an entry in an unknown language; an addendum has the prefix of its entry, and another word."""
     code = prefixed.groupdict().get("code") or ""
     severity = severity_of(code)

@@ -26,8 +26,6 @@ PAUSE: Final = 4.0
 _ENOUGH: Final = 0.5
 """Share of a column that must be known for its mean to be drawn."""
 _EQUAL: Final = 1e-9
-_DONE: Final = 0.95
-"""The same share for the newest column, where it has several seconds: a part is not shown for the whole."""
 
 
 def usual_s(moments: Sequence[float]) -> float:
@@ -103,17 +101,17 @@ class ColumnMeans:
                     sums[column] += overlap_s * value
                     known_s[column] += overlap_s
         self.last_s = before_s
-        unfinished = before_s is not None and each_s > 1.5 * usual
-        newest = int((before_s - since_s) / each_s) if unfinished and before_s is not None else self._columns
+        newest = self._columns if before_s is None else int((before_s - since_s) / each_s)
         changed = range(max(min(first, self._newest, newest), 0), self._columns)
         self._newest = newest
         for column in changed:
-            enough_s = each_s * (_DONE if column == newest else _ENOUGH)
+            # The newest column is not over: the part of it that is known stands for it.
+            enough_s = _EQUAL if column == newest else each_s * _ENOUGH
             self._means[column] = sums[column] / known_s[column] if known_s[column] >= enough_s else None
 
     @property
     def means(self) -> list[float | None]:
-        """The mean of each column; None where less than half of it is known."""
+        """The mean of each column; None where less than half of it is known, of the newest nothing."""
         return self._means.copy()
 
 

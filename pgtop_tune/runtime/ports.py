@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from pgtop_tune.model.backend_action import (
         BackendAct,
         BackendKey,
+        BackendOutcome,
         BackendResult,
         PlanRisk,
+        PreparedAct,
+        PreparedKey,
         QueryPlan,
         StatementToPlan,
     )
@@ -189,6 +192,15 @@ class BackendControl(Protocol):
 
         Raises:
             ConnectionProblem: The server is not there, or went away in between.
+        """
+        ...
+
+    async def end_prepared(self, act: PreparedAct, transaction: PreparedKey) -> tuple[BackendOutcome, str]:
+        """End a prepared transaction, unless its name belongs to another one by now; how it went, and details.
+
+        Raises:
+            ConnectionProblem: The server is not there, or its database refuses the login.
+            ServerProblem: The server refuses it.
         """
         ...
 

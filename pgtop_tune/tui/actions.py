@@ -99,6 +99,20 @@ class Need(StrEnum):
     OVERLAYS = "ghosts"
 
 
+class FooterPart(StrEnum):
+    """Parts of the footer, from left to right; each has its actions in the order of the table."""
+
+    PAGE = "page"
+    """Actions that turn to another page or table."""
+    ROW = "row"
+    """Actions on the selected row."""
+    DEED = "deed"
+    """Actions that change something, or the moment shown."""
+    MORE = "more"
+    """Actions that are shown where there is room."""
+    LAST = "last"
+
+
 class Action(Struct, frozen=True):
     """One thing the operator can do.
 
@@ -110,6 +124,9 @@ class Action(Struct, frozen=True):
         group: Heading in the help.
         short: One word for the footer; "" keeps it out of there.
         needs: What must be there for the action to exist.
+        part: Part of the footer.
+        moving: Word for the footer while another moment than the newest is shown.
+        moved: What one of its keys did in earlier versions, and the key for that now.
     """
 
     id: str
@@ -119,6 +136,9 @@ class Action(Struct, frozen=True):
     group: str
     short: str = ""
     needs: tuple[Need, ...] = ()
+    part: FooterPart = FooterPart.MORE
+    moving: str = ""
+    moved: str = ""
 
 
 _SCREEN: Final = "screen"
@@ -129,8 +149,10 @@ MOVING: Final = "moving through time"
 _WINDOWS: Final = "comparing two windows"
 
 ACTIONS: Final[tuple[Action, ...]] = (
-    Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,)),
-    Action("parameters", ("p",), "app.parameters", "change parameters, live", _TUNING, "params", (Need.PARAMETERS,)),
+    Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,),
+        FooterPart.DEED),
+    Action("parameters", ("p",), "app.parameters", "change parameters, live", _TUNING, "params", (Need.PARAMETERS,),
+        FooterPart.DEED),
     Action("undo", ("u",), "app.undo", "undo the last change set", _TUNING, "undo", (Need.PARAMETERS,)),
     Action("undo-all", ("U",), "app.undo(True)", "undo every change in force", _TUNING, "",
         (Need.PARAMETERS,)),
@@ -138,22 +160,26 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("keep", ("Y",), "app.keep", "confirm the pending change; keep B of an experiment", _TUNING, "",
         (Need.PARAMETERS,)),
     Action("experiment", ("x",), "app.experiment", "experiment: staged values (B) against those in force (A)",
-        _TUNING, "A/B", (Need.EXPERIMENT,)),
+        _TUNING, "A/B", (Need.EXPERIMENT,), FooterPart.DEED),
     Action("check", ("C",), "app.check", "check this server and its machine: risks and their fixes",
-        _TUNING, "check", (Need.CHECK,)),
+        _TUNING, "check", (Need.CHECK,), FooterPart.DEED),
     Action("password", ("P",), "app.password", "type the password for the server", _TUNING, "", (Need.PASSWORD,)),
     Action("findings", ("w",), "app.findings", "bottleneck: every finding with its evidence and next step",
         _SCREEN, "why"),
-    Action("record", ("r",), "app.record", "start or stop recording", _SCREEN, "rec", (Need.RECORDING,)),
+    Action("deed", ("f",), "app.deed", "do the deed that the first line names, after its question", _SCREEN,
+        moved="f does the deed of the first line; * and Ins tag rows"),
     Action("note", ("m",), "app.note", "add a note to the tape", _SCREEN, "note", (Need.LIVE,)),
     Action("ghost", ("g",), "app.overlay", "show an earlier run under the charts, with difference; or none",
         _SCREEN, "", (Need.OVERLAYS,)),
-    Action("live", ("z",), "app.live", "return to live, in a replay to the end", MOVING, "newest", (Need.TRANSPORT,)),
-    Action("step-back", ("comma",), "app.step(-1)", "one frame back", MOVING, "back", (Need.TRANSPORT,)),
-    Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", MOVING, "step", (Need.TRANSPORT,)),
-    Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", MOVING, "jump", (Need.TRANSPORT,)),
-    Action("next-event", ("n",), "app.seek('NEXT_EVENT')", "jump to the next event", MOVING, "event",
-        (Need.TRANSPORT,)),
+    Action("live", ("z",), "app.live", "return to live, in a replay to the end", MOVING, "", (Need.TRANSPORT,),
+        FooterPart.DEED, "newest"),
+    Action("step-back", ("comma",), "app.step(-1)", "one frame back", MOVING, "", (Need.TRANSPORT,),
+        FooterPart.DEED, "step"),
+    Action("step-forward", ("full_stop",), "app.step(1)", "one frame forward", MOVING, "", (Need.TRANSPORT,)),
+    Action("jump", ("T",), "app.jump", "jump: 3m ago, 12:40, -30s, +1m, 00:05:00", MOVING, "back", (Need.TRANSPORT,),
+        FooterPart.DEED, "jump"),
+    Action("next-event", ("n",), "app.seek('NEXT_EVENT')", "jump to the next event", MOVING, "",
+        (Need.TRANSPORT,), moving="event"),
     Action("previous-event", ("N",), "app.seek('PREVIOUS_EVENT')", "jump to the previous event", MOVING, "",
         (Need.TRANSPORT,)),
     Action("next-checkpoint", ("v",), "app.seek('NEXT_CHECKPOINT')", "jump to the next checkpoint", MOVING, "",
@@ -163,20 +189,30 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("worst-p99", ("W",), "app.seek('WORST_SECOND')", "jump to the second with the slowest transaction", MOVING,
         "", (Need.TRANSPORT,)),
     Action("slower", ("{",), "app.speed(-1)", "play at half the speed", MOVING, "", (Need.TRANSPORT,)),
-    Action("faster", ("}",), "app.speed(1)", "play at twice the speed", MOVING, "faster", (Need.TRANSPORT,)),
+    Action("faster", ("}",), "app.speed(1)", "play at twice the speed", MOVING, "", (Need.TRANSPORT,),
+        moving="faster"),
+    Action("record", ("r",), "app.record", "start or stop recording", _SCREEN, "rec", (Need.RECORDING,),
+        FooterPart.DEED),
     Action("mark-begin", ("[",), "app.mark", "start a window at the time shown", _WINDOWS, "", (Need.FRAMES,)),
     Action("mark-end", ("]",), "app.mark(True)", "end the window here; the second one opens the comparison",
         _WINDOWS, "", (Need.FRAMES,)),
+    Action("mark-earlier", ("shift+left",), "app.mark_moving(-1)", "mark a window, going one frame back", _WINDOWS, "",
+        (Need.FRAMES, Need.TRANSPORT), FooterPart.DEED, "mark"),
+    Action("mark-later", ("shift+right",), "app.mark_moving(1)", "mark a window, going one frame forward", _WINDOWS, "",
+        (Need.FRAMES, Need.TRANSPORT)),
     Action("brush", ("D",), "app.compare_windows",
-        "compare window A with window B, or a window with the time before it", _WINDOWS, "", (Need.FRAMES,)),
-    Action("details", ("enter",), "details", "all details of the selected row", ROWS, "open"),
-    Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),
-    Action("cancel", ("c",), "app.signal('cancel')", "cancel the selected, tagged or all filtered statements", ROWS,
-           "cancel", (Need.BACKENDS,)),
-    Action("terminate", ("K",), "app.signal('terminate')", "terminate the selected, tagged or all filtered sessions",
-           ROWS, "kill", (Need.BACKENDS,)),
+        "compare window A with window B, or a window with the time before it", _WINDOWS, "", (Need.FRAMES,),
+        FooterPart.DEED, "compare"),
+    Action("details", ("enter",), "details", "all details of the selected row; of the bottleneck without one", ROWS,
+        "open", part=FooterPart.ROW,
+        moved="Enter without a selected row opens the bottleneck; ↓ selects the first row"),
     Action("explain", ("e",), "app.explain", "plan of the selected query or statement (EXPLAIN, never ANALYZE)", ROWS,
-        "plan", (Need.BACKENDS,)),
+        "plan", (Need.BACKENDS,), FooterPart.ROW),
+    Action("cancel", ("c",), "app.signal('cancel')", "cancel the selected, tagged or all filtered statements", ROWS,
+        "cancel", (Need.BACKENDS,), FooterPart.ROW),
+    Action("terminate", ("K",), "app.signal('terminate')", "terminate the selected, tagged or all filtered sessions",
+        ROWS, "end", (Need.BACKENDS,), FooterPart.ROW),
+    Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),
     Action("sort", ("s",), "sort(1)", "sort by the next column", ROWS, "sort"),
     Action("sort-right", (">",), "sort(1)", "sort by the column to the right", ROWS),
     Action("sort-left", ("<",), "sort(-1)", "sort by the column to the left", ROWS),
@@ -185,22 +221,24 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("background", ("a",), "background", "list background processes, or fold them into one line", ROWS),
     Action("columns", ("o",), "columns", "choose the columns of this table", ROWS, "columns"),
     Action("copy", ("y",), "copy", "copy the query to the clipboard of your terminal (OSC 52)", ROWS, "copy"),
-    Action("tag", ("insert", "f"), "tag", "tag or untag the selected row", ROWS, "tag"),
+    Action("tag", ("insert", "asterisk"), "tag", "tag or untag the selected row", ROWS, "tag"),
     Action("up", ("up", "k"), "move(-1)", "one row up", ROWS),
     Action("down", ("down", "j"), "move(1)", "one row down", ROWS),
     Action("page-up", ("pageup",), "page(-1)", "one page of rows up", ROWS),
     Action("page-down", ("pagedown",), "page(1)", "one page of rows down", ROWS),
     Action("first", ("home",), "edge(-1)", "first row", ROWS),
     Action("last", ("end",), "edge(1)", "last row", ROWS),
-    Action("left", ("left",), "sideways(-1)", "one column to the left", ROWS),
-    Action("right", ("right",), "sideways(1)", "one column to the right", ROWS),
+    Action("left", ("left",), "sideways(-1)", "one column to the left; where none is hidden there, one frame back",
+        ROWS),
+    Action("right", ("right",), "sideways(1)", "one column to the right; where none is hidden there, one frame forward",
+        ROWS),
     Action("unselect", ("escape",), "unselect", "clear selection, tags and filter; then the marks", ROWS),
     Action("dashboard", (DASHBOARD_KEY,), f"app.look_at('{DASHBOARD_ID}')", "the dashboard", _PAGES),
     *(
         Action(page.id, (page.key,), f"app.look_at('{page.id}')", f"the {page.title} page", _PAGES)
         for page in PAGES
     ),
-    Action("next-table", ("tab",), "table(1)", "next table of this page", _PAGES, "table"),
+    Action("next-table", ("tab",), "table(1)", "next table of this page", _PAGES, "table", part=FooterPart.PAGE),
     Action("previous-table", ("shift+tab",), "table(-1)", "previous table of this page", _PAGES),
     Action("pause", ("space",), "app.pause", "freeze the screen; pause a replay, or the past", _SCREEN, "pause"),
     Action("longer", ("+",), "app.interval(1)", "sample less often", _SCREEN, "", (Need.INTERVAL,)),
@@ -209,39 +247,42 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("wait-groups", ("G",), "app.wait_groups", "group waits by any two properties; Enter opens a group", _SCREEN),
     Action("burst", ("F",), "app.burst", "sample waits 50 times a second for 20 s: the tail below 100 ms", _SCREEN, "",
         (Need.INTERVAL,)),
-    Action("zoom", ("Z",), "zoom", "length of the charts: 2 minutes, 10 minutes, an hour, all", _SCREEN),
+    Action("zoom", ("Z",), "zoom", "length of the charts: 3 minutes, 10 minutes, an hour, all, 1 minute", _SCREEN),
     Action("theme", ("t",), "app.theme", "next colour theme", _SCREEN),
     Action("palette", ("ctrl+p",), "app.command_palette", "search all actions", _SCREEN),
     Action("mouse", ("M",), "app.mouse", "mouse on or off; Shift selects text while it is on", _SCREEN),
     Action("redraw", ("ctrl+l",), "app.redraw", "redraw the whole screen", _SCREEN),
     Action("suspend", ("ctrl+z",), "app.suspend_process", "suspend to the shell (fg resumes)",
         _SCREEN),
-    Action("help", ("?", "f1"), "app.help", "keys, and the meaning of every number", _SCREEN, "help"),
+    Action("help", ("?", "f1"), "app.help", "keys, and the meaning of every number", _SCREEN, "help",
+        part=FooterPart.LAST),
     Action("quit", ("q", "ctrl+c"), "app.quit", "quit; asks about a running load and changes in force", _SCREEN,
-        "quit"),
+        "quit", part=FooterPart.LAST),
 )  # fmt: skip
 """In the order of the footer, the help and the palette."""
 
 _SHOWN_KEYS: Final = {
     "comma": ",", "full_stop": ".", "question_mark": "?", "escape": "Esc", "enter": "Enter", "space": "Space",
-    "up": "↑", "down": "↓", "left": "←", "right": "→", "tab": "Tab", "shift+tab": "Shift+Tab", "insert": "Ins",
-    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "f1": "F1",
+    "up": "↑", "down": "↓", "left": "←", "right": "→", "tab": "Tab", "insert": "Ins",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "f1": "F1", "asterisk": "*",
 }  # fmt: skip
 
 
 _LONG_NAMES: Final = {
     "question_mark": "?", "plus": "+", "minus": "-", "slash": "/", "less_than_sign": "<", "greater_than_sign": ">",
     "left_curly_bracket": "{", "right_curly_bracket": "}", "left_square_bracket": "[",
-    "right_square_bracket": "]", ".": "full_stop",
+    "right_square_bracket": "]", ".": "full_stop", "*": "asterisk",
 }  # fmt: skip
 """The same key under another name, so that a clash is seen however it is spelled."""
 
 
 def key_name(key: str) -> str:
     """Return a key as people write it: "comma" → ",", "ctrl+p" → "Ctrl+P"."""
+    if key in _SHOWN_KEYS:
+        return _SHOWN_KEYS[key]
     if key.startswith("ctrl+"):
         return f"Ctrl+{key[5:].upper()}"
-    return _SHOWN_KEYS.get(key, key)
+    return f"Shift+{key_name(key[6:])}" if key.startswith("shift+") else key
 
 
 def available(has: Iterable[Need]) -> tuple[Action, ...]:
@@ -278,15 +319,62 @@ def check_keymap(keymap: Mapping[str, str]) -> None:
         raise UsageProblem("keys: " + "; ".join(problems), "actions are: " + ", ".join(sorted(action_ids)))
 
 
+class FooterKeys(Struct, frozen=True):
+    """Keys and words of the footer, part by part.
+
+    Attributes:
+        tables: Those that turn to another table of the page.
+        rows: Those of the selected row.
+        deeds: Those that change something, or the moment shown.
+        more: Those that are shown where there is room.
+        last: Help and leaving.
+        selected: Whether a row is selected.
+    """
+
+    tables: tuple[tuple[str, str], ...] = ()
+    rows: tuple[tuple[str, str], ...] = ()
+    deeds: tuple[tuple[str, str], ...] = ()
+    more: tuple[tuple[str, str], ...] = ()
+    last: tuple[tuple[str, str], ...] = ()
+    selected: bool = False
+
+
+_BACK_AND_FORTH: Final = {"step-back": ("step-back", "step-forward"), "mark-earlier": ("mark-earlier", "mark-later")}
+"""Action → the two actions whose keys share its word in the footer."""
+_ARROWS: Final = ("left", "right")
+
+
 def footer_keys(
-    actions: Iterable[Action], keymap: Mapping[str, str], *, moving: bool = True
-) -> tuple[tuple[str, str], ...]:
-    """Return the key and word of every action that stands in the footer, in the table's order.
+    actions: Iterable[Action], keymap: Mapping[str, str], *, moving: bool = False, past: bool = False,
+    arrows: bool = False,
+) -> FooterKeys:  # fmt: skip
+    """Return the keys of the footer, each part in the table's order.
 
     Args:
-        moving: Whether another moment than the newest of a live session is shown; then those keys come first.
+        actions: Actions that do something here.
+        keymap: The operator's own keys.
+        moving: Whether another moment than the newest of a live session is shown.
+        past: Whether that is a moment of the past: sessions of then are not ended.
+        arrows: Whether the arrow keys go through time.
     """
-    with_words = [action for action in actions if action.short]
-    first = [action for action in with_words if action.group == MOVING] if moving else []
-    later = [action for action in with_words if action.group != MOVING]
-    return tuple((key_name(keys_of(action, keymap)[0]), action.short) for action in (*first, *later))
+    keys = {action.id: key_name(keys_of(action, keymap)[0]) for action in actions}
+
+    def label(action: Action) -> str:
+        pair = _ARROWS if arrows and action.id == "step-back" else _BACK_AND_FORTH.get(action.id, (action.id,))
+        first, *following = (keys.get(name, "") for name in pair)
+        shared = first.rpartition("+")[0]
+        return first + "".join(second.removeprefix(f"{shared}+") for second in following)
+
+    parts: dict[FooterPart, tuple[tuple[str, str], ...]] = dict.fromkeys(FooterPart, ())
+    for action in actions:
+        word = action.moving if moving and action.moving else action.short
+        part = FooterPart.MORE if moving and not action.moving and action.part is FooterPart.DEED else action.part
+        if word and not (past and part is FooterPart.ROW and Need.BACKENDS in action.needs):
+            parts[part] += ((label(action), word),)
+    return FooterKeys(
+        tables=parts[FooterPart.PAGE],
+        rows=parts[FooterPart.ROW],
+        deeds=parts[FooterPart.DEED],
+        more=parts[FooterPart.MORE],
+        last=parts[FooterPart.LAST],
+    )

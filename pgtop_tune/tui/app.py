@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -15,6 +15,7 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
+from textual.screen import Screen
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
@@ -36,14 +37,14 @@ from pgtop_tune.tui.compare.actions import OverlayActions, WindowActions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.dialog import Dialog, TooSmall, is_too_small
 from pgtop_tune.tui.experiment.actions import ExperimentActions
-from pgtop_tune.tui.findings import Findings
+from pgtop_tune.tui.findings import Deeds, Findings
 from pgtop_tune.tui.load.actions import LoadActions
-from pgtop_tune.tui.palette import DEFAULT, WITHOUT_COLOUR, choose, load_themes
+from pgtop_tune.tui.palette import choose, load_themes, usual_theme
 from pgtop_tune.tui.parameters.actions import ParameterActions
 from pgtop_tune.tui.preload import read_ahead_for_keys
 from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.scene.header import ShownMessage
-from pgtop_tune.tui.scene.scene import MarksUnwanted, MomentChosen, Scene, SceneScreen, WindowDragged
+from pgtop_tune.tui.scene.scene import KeyMoved, MarksUnwanted, MomentChosen, Scene, SceneScreen, WindowDragged
 from pgtop_tune.tui.session_actions import SessionActions
 from pgtop_tune.tui.source_actions import SourceActions
 from pgtop_tune.tui.terminal.textual_private import DiscreetApp, driver_of
@@ -206,7 +207,7 @@ class ActionCommands(Provider):
 
     def _doing(self, screen: SceneScreen) -> Offered:
         """Yield actions and tables."""
-        for action in screen.offered():
+        for action in screen.possible():
             if action.action != "app.command_palette":
                 yield _shown(action), partial(self.app.run_action, action.action, screen)
         page_keys = {key for key, _ in screen.page_names("").names}
@@ -342,8 +343,9 @@ class PgtopApp(DiscreetApp):
         self.source = SourceActions(context)
         self.windows = WindowActions(context, self.time_travel)
         self.overlay = OverlayActions(context)
-        self.findings = Findings(context, self.time_travel, self.parameters)
         sessions = SessionActions(context, self.time_travel, self._actions)
+        deeds = Deeds(context, self.time_travel, self.parameters, self.experiment, sessions, self._actions)
+        self.findings = Findings(context, self.time_travel, deeds)
         served = context.served
         actions: dict[str, Callable[..., None]] = {
             "load": served(self.load.open),
@@ -364,9 +366,11 @@ class PgtopApp(DiscreetApp):
             "jump": self.time_travel.ask_moment,
             "seek": self.time_travel.seek,
             "mark": self.windows.mark,
+            "mark_moving": self.windows.mark_moving,
             "compare_windows": self.windows.compare,
             "overlay": self.overlay.turn,
             "findings": self.findings.open,
+            "deed": self._act,
             "command_palette": self._open_palette,
             "heatmap": self._open_heatmap,
             "wait_groups": self._open_wait_groups,
@@ -382,10 +386,9 @@ class PgtopApp(DiscreetApp):
             setattr(self, f"action_{name}", act)
 
     def _choose_theme(self) -> None:
-        no_colour = bool(os.environ.get("NO_COLOR"))
-        themes = load_themes(no_colour)
+        themes = load_themes(bool(os.environ.get("NO_COLOR")))
         self._themes, self._broken_themes = themes.by_name, themes.broken
-        theme_name = choose(themes, self._options.theme, WITHOUT_COLOUR if no_colour else DEFAULT)
+        theme_name = choose(themes, self._options.theme, usual_theme(self.console.color_system, os.environ))
         for theme in self._themes.values():
             self.register_theme(theme)
         self.theme = theme_name
@@ -401,6 +404,11 @@ class PgtopApp(DiscreetApp):
         screen = PageScreen(*self._drawn_with())
         self.install_screen(screen, "pages")
         return screen
+
+    def _act(self) -> None:
+        if self._in_view is not self._dashboard:
+            self.context.tell_moved("deed")
+        self.findings.act()
 
     def _open_palette(self) -> None:
         self.push_screen(Palette())
@@ -497,6 +505,7 @@ class PgtopApp(DiscreetApp):
             self.context.live.apply(step)
         moved = self.time_travel.take()
         if steps or moved:
+            self.windows.follow()
             self._repaint()
         if steps:
             self._prepare()
@@ -516,21 +525,29 @@ class PgtopApp(DiscreetApp):
         self.load.begin()
 
     def _scene(self) -> Scene:
-        transport = self._controls.transport
+        transport, diagnosis = self._controls.transport, self.findings.shown
+        deed = self.findings.first_deed(diagnosis)
         load = None if self.time_travel.in_past else self.context.services.load
         return Scene(
             session=self.time_travel.shown,
-            diagnosis=self.findings.shown,
+            diagnosis=diagnosis,
+            deed="" if deed is None else deed.brief,
             recording=self.source.recording_state(),
             behind_s=self.time_travel.behind_s,
+            in_past=self.time_travel.in_past,
             transport=None if transport is None else transport.state(),
             load=None if load is None else load.state(),
             pending=self.parameters.pending,
             experiment=None if self.time_travel.in_past else self.experiment.shown,
             marks=self.windows.marks,
             baseline=self.overlay.watch(self.time_travel.shown.now),
-            message=self._message,
+            message=None if any(isinstance(screen, Dialog) for screen in self._open_screens) else self._message,
         )
+
+    @property
+    def _open_screens(self) -> Sequence[Screen[Any]]:
+        """The screens from below to the top; none before the first."""
+        return self.screen_stack if self.is_running else ()
 
     @property
     def _message(self) -> ShownMessage | None:
@@ -564,6 +581,10 @@ class PgtopApp(DiscreetApp):
     def on_marks_unwanted(self, message: MarksUnwanted) -> None:
         """Forget the windows."""
         self.windows.clear()
+
+    def on_key_moved(self, message: KeyMoved) -> None:
+        """Tell once what a key did before."""
+        self.context.tell_moved(message.action_id)
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
         """Show the frame whose values stand where a chart was clicked."""

@@ -12,6 +12,7 @@ from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.actions import ACTIONS
 from pgtop_tune.tui.controls import Services
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE
 from pgtop_tune.tui.widgets.time_axis import CHARTED
@@ -49,6 +50,7 @@ class AppContext:
         self.client: Final = EngineClient(controls.engine)
         self.live: Final = Session(CHARTED)
         self.leaving = False
+        self._moved_told: set[str] = set()
 
     @property
     def services(self) -> Services:
@@ -91,6 +93,13 @@ class AppContext:
         """Show a message as `tell` does, in place of earlier ones: for keys that are pressed several times in a row."""
         self.app.clear_notifications()
         self.tell(message)
+
+    def tell_moved(self, action_id: str) -> None:
+        """Tell once what a key did before it was given to this action."""
+        moved = next((action.moved for action in ACTIONS if action.id == action_id), "")
+        if moved and action_id not in self._moved_told:
+            self._moved_told.add(action_id)
+            self.tell(moved)
 
     def run_telling(self, work: Coroutine[Any, Any, tuple[str, bool]], group: str) -> None:
         """Run work that ends with a sentence and whether all is well, and tell it. One at a time in a group."""

@@ -1,29 +1,274 @@
-"""The bottleneck in full: every finding with its evidence and the next step, and the rules that were skipped."""
+"""The bottleneck in full: who, the evidence, the deeds with their keys and effects, the other findings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+from rich.cells import cell_len
+
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import wall_clock
-from pgtop_tune.diagnosis.finding import Advice, Diagnosis, Finding, FindingKind, ParameterAdvice
+from pgtop_tune.diagnosis.finding import Deed, DeedKind, Diagnosis, Finding, FindingKind
+from pgtop_tune.diagnosis.rule import plural
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.backend_action import PreparedAct, PreparedKey, prepared_statement
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.actions import NAMES, PAGES
+from pgtop_tune.tui.actions import NAMES, PAGES, key_name, keys_of
 from pgtop_tune.tui.dashboard.session_details import session_dialog
-from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.dialogs.dialog import Dialog, copy
 from pgtop_tune.tui.scene.banners import FINDING_STYLES
 from pgtop_tune.tui.scene.scene import SceneScreen
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, hanging, labelled, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, hanging, labelled, wrap, wrapped
+from pgtop_tune.tui.widgets.phrase import head
 
 if TYPE_CHECKING:
     from pgtop_tune.diagnosis.diagnosing import Diagnoser
     from pgtop_tune.model.backend_action import BackendKey
+    from pgtop_tune.tui.actions import Action
     from pgtop_tune.tui.app_context import AppContext
+    from pgtop_tune.tui.experiment.actions import ExperimentActions
     from pgtop_tune.tui.parameters.actions import ParameterActions
+    from pgtop_tune.tui.session_actions import SessionActions
     from pgtop_tune.tui.time_travel import TimeTravel
 
-# The bottleneck at the moment shown, kept steady frame by frame, and the key that opens the list of findings.
+# Deeds of a finding: rows with a key and an effect, each done through the door and the question that its key has.
+
+_TITLES: Final = dict(NAMES)
+_IDS: Final = {row.key: row.id for row in PAGES}
+_CELLS: Final = 200
+_SHORT: Final = 32
+"""Cells of a name on the first line."""
+
+
+class DeedRow(Struct, frozen=True, kw_only=True):
+    """A deed as the screen offers it.
+
+    Attributes:
+        label: The deed: "end session 32092".
+        brief: The same for the first line: "end 32092".
+        effect: Its effect.
+        keys: Its keys, as Textual names them; () where it has none of its own.
+        act: Does it, after a question where it changes something; None where it cannot be done now.
+        sql: Statement to copy; "" without one.
+    """
+
+    label: str
+    brief: str
+    effect: str
+    keys: tuple[str, ...] = ()
+    act: Callable[[], None] | None = None
+    sql: str = ""
+
+    @property
+    def key(self) -> str:
+        """The first of its keys, as people write it."""
+        return key_name(self.keys[0]) if self.keys else ""
+
+
+class Deeds:
+    """Makes rows of the deeds of a finding.
+
+    Args:
+        context: The application.
+        time_travel: The moment shown: nothing is done to a session or a parameter of the past.
+        parameters: Where a parameter is staged.
+        experiment: Where a staged parameter is measured.
+        sessions: Where sessions are ended and statements planned.
+        offered: Actions of this session, for their keys.
+    """
+
+    def __init__(
+        self,
+        context: AppContext,
+        time_travel: TimeTravel,
+        parameters: ParameterActions,
+        experiment: ExperimentActions,
+        sessions: SessionActions,
+        offered: Sequence[Action],
+    ) -> None:
+        self._context = context
+        self._time_travel = time_travel
+        self._parameters = parameters
+        self._experiment = experiment
+        self._sessions = sessions
+        keymap = context.options.keymap
+        self._keys = {action.id: keys_of(action, keymap) for action in offered}
+        self._made: Mapping[DeedKind, Callable[[Deed], DeedRow]] = {
+            DeedKind.END_SESSION: partial(self._signal, "terminate", "end"),
+            DeedKind.CANCEL: partial(self._signal, "cancel", "cancel"),
+            DeedKind.COPY_SQL: self._statement,
+            DeedKind.STAGE_PARAMETER: self._parameter,
+            DeedKind.EXPLAIN: self._plan,
+            DeedKind.OPEN_PAGE: self._page,
+        }
+
+    def rows(self, finding: Finding) -> list[DeedRow]:
+        """Return the deeds of a finding, the most useful first, pages last; a key belongs to the first that has it."""
+        on_page = [deed for deed in finding.deeds if deed.kind is DeedKind.OPEN_PAGE]
+        rows = []
+        for deed in (deed for deed in finding.deeds if deed.kind is not DeedKind.OPEN_PAGE):
+            rows += [self._made[deed.kind](deed), *self._measured(deed)]
+        backend = next((deed.backend for deed in finding.deeds if deed.backend is not None), None)
+        rows += [] if backend is None else [self._session(backend)]
+        if not on_page and finding.page in _IDS:
+            on_page = [Deed(kind=DeedKind.OPEN_PAGE, target=finding.page, effect="shows the evidence")]
+        rows += map(self._page, on_page)
+        used_keys: set[str] = set()
+        unique = []
+        for row in rows:
+            keys = () if row.act is None or used_keys.intersection(row.keys) else row.keys
+            used_keys.update(keys)
+            unique.append(replace(row, keys=keys))
+        return unique
+
+    def first(self, finding: Finding) -> DeedRow | None:
+        """Return the first deed that can be done now; None without one."""
+        rows = (self._made[deed.kind](deed) for deed in finding.deeds)
+        return next((row for row in rows if row.act is not None), None)
+
+    @property
+    def why_none(self) -> str:
+        """The reason why sessions and parameters cannot be touched; "" where they can."""
+        if self._context.controls.transport is not None:
+            return "a recording shows what could be done"
+        if self._time_travel.in_past:
+            return f"the screen shows the past: {key_name(self._keys['live'][0])} returns to live"
+        return ""
+
+    def _can(self, action: str) -> bool:
+        return action in self._keys and not self.why_none
+
+    @cached_property
+    def _knobs(self) -> frozenset[str]:
+        return frozenset(knob.name for knob in self._context.controls.knobs())
+
+    @property
+    def _session_shown(self) -> Session:
+        return self._time_travel.shown
+
+    def _signal(self, action: str, verb: str, deed: Deed) -> DeedRow:
+        backend = deed.backend
+        possible = backend is not None and self._can(action)
+        return DeedRow(
+            label=f"{verb} session {deed.target}"
+            if verb == "end"
+            else f"{verb} the statement of session {deed.target}",
+            brief=f"{verb} {deed.target}",
+            effect=deed.effect,
+            keys=self._keys.get(action, ()),
+            act=partial(self._sessions.signal_one, action, *backend) if possible and backend is not None else None,
+        )
+
+    def _parameter(self, deed: Deed) -> DeedRow:
+        stage = self._context.served(self._parameters.open)
+        to = "" if deed.value is None else f" = '{one_line(deed.value, _CELLS)}'"
+        return DeedRow(
+            label=f"stage {deed.target}{to}",
+            brief=f"stage {deed.target}",
+            effect=deed.effect,
+            keys=self._keys.get("parameters", ()),
+            act=partial(stage, deed) if self._can("parameters") else None,
+        )
+
+    def _measured(self, deed: Deed) -> list[DeedRow]:
+        """Return the deed that measures a parameter in turns before it stays; none for any other deed."""
+        measured = deed.kind is DeedKind.STAGE_PARAMETER and deed.value is None and deed.target in self._knobs
+        if not measured or not self._can("experiment"):
+            return []
+        measure = self._context.served(self._experiment.open_with)
+        return [
+            DeedRow(
+                label=f"A/B of {deed.target}",
+                brief="A/B",
+                effect="stages it and measures both values by turns, before it stays",
+                keys=self._keys["experiment"],
+                act=partial(measure, deed),
+            )
+        ]
+
+    def _statement(self, deed: Deed) -> DeedRow:
+        statement, prepared = one_line(deed.target, _CELLS), self._prepared(deed)
+        where = f" (in {one_line(deed.database, _SHORT)})" if deed.database else ""
+        if prepared is not None and self._can("terminate"):
+            act, transaction = prepared
+            return DeedRow(
+                label=f"{statement}{where}",
+                brief=f"{act.lower()} {one_line(transaction.gid, _SHORT)}",
+                effect=deed.effect,
+                keys=self._keys["copy"],
+                act=partial(self._sessions.end_prepared, act, transaction),
+                sql=deed.target,
+            )
+        return DeedRow(
+            label=f"{statement}{where}",
+            brief="copy SQL",
+            effect=deed.effect,
+            keys=self._keys["copy"],
+            act=partial(self.copy, deed.target, deed.database),
+            sql=deed.target,
+        )
+
+    def _prepared(self, deed: Deed) -> tuple[PreparedAct, PreparedKey] | None:
+        """Return the prepared transaction of the newest frame that this very statement ends; None for any other."""
+        frame = self._session_shown.now
+        horizon = None if frame is None else sections.horizon(frame)
+        if horizon is None or isinstance(horizon, Unavailable):
+            return None
+        for row in horizon.prepared:
+            for act in PreparedAct:
+                if prepared_statement(act, row.gid) == deed.target:
+                    return act, PreparedKey(gid=row.gid, database=row.database, prepared_ms=row.prepared_ms)
+        return None
+
+    def copy(self, statement: str, database: str = "") -> None:
+        """Put a statement into the clipboard of the terminal."""
+        where = f"; run it in database {one_line(database, _SHORT)}" if database else ""
+        self._context.tell(copy(self._context.app, statement, f"copied: {one_line(statement, _CELLS)}{where}"))
+
+    def _plan(self, deed: Deed) -> DeedRow:
+        return DeedRow(
+            label=f"plan of {one_line(deed.target, _CELLS)}",
+            brief="plan",
+            effect=deed.effect,
+            keys=self._keys.get("explain", ()),
+            act=partial(self._sessions.explain_named, deed) if self._can("explain") else None,
+        )
+
+    def _page(self, deed: Deed) -> DeedRow:
+        title, name = _TITLES.get(deed.target, ""), _IDS.get(deed.target)
+        return DeedRow(
+            label=f"{title} page",
+            brief=title,
+            effect=deed.effect,
+            keys=self._keys.get(name or "", ()),
+            act=partial(self._turn_to, name) if name is not None else None,
+        )
+
+    def _turn_to(self, name: str) -> None:
+        app = self._context.app
+        app.call_later(app.run_action, f"app.look_at('{name}')")
+
+    def _session(self, backend: BackendKey) -> DeedRow:
+        return DeedRow(
+            label=f"open session {backend[0]}",
+            brief=f"session {backend[0]}",
+            effect="shows its locks, times and statements",
+            act=partial(self._show_session, backend),
+        )
+
+    def _show_session(self, backend: BackendKey) -> None:
+        screen, session = self._context.app.screen, self._session_shown
+        keys = screen.keys_for(backend) if isinstance(screen, SceneScreen) else ()
+        self._context.app.push_screen(session_dialog(session, backend, self._context.glyphs, keys))
+
+
+# The bottleneck at the moment shown, kept steady frame by frame, and the keys that act on it.
 
 
 class Findings:
@@ -32,13 +277,13 @@ class Findings:
     Args:
         context: The application.
         time_travel: The moment shown.
-        parameters: Where a parameter is staged.
+        deeds: Makes rows of the deeds of a finding.
     """
 
-    def __init__(self, context: AppContext, time_travel: TimeTravel, parameters: ParameterActions) -> None:
+    def __init__(self, context: AppContext, time_travel: TimeTravel, deeds: Deeds) -> None:
         self._context = context
         self._time_travel = time_travel
-        self._parameters = parameters
+        self._deeds = deeds
         self._live: Diagnoser | None = None
         self._past: Diagnoser | None = None
 
@@ -69,41 +314,43 @@ class Findings:
         """Diagnosis of the moment shown."""
         return self.diagnose(self._time_travel.shown)
 
+    def first_deed(self, diagnosis: Diagnosis | None) -> DeedRow | None:
+        """Return the first deed of the first finding that can be done now; None without one."""
+        return None if diagnosis is None else self._deeds.first(diagnosis.first)
+
     def open(self) -> None:
         """Open the dialog with all findings."""
-
-        dialog = FindingsDialog(self._time_travel.shown, self.diagnose, self._step, self._context.glyphs)
+        dialog = FindingsDialog(self._time_travel.shown, self.diagnose, self._deeds, self._context.glyphs)
         self._context.app.push_screen(dialog)
 
-    def _step(self, advice: Advice) -> Callable[[], None] | None:
-        """Return what Enter does; None where it cannot be done, as in the past and in a replay."""
-
-        if not isinstance(advice, ParameterAdvice):
-            return partial(self._show_session, advice.backend)
-        if self._time_travel.in_past or all(knob.name != advice.name for knob in self._context.controls.knobs()):
-            return None
-        return partial(self._context.served(self._parameters.open), advice)
-
-    def _show_session(self, key: BackendKey) -> None:
-        screen, session = self._context.app.screen, self._time_travel.shown
-        keys = screen.keys_for(key) if isinstance(screen, SceneScreen) else ()
-        self._context.app.push_screen(session_dialog(session, key, self._context.glyphs, keys))
+    def act(self) -> None:
+        """Do the first deed of the first finding, after its question; without one, open the dialog."""
+        deed = self.first_deed(self.shown)
+        if deed is None or deed.act is None:
+            self.open()
+        else:
+            deed.act()
 
 
-_LABEL_CELLS: Final = 38
+_LABEL_CELLS: Final = 30
+_KEY_CELLS: Final = 8
+_LEAST_EFFECT: Final = 20
+_LABEL_SHARE: Final = 0.55
+"""Part of a row that a deed gets at most; its effect has the rest."""
 _MOST_NAMED: Final = 12
 """Rules that are named one by one."""
-_TITLES: Final = dict(NAMES)
-_IDS: Final = {row.key: row.id for row in PAGES}
+_FRAME_ROWS: Final = 2
+_MOVES: Final = {"up": -1, "k": -1, "down": 1, "j": 1}
+_KEYS: Final = "{} choose  Enter do  y copy  Esc close"
 
 
 class FindingsDialog(Dialog[None]):
-    """Follows the moment shown.
+    """Follows the moment shown. The cursor goes over the deeds of a finding, then over the other findings.
 
     Args:
         session: The session that is shown.
         diagnose: Returns the diagnosis of that moment.
-        step: The next step of an advice; None where it cannot be taken.
+        deeds: Makes rows of the deeds of a finding.
         glyphs: Characters of the drawing.
     """
 
@@ -111,16 +358,22 @@ class FindingsDialog(Dialog[None]):
     LIVE = False
 
     def __init__(
-        self,
-        session: Session,
-        diagnose: Callable[[Session], Diagnosis | None],
-        step: Callable[[Advice], Callable[[], None] | None],
-        glyphs: Glyphs,
+        self, session: Session, diagnose: Callable[[Session], Diagnosis | None], deeds: Deeds, glyphs: Glyphs
     ) -> None:
-        super().__init__("bottleneck", glyphs)
-        self._session, self._diagnose, self._step = session, diagnose, step
+        self._keys = _KEYS.format("up, down" if glyphs.name == "ascii" else "↑↓")
+        super().__init__("bottleneck", glyphs, keys=self._keys)
+        self._diagnose, self._deeds = diagnose, deeds
         self._chosen = ""
-        self._shown: Diagnosis | None = diagnose(session)
+        self._skipped = False
+        self._at = 0
+        self._cursor_line = 0
+        self._take(diagnose(session))
+
+    def _take(self, diagnosis: Diagnosis | None) -> None:
+        self._shown = diagnosis
+        chosen = self.chosen
+        self._deed_rows: Sequence[DeedRow] = () if chosen is None else self._deeds.rows(chosen)
+        self._at = min(self._at, max(len(self._deed_rows) + len(self._others) - 1, 0))
 
     @property
     def _findings(self) -> Sequence[Finding]:
@@ -128,65 +381,142 @@ class FindingsDialog(Dialog[None]):
 
     @property
     def chosen(self) -> Finding | None:
-        """The finding under the cursor; the first until another is chosen, or when the chosen one has gone."""
+        """The finding in full: the first until another is chosen, or when the chosen one has gone."""
         findings = self._findings
         return next(
             (finding for finding in findings if finding.rule == self._chosen), findings[0] if findings else None
         )
 
+    @property
+    def _others(self) -> Sequence[Finding]:
+        chosen = self.chosen
+        return [finding for finding in self._findings if finding is not chosen]
+
     def content(self, cells: int) -> list[Line]:
-        """Return the findings, the chosen one opened."""
-        self._caption_keys()
-        if self._shown is None:
+        """Return the chosen finding: its sentence, why, what to do; then the others. Where there is no room for all,
+        the deeds come before the evidence.
+        """
+        chosen = self.chosen
+        if self._shown is None or chosen is None:
             return [((f"diagnosing {self.glyphs.ellipsis}", "dim"),)]
-        lines: list[Line] = wrapped(f"settling: {self._shown.settling}", cells, "dim") if self._shown.settling else []
-        for finding in self._findings:
-            opened = finding is self.chosen
-            sign = self.glyphs.pointer if opened else " "
-            lines += hanging(f"{sign} {finding.sentence}", cells) if not opened else _styled(sign, finding, cells)
-            if opened:
-                lines += [*_evidence(finding, cells), ()]
-        for row in self._shown.not_looked_at:
-            which = ", ".join(row.rules) if len(row.rules) <= _MOST_NAMED else f"{len(row.rules)} rules"
+        since = (
+            "" if chosen.kind is FindingKind.NOTE else f" {self.glyphs.separator} since {wall_clock(chosen.since_ms)}"
+        )
+        self.captions(f"bottleneck{since}", self._keys)
+        settles = self._shown.settling
+        settling = wrapped(f"settling: {settles}", cells, "dim") if settles and settles not in chosen.sentence else []
+        top = [*settling, *_styled(self.glyphs.bullet, chosen, cells)]
+        evidence, below = _evidence(chosen, cells), self._other_lines(cells)
+        deeds = self._deed_lines(cells, len(self._deed_rows))
+        room = self.app.size.height - _FRAME_ROWS
+        evidence_first = len(top) + len(evidence) + len(deeds) + len(self._others) <= room
+        middle = [*evidence, *deeds] if evidence_first else [*deeds, *evidence]
+        lines = [*top, *middle, *below]
+        pointed = [number for number, line in enumerate(lines) if line and line[0][1] == "cursor"]
+        self._cursor_line = pointed[0] if pointed else 0
+        return lines
+
+    def _deed_lines(self, cells: int, count: int) -> list[Line]:
+        why_none = self._deeds.why_none
+        if not count:
+            return []
+        title: Line = (("do", "title"), (f"  {why_none}", "warning")) if why_none else (("do", "title"),)
+        room = cells - _KEY_CELLS
+        widest = max(cell_len(row.label) for row in self._deed_rows)
+        label_cells = max(min(widest, int(room * _LABEL_SHARE), room - _LEAST_EFFECT), 1)
+        lines = [head(title, cells, self.glyphs)]
+        for number, row in enumerate(self._deed_rows):
+            lines += self._deed_line(row, label_cells, room - label_cells - 2, pointed=number == self._at)
+        return lines
+
+    def _deed_line(self, row: DeedRow, label_cells: int, effect_cells: int, *, pointed: bool) -> list[Line]:
+        style, lines = PLAIN if row.act is not None else "dim", list[Line]()
+        pairs = zip_longest(wrap(row.label, label_cells), wrap(row.effect, max(effect_cells, 1)), fillvalue="")
+        for number, (label, effect) in enumerate(pairs):
+            sign = self.glyphs.pointer if pointed and not number else " "
+            key = row.key if not number else ""
+            lines.append(
+                (
+                    (f"{sign} ", "cursor" if pointed and not number else PLAIN),
+                    (key, "key"),
+                    (" " * (_KEY_CELLS - 2 - cell_len(key)), PLAIN),
+                    (label + " " * (label_cells - cell_len(label) + 2), "strong" if pointed else style),
+                    (effect, "dim" if row.act is None else "label"),
+                )
+            )
+        return lines
+
+    def _other_lines(self, cells: int) -> list[Line]:
+        further, lines = self._others, list[Line]()
+        if further:
+            lines.append(head((("also", "title"),), cells, self.glyphs))
+        for number, finding in enumerate(further, len(self._deed_rows)):
+            pointed = number == self._at
+            text = next((form for form in finding.forms if cell_len(form) <= cells - 2), finding.short)
+            text = ellipsized(text, cells - 2, self.glyphs.ellipsis).rstrip()
+            sign = self.glyphs.pointer if pointed else " "
+            lines.append(((f"{sign} ", "cursor" if pointed else PLAIN), (text, "strong" if pointed else PLAIN)))
+        skipped = () if self._shown is None else self._shown.not_looked_at
+        count = sum(len(row.rules) for row in skipped)
+        if count and not self._skipped:
+            lines.append(((f"  {plural(count, 'rule')} skipped: ", "dim"), ("i", "key"), (" shows which", "dim")))
+        for row in skipped if self._skipped else ():
+            which = ", ".join(row.rules) if len(row.rules) <= _MOST_NAMED else plural(len(row.rules), "rule")
             lines += wrapped(f"skipped: {which} ({row.reason})", cells, "dim")
         return lines
 
-    def _caption_keys(self) -> None:
-        chosen = self.chosen
-        captions = [] if chosen is None else [f"{chosen.page} {_TITLES.get(chosen.page, '')}"]
-        if chosen is not None and chosen.advice is not None and self._step(chosen.advice) is not None:
-            captions.insert(0, f"Enter {_words(chosen.advice)}")
-        if len(self._findings) > 1:
-            captions.append("up, down choose")
-        self.captions("bottleneck", "  ".join([*captions, "Esc close"]))
-
     def frames_arrived(self, session: Session) -> None:
-        self._session, self._shown = session, self._diagnose(session)
+        self._take(self._diagnose(session))
         self.repaint()
 
     async def pressed(self, key: str, character: str | None) -> bool:
-        """Choose a finding, open the page of its evidence, or take its next step."""
-        chosen, findings = self.chosen, self._findings
-        if key in ("up", "k", "down", "j") and chosen is not None:
-            at = findings.index(chosen) + (1 if key in ("down", "j") else -1)
-            self._chosen = findings[min(max(at, 0), len(findings) - 1)].rule
+        """Move the cursor, do its deed or open its finding, or do the deed of a key."""
+        count, named = len(self._deed_rows) + len(self._others), {key, character}
+        row = next((row for row in self._deed_rows if named.intersection(row.keys)), None)
+        copied = row if row is not None and row.sql else self._under_cursor
+        if key in _MOVES and count:
+            self._at = min(max(self._at + _MOVES[key], 0), count - 1)
+            self._show_cursor()
         elif key == "enter":
-            step = None if chosen is None or chosen.advice is None else self._step(chosen.advice)
+            self._do(self._under_cursor)
+        elif key == "y" and copied is not None and copied.sql:
+            self._deeds.copy(copied.sql)
+        elif row is not None:
+            self._do(row)
+        elif key == "f" and self._deed_rows:
+            self._do(next((row for row in self._deed_rows if row.act is not None), None))
+        elif key == "i":
+            self._skipped = not self._skipped
+        elif key == "w":
             self.dismiss(None)
-            if step is not None:
-                step()
-        elif character in _IDS:
-            self.dismiss(None)
-            await self.app.run_action(f"app.look_at('{_IDS[character]}')")
         else:
             return self.scroll_key(key)
         return True
 
+    @property
+    def _under_cursor(self) -> DeedRow | None:
+        return self._deed_rows[self._at] if self._at < len(self._deed_rows) else None
 
-def _words(advice: Advice) -> str:
-    if isinstance(advice, ParameterAdvice):
-        return f"stage {advice.name}"
-    return f"open session {advice.backend[0]}"
+    def _do(self, row: DeedRow | None) -> None:
+        """Do a deed, or open the finding under the cursor."""
+        if row is not None:
+            if row.act is not None:
+                self.dismiss(None)
+                row.act()
+            return
+        further = self._others
+        if self._at - len(self._deed_rows) < len(further):
+            self._chosen, self._at = further[self._at - len(self._deed_rows)].rule, 0
+            self._take(self._shown)
+            self.show_from(0)
+        elif not further:
+            self.dismiss(None)
+
+    def _show_cursor(self) -> None:
+        self.repaint()
+        room = self.app.size.height - _FRAME_ROWS
+        if not self.top <= self._cursor_line < self.top + room:
+            self.show_from(self._cursor_line - room // 2)
 
 
 def _styled(sign: str, finding: Finding, cells: int) -> list[Line]:
@@ -196,10 +526,6 @@ def _styled(sign: str, finding: Finding, cells: int) -> list[Line]:
 
 def _evidence(finding: Finding, cells: int) -> list[Line]:
     lines: list[Line] = []
-    for label, value in finding.evidence:
-        lines += [((" ", PLAIN), (" ", PLAIN), *line) for line in labelled(label, value, cells - 2, "", _LABEL_CELLS)]
-    rows = [("since", wall_clock(finding.since_ms))] if finding.kind is not FindingKind.NOTE else []
-    rows += [("next step", finding.next_step)] if finding.next_step else []
-    for label, value in rows:
+    for label, value in (*finding.evidence, *([("next step", finding.next_step)] if finding.next_step else [])):
         lines += [((" ", PLAIN), (" ", PLAIN), *line) for line in labelled(label, value, cells - 2, "", _LABEL_CELLS)]
     return lines

@@ -34,6 +34,9 @@ from pgtop_tune.tui.widgets.lines import PLAIN, STYLES
 
 DEFAULT: Final = "dark"
 WITHOUT_COLOUR: Final = "mono"
+SIXTEEN_COLOURS: Final = "ansi-dark"
+_WITHOUT_COLOURS: Final = ("vt1", "vt2", "vt3", "vt5")
+"""How TERM begins on terminals without colours, of which Rich knows nothing."""
 _WIDGET_COLOURS: Final = (
     "primary", "secondary", "accent", "warning", "error", "success", "foreground", "background", "surface", "panel",
 )  # fmt: skip
@@ -96,6 +99,18 @@ def load_themes(no_color: bool = False) -> Themes:
             spans = theme.spans if mono is None else mono.spans
             theme.spans = {name: None if style is None else style.without_color for name, style in spans.items()}
     return themes
+
+
+def usual_theme(color_system: str | None, environ: Mapping[str, str]) -> str:
+    """Return the name of the theme to begin with where none is asked for.
+
+    Args:
+        color_system: As Rich names it: from a palette of 256, sixteen colours make lies of several.
+        environ: The process's environment: NO_COLOR, and TERM for terminals without colours.
+    """
+    if environ.get("NO_COLOR") or environ.get("TERM", "").startswith(_WITHOUT_COLOURS):
+        return WITHOUT_COLOUR
+    return SIXTEEN_COLOURS if color_system == "standard" else DEFAULT
 
 
 def choose(themes: Themes, requested: str, usual: str) -> str:

@@ -1,4 +1,5 @@
-"""The keys for sessions of the server: cancel, terminate and EXPLAIN, after a question with the SQL and the queries."""
+"""The keys for sessions of the server: cancel, terminate and EXPLAIN, and the end of a prepared transaction; after a
+question with the SQL and the queries."""
 
 from __future__ import annotations
 
@@ -8,15 +9,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN
+from pgtop_tune.base.units import UNKNOWN, wall_moment
+from pgtop_tune.metrics import sections
+from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import (
     BackendAct,
     BackendKey,
     BackendOutcome,
     BackendResult,
     PlanRisk,
+    PreparedAct,
+    PreparedKey,
     QueryPlan,
     StatementToPlan,
+    prepared_statement,
 )
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.postgres import Backend
@@ -24,11 +30,12 @@ from pgtop_tune.runtime.ports import BackendControl
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import key_name, keys_of
 from pgtop_tune.tui.dashboard.session_details import session_backend
-from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph
+from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph, copy
 from pgtop_tune.tui.scene.scene import SceneScreen
 from pgtop_tune.tui.widgets.lines import Glyphs, Line, hanging, wrapped
 
 if TYPE_CHECKING:
+    from pgtop_tune.diagnosis.finding import Deed
     from pgtop_tune.tui.actions import Action
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
@@ -90,6 +97,8 @@ _LISTED: Final = 50
 """Sessions named one by one in the question."""
 _SELECT: Final = "select a session with the arrows first"
 _PAST: Final = {BackendAct.CANCEL: "cancelled", BackendAct.TERMINATE: "terminated"}
+_ENDED: Final = {PreparedAct.ROLLBACK: "rolled back", PreparedAct.COMMIT: "committed"}
+_NAME: Final = 60
 _CLIENT: Final = "client backend"
 AskPlan = Callable[[PlanRisk | None], Coroutine[Any, Any, QueryPlan | PlanRisk]]
 """Asks for a plan, with the risk that was agreed to."""
@@ -111,6 +120,7 @@ class SessionActions:
         self._ask_signal = context.served(self._signal)
         self._ask_plan = context.served(self._explain)
         self._ask_statement_plan = context.served(self._explain_statement)
+        self._ask_end = context.served(self._end_prepared)
 
     def signal(self, name: str) -> None:
         """Cancel or terminates the chosen sessions, after a question."""
@@ -155,6 +165,70 @@ class SessionActions:
     def explain_one(self, pid: int, started_ms: int | None) -> None:
         """Show the plan of what that session runs."""
         self._ask_plan(self._time_travel.shown, ((pid, started_ms),))
+
+    def explain_named(self, deed: Deed) -> None:
+        """Show the plan of the statement of a finding: of its row on the page of statements, else of a session that
+        runs it.
+        """
+        from pgtop_tune.tui.pages.statements import TABLE
+
+        session = self._time_travel.shown
+        rows = TABLE.rows(session)
+        of_statement = TABLE.statement_of
+        for row in () if isinstance(rows, Unavailable) else rows:
+            counters = row.counters
+            if counters.queryid == deed.query_id and (counters.datname or "") == deed.database:
+                statement = "" if of_statement is None else of_statement(session, row)
+                if not isinstance(statement, str):
+                    self._ask_statement_plan(statement)
+                    return
+        activity = None if session.interval is None else session.interval.now(sections.activity)
+        for backend in () if activity is None else activity.backends:
+            query = backend.query or ""
+            if query == deed.target or (deed.query_id is not None and backend.query_id == deed.query_id):
+                self.explain_one(backend.pid, backend.backend_start_ms)
+                return
+        self._context.tell("no session runs this statement now, and its whole text is not known", "warning")
+
+    def end_prepared(self, act: PreparedAct, transaction: PreparedKey) -> None:
+        """Roll back or commit a prepared transaction, after a question."""
+        self._ask_end(act, transaction)
+
+    def _end_prepared(self, services: Services, act: PreparedAct, transaction: PreparedKey) -> None:
+        if services.backends is not None:
+            self._context.run_telling(self._prepared_ended(services.backends, act, transaction), _GROUP)
+
+    async def _prepared_ended(
+        self, control: BackendControl, act: PreparedAct, transaction: PreparedKey
+    ) -> tuple[str, bool]:
+        """Ask, end a prepared transaction or copy the statement, and put a note on the tape."""
+        name, statement = one_line(transaction.gid, _NAME), prepared_statement(act, transaction.gid)
+        prepared = f"prepared transaction {name}  {one_line(transaction.database, _NAME)}"
+        question = ConfirmDialog(
+            f"{act} prepared transaction {name}",
+            [
+                Paragraph(f"{prepared}  since {wall_moment(transaction.prepared_ms)}", "strong"),
+                Paragraph(statement),
+                Paragraph("Ask its transaction manager first: the other databases of the transaction must end alike."),
+            ],
+            [AnswerKey(("y",), f"{act} {name}", True), AnswerKey(("c",), "copy the statement", False)],
+            self._context.glyphs,
+        )
+        try:
+            answer = await self._context.app.push_screen_wait(question)
+            if answer is None:
+                return "nothing was done", True
+            if not answer:
+                return copy(self._context.app, statement, "the statement is in your terminal's clipboard"), True
+            outcome, detail = await self._context.client.ask(control.end_prepared(act, transaction))
+        except PgtopError as problem:
+            return str(problem), False
+        done = outcome is BackendOutcome.DONE
+        result = _ENDED[act] if done else str(outcome)
+        if done:
+            self._context.client.note(EventKind.NOTE, f"{result} prepared transaction {name}", statement)
+        message = f"prepared transaction {name}: {result}" + (f"\n{detail}" if detail else "")
+        return message, outcome in (BackendOutcome.DONE, BackendOutcome.GONE)
 
     def _explain(self, services: Services, session: Session, chosen: Sequence[BackendKey]) -> None:
         if services.backends is not None:

@@ -171,6 +171,7 @@ class TimeTravel:
 
     Attributes:
         past: What is shown instead of the newest frame of a live session; None for that.
+        moves: How often the operator has gone elsewhere.
     """
 
     def __init__(self, context: AppContext, poke: Callable[[], None]) -> None:
@@ -178,6 +179,7 @@ class TimeTravel:
         self._transport = context.controls.transport
         self._poke = poke
         self.past: PastView | None = None
+        self.moves = 0
 
     @property
     def shown(self) -> Session:
@@ -221,6 +223,7 @@ class TimeTravel:
 
     def _moving(self) -> Transport | None:
         """Return the transport to another moment: that of a replay, or of the past, which begins with this."""
+        self.moves += 1
         if self._transport is not None:
             return self._transport
         opens = self._context.controls.past is not None and self._context.live.now is not None
@@ -233,6 +236,7 @@ class TimeTravel:
 
     def to_newest(self) -> None:
         """Show the newest frame, and go on from there."""
+        self.moves += 1
         if self._transport is not None:
             self._transport.pause(False)
             self._transport.jump(math.inf)

@@ -42,7 +42,7 @@ def test_words_are_a_name_and_two_values() -> None:
         ((), 2, "nothing to compare"),
         (("shared_buffers=128MB,256MB",), 2, "shared_buffers takes a restart of the server"),
         (("wrok_mem=4MB,8MB",), 2, "did you mean work_mem"),
-        (("work_mem=4MB,8apples",), 2, "apples is not a unit"),
+        (("work_mem=4MB,8apples",), 2, "this parameter has no unit apples"),
         (("work_mem=current,4MB",), 2, "A and B are both 4MB"),
         (("full_page_writes=on,off",), 6, "full_page_writes = off can lose"),
         (("synchronous_commit=on,off", "--keep", "better"), 6, "--keep better never keeps such a value"),

@@ -73,7 +73,7 @@ def test_a_goal_for_short_runs_is_refused_before_anything_runs(tables: str, tmp_
 def test_too_little_time_for_a_noise_floor_is_refused_with_the_time_it_takes(tables: str, tmp_path: Path) -> None:
     ran = run("experiment", "noise", "--for", "1m", tables, home=tmp_path)
     assert ran.status == 2
-    assert "that takes 120 s" in ran.err
+    assert "which take 120 s" in ran.err
 
 
 @pytest.mark.long

@@ -131,7 +131,7 @@ def test_every_limit_in_the_way_is_said_with_its_numbers_and_the_one_that_bites_
     assert ran.status == 4
     err = " ".join(ran.err.split())
     assert "pools of PgBouncer may open 35 connections to" in err
-    assert "the server has 27 unreserved" in err
+    assert "the server has only 27 unreserved" in err
     assert "8 clients need 59 open files in pgbouncer" in err
     assert "its limit is 50" in err
     assert "8 clients will not fit: max_client_conn of PgBouncer is 8, and 1 of them are in use" in err

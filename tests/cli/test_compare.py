@@ -95,7 +95,7 @@ def test_two_windows_of_a_recording_are_compared_in_every_form(files: Path, tmp_
     assert "largest effect first" in text.out
     assert "ms per transaction" in text.out
     markdown = run(*words, "--format", "markdown", home=tmp_path)
-    assert "## what differs" in markdown.out
+    assert "## differences" in markdown.out
     told = json.loads(run(*words, "--format", "json", home=tmp_path).out)
     (found,) = told["comparisons"]
     assert {row["name"] for row in found["differences"]} >= {"tps", "latency p99", "server.qps"}

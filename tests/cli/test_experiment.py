@@ -330,7 +330,7 @@ def test_a_restart_that_would_apply_what_somebody_else_wrote_is_refused(managed:
         with psycopg.connect(conninfo(managed), autocommit=True) as connection:
             connection.execute("ALTER SYSTEM RESET max_locks_per_transaction")
         run_pg_ctl(managed, "restart", "-w", "-l", str(Path(str(managed.socket_dir)) / "own.log"))
-    assert (ran.status, "max_locks_per_transaction waits for a restart already" in ran.err) == (2, True), ran.err
+    assert (ran.status, "max_locks_per_transaction already waits for a restart" in ran.err) == (2, True), ran.err
 
 
 def test_beside_another_experiment_nothing_is_made(

@@ -158,7 +158,7 @@ def test_stopping_ends_it_and_removes_everything(fresh_server: Throwaway) -> Non
     assert not alive(postmaster)
     assert not Path(str(fresh_server.socket_dir)).exists()
     fresh_server.stop()
-    with pytest.raises(ClusterProblem, match="does not run"):
+    with pytest.raises(ClusterProblem, match="is not running"):
         _ = fresh_server.postmaster_pid
 
 

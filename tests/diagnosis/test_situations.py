@@ -403,3 +403,110 @@ def test_an_archiver_that_fails(make_server: Make, tmp_path: Path) -> None:
     script = "INSERT INTO wide SELECT repeat(md5(n::text), 40) FROM generate_series(1, 50) n;\n"
     said = said_of(under_load(server, tmp_path, "-c", "2", "-R", "60", script=script))
     assert "wal.archive" in said.others, said
+
+
+def filled(server: Throwaway, *statements: str) -> None:
+    with connect(server) as session:
+        for statement in statements:
+            session.execute(statement)
+
+
+def test_a_missing_index(make_server: Make, tmp_path: Path) -> None:
+    server = make_server(shared_buffers="256MB")
+    filled(
+        server,
+        "CREATE TABLE orders AS SELECT n id, n % 50000 customer, n % 997 amount FROM generate_series(1, 600000) n",
+        "VACUUM ANALYZE orders",
+    )
+    script = "\\set c random(1, 50000)\nSELECT sum(amount) FROM orders WHERE customer = :c;\n"
+    said = said_of(under_load(server, tmp_path, "-c", "4", script=script))
+    noted("600,000 rows without an index", said, "stmt.scan")
+    assert "rows of orders for 1" in said.last.sentence
+
+
+def test_a_foreign_key_without_an_index(make_server: Make, tmp_path: Path) -> None:
+    server = make_server(shared_buffers="256MB")
+    filled(
+        server,
+        "CREATE TABLE cust (id int PRIMARY KEY)",
+        "CREATE TABLE inv (id int PRIMARY KEY, cust int REFERENCES cust)",
+        "INSERT INTO cust SELECT n FROM generate_series(1, 300000) n",
+        "INSERT INTO inv SELECT n, 1 FROM generate_series(1, 400000) n",
+        "VACUUM ANALYZE",
+    )
+    script = "\\set c random(2, 300000)\nDELETE FROM cust WHERE id = :c;\n"
+    said = said_of(under_load(server, tmp_path, "-c", "4", script=script))
+    noted("DELETE with a foreign key without an index", said, "stmt.scan")
+    assert "likely a foreign key of inv without an index" in said.last.sentence
+
+
+def test_a_queue_whose_dead_rows_a_report_holds_back(make_server: Make, tmp_path: Path) -> None:
+    server = make_server()
+    filled(
+        server,
+        "CREATE TABLE jobs (id bigserial PRIMARY KEY, payload text)",
+        "INSERT INTO jobs (payload) SELECT 'x' FROM generate_series(1, 300000)",
+    )
+    with connect(server, "nightly_report") as report:
+        report.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        report.execute("SELECT count(*) FROM jobs")
+        filled(server, "DELETE FROM jobs WHERE id < 300000", "ANALYZE jobs")
+        script = (
+            "DELETE FROM jobs WHERE id = (SELECT id FROM jobs ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED);\n"
+            "INSERT INTO jobs (payload) VALUES ('y');\n"
+        )
+        said = said_of(under_load(server, tmp_path, "-c", "4", script=script))
+    noted("a queue whose dead rows a report holds back", said, "stmt.scan")
+    assert "(nightly_report)" in said.last.culprit
+
+
+def test_an_index_built_concurrently_behind_a_forgotten_transaction(make_server: Make, tmp_path: Path) -> None:
+    server = make_server()
+    initialised(server, tmp_path, 2)
+    with connect(server, "bi_tool") as idle, connect(server, "deploy") as deploy:
+        idle.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        idle.execute("SELECT count(*) FROM pgbench_branches")
+        building = threading.Thread(target=built, args=(deploy,))
+        building.start()
+        recording = without_load(server, tmp_path, seconds=20)
+        end_of(server, "deploy")
+        building.join()
+    said = said_of(recording)
+    noted("CREATE INDEX CONCURRENTLY behind a forgotten transaction", said, "lock.jam")
+    assert said.last.sentence.startswith("CREATE INDEX (")
+
+
+def built(session: psycopg.Connection[tuple[object, ...]]) -> None:
+    try:
+        session.execute("CREATE INDEX CONCURRENTLY ON pgbench_accounts (abalance)")
+    except psycopg.Error:
+        return
+
+
+@pytest.mark.root
+def test_commits_that_notify(make_server: Make, tmp_path: Path, slow_disk: None) -> None:
+    server = make_server(fsync="on")
+    filled(server, "CREATE TABLE n (t text)")
+    script = "BEGIN;\nINSERT INTO n VALUES ('x');\nSELECT pg_notify('changes', 'x');\nEND;\n"
+    with control_group("blkio", server, blkio__throttle__write_iops_device=f"{data_device(server)} 300"):
+        recording = under_load(server, tmp_path, "-c", "16", script=script)
+    noted("NOTIFY in each of 16 writers", said_of(recording), "lock.other")
+
+
+def test_decoding_that_spills(make_server: Make, tmp_path: Path) -> None:
+    server = make_server(wal_level="logical", logical_decoding_work_mem="64kB", max_wal_size="2GB")
+    filled(
+        server,
+        "CREATE TABLE wide (id int, t text)",
+        "SELECT pg_create_logical_replication_slot('cdc', 'test_decoding')",
+        "INSERT INTO wide SELECT n, repeat(md5(n::text), 4) FROM generate_series(1, 1500000) n",
+    )
+
+    def decodes(over: threading.Event) -> None:
+        with connect(server, "cdc") as session:
+            while not over.is_set():
+                session.execute("SELECT count(*) FROM pg_logical_slot_peek_changes('cdc', NULL, NULL)")
+
+    recording = under_load(server, tmp_path, "-c", "2", "-R", "50", script="SELECT 1;\n", beside=decodes)
+    said = said_of(recording)
+    assert "slot.spill" in (said.last.rule, *said.others), said

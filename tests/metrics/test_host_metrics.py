@@ -265,7 +265,7 @@ def split(
     frames = []
     sessions = (backend(7, 0), backend(6, 0))
     for second in (0, 1, 2):
-        ticks = max(second - 1, 0)
+        ticks = second
         rows = tuple(
             ProcessCounters(
                 pid=pid, start_ticks=1, state="R", user_ticks=ticks * grew, system_ticks=0, rss_bytes=0, delay_ticks=0

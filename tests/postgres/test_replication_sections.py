@@ -19,10 +19,12 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_states
 from pgtop_tune.metrics.vacuum import holders
 from pgtop_tune.model.absence import Reason, Unavailable
+from pgtop_tune.model.backend_action import BackendOutcome, PreparedAct, PreparedKey
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.relations import DatabaseLimits, RelationSample
 from pgtop_tune.model.replication import HorizonSample, ReplicationSample, SlotSample, SubscriptionSample
 from pgtop_tune.postgres.reader import PostgresReader
+from pgtop_tune.postgres.statements.backend_control import PostgresBackends
 from tests.postgres.conftest import place
 from tests.support.frames import frame
 from tests.support.servers import conninfo
@@ -163,7 +165,9 @@ async def test_a_query_on_a_standby_with_feedback_holds_back_the_primary(
 
 
 @pytest.mark.parametrize("major", [14, 18, 19])
-async def test_everybody_who_holds_back_vacuum_is_named(make_server: Callable[..., Throwaway], major: int) -> None:
+async def test_everybody_who_holds_back_vacuum_is_named_and_a_prepared_transaction_is_ended(
+    make_server: Callable[..., Throwaway], major: int
+) -> None:
     server = make_server(major, max_prepared_transactions="5", wal_level="logical")
     reader = await connected(server)
     try:
@@ -199,7 +203,17 @@ async def test_everybody_who_holds_back_vacuum_is_named(make_server: Callable[..
             words = {holder.name: holder.activity for holder in found}
             assert words[str(writer.info.backend_pid)] == "INSERT INTO kept VALUES (1)"
             assert horizon.n_open == len(horizon.open) == 2
-            other.execute("ROLLBACK PREPARED 'left over'")
+            (row,) = horizon.prepared
+            left_over = PreparedKey(gid=row.gid, database=row.database, prepared_ms=row.prepared_ms)
+            other.execute("CREATE ROLE stranger LOGIN")
+            ours, stranger = PostgresBackends(place(server)), PostgresBackends(place(server, user="stranger"))
+            outcome, detail = await stranger.end_prepared(PreparedAct.ROLLBACK, left_over)
+            assert (outcome, f"role {row.owner}" in detail) == (BackendOutcome.NOT_PERMITTED, True)
+            later = replace(left_over, prepared_ms=left_over.prepared_ms + 1)
+            outcomes = [
+                (await ours.end_prepared(PreparedAct.ROLLBACK, key))[0] for key in (later, left_over, left_over)
+            ]
+            assert outcomes == [BackendOutcome.GONE, BackendOutcome.DONE, BackendOutcome.GONE]
         assert isinstance(await reader.read(sections.horizon), HorizonSample)
     finally:
         await reader.aclose()

@@ -170,6 +170,14 @@ def slot(second: int) -> SlotSample:
     return SlotSample(float(second // 5 * 5), EPOCH_MS, 5 * GIB, 1_000, (row,))
 
 
+def spilling(second: int) -> SlotSample:
+    """A slot that spills 20 MB of changes each second."""
+    at = second // 5 * 5
+    whole = slot(second)
+    rows = tuple(replace(row, slot_type="logical", active_pid=77, spill_bytes=20_000_000 * at) for row in whole.slots)
+    return replace(whole, lsn_bytes=GIB, slots=rows)
+
+
 def filling(second: int) -> FileSystemSample:
     """A disk that loses a hundredth of itself each second."""
     at = second // 5 * 5
@@ -223,7 +231,7 @@ def unconfirmed(second: int, now_ms: int) -> tuple[Backend, ...]:
 def scans(second: int) -> dict[str, Any]:
     """One statement, eight times a second, each time with all 600,000 rows of a table without an index."""
     look = second // 2 * 2
-    entry = statement(1, calls=8 * look, exec_us=3_500_000 * look, rows=8 * look)
+    entry = statement(1, calls=8 * look, exec_us=3_500_000 * look, rows=8 * look, shared_blks_hit=50_000 * look)
     orders = table(16_500, "public.orders", 0, seq_scan=8 * second, seq_tup_read=4_800_000 * (second // 15 * 15))
     return {
         "statements": StatementTotals(float(look), 8 * look, 3_500.0 * look, 1, 0, None),
@@ -461,6 +469,11 @@ MADE: Final[dict[str, tuple[str, Situation]]] = {
     "the buffer table": ("lw.mapping", _waits({"LWLock:BufferMapping": 6.0})),
     "a hot page": ("lw.page", _waits({"LWLock:BufferContent": 6.0})),
     "snapshots": ("lw.snapshot", _waits({"LWLock:ProcArray": 6.0})),
+    "commits that notify": ("lock.other", _waits({"Lock:object": 12.0, "IO:WalSync": 0.9})),
+    "decoding that spills": (
+        "slot.spill",
+        _waits({"IO:ReorderBufferWrite": 12.0, "CPU:": 2.0}, server={"slots": spilling}),
+    ),
     "subtransactions": ("slru.sub", _waits({"LWLock:SubtransSLRU": 6.0}, server={"slru": slru})),
     "multixacts": ("slru.multi", _waits({"LWLock:MultiXactOffsetBuffer": 6.0})),
     "connections": (

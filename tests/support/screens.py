@@ -28,6 +28,8 @@ from pgtop_tune.model.backend_action import (
     BackendOutcome,
     BackendResult,
     PlanRisk,
+    PreparedAct,
+    PreparedKey,
     QueryPlan,
     StatementToPlan,
 )
@@ -252,6 +254,7 @@ class ScriptedBackends:
         self.signalled: list[tuple[BackendAct, BackendKey]] = []
         self.explained: list[tuple[BackendKey, str]] = []
         self.planned: list[StatementToPlan] = []
+        self.ended: list[tuple[PreparedAct, PreparedKey]] = []
 
     def statement(self, act: BackendAct, backend: BackendKey) -> str:
         return f"SELECT pg_{act}_backend({backend[0]}) WHERE backend_start = {backend[1]};"
@@ -266,6 +269,10 @@ class ScriptedBackends:
             detail = "GRANT pg_signal_backend TO bench" if outcome is BackendOutcome.NOT_PERMITTED else ""
             results.append(BackendResult(backend, outcome, detail))
         return tuple(results)
+
+    async def end_prepared(self, act: PreparedAct, transaction: PreparedKey) -> tuple[BackendOutcome, str]:
+        self.ended.append((act, transaction))
+        return BackendOutcome.DONE, ""
 
     async def explain(self, backend: BackendKey, seen: str, agreed: PlanRisk | None = None) -> QueryPlan | PlanRisk:
         if self.refuses is not None:

@@ -7,20 +7,24 @@ to another machine, thinking.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, plural, short_name
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, culprit_of, evidence, explain, page, plural, short_name
 from pgtop_tune.metrics import host_details, pooler, sections, server
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
 _CONNECTS: Final = 10.0
 _PER_TRANSACTION: Final = 0.1
+_STORM: Final = 0.5
+"""Share of a load of others that its new sessions take: a session costs some ms of CPU, a short transaction less."""
 _WAITING: Final = 1.0
 _WAIT_OF_L: Final = 0.1
 _STUCK_MS: Final = 1000.0
@@ -35,6 +39,7 @@ _WRITES: Final = 0.1
 _DROPS: Final = 1.0
 _LOCAL: Final = ("local", "127.0.0.1", "::1")
 _OTHER: Final = "other"
+_NAME: Final = 24
 
 
 def _storms(facts: Facts) -> bool:
@@ -143,19 +148,40 @@ def _statements(facts: Facts) -> float | None:
 def _storm(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "conn.storm":
         return None
-    per_session, impact_ms = facts.tps / facts.connects, facts.b(THINK, _OTHER)
-    every = "each transaction" if per_session < 1.5 else f"every {per_session:.0f} transactions"
+    # Without a load of ours the client's time is not known: its sessions are too short for samples.
+    # The server counts a transaction for the start of each session, too.
+    ended = facts.tps if facts.run is not None else max(facts.tps - facts.connects, 0.0)
+    per_session, impact_ms = ended / facts.connects, facts.b(THINK, _OTHER) if facts.run is not None else None
+    of_time = f"; {facts.share_text(impact_ms)}" if impact_ms is not None else ""
+    every = "each transaction" if per_session < 1.5 else f"{per_session:.0f} transactions"
+    application = _newest_application(facts)
+    source = f" from {application}" if application else ""
     return Hit(
-        sentence=f"a new connection for {every}: {count(facts.connects)} per second; {facts.share_text(impact_ms)}",
-        short=f"a new connection for {every}: {count(facts.connects)}/s",
+        sentence=f"a new connection for {every}{source}: {count(facts.connects)} per second{of_time}",
+        short=f"a new connection for {every}{source}: {count(facts.connects)}/s",
+        culprit=application,
         impact_ms=impact_ms,
+        share=_STORM,
         evidence=evidence(
             ("new connections", f"{count(facts.connects)}/s"),
             ("transactions", f"{count(facts.tps)}/s"),
-            ("outside the server", with_ms(impact_ms)),
+            ("outside the server", with_ms(impact_ms) if impact_ms is not None else None),
         ),
         next_step="use a pooler, or keep connections open in the client",
+        deeds=(page("2", "shows the newest sessions by application"),),
     )
+
+
+def _newest_application(facts: Facts) -> str:
+    """Return the application of most sessions that began within ten seconds; "" for none with a name."""
+    activity = facts.interval.now(sections.activity)
+    since_ms = activity.now_ms - 1000.0 * WINDOW_S if activity is not None else 0.0
+    names = Counter(
+        row.application_name
+        for row in (activity.backends if activity is not None else ())
+        if row.backend_type == CLIENT_BACKEND and row.application_name and (row.backend_start_ms or 0) >= since_ms
+    )
+    return short_name(names.most_common(1)[0][0] or "", _NAME) if names else ""
 
 
 def _wait_words(wait_ms: float) -> str:
@@ -186,6 +212,7 @@ def _pool(facts: Facts) -> Hit | None:
             "shorten the largest part of the server's time; then enlarge the pool by half."
             " Not the cause if the wait moves into the server"
         ),
+        deeds=(page("0", "shows the pools"), page("2", "shows the sessions that hold its connections")),
     )
 
 
@@ -205,6 +232,7 @@ def _thread(facts: Facts) -> Hit | None:
             ("client think/network time", with_ms(impact_ms)),
         ),
         next_step=f"{load.advice}. Not the cause if throughput stays the same while the server's CPUs are idle",
+        deeds=(page("7", "shows pgbench's threads"),),
     )
 
 
@@ -226,6 +254,7 @@ def _think(facts: Facts) -> Hit | None:
             ("per statement", with_ms(each_ms) if each_ms is not None else None),
         ),
         next_step="combine statements: one statement, a function, or pipelining. Not the cause if client think time stays the same",
+        deeds=(page("2", "shows the sessions that are idle in transaction"),),
         looks=facts.in_transaction * facts.waits.looks,
     )
 
@@ -246,6 +275,7 @@ def _rtt(facts: Facts) -> Hit | None:
             ("per statement", with_ms(each_ms)),
         ),
         next_step="run pgbench near the server, or send several statements at once",
+        deeds=(page("2", "shows sessions with the address of their client"),),
         agreed=False,
     )
 
@@ -263,15 +293,20 @@ def _net_full(facts: Facts) -> Hit | None:
         if full
         else f"{writing:.1f} sessions send results to slow clients"
     )
+    statement = facts.statement("client:clientwrite")
+    by = f": {statement.words}" if statement is not None else ""
     return Hit(
-        sentence=f"{sentence}: at most {facts.share_text(impact_ms)}",
-        short=sentence,
+        sentence=f"{sentence}{by}: at most {facts.share_text(impact_ms)}",
+        short=f"{sentence}{by}",
+        culprit=culprit_of(statement),
+        statement=statement.words if statement is not None else "",
         impact_ms=min(impact_ms, facts.latency_ms),
         evidence=evidence(
             ("link", f"{busy[link]:.0f} %" if link else None),
             ("sessions in ClientWrite", f"{writing:.2f}"),
         ),
         next_step="return fewer columns and rows (LIMIT), or compress the traffic",
+        deeds=(*explain(statement, "shows how many rows it returns"), page("7", "shows the network")),
         looks=None if full else facts.n("client:clientwrite"),
     )
 
@@ -288,6 +323,7 @@ def _loss(facts: Facts) -> Hit | None:
         impact_ms=None,
         evidence=evidence(("dropped", f"{drops.get(link, 0.0):.1f}/s"), ("errors", f"{errors.get(link, 0.0):.1f}/s")),
         next_step="check the interface's ring size and MTU; drops of unwanted protocols count, too",
+        deeds=(page("7", "shows the network"),),
     )
 
 
@@ -297,6 +333,7 @@ RULES: Final = (
         page="2",
         needs=(sections.databases, sections.waits),
         find=_storm,
+        of_few=True,
         before=("client.think",),
     ),
     FindingRule(id="pool.queue", page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),

@@ -8,10 +8,11 @@ from pgtop_tune.base.units import number, with_ms
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms
 from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page
 from pgtop_tune.diagnosis.rules.client import turn_owner
-from pgtop_tune.diagnosis.rules.statements import TIME, statement_clause
+from pgtop_tune.diagnosis.rules.statements import TIME, named, worker_deeds
 from pgtop_tune.metrics import host, host_details, sections
+from pgtop_tune.model.waits import CPU
 
 _QUEUE: Final = 0.10
 _LONG_QUEUE: Final = 0.25
@@ -21,6 +22,8 @@ _OTHERS: Final = 0.25
 _STEAL: Final = 5.0
 _THROTTLED: Final = 5.0
 _QUOTA_USED: Final = 0.9
+_MOSTLY_THROTTLED: Final = 20.0
+"""Per cent of the periods: also a server that others slow down, and that uses less than its quota, stands still."""
 _REST_IDLE: Final = 70.0
 _SLOW_CLOCK: Final = 70.0
 _BUSY: Final = 80.0
@@ -47,12 +50,16 @@ def _server(facts: Facts) -> Hit | None:
     cpus_text = _cpus(cpus)
     fills = busy >= FULL or _own_cpus_full(facts)
     whose = f"the server's own work {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
+    by = named(facts, TIME, CPU.lower())
+    short = f"the server {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
     return Hit(
         sentence=(
-            f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one"
-            f"{statement_clause(facts, TIME)}"
+            f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one{by.clause}"
         ),
-        short=f"the server {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}: {facts.percent(impact_ms)}",
+        middle=(f"{short}: {facts.percent(impact_ms)}{by.clause}",),
+        short=f"{short}{by.brief or f': {facts.percent(impact_ms)}'}",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
@@ -63,6 +70,11 @@ def _server(facts: Facts) -> Hit | None:
         next_step=(
             f"run about {2 * cpus:.0f} clients: throughput stays or rises; then tune the statement with most time."
             " Not the cause if throughput falls with the number of clients"
+        ),
+        deeds=(
+            *explain(by.statement, "shows where its time goes"),
+            *worker_deeds(facts),
+            page("5", "shows statements by their time"),
         ),
     )
 
@@ -98,9 +110,16 @@ def _full(facts: Facts) -> Hit | None:
     shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
     shares += [f"other programs {other_cpus:.1f}"] if other_cpus is not None else []
     are = f"the {cpus} CPUs are {'saturated' if busy >= FULL else f'{busy:.0f} % busy'}"
+    largest = facts.other_programs[:1]
+    names = f" ({', '.join(facts.other_programs)})" if largest and other_cpus is not None else ""
+    by = named(facts, TIME, CPU.lower())
+    # The statement is the part that the operator can change; the programs are named before it.
     return Hit(
-        sentence=f"{are}: {', '.join(shares)}; {facts.share_text(waiting_ms)} in the CPU queue",
-        short=f"{are}: {facts.percent(waiting_ms)} in the CPU queue",
+        sentence=f"{are}: {', '.join(shares)}{names}; {facts.share_text(waiting_ms)} in the CPU queue{by.clause}",
+        middle=(f"{are}: {', '.join(shares)}{by.clause}",),
+        short=f"{are}{by.brief}" if by.brief else f"{are}: {', '.join(shares[:1] + list(largest))}",
+        culprit=by.culprit or (largest[0] if names else ""),
+        statement=by.words,
         impact_ms=waiting_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
@@ -108,6 +127,11 @@ def _full(facts: Facts) -> Hit | None:
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
         next_step="move pgbench and other programs to another host. Not the cause if the CPU queue stays the same",
+        deeds=(
+            *explain(by.statement, "shows where its time goes"),
+            *worker_deeds(facts),
+            page("7", "shows the processes by their CPU time"),
+        ),
     )
 
 
@@ -131,6 +155,7 @@ def _pgbench(facts: Facts) -> Hit | None:
             ("client think time and CPU queue", with_ms(impact_ms)),
         ),
         next_step="run pgbench on another host: throughput rises by up to its share of the CPUs",
+        deeds=(page("7", "shows pgbench beside the server"),),
     )
 
 
@@ -142,16 +167,26 @@ def _others(facts: Facts) -> Hit | None:
     if other_cpus is None or other_cpus < _OTHERS * cpus:
         return None
     share = min(other_cpus / (busy / 100.0 * cpus), 1.0)
-    names = f": {facts.other_names}" if facts.other_names else ""
+    subject, programs = f"other programs take {other_cpus:.1f} of {_cpus(cpus)}", facts.other_programs
+    by = named(facts, TIME, CPU.lower())
+    bound = f"; cost up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}"
     return Hit(
-        sentence=(
-            f"other programs take {other_cpus:.1f} of {_cpus(cpus)}{names}; cost up to {with_ms(waiting_ms * share)}"
-            f" of {with_ms(facts.latency_ms)}"
-        ),
-        short=f"other programs take {other_cpus:.1f} of {_cpus(cpus)}",
+        sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}",
+        middle=tuple(f"{subject}: {', '.join(programs[:count])}" for count in (2, 1)) if programs else (),
+        short=f"{subject}: {programs[0]}" if programs else subject,
+        culprit=programs[0] if programs else "",
         impact_ms=waiting_ms * share,
-        evidence=evidence(("other programs", f"{other_cpus:.1f} CPUs"), ("waiting for a CPU", with_ms(waiting_ms))),
+        statement=by.words,
+        evidence=evidence(
+            ("other programs", f"{other_cpus:.1f} CPUs"),
+            ("waiting for a CPU", with_ms(waiting_ms)),
+            ("statement that waits", by.words),
+        ),
         next_step="stop these programs, or lower their priority. Not the cause if the CPU queue stays the same",
+        deeds=(
+            page("7", "shows the processes by their CPU time"),
+            *explain(by.statement, "shows where its time goes"),
+        ),
     )
 
 
@@ -166,6 +201,7 @@ def _steal(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(("steal", f"{facts.steal:.1f} %"), ("CPUs busy", f"{busy:.0f} %")),
         next_step="change the size of the virtual machine; no parameter helps",
+        deeds=(page("7", "shows the host"),),
     )
 
 
@@ -174,23 +210,24 @@ def _quota(facts: Facts) -> Hit | None:
     if throttled is None or not quota or throttled < _THROTTLED:
         return None
     used = facts.server_cpus
-    if used is None or used < _QUOTA_USED * quota:
+    if used is None or (used < _QUOTA_USED * quota and throttled < _MOSTLY_THROTTLED):
         return None
-    waiting_ms = facts.queue_ms * min(throttled / 100.0, 1.0)
+    # The kernel is asked for the queue of pgbench's backends alone; without a load of ours its share is not known.
+    waiting_ms = facts.queue_ms * min(throttled / 100.0, 1.0) if facts.run is not None else None
     quota_text = _cpus(quota)
+    of_time = f": {facts.share_text(waiting_ms)}" if waiting_ms is not None else ""
     return Hit(
-        sentence=(
-            f"the control group's quota of {quota_text} is used up in {throttled:.0f} % of its periods:"
-            f" {facts.share_text(waiting_ms)}"
-        ),
+        sentence=(f"the control group's quota of {quota_text} is used up in {throttled:.0f} % of its periods{of_time}"),
         short=f"the quota of {quota_text} is used up in {throttled:.0f} % of its periods",
         impact_ms=waiting_ms,
+        share=min(throttled / 100.0, 1.0),
         evidence=evidence(
             ("periods throttled", f"{throttled:.0f} %"),
             ("used by the server", f"{used:.2f} of {quota_text}"),
             ("waiting for a CPU", with_ms(facts.queue_ms)),
         ),
         next_step="raise the quota, or use fewer sessions. Not the cause if as many periods are throttled",
+        deeds=(page("7", "shows the host"),),
     )
 
 
@@ -210,6 +247,7 @@ def _one(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(("saturated", ", ".join(full)), ("all CPUs", f"{busy:.0f} % busy")),
         next_step="use more pgbench threads (-j), another pooler process, or receive-side scaling for the network",
+        deeds=(page("7", "shows the host"),),
         agreed=False,
     )
 
@@ -225,6 +263,7 @@ def _freq(facts: Facts) -> Hit | None:
         impact_ms=(1.0 - slow / 100.0) * facts.cpu_ms,
         evidence=evidence(("clock", f"{slow:.0f} % of the maximum"), ("CPUs busy", f"{facts.busy:.0f} %")),
         next_step="set the CPU governor to performance; otherwise look for a power limit",
+        deeds=(page("7", "shows the host"),),
     )
 
 
@@ -242,6 +281,7 @@ def _kernel(facts: Facts) -> Hit | None:
         impact_ms=system / (busy or 100.0) * facts.cpu_ms,
         evidence=evidence(("kernel", f"{system:.0f} %"), ("programs", f"{user:.0f} %"), ("clock source", clock)),
         next_step="use clock source tsc and huge pages; turn off defragmentation for transparent huge pages",
+        deeds=(page("7", "shows the host"),),
     )
 
 
@@ -252,6 +292,7 @@ RULES: Final = (
         page="7",
         needs=(sections.cgroup, *_NEEDS),
         find=_quota,
+        of_few=True,
         before=("cpu.server", "cpu.others"),
         sure_of_cpu=True,
     ),

@@ -6,14 +6,15 @@ from itertools import pairwise
 from typing import Final
 
 from pgtop_tune.base.units import count, size, with_ms
-from pgtop_tune.diagnosis.chains import read_ms, wal_ms
+from pgtop_tune.diagnosis.chains import READS, TEMP_WAITS, read_ms, temp_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, short_name, waiting
-from pgtop_tune.diagnosis.rules.statements import statement_clause
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, short_name, stage, waiting
+from pgtop_tune.diagnosis.rules.statements import Named, named
 from pgtop_tune.metrics import host, host_details, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
+from pgtop_tune.metrics.statements import statement_rates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters
 
@@ -31,7 +32,6 @@ it is closed, and a statement may take seconds until then."""
 _SPILLS_BYTES: Final = 10e6
 _WAITED_FOR: Final = 0.05
 """Share of L: a shorter wait makes no finding, and saves the search for limits in two minutes of frames."""
-TEMP_WAITS: Final = ("io:buffile*",)
 _EXTENDING: Final = ("lock:extend", "io:datafileextend")
 _SWAP_BYTES: Final = 1e6
 _MEMORY_PRESSURE: Final = 5.0
@@ -82,9 +82,13 @@ def _cap(facts: Facts) -> Hit | None:
     waits = [facts.by(metric).get(disk.name) for metric in (host.DISK_READ_AWAIT, host.DISK_WRITE_AWAIT)]
     await_ms = max((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
     learned = " (learned)" if cap.learned else ""
+    by = named(facts, "shared_blks_read", *READS)
     return Hit(
-        sentence=f"the {role} is at its limit: {short_name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}",
-        short=f"the {role} is at its limit: {now} of {limit}",
+        sentence=f"the {role} is at its limit: {short_name(disk.name)} does {now} of {limit}{learned}; {facts.share_text(impact_ms)}{by.clause}",
+        middle=(f"the {role} is at its limit: {short_name(disk.name)} does {now} of {limit}",),
+        short=f"the {role} {short_name(disk.name)} is at its limit: {now} of {limit}",
+        culprit=short_name(disk.name),
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("limit", f"{limit}, {'seen' if cap.learned else 'given'}"),
@@ -98,6 +102,7 @@ def _cap(facts: Facts) -> Hit | None:
             "use a faster volume, or write less: fewer checkpoints and full-page images; more memory helps only against reads."
             " Not the cause if the disk leaves its limit and latency stays the same"
         ),
+        deeds=(*explain(by.statement, "shows what it reads"), page("7", "shows the disks")),
     )
 
 
@@ -145,12 +150,17 @@ def _read_disk(facts: Facts) -> Hit | None:
     pressure = facts.of(host.PSI_IO_SOME) or 0.0
     if reads.each_ms < _SLOW_READ_MS or (reads.from_disk < _FROM_DISK and pressure < _PRESSURE):
         return None
+    by = named(facts, "shared_blks_read", *READS, of_total=reads.blocks_per_s)
     return Hit(
         sentence=(
             f"reads take {facts.share_text(impact_ms)}: {count(reads.blocks_per_s)} blocks/s"
-            f" of {with_ms(reads.each_ms)} each{statement_clause(facts, 'shared_blks_read')}"
+            f" of {with_ms(reads.each_ms)} each{by.clause}"
         ),
-        short=f"reads: {facts.percent(impact_ms)}, {with_ms(reads.each_ms)} per block",
+        middle=(f"reads: {facts.percent(impact_ms)}, {with_ms(reads.each_ms)} per block{by.clause}",),
+        brief=f"reads{by.brief}" if by.brief else "",
+        short=f"reads: {facts.percent(impact_ms)}{by.brief or f', {with_ms(reads.each_ms)} per block'}",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("reads", with_ms(impact_ms)),
@@ -160,7 +170,11 @@ def _read_disk(facts: Facts) -> Hit | None:
             ("I/O pressure", f"{pressure:.0f} %"),
         ),
         next_step="add an index, or raise shared_buffers or memory. Not the cause if buffer hits rise and latency stays the same",
-        advice=ParameterAdvice("shared_buffers", "raise", "blocks are read from disk"),
+        deeds=(
+            *explain(by.statement, "shows whether an index is missing"),
+            stage("shared_buffers", "raise", "fewer blocks are read from disk, after a restart"),
+            page("6", "shows reads by kind of process"),
+        ),
         looks=facts.n("io:datafileread", "io:aioiocompletion", "ipc:bufferio"),
         agreed=reads.timed or reads.from_disk >= _FROM_DISK,
     )
@@ -186,7 +200,9 @@ def _read_cache(facts: Facts) -> Hit | None:
             ("time per block", with_ms(reads.each_ms)), ("copying", f"{100 * min(copying, 1.0):.0f} % of CPU")
         ),
         next_step="raise shared_buffers (needs a restart): CPU per transaction falls. Not the cause if throughput stays the same",
-        advice=ParameterAdvice("shared_buffers", "raise", "blocks are copied from the kernel's page cache"),
+        deeds=(
+            stage("shared_buffers", "raise", "fewer blocks are copied from the kernel's page cache, after a restart"),
+        ),
     )
 
 
@@ -197,13 +213,24 @@ def _write(facts: Facts) -> Hit | None:
     written = sum(
         row.per_s("writes") or 0.0 for row in io_rates(facts.interval) if row.row.backend_type == "client backend"
     )
+    by = named(facts, "shared_blks_written", "io:datafilewrite", "io:datafileflush")
     return Hit(
-        sentence=f"sessions write dirty pages themselves: {facts.share_text(impact_ms)}; {count(written)} pages/s",
-        short=f"sessions write dirty pages themselves: {facts.percent(impact_ms)}",
+        sentence=(
+            f"sessions write dirty pages themselves: {facts.share_text(impact_ms)}; {count(written)} pages/s{by.clause}"
+        ),
+        middle=(f"sessions write dirty pages themselves: {facts.percent(impact_ms)}{by.clause}",),
+        brief=f"dirty pages{by.brief}" if by.brief else "",
+        short=f"sessions write dirty pages{by.brief or f' themselves: {facts.percent(impact_ms)}'}",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(("writes by sessions", with_ms(impact_ms)), ("pages", f"{count(written)}/s")),
         next_step="set bgwriter_delay to 20ms and bgwriter_lru_maxpages to 1000: sessions write less. Not the cause if latency then stays the same",
-        advice=ParameterAdvice("bgwriter_lru_maxpages", "raise", "sessions write dirty pages themselves"),
+        deeds=(
+            stage("bgwriter_lru_maxpages", "raise", "the background writer cleans pages before sessions need them"),
+            *explain(by.statement, "shows what it writes"),
+            page("6", "shows writes by kind of process"),
+        ),
         looks=facts.n("io:datafilewrite", "io:datafileflush"),
         agreed=written > 0.0,
     )
@@ -223,6 +250,7 @@ def _dirty(facts: Facts) -> Hit | None:
             ("dirty and in writeback", size(dirty)), ("available", size(available)), ("writes", with_ms(impact_ms))
         ),
         next_step="set vm.dirty_background_bytes to 256 MB: stalls become shorter",
+        deeds=(stage("vm.dirty_background_bytes", "lower", "the kernel writes earlier, and less at once"),),
         agreed=False,
     )
 
@@ -240,8 +268,17 @@ def _sync_queue(facts: Facts) -> Hit | None:
             ("sessions waiting for the queue", f"{waiting:.2f}"), ("files synced by sessions", f"{synced or 0.0:.1f}/s")
         ),
         next_step="raise shared_buffers: the queue has one entry per buffer",
-        advice=ParameterAdvice("shared_buffers", "raise", "the queue has one entry per buffer"),
+        deeds=(stage("shared_buffers", "raise", "the queue has one entry per buffer"),),
     )
+
+
+def spilling(facts: Facts) -> Named:
+    """Return the statement that writes most temporary files."""
+    block_bytes = next((rate.block_bytes for rate in statement_rates(facts.interval)), None)
+    spilled = facts.of(server.TEMP_BYTES)
+    total = spilled / block_bytes if spilled and block_bytes else None
+    by = named(facts, "temp_blks_written", *TEMP_WAITS, of_total=total)
+    return by if by.statement is not None else Named(facts.statement("*"))
 
 
 def _temp(facts: Facts) -> Hit | None:
@@ -249,18 +286,29 @@ def _temp(facts: Facts) -> Hit | None:
     steps = [newer.temp_bytes > older.temp_bytes for newer, older in pairwise(looks)]
     if sum(steps) < _SPILLS:
         return None
-    spilled, impact_ms = facts.of(server.TEMP_BYTES), facts.b(*TEMP_WAITS)
+    spilled, impact_ms = facts.of(server.TEMP_BYTES), temp_ms(facts)
+    by = spilling(facts)
     return Hit(
         sentence=(
-            f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}"
-            f"{statement_clause(facts, 'temp_blks_written')}"
+            f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}{by.clause}"
         ),
-        short=f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
+        middle=(f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}{by.clause}",),
+        brief=f"spills{by.brief}" if by.brief else "",
+        short=f"spills {size(spilled)}/s{by.brief}"
+        if by.brief
+        else f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(("temporary files", f"{size(spilled)}/s"), ("waits for these files", with_ms(impact_ms))),
         next_step="raise work_mem for the role that spills. Not the cause if throughput stays the same without temporary files",
-        advice=ParameterAdvice("work_mem", "raise", "sorts and hashes spill"),
-        looks=facts.n(*TEMP_WAITS),
+        deeds=(
+            stage("work_mem", "raise", "sorts and hashes stay in memory"),
+            *explain(by.statement, "shows which sort or hash spills"),
+            page("8", "shows temporary files"),
+        ),
+        # The server counts the bytes; samples only say how long sessions wait for them.
+        looks=None if (spilled or 0.0) >= _SPILLS_BYTES else facts.n(*TEMP_WAITS),
         note=impact_ms < LEAST * facts.latency_ms and (spilled or 0.0) >= _SPILLS_BYTES,
     )
 
@@ -270,9 +318,10 @@ def _extend(facts: Facts) -> Hit | None:
     return waiting(
         facts,
         _EXTENDING,
-        f"{sessions:.1f} sessions wait to extend a table",
+        f"{sessions:.1f} sessions wait to extend a table" if sessions >= 1.0 else "sessions wait to extend a table",
         "use fewer writers, COPY or partitions; PostgreSQL 16 and later extend tables by several pages at once",
         short="sessions wait to extend a table",
+        brief="extending tables",
         more=(("sessions", f"{sessions:.2f}"),),
     )
 
@@ -287,7 +336,7 @@ def _swap(facts: Facts) -> Hit | None:
         impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
         evidence=evidence(("swapped in", f"{size(swapped)}/s"), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="lower shared_buffers or work_mem, use fewer sessions, set vm.swappiness to 1",
-        advice=ParameterAdvice("shared_buffers", "lower", "the machine swaps"),
+        deeds=(stage("shared_buffers", "lower", "less memory is needed, after a restart"), page("7", "shows memory")),
     )
 
 
@@ -301,6 +350,7 @@ def _group(facts: Facts) -> Hit | None:
         impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
         evidence=evidence(("limit hit", f"{hits:.0f}/s"), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="raise the limit, or lower shared_buffers and work_mem. Not the cause if the waits for memory stay the same",
+        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("7", "shows memory")),
     )
 
 
@@ -314,7 +364,7 @@ def _pages(facts: Facts) -> Hit | None:
         share=tables / total,
         evidence=evidence(("page tables", size(tables)), ("of memory", f"{100 * tables / total:.1f} %")),
         next_step="set vm.nr_hugepages and huge_pages=try, then restart. The time lost cannot be measured from here",
-        advice=ParameterAdvice("huge_pages", "set", "page tables take memory"),
+        deeds=(stage("huge_pages", "set", "page tables become small, after a restart"),),
     )
 
 

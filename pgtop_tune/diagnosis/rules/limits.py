@@ -6,27 +6,57 @@ from itertools import pairwise
 from math import inf
 from typing import Final
 
+from msgspec import Struct
+
+from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import count, duration, size
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
-from pgtop_tune.metrics import host, host_details, io, sections
-from pgtop_tune.metrics.connections import groups, limits
+from pgtop_tune.diagnosis.finding import Deed, FindingKind
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    evidence,
+    explain,
+    page,
+    plural,
+    session_name,
+    short_name,
+    sql,
+    stage,
+    statement_of,
+)
+from pgtop_tune.diagnosis.rules.io import spilling
+from pgtop_tune.metrics import host, host_details, io, sections, server
+from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
+from pgtop_tune.metrics.connections import ConnectionGroup, groups, limits
 from pgtop_tune.metrics.replication import SlotState, slot_states
-from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages
+from pgtop_tune.metrics.vacuum import STOPS_AT, database_ages, table_rates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import FileSystem
+from pgtop_tune.model.postgres import Backend
 
 _DISK_S: Final = 1800.0
 _DISK_FULL: Final = 95.0
 _DISK_ENDS: Final = 98.0
+_HALF_FULL: Final = 50.0
+_AT_ONCE_S: Final = 60.0
+_NOT_SOON_S: Final = 601.0
+"""Just above the ten minutes from which on a limit stands behind the first latency finding."""
 _CONNECTIONS: Final = 90.0
 _XID: Final = 80.0
 _SAFE_BYTES: Final = 1 << 30
 _MIB: Final = 1 << 20
 _AVAILABLE: Final = 0.04
 _OOM_S: Final = 60.0
+_LARGE: Final = 0.2
+"""Share of the control group's limit that a session has to be named for its end."""
 _WAL_GROWS: Final = 0.5
+_OWNER: Final = 24
+_KEPT: Final = 0.2
+"""Share of a file system that one slot keeps."""
+_BACKLOG: Final = 16
+_INSERTS: Final = 100.0
+"""Rows per second."""
 
 
 def _disk(facts: Facts) -> Hit | None:
@@ -50,14 +80,25 @@ def _disk(facts: Facts) -> Hit | None:
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
+    # The growth of some seconds is no forecast for minutes.
+    is_near = percent >= _HALF_FULL or left_s < _AT_ONCE_S
+    keeper, soon = _keeper(facts, row), when.partition(":")[0]
+    end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
+    because = f"; {keeper.clause}" if keeper.clause else ""
     return Hit(
-        sentence=f"{subject} {when}",
+        sentence=f"{subject} {when}{because}",
+        middle=(f"{end_of_path} {soon}; {keeper.clause}",) if keeper.clause else (),
+        short=f"{end_of_path} {soon}{f': {keeper.name}' if keeper.name else f', {available} left'}",
+        brief=f"{end_of_path} {soon.removeprefix('will be ').removeprefix('is ')}{f': {keeper.name}' if keeper.name else ''}",
         share=percent / 100.0,
-        left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s,
+        left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s if is_near else max(left_s, _NOT_SOON_S),
         evidence=evidence(
             ("used", f"{percent:.0f} %"), ("left", available), ("full in", duration(left_s) if left_s < inf else None)
         ),
-        next_step="find the cause: a slot (page 9), the archiver (6), temporary files (8), other programs (7)",
+        next_step=keeper.next_step,
+        culprit=keeper.name,
+        statement=keeper.statement,
+        deeds=keeper.deeds,
     )
 
 
@@ -86,15 +127,27 @@ def _connections(facts: Facts) -> Hit | None:
     row = max(near, key=lambda limit: (limit.percent or 0.0, limit.scope == "server"))
     largest = groups(facts.interval)[:1]
     of = "" if row.scope == "server" else f" of {row.scope} {short_name(row.name)}"
-    sentence = f"{row.used} of {row.limit} connections{of} are in use"
-    idle = (
-        f"; idle in {short_name(largest[0].application_name) or 'one client'}: {largest[0].idle}"
-        if largest and largest[0].idle
-        else ""
-    )
+    most = facts.number("max_connections") if row.scope == "server" else None
+    reserved = int(most) - (row.limit or 0) if most is not None else 0
+    total = (row.limit or 0) + reserved
+    sentence = f"{row.used} of {total} connections{of} are in use"
+    note = f" ({reserved} reserved for superusers)" if reserved else ""
+    application = short_name(largest[0].application_name or largest[0].usename, _OWNER) if largest else ""
+    idle, short = "", sentence
+    if largest and largest[0].idle:
+        idle = f"; idle in {application or 'one client'}: {largest[0].idle}"
+        short = (
+            f"{row.used} of {total} connections{of} in use, idle in {application or 'one client'}: {largest[0].idle}"
+        )
+    elif largest and application:
+        idle, short = (
+            f"; {largest[0].sessions} of them from {application}",
+            f"{sentence}, {largest[0].sessions} from {application}",
+        )
     return Hit(
-        sentence=sentence + idle,
-        short=sentence,
+        sentence=sentence + note + idle,
+        short=short,
+        culprit=application,
         share=min((row.percent or 0.0) / 100.0, 1.0),
         evidence=evidence(
             ("in use", f"{row.used} of {row.limit}"),
@@ -106,7 +159,27 @@ def _connections(facts: Facts) -> Hit | None:
                 else None,
             ),
         ),
-        next_step="use a pooler, or close idle sessions; a higher limit only lengthens the CPU queue",
+        next_step=f"a pooler, or close idle sessions in {application or 'the client'}; a higher limit only lengthens the CPU queue",
+        deeds=(
+            *(_end_idle(largest[0]) if largest and largest[0].idle else ()),
+            page("2", "shows sessions by application"),
+            stage("idle_session_timeout", "raise", "ends sessions that stay idle"),
+            stage("max_connections", "raise", "more sessions fit, after a restart; the CPU queue becomes longer"),
+        ),
+    )
+
+
+def _end_idle(group: ConnectionGroup) -> tuple[Deed, ...]:
+    """Return the deed that ends the sessions of a group that have been idle for a minute."""
+    name = group.application_name
+    if not name:
+        return ()
+    statement = (
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = {literal(name)}"
+        " AND state = 'idle' AND state_change < now() - interval '1 minute';"
+    )
+    return (
+        sql(statement, f"frees up to {plural(group.idle, 'connection')}: sessions that have been idle for a minute"),
     )
 
 
@@ -131,21 +204,48 @@ def _kill(facts: Facts) -> Hit | None:
         recovery = f"; recovery took {duration(away[-1] - killed_s)}" if away else ""
     most = groups_seen[0].memory_max_bytes
     limit = f"; the cgroup's limit is {size(most)}" if most else ""
-    sentence = f"the OOM killer ended {'a backend' if kills == 1 else f'{kills} processes'} "
-    sentence += f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
+    victim = _largest_before(facts, killed_s, _LARGE * (most or inf))
+    name = session_name(victim) if victim is not None else ""
+    victims = name if kills == 1 and name else "a backend" if kills == 1 else f"{kills} processes"
+    ago = f"{duration(facts.interval.newest.elapsed_s - killed_s)} ago"
+    statement = statement_of(victim)
+    ran = f"; it ran {statement}" if statement and kills == 1 else ""
     return Hit(
-        sentence=f"{sentence}{recovery}{limit}",
-        short=sentence,
+        sentence=f"the OOM killer ended {victims} {ago}{recovery}{limit}{ran}",
+        short=f"the OOM killer ended {victims} {ago}",
+        culprit=name if kills == 1 else "",
+        statement=statement,
         share=1.0,
         evidence=evidence(
             ("killed", str(kills)),
+            ("largest backend before", name),
+            ("its statement", statement),
             ("limit", size(most) if most else None),
             ("in use", size(groups_seen[0].memory_bytes) if groups_seen[0].memory_bytes else None),
         ),
         next_step="lower work_mem, use fewer sessions, or raise the control group's limit. Not enough if the kernel kills again",
-        advice=ParameterAdvice("work_mem", "lower", "the kernel killed a process for lack of memory"),
+        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("2", "shows the server log")),
         blocks=True,
     )
+
+
+def _largest_before(facts: Facts, moment_s: float, least_bytes: float) -> Backend | None:
+    """Return the session with most memory in the last frame before a moment: the OOM killer ends the largest.
+
+    None where it has less than `least_bytes`: older frames have readings of some seconds before.
+    """
+    for frame in reversed(facts.interval.frames):
+        activity, processes = sections.activity(frame), sections.processes(frame)
+        if frame.elapsed_s >= moment_s or isinstance(activity, Unavailable) or isinstance(processes, Unavailable):
+            continue
+        rss = {row.pid: row.rss_bytes for row in processes.processes}
+        clients = [
+            row
+            for row in activity.backends
+            if row.backend_type == CLIENT_BACKEND and rss.get(row.pid, 0) >= least_bytes
+        ]
+        return max(clients, key=lambda row: rss[row.pid], default=None)
+    return None
 
 
 def _memory(facts: Facts) -> Hit | None:
@@ -159,7 +259,7 @@ def _memory(facts: Facts) -> Hit | None:
         share=1.0 - available / total,
         evidence=evidence(("available", size(available)), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="lower work_mem or use fewer sessions. Not the cause if available memory stays the same",
-        advice=ParameterAdvice("work_mem", "lower", "memory is nearly exhausted"),
+        deeds=(stage("work_mem", "lower", "sorts and hashes take less memory"), page("7", "shows processes by memory")),
     )
 
 
@@ -173,13 +273,19 @@ def _xid(facts: Facts) -> Hit | None:
     kind = "transactions" if (oldest.xid_age or 0) >= (oldest.multixact_age or 0) else "multixacts"
     return Hit(
         sentence=f"wraparound in {count(n_left)} {kind}: the age of database {short_name(oldest.database.name)} is {count(age)}",
-        short=f"wraparound in {count(n_left)} {kind}",
+        short=f"wraparound in {count(n_left)} {kind}: database {short_name(oldest.database.name, _OWNER)}",
+        culprit=short_name(oldest.database.name, _OWNER),
         share=age / STOPS_AT,
         left_s=None if age >= 0.9 * STOPS_AT else inf,
         evidence=evidence(
             ("oldest database", short_name(oldest.database.name)), ("age", count(age)), ("stops at", count(STOPS_AT))
         ),
         next_step="end the sessions and slots that hold back vacuum (page 9), then VACUUM (FREEZE) the oldest tables (page 8)",
+        deeds=(
+            page("9", "shows the holders that keep vacuum from freezing"),
+            sql("VACUUM (FREEZE);", "freezes every table of the database", oldest.database.name),
+            page("8", "shows the oldest tables"),
+        ),
     )
 
 
@@ -193,9 +299,11 @@ def _slot(facts: Facts) -> Hit | None:
     away = "its consumer is not connected" if state.slot.active_pid is None else "its consumer lags behind"
     free = io.wal_disk_free_bytes(facts.interval)
     room = (free or 0.0) + (state.retained_bytes or 0)
+    name = short_name(state.slot.slot_name)
     return Hit(
-        sentence=f"slot {short_name(state.slot.slot_name)} retains {kept} of WAL: {away}",
-        short=f"slot {short_name(state.slot.slot_name)} retains {kept} of WAL",
+        sentence=f"slot {name} retains {kept} of WAL: {away}",
+        short=f"slot {name} retains {kept} of WAL",
+        culprit=name,
         share=(state.retained_bytes or 0) / room if free is not None and room else None,
         left_s=left_s if left_s is not None else io.WAL_DISK_UNTIL_FULL(facts.interval) or inf,
         evidence=evidence(
@@ -204,6 +312,80 @@ def _slot(facts: Facts) -> Hit | None:
             ("lost in", duration(left_s) if left_s is not None else None),
         ),
         next_step="start the slot's consumer, or drop the slot: this breaks the standby or subscriber that uses it",
+        deeds=slot_deeds(state),
+    )
+
+
+def slot_deeds(state: SlotState) -> tuple[Deed, ...]:
+    """Return the deeds that let the server remove the WAL of a slot."""
+    drop = f"SELECT pg_drop_replication_slot({literal(state.slot.slot_name)});"
+    effect = f"frees {size(state.retained_bytes)}; its consumer must begin anew"
+    limit = stage("max_slot_wal_keep_size", "set", "a slot that keeps more than that is given up")
+    return sql(drop, effect), limit, page("9", "shows slots and what they keep")
+
+
+class _Keeper(Struct, frozen=True):
+    """Program, slot or statement that fills a file system.
+
+    Attributes:
+        clause: Clause for the sentence; "" where it is not known.
+        name, statement, next_step, deeds: As in `Hit`.
+    """
+
+    next_step: str
+    deeds: tuple[Deed, ...]
+    clause: str = ""
+    name: str = ""
+    statement: str = ""
+
+
+def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
+    """Return what keeps the space of a file system: a slot, the archiver, temporary files."""
+    if "wal" in row.roles:
+        slots = [
+            state for state in slot_states(facts.interval) if (state.retained_bytes or 0) >= _KEPT * row.total_bytes
+        ]
+        if slots:
+            state = max(slots, key=lambda one: one.retained_bytes or 0)
+            name = short_name(state.slot.slot_name, _OWNER)
+            return _Keeper(
+                f"start the consumer of slot {name}, or drop the slot; max_slot_wal_keep_size prevents the next one",
+                slot_deeds(state), f"slot {name} retains {size(state.retained_bytes)} of WAL", f"slot {name}",
+            )  # fmt: skip
+        backlog = io.ARCHIVE_BACKLOG(facts.interval) or 0.0
+        if backlog >= _BACKLOG:
+            return _Keeper(
+                "mend archive_command: the server log has its message (9)",
+                (page("6", "shows the archiver"), page("2", "shows the server log")),
+                f"{backlog:.0f} segments of WAL wait to be archived",
+            )  # fmt: skip
+    spilled = facts.of(server.TEMP_BYTES) or 0.0
+    by = spilling(facts)
+    if (
+        any(role == "temp" or role.startswith("tablespace") for role in row.roles)
+        and spilled
+        and by.statement is not None
+    ):
+        return _Keeper(
+            "a temp_file_limit for the role, more work_mem, or another statement",
+            (
+                *explain(by.statement, "shows which sort or hash spills"),
+                stage("temp_file_limit", "set", "cancels a statement that spills more"),
+            ),
+            f"temporary files of {by.words}", by.culprit, by.words,
+        )  # fmt: skip
+    filled = [table for table in table_rates(facts.interval) if (table.per_s("n_tup_ins") or 0.0) >= _INSERTS]
+    if filled and any(role == "data" or role.startswith("tablespace") for role in row.roles):
+        table = max(filled, key=lambda one: one.per_s("n_tup_ins") or 0.0)
+        name = short_name(table.row.name.removeprefix("public."), _OWNER)
+        return _Keeper(
+            f"look at {name} (8), and at what inserts into it (5); then slots (9) and other programs (7)",
+            (page("8", "shows the tables by size and inserts"), page("5", "shows the statements that insert")),
+            f"most inserts go to {name}, {count(table.per_s('n_tup_ins'))} rows/s", name,
+        )  # fmt: skip
+    return _Keeper(
+        "find who keeps the space: a slot (9), the archiver (6), temporary files (8), other programs (7)",
+        (page("8", "shows the largest tables and temporary files"), page("9", "shows slots"), page("7", "shows disks")),
     )
 
 

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.sql_quoting import literal, quoted
 from pgtop_tune.base.units import duration
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.finding import Deed, FindingKind
 from pgtop_tune.diagnosis.rule import (
     FindingRule,
     Hit,
+    culprit_of,
     evidence,
+    page,
     plural,
-    root_advice,
-    root_next_step,
-    root_words,
     short_name,
+    sql,
+    stage,
+    statement_of,
 )
-from pgtop_tune.diagnosis.rules.locks import queue_words
+from pgtop_tune.diagnosis.rules.locks import jam_of
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.catalogue import MISSED_TICKS
 from pgtop_tune.metrics.load import failed_s, failure_of
-from pgtop_tune.metrics.replication import synchronous_standbys
+from pgtop_tune.metrics.replication import synchronous_standbys, with_fewer
 from pgtop_tune.model.absence import Reason, Unavailable
 
 _REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
@@ -34,6 +38,8 @@ _ONE: Final = 0.95
 _UNCONFIRMED_S: Final = 5.0
 _SYNCREP: Final = "IPC:SyncRep"
 _WORDS: Final = 200
+_SYNCHRONOUS: Final = ("sync", "quorum")
+_PLAIN_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
 
 def _server(facts: Facts) -> Hit | None:
@@ -56,6 +62,7 @@ def _server(facts: Facts) -> Hit | None:
         share=1.0,
         evidence=evidence(("no answer for", for_s), ("reason", short_name(str(absent)))),
         next_step="check the server log; no parameter fixes this",
+        deeds=(page("2", "shows the last lines of the server log"),),
         blocks=True,
     )
 
@@ -67,24 +74,38 @@ def _stall(facts: Facts) -> Hit | None:
     active = server.ACTIVE(facts.interval)
     # Without a current answer, the last look is from before the stall.
     root = facts.roots[-1] if active is not None and facts.roots and facts.roots[-1].blocked else None
+    jam = jam_of(facts, root, stalled=True) if root is not None else None
+    statement = None
     if active is None:
         waiting = "no answer from the server"
-    elif root is not None:
-        waiting = queue_words(facts, root) or f"{plural(root.blocked, 'session', 'wait')} for {root_words(root)}"
+    elif jam is not None:
+        waiting = jam.sentence
     else:
         waits = facts.waits_now
         label = max(waits, key=lambda wait: (waits[wait], wait), default="")
         waiting = f"{plural(active, 'session')} active" + (f", most in {label}" if label and active else "")
+        statement = facts.statement(label.lower()) if label else None
+        waiting += f": {statement.words}" if statement is not None else ""
+    stalled = f"STALLED {duration(for_s)}"
     return Hit(
-        sentence=f"STALLED {duration(for_s)}: {waiting}",
+        sentence=f"{stalled}: {waiting}",
+        middle=tuple(f"{stalled}: {text}" for text in jam.middle) if jam is not None else (),
+        brief=f"{stalled}: {jam.brief}" if jam is not None and jam.brief else "",
+        short=f"{stalled}: {jam.short if jam is not None else waiting}",
+        culprit=jam.culprit if jam is not None else culprit_of(statement),
+        statement=statement_of(root.backend) if root is not None else statement.words if statement is not None else "",
         share=1.0,
         evidence=evidence(
             ("no transaction has ended for", duration(for_s)),
             ("active sessions", None if active is None else f"{active:.0f}"),
             ("blocked sessions", str(root.blocked) if root else None),
         ),
-        next_step=root_next_step(root) if root else "check the waits of the active sessions (page 3)",
-        advice=root_advice(root) if root else None,
+        next_step=jam.next_step if jam is not None else "check the waits of the active sessions (page 3)",
+        deeds=(
+            (*jam.deeds, page("4", "shows the lock tree"))
+            if jam is not None
+            else (page("3", "shows the waits of the active sessions"),)
+        ),
         blocks=True,
     )
 
@@ -103,24 +124,56 @@ def _syncrep(facts: Facts) -> Hit | None:
     standbys = synchronous_standbys(names, replication.senders, must_apply=must_apply)
     if standbys.ready >= standbys.needed:
         return _unconfirmed(facts, waiting, behind)
-    names_text = f", synchronous_standby_names is {short_name(names)}" if names else ""
+    connected = [sender.application_name or "?" for sender in replication.senders]
+    missing = [name for name in _names(names) if name not in connected and name != "*"]
+    standbys_text = ", ".join(short_name(name) for name in missing)
+    which = f"{'standbys' if len(missing) > 1 else 'standby'} {standbys_text}" if missing else "a synchronous standby"
+    is_absent = f"{which} {'are' if len(missing) > 1 else 'is'} not connected"
+    behind_text = f"; {behind:.0f} wait behind" if behind >= _ONE else ""
     return Hit(
-        sentence=(
-            f"commits are blocked: a synchronous standby is missing; {plural(waiting, 'session')} in SyncRep{names_text}"
-        ),
-        short="commits are blocked: a synchronous standby is missing",
+        sentence=f"commits are blocked: {is_absent}; {plural(waiting, 'session')} in SyncRep{behind_text}",
+        short=f"commits are blocked: {is_absent}",
+        culprit=standbys_text,
         share=1.0,
         evidence=evidence(
             ("synchronous_standby_names", short_name(names)),
-            (
-                "standbys connected",
-                ", ".join(short_name(sender.application_name or "?") for sender in replication.senders) or "none",
-            ),
+            ("standbys connected", ", ".join(short_name(name) for name in connected) or "none"),
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
-        next_step="start the standby, or allow another one: ANY 1 (first, second). Not the cause if commits still wait with one in state sync",
+        next_step=(
+            f"start {which}, or allow another: {_allowing(missing, connected)}. Not the cause if commits still wait with a standby"
+            " in state sync"
+        ),
+        deeds=(*_release(names, standbys.ready, missing, connected), page("9", "shows standbys and their states")),
         blocks=True,
     )
+
+
+def _names(setting: str) -> list[str]:
+    """Return the names in synchronous_standby_names, without its method."""
+    inside = setting[setting.find("(") + 1 :].rstrip(") ") if "(" in setting else setting
+    return [name.strip().strip('"') for name in inside.split(",") if name.strip()]
+
+
+def _allowing(missing: Sequence[str], connected: Sequence[str]) -> str:
+    """Return the value that lets one of the standbys confirm: "ANY 1 (dr_site, other)"."""
+    names = ", ".join(name if _PLAIN_NAME.fullmatch(name) else quoted(name) for name in (*missing, *connected))
+    return f"ANY 1 ({names})" if connected else "ANY 1 (…)"
+
+
+def _release(names: str, ready: int, missing: Sequence[str], connected: Sequence[str]) -> tuple[Deed, ...]:
+    """Return the deeds that let commits go on: with fewer standbys, with another one, or without any. The change of ours
+    is first: it is in the journal, and reverts unless it is confirmed.
+    """
+    if ready:
+        value, effect = with_fewer(names, ready), f"commits go on with {plural(ready, 'standby')}"
+    elif connected:
+        value, effect = _allowing(missing, connected), f"commits go on once {short_name(connected[0])} has them"
+    else:
+        value = ""
+        effect = "commits go on at once; they are lost if this server is lost before a standby is back"
+    change = f"ALTER SYSTEM SET synchronous_standby_names = {literal(value)}; SELECT pg_reload_conf();"
+    return stage("synchronous_standby_names", "set", effect, value), sql(change, effect)
 
 
 def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
@@ -131,18 +184,26 @@ def _unconfirmed(facts: Facts, waiting: float, behind: float) -> Hit | None:
     for_s = (activity.now_ms - since_ms) / 1000.0 if activity is not None and since_ms else 0.0
     if for_s < _UNCONFIRMED_S:
         return None
-    more = f"; {plural(behind, 'session', 'wait')} behind" if behind >= _ONE else ""
-    summary = f"commits are blocked for {duration(for_s)}: a standby does not confirm them"
+    more = f"; {behind:.0f} wait behind" if behind >= _ONE else ""
+    replication = facts.interval.now(sections.replication)
+    senders = replication.senders if replication is not None else ()
+    names = ", ".join(
+        short_name(one.application_name or "a standby") for one in senders if one.sync_state in _SYNCHRONOUS
+    )
+    standbys_text = f"standby {names}" if names else "a standby"
+    summary = f"commits are blocked for {duration(for_s)}: {standbys_text} does not confirm them"
     return Hit(
         sentence=f"{summary}; {plural(waiting, 'session')} in SyncRep{more}",
         short=summary,
+        culprit=names,
         share=1.0,
         evidence=evidence(
             ("synchronous_standby_names", short_name(facts.setting("synchronous_standby_names") or "")),
             ("synchronous_commit", facts.setting("synchronous_commit")),
             ("sessions in SyncRep", f"{waiting:.1f}"),
         ),
-        next_step="check on page 9 whether the standby receives, flushes and, for remote_apply, replays WAL",
+        next_step=f"check on page 9 whether {standbys_text} receives, flushes and, for remote_apply, replays WAL",
+        deeds=(*_release("", 0, (), ()), page("9", "shows what the standby received, flushed and replayed")),
         blocks=True,
     )
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from pgtop_tune.base.units import duration, size, with_ms
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, culprit_of, evidence, page, short_name, sql, stage
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
@@ -18,14 +18,24 @@ _SYNCHRONOUS: Final = ("sync", "quorum")
 _PAUSED: Final = "paused"
 _HALF: Final = 0.5
 _WAIT: Final = "ipc:syncrep"
+_REORDER: Final = "io:reorderbuffer*"
+_SPILL_S: Final = 60.0
+_SPILLS: Final = 1e6
+_SENDERS: Final = 0.2
 _PARTS: Final = (
-    ("sync.net", "network", "use a nearer standby; remote_write does not help"),
+    ("sync.net", "network", "use a nearer standby; remote_write does not help", ""),
     (
         "sync.disk",
         "flush",
         "synchronous_commit = remote_write halves the wait, and loses commits if the standby's machine crashes",
+        "",
     ),
-    ("sync.apply", "replay", "set synchronous_commit from remote_apply back to on"),
+    (
+        "sync.apply",
+        "replay",
+        "set synchronous_commit from remote_apply back to on",
+        "commits wait for the flush of the standby only",
+    ),
 )
 
 
@@ -48,7 +58,7 @@ def _which(facts: Facts) -> str:
     return rule if parts[rule] >= _HALF * waits_ms else ""
 
 
-def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
+def _waits(rule: str, part: str, advice: str, effect: str) -> Callable[[Facts], Hit | None]:
     def find(facts: Facts) -> Hit | None:
         impact_ms, which = facts.b(_WAIT), facts.once(_which)
         # Where no part explains the wait, the disk's rule only names the standby.
@@ -57,9 +67,12 @@ def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
         sender = _slowest(facts)
         standby = f"standby {short_name(sender.application_name or '?')}" if sender else "a standby"
         because = f" ({part})" if which else ""
+        staged = stage("synchronous_commit", "set", effect) if effect else None
         return Hit(
             sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}",
             short=f"commits wait {with_ms(impact_ms)} for {standby}{because}",
+            brief=f"commits wait for {standby}",
+            culprit=standby if sender else "",
             impact_ms=impact_ms,
             evidence=evidence(
                 ("wait for the standby", with_ms(impact_ms)),
@@ -67,12 +80,8 @@ def _waits(rule: str, part: str, advice: str) -> Callable[[Facts], Hit | None]:
                 ("flush lag", with_ms(sender.flush_lag_ms) if sender and sender.flush_lag_ms is not None else None),
                 ("replay lag", with_ms(sender.replay_lag_ms) if sender and sender.replay_lag_ms is not None else None),
             ),
-            next_step=advice
-            if which
-            else "check the standby's disk and network; the lags do not show which of them is slow",
-            advice=ParameterAdvice("synchronous_commit", "set", f"commits wait for the standby's {part}")
-            if rule == "sync.apply"
-            else None,
+            next_step=advice if which else "look at the standby's disk and network; the lags do not say which it is",
+            deeds=(*((staged,) if staged else ()), page("9", "shows the lags of each standby")),
             looks=facts.n(_WAIT),
         )
 
@@ -95,6 +104,7 @@ def _paused(facts: Facts) -> Hit | None:
             ("behind", None if lag.delay_s is None else duration(lag.delay_s)),
         ),
         next_step="SELECT pg_wal_replay_resume(), unless replay was paused on purpose. Not the cause if page 9 shows replay",
+        deeds=(sql("SELECT pg_wal_replay_resume();", "replay goes on"), page("9", "shows the replay")),
         note=not lag.unreplayed_bytes,
     )
 
@@ -113,7 +123,51 @@ def _cut_off(facts: Facts) -> Hit | None:
             ("WAL receiver", state or "none"),
             ("received, not replayed", size(lag.unreplayed_bytes) if lag.unreplayed_bytes else None),
         ),
-        next_step="check its log for the reason: primary_conninfo, pg_hba.conf of the primary, or WAL that the primary has removed",
+        next_step="its log says why: primary_conninfo, pg_hba.conf of the primary, or WAL that the primary has removed",
+        deeds=(page("9", "shows the receiver"),),
+    )
+
+
+def _spill(facts: Facts) -> Hit | None:
+    """Find logical decoding that does not fit into its memory."""
+    looks = facts.interval.recent(sections.slots, _SPILL_S, least=2)
+    before = {slot.slot_name: slot.spill_bytes or 0 for slot in looks[-1].slots} if len(looks) > 1 else {}
+    passed_s = looks[0].at_s - looks[-1].at_s if len(looks) > 1 else 0.0
+    grown = [
+        ((slot.spill_bytes or 0) - before[slot.slot_name], slot.slot_name)
+        for slot in (looks[0].slots if passed_s else ())
+        if slot.slot_name in before
+    ]
+    spilled, name = max(grown, default=(0, ""))
+    impact_ms, workers = facts.b(_REORDER), facts.s_of("walsender", _REORDER)
+    per_s = spilled / passed_s if passed_s else 0.0
+    small = impact_ms <= 0.0 or impact_ms < LEAST * facts.latency_ms
+    if per_s < _SPILLS and workers < _SENDERS and small:
+        return None
+    statement = facts.statement(_REORDER)
+    value, culprit = facts.shown("logical_decoding_work_mem"), f"slot {short_name(name)}" if per_s >= _SPILLS else ""
+    subject = f"logical decoding{f' of {culprit}' if culprit else ''} spills to disk"
+    rate, limit = f" {size(per_s)}/s" if culprit else "", f": logical_decoding_work_mem is {value}" if value else ""
+    by = f"; {facts.share_text(impact_ms)}" if impact_ms else ""
+    at = f", {statement.words}" if statement is not None and not culprit else ""
+    return Hit(
+        sentence=f"{subject}{rate}{limit}{at}{by}",
+        short=f"{subject}{at or limit}",
+        culprit=culprit or culprit_of(statement),
+        statement=statement.words if statement is not None else "",
+        impact_ms=impact_ms or None,
+        share=None,
+        evidence=evidence(
+            ("spilled", f"{size(per_s)}/s" if per_s else None),
+            ("waits", with_ms(impact_ms) if impact_ms else None),
+            ("logical_decoding_work_mem", value),
+        ),
+        next_step="raise logical_decoding_work_mem, or use smaller transactions. Not the cause if it spills as much",
+        deeds=(
+            stage("logical_decoding_work_mem", "raise", "more changes of a transaction stay in memory"),
+            page("9", "shows the slots and what they spilled"),
+        ),
+        note=small,
     )
 
 
@@ -122,10 +176,10 @@ _LATENCY_RULES: Final = tuple(
         id=rule,
         page="9",
         needs=(sections.waits, sections.replication),
-        find=_waits(rule, part, advice),
+        find=_waits(rule, part, advice, effect),
         before=("lock.row",),
     )
-    for rule, part, advice in _PARTS
+    for rule, part, advice, effect in _PARTS
 )
 RULES: Final = (
     FindingRule(id="standby.paused", kind=FindingKind.LIMIT, page="9", needs=(sections.replication,), find=_paused),
@@ -136,5 +190,6 @@ RULES: Final = (
         needs=(sections.replication, sections.parameters),
         find=_cut_off,
     ),
+    FindingRule(id="slot.spill", page="9", needs=(sections.slots, sections.waits), find=_spill, sure_of_cpu=True),
     *_LATENCY_RULES,
 )

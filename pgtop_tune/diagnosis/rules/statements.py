@@ -6,14 +6,29 @@ import re
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from pgtop_tune.base.units import count
+from pgtop_tune.base.sql_quoting import identifier
+from pgtop_tune.base.units import about, count, duration
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms, read_ms
-from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
+from pgtop_tune.diagnosis.facts import FULL, WORKER, Facts, Statement
+from pgtop_tune.diagnosis.finding import Deed
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    culprit_of,
+    evidence,
+    explain,
+    holder_deeds,
+    page,
+    session_name,
+    short_name,
+    sql,
+    stage,
+)
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import StatementRate, statement_rates
-from pgtop_tune.metrics.vacuum import table_rates
+from pgtop_tune.metrics.vacuum import GrownRelation, HorizonHolder, holders, table_rates
 from pgtop_tune.model.relations import TableCounters
 
 TIME: Final = "exec_us"
@@ -23,6 +38,35 @@ _ROWS: Final = 10_000
 """Rows that an execution reads one by one: an index would take some pages in their place."""
 _READ_FOR_ONE: Final = 100
 _WORKS: Final = 0.5
+_NAMED: Final = 0.25
+"""Least share of the time of all statements."""
+_BLOCKS: Final = 200
+"""Pages that an execution touches: 1.6 MB."""
+_BLOCKS_FOR_ONE: Final = 50
+"""Pages for each returned row; an index takes a handful."""
+_DEAD_OF_LIVE: Final = 0.5
+_HOLDS_S: Final = 10.0
+_TABLE: Final = 20
+_BRIEF: Final = 26
+_CONDITION: Final = re.compile(r"\b(WHERE|JOIN|LIMIT|HAVING)\b")
+_EQUALS: Final = re.compile(r"(?<![<>!])=\s*([$?'\d]|ANY\b)|\bIN\s*\(", re.IGNORECASE)
+"""A comparison of a column to a value."""
+_ORDERED: Final = re.compile(r"\bLIMIT\b", re.IGNORECASE)
+"""A query for the first rows may walk the index of their order, and not that of its condition."""
+_WHOLE_ROW: Final = 0.5
+_WHOLE_TABLES: Final = (
+    "COPY",
+    "VACUUM",
+    "ANALYZE",
+    "CREATE",
+    "ALTER",
+    "CLUSTER",
+    "REINDEX",
+    "REFRESH",
+    "EXPLAIN",
+    "CALL",
+    "DO",
+)
 
 
 class _StatementPart(Struct, frozen=True):
@@ -30,11 +74,13 @@ class _StatementPart(Struct, frozen=True):
 
     rate: StatementRate
     percent: float
+    text: str
 
     @property
-    def words(self) -> str:
-        """Return the beginning of its text on one line."""
-        return short_name(" ".join(self.rate.text.query.split())) if self.rate.text is not None else ""
+    def statement(self) -> Statement:
+        """Return the statement."""
+        counters = self.rate.counters
+        return Statement(self.text, counters.queryid, counters.datname or "", self.percent / 100.0)
 
 
 def _rates(facts: Facts) -> list[StatementRate]:
@@ -46,68 +92,277 @@ def _largest(facts: Facts, counter: str) -> _StatementPart | None:
     rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
     total = sum(grown for _, grown in rates)
     rate, grown = max(rates, key=lambda pair: pair[1], default=(None, 0))
-    if rate is None or not grown or rate.text is None or not rate.text.query:
+    text = facts.text_of(rate.counters.queryid) if rate is not None else ""
+    if rate is None or not grown or not text:
         return None
-    return _StatementPart(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / total)
+    return _StatementPart(rate, rate.share or 0.0 if counter == TIME else 100.0 * grown / total, text)
 
 
-def statement_clause(facts: Facts, counter: str) -> str:
-    """Return "; 63 % of statement time by SELECT …" for the end of a sentence; "" where no statement has half of it.
+class Named(Struct, frozen=True):
+    """The statement of a finding, and the words about it.
+
+    Attributes:
+        statement: The statement; None where no statement has half of the finding.
+        runs_s: Time for which it runs, where that is all that is known of it; else 0.
+        total: Noun that its share is of: "statement time"; "" for the finding itself.
+    """
+
+    statement: Statement | None
+    total: str = ""
+    runs_s: float = 0.0
+
+    @property
+    def clause(self) -> str:
+        """Return "; 63 % of statement time by SELECT …" for the end of a sentence; "" without a statement."""
+        if self.statement is None:
+            return ""
+        if self.runs_s:
+            return f"; {self.statement.words} has run for {duration(self.runs_s)}"
+        of_total = f" of {self.total}" if self.total else ""
+        return f"; {100 * self.statement.share:.0f} %{of_total} by {self.statement.words}"
+
+    @property
+    def brief(self) -> str:
+        """Return ": SELECT …" for a short form; "" without a statement."""
+        return "" if self.statement is None else f": {self.statement.words}"
+
+    @property
+    def words(self) -> str:
+        """Return the beginning of the statement; "" without one."""
+        return "" if self.statement is None else self.statement.words
+
+    @property
+    def culprit(self) -> str:
+        """Return the words with which it begins, for `Hit.culprit`."""
+        return culprit_of(self.statement)
+
+
+def named(facts: Facts, counter: str, *waits: str, of_total: float | None = None, under_way: bool = False) -> Named:
+    """Return the statement that most sessions run in some waits; where samples do not tell, by a counter.
 
     Args:
         counter: Counter of pg_stat_statements: `TIME`, "temp_blks_written", "shared_blks_read".
+        waits: Waits of the finding, as for `Facts.statement`.
+        under_way: Whether a statement that runs for long comes before the samples, because its counts are missing.
+        of_total: Growth of the counter per second that the statement is to explain half of; None for no such figure. A
+            statement that failed or has not ended yet is not counted.
     """
     part = _largest(facts, counter)
-    if part is None or part.percent < _MOST:
-        return ""
+    counted = part is not None and part.percent >= _MOST
+    if part is None or not counted or (of_total and (part.rate.grown.per_s(counter) or 0.0) < of_total / 2.0):
+        longest = facts.longest_statement() if under_way else None
+        return Named(longest[0], runs_s=longest[1]) if longest is not None else Named(facts.statement(*waits))
+    if of_total is None and (sampled := facts.statement(*waits)) is not None:
+        return Named(sampled)
     # The time of statements includes their waits.
-    whole_of = " of statement time" if counter == TIME else ""
-    return f"; {part.percent:.0f} %{whole_of} by {part.words}"
+    return Named(part.statement, "statement time" if counter == TIME else "")
 
 
-def _scanned(facts: Facts, query: str) -> tuple[TableCounters, float] | None:
-    """Return a table named in a statement whose rows are read one by one, and how many a second."""
-    scanned = [
-        (table.row, rows_per_s)
+class _Scan(Struct, frozen=True):
+    """A statement that reads far more than it returns.
+
+    Attributes:
+        rate: The statement.
+        part: Its share of the time of all statements, 0 to 1.
+        blocks: Blocks of tables and indexes that an execution touches.
+        returned: Rows that an execution returns.
+        table: Table that it reads row by row; None while it is not known.
+        rows: Rows of it that an execution reads.
+        by_index: Whether these rows come from an index scan.
+        of_trigger: Whether the statement does not name the table: a foreign key or a trigger reads it.
+        holder: Holder of the dead rows of the table, oldest first; None where vacuum can remove them.
+    """
+
+    rate: StatementRate
+    part: float
+    blocks: float
+    returned: float
+    table: TableCounters | None = None
+    rows: float = 0.0
+    by_index: bool = False
+    of_trigger: bool = False
+    holder: HorizonHolder | None = None
+
+    @property
+    def dead(self) -> int:
+        """Number of dead rows of the table where they explain the reads; else 0."""
+        table = self.table
+        return (
+            table.n_dead_tup
+            if table is not None and table.n_dead_tup >= max(_ROWS, _DEAD_OF_LIVE * table.n_live_tup)
+            else 0
+        )
+
+
+def _holder(facts: Facts) -> HorizonHolder | None:
+    """Return the oldest holder of dead rows that has held them for a while."""
+    return next((one for one in holders(facts.interval) if one.since_s is None or one.since_s >= _HOLDS_S), None)
+
+
+def _tables_of(facts: Facts, query: str) -> list[GrownRelation[TableCounters]]:
+    """Return the tables named in a statement."""
+    return [
+        table
         for table in table_rates(facts.interval)
-        if (rows_per_s := table.per_s("seq_tup_read") or 0.0) >= _ROWS
-        and re.search(rf'(?<!\w)"?{re.escape(table.row.name.partition(".")[2])}"?(?!\w)', query)
+        if re.search(rf'(?<!\w)"?{re.escape(table.row.name.partition(".")[2])}"?(?!\w)', query)
     ]
-    return max(scanned, key=lambda pair: pair[1], default=None)
+
+
+def _is_wasteful(rate: StatementRate, whole_us: float, blocks: float, returned: float) -> bool:
+    """Return whether a statement reads many blocks for each row; one that spills sorts or hashes all that it reads."""
+    share = (rate.grown.sum("exec_us") or 0) / whole_us
+    return (
+        share >= _NAMED
+        and blocks >= max(_BLOCKS, _BLOCKS_FOR_ONE * returned)
+        and not rate.grown.sum("temp_blks_written")
+    )
+
+
+def _worst(facts: Facts) -> _Scan | None:
+    """Return the statement with most time among those that read far more than they return."""
+    rates = facts.once(_rates)
+    # A statement inside of a function counts in the statement that calls it, too.
+    whole_us = sum(rate.grown.sum("exec_us") or 0 for rate in rates if rate.counters.toplevel)
+    scans: list[_Scan] = []
+    for rate in rates:
+        blocks, returned = rate.grown.each("shared_blks_hit", "calls"), rate.rows_per_call
+        more = rate.grown.each("shared_blks_read", "calls")
+        if blocks is None or more is None or returned is None or not whole_us:
+            continue
+        if not _is_wasteful(rate, whole_us, blocks + more, returned):
+            continue
+        text = facts.text_of(rate.counters.queryid)
+        if text and not _reads_all(text):
+            part = min((rate.grown.sum("exec_us") or 0) / whole_us, 1.0)
+            scans.append(_Scan(rate, part, blocks + more, returned))
+    scan = max(scans, key=lambda one: one.part, default=None)
+    if scan is None:
+        return None
+    query, calls = facts.text_of(scan.rate.counters.queryid), scan.rate.calls_per_s or 0.0
+    tables = _tables_of(facts, query)
+    named_tables = {table.row.oid for table in tables}
+    if query.lstrip()[:6].upper() in ("DELETE", "UPDATE", "INSERT"):
+        # A foreign key or a trigger reads a table that the statement does not name.
+        tables += [table for table in table_rates(facts.interval) if table.row.oid not in named_tables]
+    for counter, by_index in (("seq_tup_read", False), ("idx_tup_fetch", True)):
+        read = [(table.per_s(counter) or 0.0, table.row) for table in tables]
+        rows_per_s, row = max(read, key=lambda pair: pair[0], default=(0.0, None))
+        rows = rows_per_s / calls if calls else 0.0
+        if row is not None and rows >= max(_ROWS, _READ_FOR_ONE * scan.returned):
+            scan = replace(scan, table=row, rows=rows, by_index=by_index, of_trigger=row.oid not in named_tables)
+            break
+    else:
+        dead = [one.row for one in tables if one.row.n_dead_tup >= _ROWS]
+        scan = replace(scan, table=max(dead, key=lambda row: row.n_dead_tup, default=None))
+    return replace(scan, holder=_holder(facts)) if scan.dead else scan
+
+
+def _reads_all(text: str) -> bool:
+    """Return whether it reads whole tables by its nature: a utility command, or a query without any condition."""
+    query = text.lstrip().upper()
+    return query.startswith(_WHOLE_TABLES) or not _CONDITION.search(query)
 
 
 def _scan(facts: Facts) -> Hit | None:
     busy_ms = cpu_ms(facts) + queue_ms(facts) + read_ms(facts)
-    if not facts.latency_ms or busy_ms < _WORKS * facts.latency_ms or (part := _largest(facts, TIME)) is None:
+    if not facts.latency_ms or busy_ms < _WORKS * facts.latency_ms or (scan := facts.once(_worst)) is None:
         return None
-    rate, share, calls, returned = part.rate, part.percent, part.rate.calls_per_s, part.rate.rows_per_call
-    sorts = bool(rate.grown.sum("temp_blks_written"))
-    if share < _MOST or not calls or returned is None or rate.text is None or sorts:
-        # A statement that sorts or hashes beyond work_mem needs all these rows.
-        return None
-    scanned = _scanned(facts, rate.text.query)
-    if scanned is None or scanned[1] < calls * max(_ROWS, _READ_FOR_ONE * returned):
-        return None
-    table, rows = short_name(scanned[0].name), scanned[1] / calls
-    return Hit(
-        sentence=f"{part.words} reads {count(rows)} rows of {table} to return {returned:.0f}: {share:.0f} % of the time",
-        short=f"{part.words} reads {count(rows)} rows for {returned:.0f}: {share:.0f} %",
-        impact_ms=min(share / 100.0 * busy_ms, facts.latency_ms),
-        evidence=evidence(
-            ("statement", part.words),
-            ("executions", f"{count(calls)}/s of {rate.mean_ms or 0.0:.3g} ms"),
-            ("rows read sequentially", f"{count(scanned[1])}/s of {table}"),
-            ("rows returned", f"{returned:.3g} per execution"),
-        ),
-        next_step="show its plan (e); add an index on the filtered columns if few rows match. Not the cause if the plan has no Seq Scan",
+    part = _StatementPart(scan.rate, 100.0 * scan.part, facts.text_of(scan.rate.counters.queryid))
+    statement, table, returned = part.statement, scan.table, scan.returned
+    name = short_name(table.name.removeprefix("public."), _TABLE) if table is not None else ""
+    amount = f"{count(scan.rows)} rows of {name}" if scan.rows else f"{count(scan.blocks)} pages"
+    unit = "rows" if scan.rows else "pages"
+    for_text = f"to return {returned:.0f}" if returned >= _WHOLE_ROW else "to return none"
+    says, brief = (
+        f"{text} reads {amount} {for_text}" for text in (statement.words, short_name(statement.text, _BRIEF))
     )
+    block_bytes = scan.rate.block_bytes
+    because, deeds, next_step = _cause(facts, scan, statement, name)
+    clause = f"; {because}" if scan.holder is not None else f", {because}"
+    dead = f"{count(scan.dead)} dead rows of {name}"
+    name_of_holder = _name_of(facts, scan.holder) if scan.holder is not None else ""
+    return Hit(
+        sentence=f"{says}: {part.percent:.0f} % of the time{clause}",
+        middle=(f"{says}; {because}", f"{dead} held by {name_of_holder} slow down {short_name(statement.text, _BRIEF)}")
+        if name_of_holder
+        else (f"{says}: {part.percent:.0f} % of the time", says),
+        short=f"{dead} held by {name_of_holder}" if name_of_holder else brief,
+        brief=""
+        if name_of_holder
+        else f"{short_name(statement.text, _BRIEF)} reads {count(scan.rows or scan.blocks)} {unit}",
+        culprit=name_of_holder or culprit_of(statement),
+        statement=statement.words,
+        impact_ms=min(scan.part * busy_ms, facts.latency_ms),
+        evidence=evidence(
+            ("statement", statement.words),
+            ("executions", f"{count(scan.rate.calls_per_s)}/s of {scan.rate.mean_ms or 0.0:.3g} ms"),
+            (
+                "pages",
+                f"{count(scan.blocks)} ({about(scan.blocks * block_bytes)}) per execution" if block_bytes else None,
+            ),
+            ("rows read", f"{count(scan.rows)} of {name} per execution" if scan.rows else None),
+            ("rows returned", f"{returned:.3g} per execution"),
+            ("dead rows", dead if scan.dead else None),
+        ),
+        next_step=next_step,
+        deeds=(*deeds, page("5", "shows pages and rows of each statement")),
+    )
+
+
+def _name_of(facts: Facts, holder: HorizonHolder) -> str:
+    """Return the name of a holder of dead rows: "session 9846 (erp_batch)", "slot debezium"."""
+    activity = facts.interval.now(sections.activity)
+    rows = activity.backends if activity is not None else ()
+    backend = next((row for row in rows if holder.backend is not None and row.pid == holder.backend[0]), None)
+    return session_name(backend) if backend is not None else f"{holder.kind} {short_name(holder.name, _TABLE)}"
+
+
+def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[str, tuple[Deed, ...], str]:
+    """Return the likely cause in words, its deeds and the next step."""
+    plan = explain(statement, "shows whether it reads a whole table or by which index")
+    if scan.holder is not None:
+        since = f" for {duration(scan.holder.since_s)}" if scan.holder.since_s is not None else ""
+        holder_name = _name_of(facts, scan.holder)
+        return (
+            f"{count(scan.dead)} dead rows of {name} are held back by {holder_name}{since}",
+            (*holder_deeds(scan.holder), *plan),
+            f"end {holder_name}, then VACUUM. Not the cause if pages per execution stay the same",
+        )
+    if scan.dead and scan.table is not None:
+        vacuum = sql(f"VACUUM {identifier(*scan.table.name.split('.', 1))};", "removes dead rows", statement.database)
+        return (
+            f"likely {count(scan.dead)} dead rows of {name}", (vacuum, *plan),
+            "VACUUM, then tune autovacuum for this table (page 8). Not the cause if pages per execution stay the same",
+        )  # fmt: skip
+    if scan.of_trigger:
+        return (
+            f"likely a foreign key of {name} without an index", (*plan, page("8", f"shows the scans of {name}")),
+            f"add an index on the columns of {name} that refer to the changed table. Not the cause if its sequential scans"
+            " go on",
+        )  # fmt: skip
+    by_index = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
+    unsure = (
+        "a missing index or a wrong plan" if scan.table is None else by_index if scan.by_index else "a missing index"
+    )
+    next_step = "show its plan (e); add an index on the filtered columns if few rows match. Not the cause if the plan reads few rows"
+    if not _EQUALS.search(statement.text) and not scan.by_index:
+        # Without a comparison to a value most rows may match.
+        return "likely the whole table by design", (*plan, *worker_deeds(facts)), next_step
+    return f"likely {unsure}", plan, next_step
+
+
+def worker_deeds(facts: Facts) -> tuple[Deed, ...]:
+    """Return the deed against parallel workers that only share full CPUs; none where there are no workers."""
+    if facts.s_of(WORKER, "*") < 1.0 or (facts.busy or 0.0) < FULL:
+        return ()
+    return (stage("max_parallel_workers_per_gather", "lower", "leaves the full CPUs to fewer processes"),)
 
 
 RULES: Final = (
     FindingRule(
         id="stmt.scan",
         page="5",
-        needs=(sections.statement_counters, sections.relations, sections.waits),
+        needs=(sections.statement_counters, sections.waits),
         find=_scan,
         before=("cpu.server", "cpu.full", "io.read.disk", "io.read.cache"),
         sure_of_cpu=True,

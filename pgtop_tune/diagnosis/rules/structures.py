@@ -7,8 +7,7 @@ from typing import Final
 from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.chains import manager_is_of_rows
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, plural, waiting
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, culprit_of, evidence, explain, page, plural, stage, waiting
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import slru_rates
 
@@ -22,6 +21,7 @@ _SNAPSHOT: Final = (
     "lwlock:xactslru",
 )
 _READS: Final = 100.0
+_TWO: Final = 1.5
 
 
 def _locks(facts: Facts) -> Hit | None:
@@ -36,12 +36,17 @@ def _locks(facts: Facts) -> Hit | None:
         (_MANAGER,),
         "sessions contend for the lock manager",
         "use plans that touch fewer partitions and indexes; from PostgreSQL 18 on, raise max_locks_per_transaction",
+        brief="lock manager",
         more=(
             ("sessions", f"{facts.s(_MANAGER):.1f}"),
             ("locks beyond the fast path", f"{count(beyond_fast_path)}/s" if beyond_fast_path is not None else None),
         ),
-        advice=ParameterAdvice(
-            "max_locks_per_transaction", "raise", "more locks fit into the fast path (PostgreSQL 18 and later)"
+        deeds=(
+            stage(
+                "max_locks_per_transaction",
+                "raise",
+                "more locks fit into the fast path (PostgreSQL 18 and later), after a restart",
+            ),
         ),
     )
 
@@ -53,19 +58,23 @@ def _mapping(facts: Facts) -> Hit | None:
         "sessions contend for the buffer mapping table while pages are replaced",
         "raise shared_buffers. Not the cause if the waits stay when no pages are replaced",
         short="sessions contend for the buffer mapping table",
-        advice=ParameterAdvice("shared_buffers", "raise", "pages are replaced all the time"),
+        brief="buffer table",
+        deeds=(stage("shared_buffers", "raise", "pages are replaced all the time"),),
     )
 
 
 def _page(facts: Facts) -> Hit | None:
+    sessions = facts.s(*_PAGE)
     return waiting(
         facts,
         _PAGE,
-        f"{plural(facts.s(*_PAGE), 'session', 'wait')} for the same page",
+        f"{plural(sessions, 'session', 'wait')} for the same page"
+        if sessions >= _TWO
+        else "sessions wait for the same page",
         "find the statement (page 3); usually inserts with a serial key: use hash partitions or fewer indexes",
         short="a hot page",
         label="waits for pages",
-        more=(("sessions", f"{facts.s(*_PAGE):.2f}"),),
+        more=(("sessions", f"{sessions:.2f}"),),
     )
 
 
@@ -75,6 +84,7 @@ def _snapshot(facts: Facts) -> Hit | None:
         _SNAPSHOT,
         "sessions contend for snapshots and transaction ends",
         "use fewer active sessions: a pooler",
+        brief="snapshots",
         more=(("active sessions", f"{facts.waits.active:.0f}"),),
     )
 
@@ -96,13 +106,21 @@ def _overflow(
     impact_ms, reads = facts.b(*waits), _reads_of(facts, cache)
     if impact_ms <= 0.0 and reads < _READS:
         return None
+    statement = facts.statement(*waits)
+    by = f", at {statement.words}" if statement is not None else ""
     return Hit(
-        sentence=f"{claim}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}",
-        short=f"{claim}: {count(reads)} page reads/s",
+        sentence=f"{claim}{by}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}",
+        short=f"{claim}{by}: {count(reads)} page reads/s",
+        culprit=culprit_of(statement),
+        statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
         evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s")),
         next_step=f"{next_step}; from PostgreSQL 17 on, raise {parameter}",
-        advice=ParameterAdvice(parameter, "raise", "pages of its cache are read again and again"),
+        deeds=(
+            stage(parameter, "raise", "its pages stay in memory (PostgreSQL 17 and later), after a restart"),
+            *explain(statement, "shows the statement that waits"),
+            page("6", "shows the caches of transaction states"),
+        ),
         looks=facts.n(*waits),
         agreed=reads >= _READS,
     )

@@ -6,8 +6,8 @@ from typing import Final
 
 from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice, SessionAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, short_name
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, holder_deeds, page, short_name, stage
 from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.io import io_rates
 from pgtop_tune.metrics.vacuum import holders, table_rates
@@ -22,6 +22,9 @@ _BYTES: Final = 1e6
 _UPDATES: Final = 100.0
 _HOT: Final = 0.5
 _OWN_CPU: Final = 10.0
+_ROLLBACKS: Final = 1.0
+_MANY: Final = 0.2
+"""Share of the transactions; parallel workers count as committed ones."""
 _WORKER: Final = "autovacuum worker"
 
 
@@ -39,19 +42,20 @@ def _horizon(facts: Facts) -> Hit | None:
         return None
     oldest = max(holding, key=lambda holder: holder.since_s or 0.0)
     for_s = duration(oldest.since_s or 0.0)
-    backend = oldest.backend
     return Hit(
         sentence=(
             f"{oldest.kind} {short_name(oldest.name)} has held back vacuum for {for_s}: {short_name(table.name)} has"
             f" {count(table.n_dead_tup)} dead and {count(table.n_live_tup)} live rows"
         ),
         short=f"{oldest.kind} {short_name(oldest.name)} has held back vacuum for {for_s}",
+        culprit=short_name(oldest.name),
+        statement=short_name(oldest.activity) if oldest.backend is not None else "",
         evidence=evidence(
             ("holder", f"{oldest.kind} {short_name(oldest.name)} {short_name(oldest.owner)}".strip()),
             ("dead rows", f"{count(table.n_dead_tup)} in {short_name(table.name)}"),
         ),
         next_step="end the holder (page 9); after a vacuum, CPU per transaction falls",
-        advice=SessionAdvice(backend, "it holds back vacuum") if backend is not None else None,
+        deeds=holder_deeds(oldest),
     )
 
 
@@ -74,7 +78,7 @@ def _slow(facts: Facts) -> Hit | None:
             ("workers asleep", f"{sleeping:.1f} of {working:.1f}"), ("dead rows", count(table.n_dead_tup))
         ),
         next_step="raise autovacuum_vacuum_cost_limit fivefold: vacuum ends sooner. Not the cause if dead rows still grow",
-        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "raise", "autovacuum workers sleep most of the time"),
+        deeds=(stage("autovacuum_vacuum_cost_limit", "raise", "its workers sleep less"), page("8", "shows dead rows")),
     )
 
 
@@ -95,7 +99,7 @@ def _load(facts: Facts) -> Hit | None:
         short=f"autovacuum does {100 * vacuum / total:.0f} % of reads and writes",
         evidence=evidence(("of all bytes", f"{100 * vacuum / total:.0f} %")),
         next_step="lower autovacuum_vacuum_cost_limit while the load runs; never turn autovacuum off",
-        advice=ParameterAdvice("autovacuum_vacuum_cost_limit", "lower", "autovacuum causes much of the I/O"),
+        deeds=(stage("autovacuum_vacuum_cost_limit", "lower", "it takes less of the disk"),),
     )
 
 
@@ -113,6 +117,25 @@ def _cold(facts: Facts) -> Hit | None:
         short=f"{100 - 100 * hot / updates:.0f} % of updates of {table} are not HOT",
         evidence=evidence(("updates", f"{count(worst.per_s('n_tup_upd'))}/s"), ("HOT", f"{100 * hot / updates:.0f} %")),
         next_step="drop the index on the changed column; lower fillfactor only if many updates go to new pages",
+    )
+
+
+def _rolled_back(facts: Facts) -> Hit | None:
+    """Find transactions of which many roll back: they fail, or an application ends its reads in this way."""
+    pair = facts.mean.pair(sections.database)
+    if pair is None:
+        return None
+    older, newer = pair
+    rolled_back, committed = newer.xact_rollback - older.xact_rollback, newer.xact_commit - older.xact_commit
+    per_s = rolled_back / (newer.at_s - older.at_s)
+    if per_s < _ROLLBACKS or committed < 0 or rolled_back < _MANY * (rolled_back + committed):
+        return None
+    share, timeout = 100.0 * rolled_back / (rolled_back + committed), facts.shown("statement_timeout")
+    return Hit(
+        sentence=f"{share:.0f} % of transactions roll back: {count(per_s)}/s",
+        evidence=evidence(("rolled back", f"{count(per_s)}/s"), ("statement_timeout", timeout)),
+        next_step="check the server log for errors and timeouts (page 2); some applications end reads with ROLLBACK",
+        deeds=(page("2", "shows the server log"),),
     )
 
 
@@ -135,5 +158,6 @@ RULES: Final = (
     FindingRule(id="vac.slow", kind=FindingKind.NOTE, page="8", needs=(sections.relations, sections.waits), find=_slow),
     FindingRule(id="vac.load", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.waits), find=_load),
     FindingRule(id="upd.cold", kind=FindingKind.NOTE, page="8", needs=(sections.relations,), find=_cold),
+    FindingRule(id="xact.rollback", kind=FindingKind.NOTE, page="2", needs=(sections.database,), find=_rolled_back),
     FindingRule(id="own.cost", kind=FindingKind.NOTE, page="7", needs=(sections.footprint,), find=_own),
 )

@@ -19,9 +19,10 @@ from pgtop_tune.diagnosis.chains import (
     wal_ms,
 )
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind, ParameterAdvice
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, plural, short_name
-from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server
+from pgtop_tune.diagnosis.finding import FindingKind
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, plural, short_name, stage
+from pgtop_tune.diagnosis.rules.statements import named
+from pgtop_tune.metrics import ceilings, checkpoints, io, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
 
@@ -53,9 +54,10 @@ def is_volume(facts: Facts) -> bool:
 
 
 def _flush(facts: Facts) -> Hit | None:
-    impact_ms, busy, put_off = wal_ms(facts), wal_busy(facts), facts.once(flush_for_cpu)
+    whole_ms, busy, put_off = wal_ms(facts), wal_busy(facts), facts.once(flush_for_cpu)
+    impact_ms = whole_ms * (1.0 - put_off)
     rows = handed_to_wal_ms(facts) > facts.b(*DEVICE)
-    if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < (HANDED if rows else _BUSY):
+    if whole_ms < _FLUSH_OF_L * facts.latency_ms or busy < (HANDED if rows else _BUSY):
         return None
     if facts.of(server.WAL_BYTES) is None or (bytes_per_flush(facts) or 0.0) >= _MUCH_BYTES:
         return None
@@ -67,7 +69,7 @@ def _flush(facts: Facts) -> Hit | None:
     handed_ms = handed_to_wal_ms(facts)
     queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
     if put_off:
-        queued = f"; the disk takes {with_ms(facts.by(host.DISK_WRITE_AWAIT).get(facts.wal_disk or '', 0.0))}, the rest is CPU queue"
+        queued = f"; the device takes {with_ms((flush_ms or 0.0) * (1.0 - put_off))}, the rest is CPU queue"
     told_flushes = f"{count(flushes)} flushes/s{duration_text}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",
@@ -86,12 +88,17 @@ def _flush(facts: Facts) -> Hit | None:
             "set commit_delay to half a flush if five or more sessions commit at once: commits per flush rise;"
             " or use a faster WAL device. Not the cause if latency stays the same with more commits per flush"
         ),
-        advice=ParameterAdvice("commit_delay", "raise", "more commits per flush")
-        if facts.s(*DEVICE) >= _WRITERS and not put_off
-        else None,
+        deeds=(
+            *(
+                (stage("commit_delay", "raise", "more commits per flush"),)
+                if facts.s(*DEVICE) >= _WRITERS and not put_off
+                else ()
+            ),
+            page("6", "shows flushes and their time"),
+        ),
         looks=facts.n(*DEVICE),
         agreed=flushes is not None,
-        note=put_off > 0.0,
+        note=impact_ms < LEAST * facts.latency_ms,
     )
 
 
@@ -110,21 +117,30 @@ def _delay(facts: Facts) -> Hit | None:
             ("waits for WAL", with_ms(impact_ms)),
         ),
         next_step="set commit_delay to half a flush, or to 0. Not the cause if latency stays the same",
-        advice=ParameterAdvice("commit_delay", "lower", "commits sleep before they flush"),
+        deeds=(stage("commit_delay", "lower", "commits no longer sleep before they flush"),),
         looks=facts.n(*DEVICE),
     )
 
 
 def _volume(facts: Facts) -> Hit | None:
-    impact_ms, busy = wal_ms(facts), wal_busy(facts)
-    if impact_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
+    whole_ms, busy = wal_ms(facts), wal_busy(facts)
+    impact_ms = whole_ms * (1.0 - facts.once(flush_for_cpu))
+    if whole_ms < _FLUSH_OF_L * facts.latency_ms or busy < _HALF_BUSY or not is_volume(facts):
         return None
     written = facts.of(server.WAL_BYTES)
     per_transaction = f", {size(written / facts.tps)} per transaction" if written and facts.tps else ""
     full = server.full_pages(facts.interval)
+    # Sessions that only commit wait for the device, too: those that insert make the bytes.
+    by = named(facts, "wal_bytes", *INSERTING, "io:walinit*", of_total=written, under_way=True)
     return Hit(
-        sentence=f"WAL volume is too high: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}",
-        short=f"WAL volume is too high: {facts.percent(impact_ms)}, {size(written)}/s",
+        sentence=f"WAL volume is too high: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}{by.clause}",
+        middle=(f"WAL volume is too high: {size(written)}/s{by.clause}",),
+        brief=f"too much WAL{by.brief}" if by.brief else "",
+        short=f"too much WAL, {size(written)}/s{by.brief}"
+        if by.brief
+        else f"WAL volume is too high: {facts.percent(impact_ms)}, {size(written)}/s",
+        culprit=by.culprit,
+        statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("waits for WAL", with_ms(impact_ms)),
@@ -133,9 +149,15 @@ def _volume(facts: Facts) -> Hit | None:
             ("full-page images", f"{'~' if full.estimated else ''}{full.percent:.0f} % of WAL" if full else None),
         ),
         next_step="use wal_compression, fewer indexes, larger wal_buffers. Not the cause if the WAL bytes stay the same",
-        advice=ParameterAdvice("wal_compression", "set", "full-page images become smaller")
-        if facts.setting("wal_compression") == "off"
-        else None,
+        deeds=(
+            *(
+                (stage("wal_compression", "set", "full-page images become smaller"),)
+                if facts.setting("wal_compression") == "off"
+                else ()
+            ),
+            *explain(by.statement, "shows what it writes"),
+            page("6", "shows WAL by kind"),
+        ),
         looks=facts.n(*DEVICE),
         agreed=written is not None,
     )
@@ -160,7 +182,7 @@ def _buffers(facts: Facts) -> Hit | None:
             ("buffers full", f"{count(full)}/s"), ("waits to insert", with_ms(inserts_ms)), ("wal_buffers", value)
         ),
         next_step="set wal_buffers to 64MB (needs a restart): the count falls to 0. Not the cause if latency then stays the same",
-        advice=ParameterAdvice("wal_buffers", "raise", "wal_buffers fills up several times per transaction"),
+        deeds=(stage("wal_buffers", "raise", "it is no longer full, after a restart"),),
     )
 
 
@@ -181,6 +203,7 @@ def _archive(facts: Facts) -> Hit | None:
             ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
         ),
         next_step="fix archive_command: the server log has its error message. Not fixed if the last archived segment stays the same",
+        deeds=(page("2", "shows the server log"), page("6", "shows the archiver")),
     )
 
 
@@ -250,7 +273,10 @@ def _often(facts: Facts) -> Hit | None:
             ("waits due to these checkpoints", with_ms(impact_ms)),
         ),
         next_step="raise max_wal_size: requested checkpoints stop. Not the cause if WAL per second is the same two cycles later",
-        advice=ParameterAdvice("max_wal_size", "raise", f"checkpoints occur {often}"),
+        deeds=(
+            stage("max_wal_size", "raise", "checkpoints come by time, and fewer pages are written whole"),
+            page("6", "shows checkpoints"),
+        ),
         agreed=True,
     )
 
@@ -278,9 +304,7 @@ def _pages(facts: Facts) -> Hit | None:
             if requested
             else "use wal_compression, or raise checkpoint_timeout; leave full_page_writes on"
         ),
-        advice=ParameterAdvice("max_wal_size", "raise", "after each checkpoint, every page is logged whole once")
-        if requested
-        else None,
+        deeds=(stage("max_wal_size", "raise", "fewer pages are written whole"),) if requested else (),
         looks=facts.n(*WRITING, *INSERTING),
     )
 
@@ -310,7 +334,7 @@ def _sync(facts: Facts) -> Hit | None:
             ("worst of the last 5 s", with_ms(now_ms)),
         ),
         next_step="set checkpoint_flush_after to 256kB and lower vm.dirty_background_bytes: the kernel has less to write at once",
-        advice=ParameterAdvice("checkpoint_flush_after", "set", "less is left for the fsync"),
+        deeds=(stage("checkpoint_flush_after", "set", "less is left for the fsync"), page("6", "shows checkpoints")),
     )
 
 

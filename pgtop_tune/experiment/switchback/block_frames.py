@@ -458,7 +458,7 @@ class WholeCycles:
     Args:
         frames: A sink of the engine.
         rivals: The rivals of the experiment.
-        own: None for the cycles of the server.
+        own_cycles: None for the cycles of the server.
         wait: The experiment's way to wait.
     """
 

@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 
 from pgtop_tune.base.errors import ConnectionProblem, ServerProblem, UsageProblem
 from pgtop_tune.base.secret import MASK
-from pgtop_tune.base.sql_quoting import quoted
+from pgtop_tune.base.sql_quoting import literal, quoted
 from pgtop_tune.model.backend_action import (
     BackendAct,
     BackendKey,
@@ -25,8 +25,11 @@ from pgtop_tune.model.backend_action import (
     BackendResult,
     PlanRisk,
     PlanShape,
+    PreparedAct,
+    PreparedKey,
     QueryPlan,
     StatementToPlan,
+    prepared_statement,
 )
 from pgtop_tune.postgres.server.connecting import refusal
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
@@ -60,6 +63,10 @@ _LIMITS: Final = (
 _BEGIN: Final = f"{READ_ONLY_BEGIN}; {marked(f'SELECT {_LIMITS}')}"
 """Begin of a transaction with its limits: a pooler accepts no start-up options, and lends the session to others."""
 _BEGIN_PINNED: Final = f"{READ_ONLY_BEGIN}; {marked(f'SELECT {pin(local=True)}, {_LIMITS}')}"
+_PREPARED: Final = (
+    "SELECT (date_part('epoch', prepared) * 1000)::bigint AS prepared_ms, owner::text AS owner"
+    " FROM pg_prepared_xacts WHERE gid = {}"
+)
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
 """Beginnings of sqlstates about the connection, not about a statement."""
 
@@ -82,6 +89,26 @@ class BackendActs(Struct, frozen=True):
         """See `PostgresBackends.signal`."""
         async with self._connected(self.conninfo) as connection:
             return tuple([await self._signalled(connection, act, backend) for backend in backends])
+
+    async def end_prepared(self, act: PreparedAct, transaction: PreparedKey) -> tuple[BackendOutcome, str]:
+        """See `PostgresBackends.end_prepared`."""
+        async with self._connected(replace(self.conninfo, dbname=transaction.database)) as connection:
+            async with _bounded(connection):
+                row = await (
+                    await connection.execute(marked(_PREPARED.format(literal(transaction.gid))).encode())
+                ).fetchone()
+            if row is None or row["prepared_ms"] != transaction.prepared_ms:
+                return BackendOutcome.GONE, ""
+            try:
+                await connection.execute(prepared_statement(act, transaction.gid).encode())
+            except psycopg.errors.InsufficientPrivilege as error:
+                return (
+                    BackendOutcome.NOT_PERMITTED,
+                    f"{server_words(error)}; its role {row['owner']} or a superuser may",
+                )
+            except psycopg.errors.UndefinedObject:
+                return BackendOutcome.GONE, ""
+        return BackendOutcome.DONE, ""
 
     async def explain(self, backend: BackendKey, seen_text: str, agreed: PlanRisk | None) -> QueryPlan | PlanRisk:
         """See `PostgresBackends.explain`."""

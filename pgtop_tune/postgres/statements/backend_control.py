@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.model.backend_action import (
     BackendAct,
     BackendKey,
+    BackendOutcome,
     BackendResult,
     PlanRisk,
     PlanShape,
+    PreparedAct,
+    PreparedKey,
     QueryPlan,
     StatementToPlan,
 )
@@ -67,6 +70,18 @@ class PostgresBackends:
             ConnectionProblem: The server is not there, or the connection was lost in between.
         """
         return await (await self._acts()).signal(act, backends)
+
+    async def end_prepared(self, act: PreparedAct, transaction: PreparedKey) -> tuple[BackendOutcome, str]:
+        """End a prepared transaction, unless its name belongs to another one by now.
+
+        Returns:
+            How it went, and details of a refusal.
+
+        Raises:
+            ConnectionProblem: The server is not there, or the transaction's database refuses the login.
+            ServerProblem: The server refuses it.
+        """
+        return await (await self._acts()).end_prepared(act, transaction)
 
     async def explain(
         self, backend: BackendKey, seen_text: str, agreed: PlanRisk | None = None

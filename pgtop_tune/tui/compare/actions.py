@@ -42,6 +42,26 @@ class WindowActions:
         self._context = context
         self._time_travel = time_travel
         self.marks = Marks()
+        self._growing: tuple[int, Marks] = (-1, self.marks)
+        """Moves of the operator so far, and the marks with the begin of the window that grows with each further one."""
+
+    def mark_moving(self, by: int) -> None:
+        """Go so many frames forward or back, and mark the way: a window that grows as long as only this moves."""
+        frame = self._time_travel.shown.now
+        if frame is None:
+            return
+        moves, marks = self._growing
+        if moves != self._time_travel.moves:
+            marks = self.marks.begin(frame.elapsed_s)
+        self._time_travel.step(by)
+        self._growing = self._time_travel.moves, marks
+        self.follow()
+
+    def follow(self) -> None:
+        """Let a window grow to the moment shown."""
+        frame, (moves, marks) = self._time_travel.shown.now, self._growing
+        if frame is not None and moves == self._time_travel.moves:
+            self.marks = marks.end(frame.elapsed_s)
 
     def mark(self, end: bool = False) -> None:
         """Begin or end a window at the moment shown; a second window that ends shows the table."""
@@ -49,7 +69,7 @@ class WindowActions:
         if frame is None:
             self._warn("no data yet")
             return
-        before = self.marks
+        before, self._growing = self.marks, (-1, self.marks)
         self.marks = before.end(frame.elapsed_s) if end else before.begin(frame.elapsed_s)
         if end and self.marks == before:
             self._warn("a window ends after its start: set the start ([) at an earlier time first")
@@ -70,6 +90,7 @@ class WindowActions:
         """Forget everything."""
         if self.marks:
             self.marks = Marks()
+            self._growing = -1, self.marks
             self._context.repaint()
 
     def compare(self) -> None:
@@ -78,7 +99,7 @@ class WindowActions:
 
         frames, pair = self._context.controls.frames, self.marks.pair
         if frames is None or pair is None:
-            self._warn("no window is marked: [ starts one and ] ends it, at the time shown")
+            self._warn("no window is marked: [ starts one and ] ends it, at the time shown; or Shift with the arrows")
         elif pair[0].overlaps(pair[1]):
             self._warn("the two windows overlap: mark separate ones")
         elif pair[0].seconds <= 0:

@@ -11,12 +11,14 @@ from itertools import groupby
 from math import ceil, floor, log1p, log10, sqrt
 from typing import Final
 
-from pgtop_tune.base.units import count, ms, percent, wall_clock, with_ms
+from pgtop_tune.base.units import count, ms, percent, with_ms
 from pgtop_tune.metrics.percentiles import Merged, bucket_edges
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
+from pgtop_tune.tui.widgets.chart import GUTTER, TimeAxis
 from pgtop_tune.tui.widgets.lines import PLAIN, SHADES, Glyphs, Line, of_map
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, labelled, padded
+from pgtop_tune.tui.widgets.time_axis import axis_line
 
 # The latency heatmap over the screen, as large as the terminal; follows the frames shown.
 
@@ -49,12 +51,10 @@ class HeatmapDialog(Dialog[None]):
 
 _STYLE: Final = "series-1"
 """Style of the map, in shades: many transactions of usual latency are no alarm."""
-_GUTTER: Final = 7
 _SHARES: Final = 6
 """Cells right of the map: per cent of the transactions in the row."""
 _LEAST_S: Final = 120.0
 """Time that a narrow map shows, too."""
-_TICK: Final = 15
 _HALF_DECADE: Final = 2.0
 _LEAST_SHARE: Final = 0.05
 """Per cent that are written as a number."""
@@ -62,7 +62,7 @@ _LEAST_SHARE: Final = 0.05
 
 def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """Return a line of figures, the map, a time axis; `height` lines, or one that says why there is none."""
-    columns, rows = width - _GUTTER - _SHARES - 1, height - 3
+    columns, rows = width - GUTTER - _SHARES - 1, height - 2
     if columns < 1 or rows < 2:
         return []
     s_per_column = max(ceil(_LEAST_S / columns), 1)
@@ -88,11 +88,12 @@ def heatmap_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
         drawn = _drawn([cells.get((row, column), 0.0) for column in range(columns)], most, glyphs)
         share = 100.0 * totals[row] / sum(totals)
         share_text = f"{percent(share)} %" if share >= _LEAST_SHARE else ""
-        gutter = f"{labels.get(row, ''):>{_GUTTER - 2}} {glyphs.axis if row in labels else glyphs.upright}"
+        gutter = f"{labels.get(row, ''):>{GUTTER - 2}} {glyphs.axis if row in labels else glyphs.upright}"
         lines.append(
             padded(((gutter, "dim"), *drawn, (f"{share_text:>{_SHARES}} ", "label" if share_text else PLAIN)), width)
         )
-    return [*lines, *_axis(session, since_s, s_per_column, columns, width, glyphs)]
+    axis = TimeAxis(since_s, since_s + columns * s_per_column, GUTTER + columns, width - GUTTER - columns)
+    return [*lines, axis_line(session, axis, glyphs)]
 
 
 def _bounds(histograms: list[Merged]) -> tuple[float, float]:
@@ -143,7 +144,7 @@ def _figures(seconds: list[tuple[float, Merged]], most_per_s: float, width: int,
         Phrase(_scale(most_per_s, glyphs), 1),
         Phrase((("right: % of all", "label"),), 3),
     ]
-    return padded(((" " * (_GUTTER - 1), PLAIN), *fitting(phrases, width - _GUTTER, ("  ", PLAIN))), width)
+    return padded(((" " * (GUTTER - 1), PLAIN), *fitting(phrases, width - GUTTER, ("  ", PLAIN))), width)
 
 
 def _scale(most_per_s: float, glyphs: Glyphs) -> Line:
@@ -151,23 +152,3 @@ def _scale(most_per_s: float, glyphs: Glyphs) -> Line:
     last = len(glyphs.density) - 1
     steps = tuple((char, of_map(_STYLE, SHADES * index // last)) for index, char in enumerate(glyphs.density))
     return (("one ", "label"), *steps, (f" {count(most_per_s)}/s", PLAIN))
-
-
-def _axis(
-    session: Session, since_s: float, s_per_column: int, columns: int, width: int, glyphs: Glyphs
-) -> tuple[Line, Line]:
-    """Return a rule with ticks, and the wall clock under them."""
-    now = session.now
-    ticks, clock_cells = [glyphs.rule] * columns, [" "] * columns
-    offset_ms = 0.0 if now is None else now.taken_at_ms - 1000.0 * now.elapsed_s
-    for column in range(_TICK - 1, columns, _TICK):
-        ticks[column] = glyphs.upright
-        clock_text = wall_clock(round(offset_ms + 1000.0 * (since_s + (column + 1) * s_per_column)))
-        begin = column - len(clock_text) + 1
-        if begin >= 0:
-            clock_cells[begin : column + 1] = clock_text
-    gutter = " " * _GUTTER
-    return (
-        padded(((gutter, PLAIN), ("".join(ticks), "dim")), width),
-        padded(((gutter, PLAIN), ("".join(clock_cells), "dim")), width),
-    )

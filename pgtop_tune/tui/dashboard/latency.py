@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import marked_ms, ms, percent, with_ms
+from pgtop_tune.base.units import ms, percent, with_ms
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import (
     CLIENT_LATENCY,
@@ -26,13 +26,25 @@ from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.history import LatencyPoint, SeriesPoint
 from pgtop_tune.runtime.session import NewestLatency, Session, newest_latency
 from pgtop_tune.tui.dashboard.throughput import overlay_latency
-from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, Level, filled_lines, nice_ceiling, worst_columns
+from pgtop_tune.tui.widgets.chart import (
+    GUTTER,
+    Area,
+    ChartMark,
+    Columns,
+    CurveEnd,
+    Level,
+    Peak,
+    TimeAxis,
+    ends_with_room,
+    filled_lines,
+    nice_ceiling,
+    worst_columns,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, width
 from pgtop_tune.tui.widgets.phrase import Phrase, head, labelled, lasting, padded, wait_style
 from pgtop_tune.tui.widgets.time_axis import (
     SPANS_S,
     SPARK_ROWS,
-    TimeAxis,
     axis_line,
     chart_marks,
     spark_line,
@@ -117,6 +129,8 @@ def tail_phrases_in_full(session: Session, burst_key: str = "") -> list[Phrase]:
 
 
 _CELLS: Final = 5
+_UNIT: Final = " ms"
+_SLOWEST: Final = "max"
 _AGED_S: Final = 10.0
 """Figures older than this say how old they are; a buffered log is some seconds late."""
 _SPIKE: Final = 4.0
@@ -179,11 +193,15 @@ def latency_lines(
         if not seconds and not loaded:
             return [padded(((" lat   ", "title"), *how), width)]
         p99 = [SeriesPoint(second.at_s, second.at(P99)) for second in seconds]
-        top_ms = _top(p99, spikes_s)
-        curve = [SeriesPoint(point.at_s, top_ms or point.value) if point.at_s in spikes_s else point for point in p99]
-        figures = [Phrase(_silent(newest, "none")), *_since_when(session, newest), *_figures(session, newest)]
+        usual_ms = _top(p99, spikes_s)
+        curve = [SeriesPoint(point.at_s, usual_ms or point.value) if point.at_s in spikes_s else point for point in p99]
+        figures = [
+            Phrase(_silent(newest, "none")),
+            *_since_when(session, newest),
+            *map(_phrase, _curve_ends(session, newest, {}, ms)),
+        ]
         if slow:
-            figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),), 1))
+            figures.append(Phrase(((_spike_label(slow, glyphs), "warning"),)))
         span = _span(newest)
         if not any(text.endswith("s") for phrase in figures for text, _ in phrase.line):
             span = f"ms {span}".rstrip()
@@ -199,16 +217,20 @@ def latency_lines(
     # What comes and goes stands on the left: the figures keep their places.
     span = _span(newest)
     pooled = [Phrase(((span, "label"),))] if span else []
-    figures = [*_since_when(session, newest), *pooled, *_figures(session, newest)]
-    areas = [
-        Area(_worst(axis, [SeriesPoint(second.at_s, second.at(quantile)) for second in seconds]), style, density)
-        for density, (quantile, style) in enumerate(_AREAS.items())
-    ]
+    curves = {
+        quantile.title: _worst(axis, [SeriesPoint(second.at_s, second.at(quantile)) for second in seconds])
+        for quantile in _AREAS
+    }
+    areas = [Area(curves[quantile.title], style, density) for density, (quantile, style) in enumerate(_AREAS.items())]
     # While nothing ends, the latency that grows is that of the transactions which do not.
     still = axis.means(session.history.series(OPEN_WHILE_STALLED, axis.since_s))
     areas.insert(0, Area(still, "critical"))
     slowest_ms = _worst(axis, [SeriesPoint(second.at_s, second.max_ms) for second in seconds])
     levels = [Level(slowest_ms, "dim", glyphs.separator, yields=True)]
+    all_ends = _curve_ends(session, newest, curves | {_SLOWEST: slowest_ms}, with_ms)
+    ends = ends_with_room([end for end in all_ends if end.values], rows)
+    in_head = [end for end in all_ends if end not in ends]
+    figures = [*_since_when(session, newest), *pooled, *map(_phrase, in_head)]
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("p99_ms", axis.since_s, axis.until_s))
         levels.append(Level(earlier, "dim", glyphs.rule))
@@ -221,13 +243,14 @@ def latency_lines(
     # A stall that is over is a spike among others, cut at the scale of the rest.
     growing = still if newest.stalled_s is not None else ()
     further_ms = [value for value in (*growing, *(levels[-1].values if baseline is not None else ())) if value]
+    top_ms = _scale_top(seconds, spikes_s, further_ms)
     title: Line = (("latency ms", "title"), *_column_words(axis), *_silent(newest, "  no transaction has"))
     return [
         head(title, width, glyphs, figures),
         *filled_lines(
-            areas, levels, width=width, height=rows, since_s=axis.since_s, until_s=axis.until_s,
-            top=_scale_top(seconds, spikes_s, further_ms),
-            unit_format=_scale, glyphs=glyphs, marks=[*chart_marks(session, axis), *marks],
+            areas, levels, axis=axis, height=rows, top=top_ms, unit_format=_scale, glyphs=glyphs,
+            marks=[*chart_marks(session, axis), *marks], ends=ends,
+            peak=None if slow else Peak([value if (value or 0.0) <= top_ms else None for value in slowest_ms], with_ms),
         ),
         *clock,
     ]  # fmt: skip
@@ -291,7 +314,7 @@ def _top(points: Iterable[SeriesPoint], spikes_s: Container[float]) -> float | N
 
 
 def _spike_label(seconds: Sequence[LatencyPoint], glyphs: Glyphs) -> str:
-    return glyphs.up + ms(max(second.max_ms for second in seconds))
+    return glyphs.up + with_ms(max(second.max_ms for second in seconds))
 
 
 def _silent(newest: NewestLatency, lead: str) -> Line:
@@ -321,9 +344,17 @@ def _span(newest: NewestLatency) -> str:
     return f"of {second.span_s} s" if second is not None and second.span_s > 1 and newest.stalled_s is None else ""
 
 
-def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
-    """Return all of the newest second of the log, or of those that a p99 needs; before it the mean alone, of pgbench's
-    progress line; unknown after the load.
+def _curve_ends(
+    session: Session, newest: NewestLatency, curves: Mapping[str, Columns], form: Callable[[float | None], str]
+) -> list[CurveEnd]:
+    """Return the figures of the newest second of the log, or of those that a p99 needs; before it the mean alone, of
+    pgbench's progress line; unknown after the load.
+
+    Args:
+        session: The session that is shown.
+        newest: Its newest second.
+        curves: Curves by the name of their figure; the mean and p99.9 have none.
+        form: Makes the text of a latency.
     """
     second, stalled = newest.second, newest.stalled_s is not None
     if second is not None:
@@ -332,13 +363,19 @@ def _figures(session: Session, newest: NewestLatency) -> list[Phrase]:
         mean_ms = None if session.interval is None else CLIENT_LATENCY(session.interval)
     counted_below_ms = 0.0 if second is None else second.span_counted_below_ms
     # The mean has all of them in it.
-    phrases = [Phrase(labelled("mean", marked_ms("~" if counted_below_ms else "", mean_ms).rjust(_CELLS)), 5)]
+    estimated = "~" if counted_below_ms and mean_ms is not None else ""
+    ends = [CurveEnd("mean", estimated + form(mean_ms), PLAIN, (), 5)]
     for quantile, rank in _RANKS.items():
         value = None if second is None else second.at(quantile)
         style = "critical" if stalled else _AREAS.get(quantile, PLAIN)
-        mark = estimate_mark(value, counted_below_ms)
-        phrases.append(
-            Phrase(labelled(quantile.title, marked_ms(mark, value).rjust(_CELLS), style), rank + (2 if stalled else 0))
-        )
-    phrases.append(Phrase(labelled("max", ms(None if second is None else second.span_max_ms).rjust(_CELLS)), 3))
-    return phrases
+        text = form(value) if value is None else estimate_mark(value, counted_below_ms) + form(value)
+        rank += 2 if stalled else 0
+        ends.append(CurveEnd(quantile.title, text, style, curves.get(quantile.title, ()), rank))
+    slowest = form(None if second is None else second.span_max_ms)
+    return [*ends, CurveEnd(_SLOWEST, slowest, PLAIN, curves.get(_SLOWEST, ()), 3)]
+
+
+def _phrase(end: CurveEnd) -> Phrase:
+    """Return a figure on a line, in a slot that keeps its place."""
+    cells = _CELLS + (len(_UNIT) if end.text.endswith("s") else 0)
+    return Phrase(labelled(end.label, end.text.rjust(cells), end.style), end.rank)

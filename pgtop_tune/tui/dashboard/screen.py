@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.runtime.window import Marks
-from pgtop_tune.tui.actions import DASHBOARD_KEY, Action, footer_keys, key_name, keys_of
+from pgtop_tune.tui.actions import DASHBOARD_KEY, Action, FooterKeys, key_name, keys_of
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency, latency_lines
 from pgtop_tune.tui.dashboard.session_details import query_of, session_dialog
@@ -67,8 +67,8 @@ def dashboard_tape(
     """
     axis = time_axis(session, width, chart_rows, span_s)
     ticks = axis_ticks(session, axis) if clock else {}
-    events = [(at_s, event) for at_s, event in session.events if axis.since_s <= at_s < axis.until_s]
-    return padded(tape_line(events, axis.width, axis.since_s, axis.until_s, glyphs, marks, ticks), width)
+    events = [(at_s, event) for at_s, event in session.events if at_s >= axis.since_s]
+    return padded(tape_line(events, axis, glyphs, marks, ticks), width)
 
 
 _LOAD: Final = "load"
@@ -84,7 +84,7 @@ class DashboardState(Struct, frozen=True):
         background: The processes that share one line (`folded`), where `rows` is given.
         background_key: The key that lists these processes; "" where there is none.
         span_s: Seconds that the charts show at least, of `SPANS_S`.
-        keys: (key, word) rows of the footer.
+        keys: Keys of the footer.
         recording: Whether frames are being written; None where they cannot be.
         offset_s: How far the moment shown lies before the newest one; None at the newest.
         target: The server that was asked for, shown while none has answered yet.
@@ -99,7 +99,7 @@ class DashboardState(Struct, frozen=True):
     background: Sequence[SessionRow] = ()
     background_key: str = ""
     span_s: float = SPANS_S[0]
-    keys: tuple[tuple[str, str], ...] = ()
+    keys: FooterKeys = FooterKeys()
     recording: RecordingState | None = None
     offset_s: float | None = None
     target: str = ""
@@ -172,7 +172,7 @@ def _throughput(picture: _Picture, height: int) -> list[Line]:
 
 def _latency(picture: _Picture, height: int) -> list[Line]:
     state = picture.state
-    load_key = next((key for key, word in state.keys if word == _LOAD), "")
+    load_key = next((key for key, word in (*state.keys.deeds, *state.keys.more) if word == _LOAD), "")
     width, right = chart_widths(picture.width, height)
     drawn = latency_lines(picture.session, width, height, picture.glyphs, state.baseline, load_key, state.span_s)
     return picture.beside_waits(drawn, picture.waits[-height:] if right else ())
@@ -350,7 +350,6 @@ class Dashboard(SceneScreen):
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
     ) -> None:
         super().__init__(glyphs, actions, keymap, target, first)
-        self._keys = {moving: footer_keys(self.offered(), keymap, moving=moving) for moving in (False, True)}
         self._view = SessionsView()
         self._rows: list[SessionRow] = []
         self._background: list[SessionRow] = []
@@ -363,8 +362,11 @@ class Dashboard(SceneScreen):
         self._layout: tuple[tuple[str, int], ...] = ()
 
     def heights(self, width: int, height: int) -> dict[str, int]:
-        self._layout = dashboard_layout(width, height, self._wanted, measured=self._measured)
-        return dict(self._layout)
+        # The line for messages is taken from the sessions, not from the charts.
+        rows = dict(dashboard_layout(width, height + self.message_rows, self._wanted, measured=self._measured))
+        rows["sessions"] -= self.message_rows
+        self._layout = tuple(rows.items())
+        return rows
 
     def show(self, scene: Scene) -> None:
         """Draw another scene; give other heights where the sessions need many more or far fewer rows, and with the
@@ -391,7 +393,7 @@ class Dashboard(SceneScreen):
             background=self._background,
             background_key=self._background_key,
             span_s=self._span_s,
-            keys=self._keys[self.moving],
+            keys=self.footer_keys(arrows=True),
             recording=scene.recording,
             offset_s=scene.behind_s,
             target=self._target,
@@ -419,6 +421,14 @@ class Dashboard(SceneScreen):
         return tuple(row.key for row in self._rows) if self._view.filter else ()
 
     @property
+    def table_in_view(self) -> str:
+        return "sessions"
+
+    @property
+    def has_selection(self) -> bool:
+        return self._view.selected is not None
+
+    @property
     def filtered_by(self) -> str:
         return self._view.filter
 
@@ -428,7 +438,8 @@ class Dashboard(SceneScreen):
     @property
     def visible_rows(self) -> int:
         """Rows of sessions that are in view."""
-        return max(dict(self._layout).get("sessions", 0) - HEAD_ROWS - bool(self._background), 0)
+        below = max(int(bool(self._background)), self.covered_rows)
+        return max(dict(self._layout).get("sessions", 0) - HEAD_ROWS - below, 0)
 
     @property
     def view(self) -> SessionsView:
@@ -455,6 +466,10 @@ class Dashboard(SceneScreen):
             self.post_message(MarksUnwanted())
         self._choose(replace(self._view, selected=None, filter="", top=0))
 
+    async def action_sideways(self, by: int) -> None:
+        """Go one frame back or forward: no column is hidden here."""
+        await self.app.run_action(f"app.step({by})")
+
     def action_sort(self, by: int) -> None:
         """Sort by the next or the previous column."""
         self._choose(next_sort(self._view, by))
@@ -468,14 +483,14 @@ class Dashboard(SceneScreen):
         self._choose(replace(self._view, background=not self._view.background))
 
     def action_zoom(self) -> None:
-        """Show charts of a longer time; after the longest, of the shortest."""
+        """Show charts of another time: the next of `SPANS_S`."""
         self._span_s = SPANS_S[(SPANS_S.index(self._span_s) + 1) % len(SPANS_S)]
         self.paint()
 
-    def action_details(self) -> None:
-        """Open everything known of the selected session; select the first one when there is none."""
+    async def action_details(self) -> None:
+        """Open everything known of the selected session; without one, of the bottleneck."""
         if self._view.selected is None:
-            self.action_move(1)
+            await self.open_bottleneck()
             return
         key = self._view.selected
         self.app.push_screen(session_dialog(self._scene.session, key, self._glyphs, self.keys_for(key)))

@@ -29,14 +29,23 @@ from pgtop_tune.metrics.server import QPS, ROLLBACKS, TPS
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.chart import Area, Columns, Level, column_of, filled_lines, nice_ceiling
+from pgtop_tune.tui.widgets.chart import (
+    Area,
+    Columns,
+    CurveEnd,
+    Level,
+    Peak,
+    TimeAxis,
+    filled_lines,
+    highest_columns,
+    nice_ceiling,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, labelled, lasting, spaced, value_of
 from pgtop_tune.tui.widgets.time_axis import (
     SPANS_S,
     SPARK_ROWS,
-    TimeAxis,
     arm_bands,
     chart_marks,
     spark_line,
@@ -146,13 +155,13 @@ _CELLS: Final = 7
 """Cells of a figure: 999 999."""
 _SPARK_CELLS: Final = 6
 _LEAST_MESSAGE: Final = 20
-_BESIDE_FAILURE: Final = 52
-"""Cells of the head that its name, its first words and the server's figure need beside pgbench's message."""
+_BESIDE_FAILURE: Final = 36
+"""Cells of the head that its name, its first words and one figure need beside pgbench's message."""
 _LONGEST_S: Final = 3600.0
 _ROOMY: Final = 98
 """Cells from which on the head also says which load runs."""
-_BESIDE_SINCE: Final = 27
-"""Cells of the head that its name, the client's figure and the strokes need beside what a change did."""
+_BESIDE_SINCE: Final = 12
+"""Cells of the head that its name and the strokes need beside what a change did."""
 _FAILED: Final = 14
 """Cells of the head that failed transactions need, where there are any: they stay in sight."""
 
@@ -176,7 +185,11 @@ def throughput_lines(
     loaded = session.history.is_known(CLIENT_TPS, begin_s, axis.until_s)
     if height <= SPARK_ROWS:
         values, style = (client, "series-1") if loaded else (server, "series-2")
-        figures = _figures(session, _SPARK_CELLS)
+        ends = [
+            Phrase(labelled(end.label, end.text.rjust(_SPARK_CELLS), end.style), end.rank)
+            for end in _curve_ends(session, server, client)
+        ]
+        figures = [*ends, *_figures(session, _SPARK_CELLS)]
         change = session.once(since_change)
         if change is not None:
             figures.insert(1, Phrase(since_short(change, glyphs), 1))
@@ -198,9 +211,9 @@ def throughput_lines(
     return [
         head((("TPS", "title"), *beside), width, glyphs, figures),
         *filled_lines(
-            areas, levels, width=width, height=height - 1, since_s=axis.since_s, until_s=axis.until_s,
-            top=nice_ceiling(highest), unit_format=count, glyphs=glyphs,
+            areas, levels, axis=axis, height=height - 1, top=nice_ceiling(highest), unit_format=count, glyphs=glyphs,
             marks=chart_marks(session, axis), bands=session.once(arm_bands),
+            ends=_curve_ends(session, server, client), peak=Peak(highest_columns(areas), spaced),
         ),
     ]  # fmt: skip
 
@@ -240,17 +253,17 @@ def _held_columns(session: Session, axis: TimeAxis) -> range:
     halt = session.once(_held)
     if halt is None or session.now is None:
         return range(0)
-    begun = column_of(session.now.elapsed_s - halt.for_s, axis.since_s, axis.until_s, axis.columns)
+    begun = axis.column_of(session.now.elapsed_s - halt.for_s)
     return range(0 if begun is None else begun + 1, axis.columns)
 
 
 def _curves(server: Columns, client: Columns | None, alarms: Collection[int]) -> tuple[list[Area], list[Level]]:
     if client is None:
-        return [Area(server, "series-2", alarms=alarms, fades=True)], []
+        return [Area(server, "series-2", alarms=alarms)], []
     silent = {column for column, value in enumerate(client) if value == 0.0}
     # Before and after the load the server's is all there is.
     alone = [value if client_tps is None else None for value, client_tps in zip(server, client, strict=True)]
-    areas = [Area(client, "series-1", alarms=silent, fades=True), Area(alone, "series-2", alarms=alarms, fades=True)]
+    areas = [Area(client, "series-1", alarms=silent), Area(alone, "series-2", alarms=alarms)]
     return areas, [Level(server, "series-2", apart=True)]
 
 
@@ -260,16 +273,23 @@ def _span(axis: TimeAxis) -> Line:
     return ((f"chart of {axis.words}{means}", "label"),)
 
 
-def _figures(session: Session, cells: int) -> list[Phrase]:
+def _curve_ends(session: Session, server: Columns, client: Columns) -> list[CurveEnd]:
+    """Return the client's throughput while a load of ours runs, and the server's."""
     interval = session.interval
-    phrases: list[Phrase] = []
-    run = None if interval is None else running(interval)
-    if interval is not None and run is not None:
+    ends: list[CurveEnd] = []
+    if interval is not None and running(interval) is not None:
         style = "series-1" if stalled_s(interval) is None else "critical"
-        phrases.append(Phrase(labelled("client", spaced(CLIENT_TPS(interval), cells), style)))
+        ends.append(CurveEnd("client", spaced(CLIENT_TPS(interval)), style, client))
     style = "series-2" if session.once(_held) is None else "critical"
-    phrases.append(Phrase(labelled("server", spaced(value_of(TPS, session), cells), style), 1))
-    phrases.append(_queries(session, cells))
+    ends.append(CurveEnd("server", spaced(value_of(TPS, session)), style, server, 1))
+    return ends
+
+
+def _figures(session: Session, cells: int) -> list[Phrase]:
+    """Return the figures that have no curve."""
+    interval = session.interval
+    run = None if interval is None else running(interval)
+    phrases = [_queries(session, cells)]
     if interval is not None:
         rollbacks = ROLLBACKS(interval)
         phrases.append(Phrase(labelled("rollbacks", spaced(rollbacks), PLAIN, "/s") if rollbacks else (), 4, ()))

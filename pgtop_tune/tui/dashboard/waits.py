@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import count, mean, ms, with_ms
@@ -33,11 +34,21 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.waits import ACTIVITY_SOURCE, WaitSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.latency import tail_phrases
-from pgtop_tune.tui.widgets.chart import GUTTER, Area, Columns, Level, filled_lines, filling, nice_ceiling
+from pgtop_tune.tui.widgets.chart import (
+    GUTTER,
+    Area,
+    Columns,
+    Level,
+    Peak,
+    TimeAxis,
+    filled_lines,
+    filling,
+    nice_ceiling,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, bar, ellipsized
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, absent, head, labelled, padded, wait_style
-from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, TimeAxis, axis_line, chart_marks, time_axis
+from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, axis_line, chart_marks, time_axis
 
 # What panes about waits stand on, or why they would show nothing.
 
@@ -79,7 +90,7 @@ def waits_needs(session: Session, width: int) -> int:
 
 def waits_axis(session: Session, width: int, span_s: float = SPANS_S[0]) -> TimeAxis:
     """Return the time axis of a chart of waits; its legend is part of the width."""
-    return time_axis(session, max(width - _LEGEND, GUTTER + 1), SPARK_ROWS + 1, span_s)
+    return time_axis(session, max(width, _LEGEND + GUTTER + 1), SPARK_ROWS + 1, span_s, _LEGEND)
 
 
 def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, span_s: float = SPANS_S[0]) -> list[Line]:
@@ -101,7 +112,6 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
     named: Line = (("active sessions", "title"), (f" mean of {of_s:.0f} s", "label"))
     title = head(named, width, glyphs, _figures(interval, sample, cpus))
     axis = waits_axis(session, width, span_s)
-    chart_width = axis.width
     clock = height >= _CLOCK_ROWS
     rows = height - 1 - clock
     classes = wait_classes(interval.newest)
@@ -116,12 +126,12 @@ def stacked_waits(session: Session, width: int, height: int, glyphs: Glyphs, spa
     top = nice_ceiling(max(usual, 1.2 * cpus if cpus and usual > cpus / 4 else 0.0, 1.0))
     levels = [Level([float(cpus)] * axis.columns, "strong", glyphs.rule)] if cpus else []
     drawn = filled_lines(
-        areas, levels, width=chart_width, height=rows, since_s=axis.since_s, until_s=axis.until_s, top=top,
-        unit_format=count, glyphs=glyphs, marks=chart_marks(session, axis),
+        areas, levels, axis=replace(axis, beside=0), height=rows, top=top, unit_format=count, glyphs=glyphs,
+        marks=chart_marks(session, axis), peak=Peak(stacked[-1], mean),
     )  # fmt: skip
     legend = _legend(classes, totals, interval, rows + clock, glyphs)
-    body = [*drawn, *([axis_line(session, axis, glyphs)] if clock else [])]
-    return [title, *((*line, *padded(beside, width - chart_width)) for line, beside in zip(body, legend, strict=True))]
+    body = [*drawn, *([axis_line(session, replace(axis, beside=0), glyphs)] if clock else [])]
+    return [title, *((*line, *padded(beside, width - axis.width)) for line, beside in zip(body, legend, strict=True))]
 
 
 def cpus_of(session: Session) -> int | None:

@@ -102,18 +102,18 @@ class Dialog(OpensAtOnce[T]):
 
     def _caption(self) -> None:
         box = self.query_one(Container)
+        title = printable(self._box_title)
         # A border title that is a str would be read as markup.
-        box.border_title = Content(printable(self._box_title))
+        box.border_title = Content(title)
         if self._message is not None:
-            caption = f" {ellipsized(self._message.line, max(self.cells - 4, 1), self.glyphs.ellipsis).rstrip()} "
-            box.border_subtitle = Content(caption).stylize(
-                "bold" if self._message.severity == "information" else "reverse"
-            )
-        else:
-            box.border_subtitle = Content(f"PgDn more  {self._box_keys}" if self._more else self._box_keys)
+            room = max(self.cells - cell_len(title) - 6, 1)
+            text = f" {ellipsized(self._message.line, room, self.glyphs.ellipsis).rstrip()} "
+            style = "bold" if self._message.severity == "information" else "reverse"
+            box.border_title = Content.assemble(title, "  ", (text, style))
+        box.border_subtitle = Content(f"PgDn more  {self._box_keys}" if self._more else self._box_keys)
 
     def show_message(self, message: ShownMessage | None) -> None:
-        """Show a message on the lower edge in place of the keys, never over the content; None takes it away."""
+        """Show a message on the upper edge, never over the keys or the content; None takes it away."""
         if message != self._message:
             self._message = message
             if self.is_mounted:

@@ -10,6 +10,7 @@ from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.runtime.experiment_control import ExperimentState
 
 if TYPE_CHECKING:
+    from pgtop_tune.diagnosis.finding import Deed
     from pgtop_tune.runtime.experiment_control import ExperimentRequest, ExperimentView
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
@@ -100,6 +101,19 @@ class ExperimentActions:
             ),
             self._begun,
         )
+
+    def open_with(self, services: Services, deed: Deed) -> None:
+        """Stage what a finding wants to try, and open the dialog that compares it with the value in force."""
+        self._context.run_telling(self._opened_with(services, deed), "experiment")
+
+    async def _opened_with(self, services: Services, deed: Deed) -> tuple[str, bool]:
+        try:
+            problem = "" if self._view is not None else await self._parameters.stage(deed)
+        except PgtopError as raised:
+            problem = str(raised)
+        if not problem:
+            self.open(services)
+        return problem, False
 
     def _begun(self, request: ExperimentRequest | None) -> None:
         if request is not None:

@@ -11,7 +11,7 @@ from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
 from pgtop_tune.runtime.load_control import LoadSeries
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, filled_lines, nice_ceiling
+from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, TimeAxis, filled_lines, nice_ceiling
 from pgtop_tune.tui.widgets.lines import PLAIN, Cell, Column, Glyphs, Line, labelled, plain_text, table_lines, wrapped
 
 # The record of a run for reading: the final report, percentiles, statements, and how far it can be trusted. Pure.
@@ -251,11 +251,11 @@ def _chart(
     """Return every step is as wide as the next: loads are mostly doubled."""
     columns, steps = max(cells - GUTTER, 0), len(values)
     knee = None if series.knee is None else series.knee.load
+    highest = max((value or 0.0 for value in values), default=0.0)
     return filled_lines(
-        [Area([values[column * steps // columns] for column in range(columns)], style)], width=cells, height=rows,
-        since_s=-0.5, until_s=steps - 0.5, top=nice_ceiling(max((value or 0.0 for value in values), default=0.0)),
-        unit_format=count, glyphs=glyphs,
-        marks=[ChartMark(float(step)) for step, point in enumerate(series.points) if point.load == knee],
+        [Area([values[column * steps // columns] for column in range(columns)], style)],
+        axis=TimeAxis(-0.5, steps - 0.5, cells), height=rows, top=nice_ceiling(highest), unit_format=count,
+        glyphs=glyphs, marks=[ChartMark(float(step)) for step, point in enumerate(series.points) if point.load == knee],
     )  # fmt: skip
 
 

@@ -23,10 +23,19 @@ from pgtop_tune.tui.dialogs.help import DescribedNumber
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, NETWORK, TABLES
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
 from pgtop_tune.tui.pages.page import Page
-from pgtop_tune.tui.widgets.chart import Area, Columns, Level, filled_lines, nice_ceiling
+from pgtop_tune.tui.widgets.chart import (
+    Area,
+    Columns,
+    CurveEnd,
+    Level,
+    TimeAxis,
+    ends_with_room,
+    filled_lines,
+    nice_ceiling,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, bar, fit, heat_strip, heat_style
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, head, labelled, padded
-from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, TimeAxis, axis_line, chart_marks, time_axis
+from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, axis_line, chart_marks, time_axis
 
 # The machine over time: CPU by kind, throughput and await of the data disk, memory, pressure, one below the other.
 
@@ -69,6 +78,7 @@ def _whole_memory(interval: Interval) -> float | None:
 
 
 _MEBI: Final = 1024.0 * 1024.0
+_FIGURE: Final = 5
 _CPU_STYLES: Final = ("cpu", "wait-io", "wait-lwlock", "critical")
 _CHARTS: Final = (
     _Chart(
@@ -153,16 +163,20 @@ def _drawn(
     highest = max((value for series in stacked for value in series if value is not None), default=0.0)
     disk = details.data_disk(interval) if chart.of_disk else None
     title = f"{chart.title} {one_line(disk, _NAME)}" if disk else chart.title.removesuffix(" of")
+    ends = [
+        CurveEnd(curve.label, chart.form(curve.metric(interval)), curve.style, series, index)
+        for index, (curve, series) in enumerate(zip(chart.curves, stacked, strict=True))
+    ]
+    beside = ends_with_room(ends, rows - 1)
     figures = [
-        Phrase(labelled(curve.label, chart.form(curve.metric(interval)).rjust(5), curve.style), index)
-        for index, curve in enumerate(chart.curves)
+        Phrase(labelled(end.label, end.text.rjust(_FIGURE), end.style), end.rank) for end in ends if end not in beside
     ]
     top = chart.most(interval) or nice_ceiling(highest / chart.unit) * chart.unit
     return [
-        head(((title, "title"),), axis.width, glyphs, figures),
+        head(((title, "title"),), axis.width + axis.beside, glyphs, figures),
         *filled_lines(
-            areas, levels, width=axis.width, height=rows - 1, since_s=axis.since_s, until_s=axis.until_s,
-            top=top, unit_format=chart.form, glyphs=glyphs, marks=chart_marks(session, axis),
+            areas, levels, axis=axis, height=rows - 1, top=top, unit_format=chart.form, glyphs=glyphs,
+            marks=chart_marks(session, axis), ends=beside,
         ),
     ]  # fmt: skip
 
@@ -496,7 +510,14 @@ def _limits(interval: Interval) -> list[Phrase]:
     ]
 
 
-_SINGLE: Final[tuple[Metric | Keyed[Any], ...]] = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in _SWAP), metrics.OTHER_PROGRAMS)
+_SINGLE: Final[tuple[Metric | Keyed[Any], ...]] = (
+    *_CPU,
+    *_WORK,
+    *_MEMORY,
+    *_PROMISED,
+    *(row for _, row in _SWAP),
+    metrics.OTHER_PROGRAMS,
+)
 NUMBERS: Final[tuple[DescribedNumber, ...]] = (
     *_CPU, metrics.CORE_BUSY, metrics.OTHER_PROGRAMS, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS,
     details.HUGE_SURPLUS,

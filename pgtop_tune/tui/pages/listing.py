@@ -15,7 +15,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import MOST_ROWS, PageColumn, PageTable, SortValue, grown, row_lines
-from pgtop_tune.tui.widgets.chart import GUTTER, Area, filled_lines, mean_columns, nice_ceiling, window
+from pgtop_tune.tui.widgets.chart import GUTTER, Area, Peak, TimeAxis, filled_lines, nice_ceiling, window
 from pgtop_tune.tui.widgets.lines import (
     GAP,
     PLAIN,
@@ -134,19 +134,17 @@ class RowBeside:
             self._points.clear()
         if not self._points or now_s > self._points[-1].at_s:
             self._points.append(SeriesPoint(now_s, _value(column, row)))
-        columns = max(width - GUTTER, 1)
         shown_s = now_s - self._points[0].at_s
-        since_s, until_s = window(shown_s + 1.0, columns)
         # A value stands in the column that it ends.
-        begin_s = self._points[0].at_s - 1.0 + since_s
-        values = mean_columns(list(self._points), begin_s, begin_s + until_s - since_s, columns)
+        axis = TimeAxis(*window(now_s, max(width - GUTTER, 1)), width)
+        values = axis.means(list(self._points))
         top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
         since = Phrase(((f"since {lasting(shown_s)} ago", "label"),))
         return [
             head(((column.title, "label"), (f"  {column.text(row).strip()}", "strong")), width, glyphs, [since]),
             *filled_lines(
-                [Area(values, "series-1", fades=True)], width=width, height=_CHART_ROWS - 1, since_s=begin_s,
-                until_s=begin_s + until_s - since_s, top=top, unit_format=count, glyphs=glyphs,
+                [Area(values, "series-1")], axis=axis, height=_CHART_ROWS - 1, top=top, unit_format=count,
+                glyphs=glyphs, peak=Peak(values, count),
             ),
         ]  # fmt: skip
 

@@ -15,7 +15,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.actions import PAGES, ROWS, Action, footer_keys
+from pgtop_tune.tui.actions import PAGES, ROWS, Action
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog
 from pgtop_tune.tui.dialogs.help import Entry, explained, why_untold
 from pgtop_tune.tui.pages import listing
@@ -181,7 +181,6 @@ class PageScreen(SceneScreen):
         self, glyphs: Glyphs, actions: Sequence[Action], keymap: Mapping[str, str], target: str, first: Scene
     ) -> None:
         super().__init__(glyphs, actions, keymap, target, first)
-        self._keys: dict[tuple[str, str, bool], tuple[tuple[str, str], ...]] = {}
         self._columns = ColumnChoice()
         self._beside = listing.RowBeside()
         self._views: dict[str, ListingView] = {}
@@ -220,8 +219,8 @@ class PageScreen(SceneScreen):
     def show(self, scene: Scene) -> None:
         """Draw another scene; first give the summary the room it needs now."""
         self._scene = scene
-        width, height = self.app.size
-        if self.is_mounted and self._summary_wanted(width, height - len(self._arranged)) != self._summary_height:
+        wanted_rows = self._summary_wanted(self.app.size.width, self.rows_for_panes)
+        if self.is_mounted and wanted_rows != self._summary_height:
             self._arrange()
             self.paint_soon()
         super().show(scene)
@@ -260,18 +259,11 @@ class PageScreen(SceneScreen):
             load=scene.load,
         )  # fmt: skip
         summary = self.page.summary(session, width, self._summary_height, self._glyphs) if self._summary_height else ()
-        footer = footer_line(self._footer_keys(), width, self.page_names(self.page.key))
+        footer = footer_line(self.footer_keys(), width, self.page_names(self.page.key))
         return {"header": [header], "summary": summary, "table": table, "footer": [footer]}
 
-    def _footer_keys(self) -> tuple[tuple[str, str], ...]:
-        """Return the same for a table from frame to frame."""
-        at = self.page.id, self.table.id, self.moving
-        if at not in self._keys:
-            self._keys[at] = footer_keys(self.offered(), self._keymap, moving=self.moving)
-        return self._keys[at]
-
     def offered(self) -> tuple[Action, ...]:
-        """Return the keys, those of this table first: a narrow screen has no room for the rest."""
+        """Return the keys, those of this table first."""
         return tuple(sorted(super().offered(), key=_rank))
 
     def _offers(self, action: Action) -> bool:
@@ -289,7 +281,7 @@ class PageScreen(SceneScreen):
     @property
     def visible_rows(self) -> int:
         """Rows of the table that are in view."""
-        return max(self._table_height - HEAD_ROWS, 0)
+        return max(self._table_height - HEAD_ROWS - self.covered_rows, 0)
 
     @property
     def _view(self) -> ListingView:
@@ -384,6 +376,14 @@ class PageScreen(SceneScreen):
         return tuple(dict.fromkeys(key for key in keys if key is not None))
 
     @property
+    def table_in_view(self) -> str:
+        return f"{self.page.id} {self.table.id}"
+
+    @property
+    def has_selection(self) -> bool:
+        return self._view.selected is not None or bool(self._view.tagged)
+
+    @property
     def filtered_by(self) -> str:
         return self._view.filter
 
@@ -408,9 +408,13 @@ class PageScreen(SceneScreen):
             at = 0 if by < 0 else len(rows) - 1
             self._choose(listing.selected(self.table, self._view, rows, at, self.visible_rows))
 
-    def action_sideways(self, by: int) -> None:
-        """Scroll by a column."""
-        self._choose(listing.sideways(self.table, self._view, by, self._table_width))
+    async def action_sideways(self, by: int) -> None:
+        """Scroll by a column; where none is hidden on that side, go one frame back or forward."""
+        scrolled = listing.sideways(self.table, self._view, by, self._table_width)
+        if scrolled == self._view:
+            await self.app.run_action(f"app.step({by})")
+        else:
+            self._choose(scrolled)
 
     def action_unselect(self) -> None:
         """Clear selection, tags and filter; where there is none, clear the marks."""
@@ -451,14 +455,14 @@ class PageScreen(SceneScreen):
 
         self.app.push_screen(ColumnsDialog(table, self._view.columns, self._glyphs), chosen)
 
-    def action_details(self) -> None:
-        """Open all details of the selected row; select the first one when there is none."""
+    async def action_details(self) -> None:
+        """Open all details of the selected row; without one, of the bottleneck."""
         table, key, rows = self.table, self._view.selected, self.rows
+        if key is None:
+            await self.open_bottleneck()
+            return
         if isinstance(rows, Unavailable):
             self.app.notify(one_line(str(rows), _REASON), markup=False, severity="warning")
-            return
-        if key is None:
-            self.action_move(1)
             return
         row = _row(table, self._scene.session, key)
         if row is None:

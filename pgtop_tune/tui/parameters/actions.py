@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from pgtop_tune.changes.confirm.pending_sets import Pending
-    from pgtop_tune.diagnosis.finding import ParameterAdvice
+    from pgtop_tune.diagnosis.finding import Deed
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.parameters.changes import Changes, ListScope
@@ -128,13 +128,35 @@ class ParameterActions:
             restart=services.restart,
         )
 
-    def open(self, services: Services, advice: ParameterAdvice | None = None) -> None:
+    def open(self, services: Services, advice: Deed | None = None) -> None:
         """Open the list, at what a finding wants to try."""
         from pgtop_tune.tui.parameters.dialog import ParameterDialog
 
         if self.changes is not None:
+            if advice is not None:
+                self._list(advice)
             dialog = ParameterDialog(self.changes, self.panel, self._context.live, self._context.glyphs, advice)
             self._context.app.push_screen(dialog)
+
+    def _list(self, deed: Deed) -> None:
+        """List a parameter that only a finding names, with its words."""
+        from pgtop_tune.advice.knobs.knob import Knob
+
+        if all(knob.name != deed.target for knob in self.panel.knobs):
+            knob = Knob(deed.target, "bottleneck", f"{deed.effect}.", "", ())
+            self.panel.knobs = (knob, *self.panel.knobs)
+
+    async def stage(self, deed: Deed) -> str:
+        """Stage the value that a finding wants to try, without the list; the reason why not, "" when it is staged.
+
+        Raises:
+            PgtopError: The server does not answer.
+        """
+        from pgtop_tune.tui.parameters.dialog import staged_by
+
+        if self.changes is None:
+            return "parameters cannot be changed here"
+        return await staged_by(deed, self.changes, self.panel, self._context.live)
 
     def open_at(self, services: Services, name: str) -> None:
         """Open the list, narrowed to one parameter."""

@@ -7,12 +7,13 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final
 
+from msgspec.structs import replace
 from textual import events
 
 from pgtop_tune.advice.facts import AdviceFacts, MachineLook
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.base.errors import PgtopError, UsageProblem
-from pgtop_tune.diagnosis.finding import ParameterAdvice
+from pgtop_tune.diagnosis.finding import Deed
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.durability import WINDOW, lost_in_a_crash
@@ -130,6 +131,31 @@ _ADVICE_EVERY: Final = 10
 """Frames between two looks at what advice is derived from."""
 
 
+async def staged_by(deed: Deed, changes: Changes, scope: ListScope, session: Session) -> str:
+    """Stage the value that a finding proposes, without the list; the reason why not, "" when it is staged.
+
+    Raises:
+        PgtopError: The server does not answer, or its value is nothing to start from.
+    """
+    knobs = tuple(knob for knob in scope.knobs if knob.name == deed.target)
+    parameters, in_force = await changes.list((deed.target,)), await changes.in_force()
+    machine = await changes.settings()
+    facts = server_facts(session.interval, machine, None)
+    for row in parameter_rows(knobs, parameters, in_force, scope.next_load):
+        advised = row if facts is None else advised_anew(row, facts, propose(facts))
+        staged = staged_for(advised, deed)
+        if staged is not None:
+            kept_rows = tuple(staged_row for staged_row in scope.staged if staged_row.name != row.name)
+            scope.staged = (*kept_rows, replace(advised, staged=staged))
+            return ""
+    return f"{deed.target}: no value is advised; p stages one"
+
+
+def staged_for(row: SettingRow, deed: Deed) -> Staged | None:
+    """Return the value that a finding proposes for its parameter; None without one."""
+    return row.towards(deed.direction) if deed.value is None else row.meaning(Staged(deed.value))
+
+
 class ParameterDialog(ChangingDialog):
     """Stays open until Escape.
 
@@ -149,7 +175,7 @@ class ParameterDialog(ChangingDialog):
         scope: ListScope,
         session: Session,
         glyphs: Glyphs,
-        advice: ParameterAdvice | None = None,
+        advice: Deed | None = None,
     ) -> None:
         super().__init__("parameters", glyphs, keys=_KEYS, low=True)
         self._table = SettingTable(scope.staged)
@@ -204,12 +230,12 @@ class ParameterDialog(ChangingDialog):
     def _stage_wanted(self) -> None:
         """Stage the advice of a finding, once, with the first answer of the server."""
         advice, self._wanted = self._wanted, None
-        row = None if advice is None else self._row(advice.name)
+        row = None if advice is None else self._row(advice.target)
         if advice is None or row is None:
             return
-        self._table.select(advice.name)
+        self._table.select(advice.target)
         if row.staged is None:
-            staged = row.towards(advice.direction)
+            staged = staged_for(row, advice)
             self._table.stage(staged)
             self.say("" if staged else f"{row.name}: no advised value; type one with Enter", "warning")
 

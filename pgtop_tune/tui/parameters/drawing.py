@@ -328,7 +328,7 @@ def _worth(row: SettingRow, glyphs: Glyphs) -> Said:
     for risk in RISKS.get(row.name, ()):
         yield "risk", f"{risk.values} {risk.words}", "critical"
     yield "shows in", f" {glyphs.separator} ".join(knob.panes), PLAIN
-    yield "moves with", ", ".join(knob.moves_with), PLAIN
+    yield "related", ", ".join(knob.moves_with), PLAIN
 
 
 def _advised(row: SettingRow, glyphs: Glyphs) -> Said:

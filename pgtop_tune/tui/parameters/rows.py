@@ -61,7 +61,7 @@ class Staged(Struct, frozen=True):
     value: str | None
 
     def __str__(self) -> str:
-        return "reset" if self.value is None else self.value
+        return "reset" if self.value is None else self.value or "''"
 
 
 class SettingRow(Struct, frozen=True):

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import clock, wall_clock, wall_moment
 from pgtop_tune.changes.model.change_set import value_before
-from pgtop_tune.diagnosis.finding import Diagnosis, Finding, FindingKind, ParameterAdvice
+from pgtop_tune.diagnosis.finding import Diagnosis, Finding, FindingKind
 from pgtop_tune.metrics.durability import at_risk, switched_risks
 from pgtop_tune.runtime.experiment_control import KILLED, ArmValues, ExperimentState
 from pgtop_tune.runtime.ports import TransportState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks, Window
-from pgtop_tune.tui.actions import NAMES
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, ellipsized, fit, text_width, width
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, lasting
 
@@ -345,66 +344,57 @@ FINDING_STYLES: Final[Mapping[FindingKind, str]] = {
     FindingKind.NOTE: PLAIN,
 }  # fmt: skip
 """Red is kept for outages."""
-_TITLES: Final = dict(NAMES)
 _LEAST: Final = 40
 """Cells of a sentence that come before keys beside it."""
-_CLAUSE: Final = "; "
-"""Separator; the clause behind it may be left out."""
 
 
-def finding_line(diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, key: str = "") -> Line:
+def finding_line(
+    diagnosis: Diagnosis | None, cells: int, glyphs: Glyphs, list_key: str = "", deed: tuple[str, str] = ("", "")
+) -> Line:
     """Return the line of the bottleneck, at most so many cells.
 
     Args:
         diagnosis: Of the moment shown; None before there is one.
         cells: Width.
         glyphs: Characters.
-        key: Opens the list; "" where there is none.
+        list_key: Key that opens the list; "" where there is none.
+        deed: Key and words of the first deed; "" without one.
     """
     if diagnosis is None:
         return fit(((f" {glyphs.pointer} diagnosing {glyphs.ellipsis}", "dim"),), cells)
     first = diagnosis.first
     style = FINDING_STYLES[first.kind]
-    text, keys = _fitting(first, _keys(first, key, len(diagnosis.findings) - 1), cells - 4)
+    text, keys = _fitting(first, _keys(list_key, deed, len(diagnosis.findings) - 1), cells - 4)
     sentence = ellipsized(text, cells - 4 - width(keys), glyphs.ellipsis)
     return fit(((f" {glyphs.pointer} {sentence}", style), *keys), cells)
 
 
-def _keys(first: Finding, key: str, count: int) -> tuple[Line, ...]:
-    """Return the keys beside the sentence, from many words to none."""
-    page: Line = (("  ", PLAIN), (first.page, "key"))
-    named: Line = (*page, (f" {_TITLES.get(first.page, '')}", PLAIN))
-    if not key:
-        return named, page, ()
-    more: Line = (("  ", PLAIN), (key, "key"))
-    next_step: Line = (*more, (f" {_next_words(first, count)}", PLAIN))
-    return (*named, *next_step), (*page, *next_step), (*page, *more), ()
+def _keys(list_key: str, deed: tuple[str, str], count: int) -> tuple[Line, ...]:
+    """Return the keys beside the sentence, from many words to none; the deed is the last to go."""
+    key, deed_words = deed
+    more: Line = ((f"  +{count}", "dim"),) if count else ()
+    opens: Line = (("  ", PLAIN), (list_key, "key"), (" why", PLAIN)) if list_key else ()
+    if not key or not deed_words:
+        return (*opens, *more), opens, opens[:2], ()
+    acts: Line = (("  ", PLAIN), (key, "key"), (f" {deed_words}", PLAIN))
+    fixes: Line = (*acts[:2], (" fix", PLAIN))
+    return (*opens, *acts, *more), (*opens, *fixes, *more), (*opens[:2], *fixes), fixes, acts[:2], ()
 
 
 def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Line]:
-    """Return the sentence with as many of its clauses as there is room for, else its short form, else fewer words at
-    the keys; these stay as long as the sentence has its least.
+    """Return the longest form of the sentence for which there is room, else fewer words at the keys; these stay as long
+    as the sentence has its least.
     """
-    clauses = first.sentence.split(_CLAUSE)
-    texts = [_CLAUSE.join(clauses[:count]) for count in range(len(clauses), 0, -1)]
-    for text in (text for text in (*texts, first.short) if len(text) >= len(first.short)):
+    for text in (text for text in first.forms if len(text) >= len(first.short)):
         if text_width(text) <= room - width(keys[0]):
             return text, keys[0]
     for line in keys[1:]:
         if text_width(first.short) <= room - width(line):
             return first.short, line
-    return first.short, next(line for line in keys if room - width(line) >= _LEAST or not line)
-
-
-def _next_words(first: Finding, count: int) -> str:
-    """Return what the list offers first."""
-    if first.advice is None:
-        text = "why"
-    elif isinstance(first.advice, ParameterAdvice):
-        text = f"try {first.advice.name}"
-    else:
-        text = f"session {first.advice.backend[0]}"
-    return f"{text}, {count} more" if count else text
+    for line in keys:
+        if text_width(first.forms[-1]) <= room - width(line):
+            return first.forms[-1], line
+    return first.forms[-1], next(line for line in keys if room - width(line) >= _LEAST or not line)
 
 
 def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -22,6 +23,7 @@ from pgtop_tune.runtime.load_control import (
 )
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.actions import FooterKeys
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, fit, width, wrap
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, padded, value_of
 
@@ -242,12 +244,6 @@ def ago(seconds: float, glyphs: Glyphs) -> str:
 
 # The last line: pages and keys.
 
-_ALWAYS = ("help", "quit")
-ROOMY: Final = 110
-"""Cells from which on the pages are named one by one."""
-VERY_ROOMY: Final = 150
-"""The same where the keys that move through time come first: they are needed more than page names."""
-
 
 class PageNames(Struct, frozen=True):
     """The pages there are.
@@ -255,35 +251,108 @@ class PageNames(Struct, frozen=True):
     Attributes:
         names: (key, name) rows.
         here: Key of the one in view.
-        named_from: Cells from which on they are named one by one.
     """
 
     names: tuple[tuple[str, str], ...] = ()
     here: str = ""
-    named_from: int = ROOMY
 
 
 NO_PAGES: Final = PageNames()
 _FOOTERS_KEPT: Final = 16
 """More than anybody turns between."""
+_GAP: Final = ("  ", PLAIN)
+_SELECT: Final = ("↑↓", "select")
+
+
+class _Lengths(Struct, frozen=True):
+    """Words that a footer has room for.
+
+    Attributes:
+        apart: Gap between its parts.
+        pages: Whether the word for the pages stands there.
+        deeds, last, rows: Whether the keys of these parts have words.
+    """
+
+    apart: Span = _GAP
+    pages: bool = True
+    deeds: bool = True
+    last: bool = True
+    rows: bool = True
+
+
+_LENGTHS: Final = (
+    _Lengths(apart=(" │ ", "dim")),
+    _Lengths(),
+    _Lengths(pages=False),
+    _Lengths(pages=False, last=False),
+    _Lengths(deeds=False),
+    _Lengths(deeds=False, pages=False),
+    _Lengths(deeds=False, pages=False, last=False),
+    _Lengths(deeds=False, pages=False, last=False, rows=False),
+)
+"""From long to short: the pages shrink first, and the words for the selected row stay longest."""
 
 
 @lru_cache(maxsize=_FOOTERS_KEPT)
-def footer_line(keys: tuple[tuple[str, str], ...], width: int, pages: PageNames = NO_PAGES) -> Line:
-    """Return the last line of a screen: as many keys as fit; those for help and leaving always do.
+def footer_line(keys: FooterKeys, columns: int, pages: PageNames = NO_PAGES) -> Line:
+    """Return the last line of a screen: pages, the selected row, deeds, help and leaving; the same keys at every width.
 
     Args:
-        keys: (key, word) rows, most important first (`actions.footer_keys`).
-        width: Cells.
-        pages: Named before the keys where there is room.
+        keys: As `actions.footer_keys` gives them.
+        columns: Cells.
+        pages: Named one by one where everything else has room.
     """
-    phrases = [
-        Phrase(((key, "key"), (f" {word}", PLAIN)), 0 if word in _ALWAYS else rank)
-        for rank, (key, word) in enumerate(keys, 1)
-    ]
-    if pages.names:
-        phrases.insert(0, Phrase(_named(pages) if width >= pages.named_from else _counted(pages)))
-    return padded(((" ", PLAIN), *fitting(phrases, width - 2, ("  ", PLAIN))), width)
+    room = columns - 2
+    for lengths in _LENGTHS:
+        line = _footer(keys, lengths, _counted(pages, worded=lengths.pages))
+        if width(line) <= room:
+            break
+    if lengths is _LENGTHS[0]:
+        line = _with_more(keys, lengths, pages, room)
+    return padded(((" ", PLAIN), *fit(line, room)), columns)
+
+
+def _with_more(keys: FooterKeys, lengths: _Lengths, pages: PageNames, room: int) -> Line:
+    """Return the line with as many further keys as there is room for, then with the names of the pages."""
+    line: Line = ()
+    for count in range(len(keys.more) + 1):
+        longer = _footer(keys, lengths, _counted(pages, worded=True), keys.more[:count])
+        if width(longer) > room:
+            return line
+        line = longer
+    named = _footer(keys, lengths, _named(pages), keys.more)
+    return named if width(named) <= room else line
+
+
+def _footer(keys: FooterKeys, lengths: _Lengths, pages: Line, more: Sequence[tuple[str, str]] = ()) -> Line:
+    parts = (
+        _joined([part for part in (pages, _verbs(keys.tables, worded=True)) if part], _GAP),
+        _selected_row(keys, worded=lengths.rows),
+        _verbs(keys.deeds, worded=lengths.deeds),
+        _verbs(more, worded=True),
+        _verbs(keys.last, worded=lengths.last),
+    )
+    return _joined([part for part in parts if part], lengths.apart)
+
+
+def _joined(parts: Sequence[Line], gap: Span) -> Line:
+    return tuple(span for number, part in enumerate(parts) for span in ((gap, *part) if number else part))
+
+
+def _verbs(rows: Sequence[tuple[str, str]], *, worded: bool) -> Line:
+    """Return keys with their words, or keys alone."""
+    if not worded:
+        return _joined([((key, "key"),) for key, _ in rows], (" ", PLAIN))
+    return _joined([((key, "key"), (f" {word}", PLAIN)) for key, word in rows], _GAP)
+
+
+def _selected_row(keys: FooterKeys, *, worded: bool) -> Line:
+    """Return the verbs of the selected row; without one how to select it, and faintly what could be done then."""
+    if keys.selected or not keys.rows:
+        return _verbs(keys.rows, worded=worded)
+    verbs = _verbs(keys.rows[1:], worded=worded)
+    select = _verbs((_SELECT,), worded=worded)
+    return _joined([select, tuple((text, "dim") for text, _ in verbs)], _GAP) if verbs else select
 
 
 def _named(pages: PageNames) -> Line:
@@ -297,11 +366,9 @@ def _named(pages: PageNames) -> Line:
     return tuple(span for span in spans if span[0])
 
 
-def _counted(pages: PageNames) -> Line:
-    here = next((name for key, name in pages.names if key == pages.here), "")
-    keys = [key for key, _ in pages.names]
-    last = keys[-1] if keys[-1] > keys[0] else f"{keys[-2]},{keys[-1]}"
-    return (f"{keys[0]}-{last}", "key"), (f" {here}", "title")
+def _counted(pages: PageNames, *, worded: bool) -> Line:
+    keys = sorted(key for key, _ in pages.names)
+    return ((f"{keys[0]}-{keys[-1]}", "key"), (" pages" if worded else "", PLAIN)) if keys else ()
 
 
 def making_words(progress: MakingProgress | None) -> str:

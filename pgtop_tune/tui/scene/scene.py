@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -17,7 +18,18 @@ from textual.screen import Screen
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
-from pgtop_tune.tui.actions import ACTIONS, NAMES, POOLERS_KEY, Action, key_name, keys_of
+from pgtop_tune.tui.actions import (
+    ACTIONS,
+    NAMES,
+    POOLERS_KEY,
+    Action,
+    FooterKeys,
+    FooterPart,
+    Need,
+    footer_keys,
+    key_name,
+    keys_of,
+)
 from pgtop_tune.tui.dialogs.dialog import RowKey, copy
 from pgtop_tune.tui.scene.banners import (
     began_ms,
@@ -29,7 +41,7 @@ from pgtop_tune.tui.scene.banners import (
     switched_danger,
     transport_line,
 )
-from pgtop_tune.tui.scene.header import ROOMY, VERY_ROOMY, PageNames, ShownMessage, message_lines
+from pgtop_tune.tui.scene.header import PageNames, ShownMessage, message_lines
 from pgtop_tune.tui.terminal.textual_private import driver_of, one_update, regions_in_view
 from pgtop_tune.tui.terminal.thrifty_driver import ThriftyDriver
 from pgtop_tune.tui.widgets.canvas import LineCanvas
@@ -151,9 +163,19 @@ TRANSPORT: Final = "transport"
 PENDING: Final = "pending"
 MARKS: Final = "marks"
 EXPERIMENT: Final = "experiment"
+MESSAGE: Final = "message"
+_MESSAGE_FROM: Final = 30
+"""Rows of a screen from which on a line is kept for messages; on a lower one they cover the last row of the table."""
 ABOVE: Final = ("danger",)
-BELOW: Final = (MARKS, TRANSPORT, EXPERIMENT, PENDING)
-"""Lines at the top and above the footer that are there when there is something to say."""
+BELOW: Final = (MARKS, TRANSPORT, EXPERIMENT, PENDING, MESSAGE)
+"""Lines at the top and above the footer; all but the last are there only when there is something to say."""
+_OF_ROW: Final = frozenset({"copy", "unselect"})
+_SIGNALS: Final = frozenset({"cancel", "terminate"})
+_OF_MARKS: Final = frozenset({"mark-end", "brush"})
+_WHILE_MOVING: Final = frozenset(
+    {"live", "step-forward", "mark-later", "next-event", "next-checkpoint", "slower", "faster"}
+)
+"""Actions that do something only while another moment than the newest is shown."""
 _WITH_ONE: Final = {
     "cancel": "app.signal_one('cancel', {}, {})",
     "terminate": "app.signal_one('terminate', {}, {})",
@@ -168,21 +190,25 @@ class Scene(Struct, frozen=True):
     Attributes:
         session: Frames up to the moment shown.
         diagnosis: The diagnosis of that moment; None before that is known.
+        deed: The first deed of it that can be done now, in a word or two; "" without one.
         recording: Whether frames are being written; None where they cannot be.
         behind_s: How far a frozen screen is behind the newest frame; None when it is not frozen.
+        in_past: Whether another moment of a live session is shown, which is more than a frozen screen.
         transport: Where a replay stands; None when live.
         load: State of the load that frames do not show; None where there is no door to it.
         pending: The change set that awaits confirmation.
         experiment: The one under way, or the newest whose end nobody has looked at; None without any.
         marks: Windows that are marked.
         baseline: An earlier run under the charts.
-        message: To the operator; it stands on the lowest lines of the last table for a while.
+        message: To the operator; it stands above the footer for a while.
     """
 
     session: Session
     diagnosis: Diagnosis | None = None
+    deed: str = ""
     recording: RecordingState | None = None
     behind_s: float | None = None
+    in_past: bool = False
     transport: TransportState | None = None
     load: LoadState | None = None
     pending: Pending | None = None
@@ -190,6 +216,18 @@ class Scene(Struct, frozen=True):
     marks: Marks = Marks()
     baseline: OverlayWatch | None = None
     message: ShownMessage | None = None
+
+
+class KeyMoved(Message):
+    """A key did what it did not do in earlier versions.
+
+    Attributes:
+        action_id: The action it has now.
+    """
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__()
+        self.action_id = action_id
 
 
 class MarksUnwanted(Message):
@@ -240,6 +278,7 @@ class SceneScreen(Screen[None]):
         self._last_pane = ("", 0)
         self._drawn: Mapping[str, Sequence[Line]] = {}
         self._pressed: tuple[str, int, int] | None = None
+        self._footer: tuple[object, FooterKeys] = (None, FooterKeys())
 
     def compose(self) -> ComposeResult:
         """Yield a canvas per name, from top to bottom."""
@@ -297,26 +336,48 @@ class SceneScreen(Screen[None]):
         drawn |= {name: [line] for name, line in extra.items()}
         if self._filtering is not None:
             drawn["footer"] = [_filter_line(self._filtering, width)]
-        if self._scene.message is not None:
-            self._put_message(drawn, message_lines(self._scene.message, width, self._glyphs))
+        message = self._scene.message
+        self._put_message(drawn, [] if message is None else message_lines(message, width, self._glyphs))
         self._drawn = drawn
         if not (self._stands and shown_straight(self, self._canvases, drawn)):
             with self.app.batch_update():
                 for name, lines in drawn.items():
                     self._canvases[name].show(lines)
 
-    def _put_message(self, drawn: dict[str, Sequence[Line]], message: Sequence[Line]) -> None:
-        """Put a message over the lowest lines of the last pane: nothing moves when a message comes or goes."""
+    def _put_message(self, drawn: dict[str, Sequence[Line]], message: list[Line]) -> None:
+        """Put a message on its line; lines that have no room there cover the lowest ones of the last pane. Nothing
+        moves when a message comes or goes.
+        """
+        if self.message_rows:
+            drawn[MESSAGE] = message[-1:]
+            message = message[:-1]
         name, rows = self._last_pane
-        if rows:
+        if rows and message:
             kept = max(rows - len(message), 0)
             above = [*drawn.get(name, ())][:kept]
             drawn[name] = [*above, *((),) * (kept - len(above)), *message]
 
+    @property
+    def message_rows(self) -> int:
+        """Rows of the line for messages: 0 on a low screen."""
+        return int(self.app.size.height >= _MESSAGE_FROM)
+
+    @property
+    def covered_rows(self) -> int:
+        """Rows of the last pane that a message covers now."""
+        message = self._scene.message
+        lines = () if message is None else message_lines(message, self.app.size.width, self._glyphs)
+        return max(len(lines) - self.message_rows, 0)
+
+    @property
+    def rows_for_panes(self) -> int:
+        """Rows of the screen without the lines that come and go, and without that for messages."""
+        return max(self.app.size.height - len(self._arranged) - self.message_rows, 1)
+
     def _arrange(self) -> None:
-        width, height = self.app.size
         self._arranged = self._extra.keys()
-        heights = self.heights(width, max(height - len(self._arranged), 1)) | dict.fromkeys(self._arranged, 1)
+        heights = self.heights(self.app.size.width, self.rows_for_panes) | dict.fromkeys(self._arranged, 1)
+        heights[MESSAGE] = self.message_rows
         for name in self.STACK:
             canvas, rows = self._canvases[name], heights.get(name, 0)
             canvas.display = rows > 0
@@ -326,10 +387,11 @@ class SceneScreen(Screen[None]):
 
     @property
     def _extra(self) -> dict[str, Line]:
-        """The lines of `ABOVE` and `BELOW` that are there now."""
+        """The lines of `ABOVE` and `BELOW` that are there now, without that of messages."""
         scene, glyphs, width = self._scene, self._glyphs, self.app.size.width
         key = self._key_of
-        lines = {FINDING: finding_line(scene.diagnosis, width, glyphs, key("findings"))}
+        list_key = key("findings" if self.has_selection else "details")
+        lines = {FINDING: finding_line(scene.diagnosis, width, glyphs, list_key, (key("deed"), scene.deed))}
         danger = danger_line(scene.session, width, glyphs)
         if scene.experiment is not None:
             danger = danger or switched_danger(scene.experiment, width, glyphs)
@@ -363,6 +425,20 @@ class SceneScreen(Screen[None]):
         """Return the actions that do something here."""
         return tuple(action for action in self._actions if self._offers(action))
 
+    def possible(self) -> tuple[Action, ...]:
+        """Return the actions that would do something now: with the row that is selected, at the moment shown."""
+        return tuple(action for action in self.offered() if self._is_possible(action))
+
+    def _is_possible(self, action: Action) -> bool:
+        of_row = action.part is FooterPart.ROW or action.id in _OF_ROW
+        if of_row and not (self.has_selection or self.filtered_by):
+            return False
+        if self._scene.in_past and Need.BACKENDS in action.needs and action.id in _SIGNALS:
+            return False
+        if action.id in _OF_MARKS:
+            return bool(self._scene.marks)
+        return self.moving or action.id not in _WHILE_MOVING
+
     def _offers(self, action: Action) -> bool:
         name = action.action.partition("(")[0]
         return name.startswith("app.") or callable(getattr(self, f"action_{name}", None))
@@ -385,7 +461,7 @@ class SceneScreen(Screen[None]):
             if action.id in _WITH_ONE:
                 keys = keys_of(action, self._keymap)
                 call = _WITH_ONE[action.id].format(*backend)
-                row_keys.append(RowKey(keys=keys, label=key_name(keys[0]), word=action.id, action=call))
+                row_keys.append(RowKey(keys=keys, label=key_name(keys[0]), word=action.short, action=call))
         return tuple(row_keys)
 
     def page_names(self, here: str) -> PageNames:
@@ -393,7 +469,29 @@ class SceneScreen(Screen[None]):
         now = self._scene.session.now
         empty = POOLERS_KEY if now is None or isinstance(now.pooler, Unavailable) else ""
         names = tuple((key, name) for key, name in NAMES if key == here or key != empty)
-        return PageNames(names, here, VERY_ROOMY if self.moving else ROOMY)
+        return PageNames(names, here)
+
+    def footer_keys(self, *, arrows: bool = False) -> FooterKeys:
+        """Return the keys of the footer.
+
+        Args:
+            arrows: Whether the arrow keys go through time here.
+        """
+        moving, past = self.moving, self._scene.in_past
+        at = self.table_in_view, moving, past
+        if self._footer[0] != at:
+            self._footer = at, footer_keys(self.offered(), self._keymap, moving=moving, past=past, arrows=arrows)
+        return replace(self._footer[1], selected=self.has_selection)
+
+    @property
+    def table_in_view(self) -> str:
+        """Name of the table in view: the actions offered are the same as long as it is."""
+        raise NotImplementedError
+
+    @property
+    def has_selection(self) -> bool:
+        """Return whether a row is selected, or rows are tagged."""
+        raise NotImplementedError
 
     @property
     def moving(self) -> bool:
@@ -446,6 +544,11 @@ class SceneScreen(Screen[None]):
     def action_move(self, by: int) -> None:
         """Select the row so many further down."""
         raise NotImplementedError
+
+    async def open_bottleneck(self) -> None:
+        """Open the bottleneck: Enter without a selected row."""
+        self.post_message(KeyMoved("details"))
+        await self.app.run_action("app.findings")
 
     def action_page(self, by: int) -> None:
         """Select a page further down or up."""

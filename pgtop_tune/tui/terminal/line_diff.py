@@ -2,7 +2,8 @@
 
 Textual rewrites every cell of a changed region from the widget's left edge, and wraps every segment in its own colour
 sequence and reset. Here its output is read, compared cell by cell with the picture the terminal holds, and replaced by
-short sequences that lead to the same picture. Nothing inside Textual is touched, only the bytes it writes: cursor
+short sequences that lead to the same picture; cells that have moved left, as those of a chart do, are moved on the
+terminal (DCH, ICH). Nothing inside Textual is touched, only the bytes it writes: cursor
 positions (CUP), colours (SGR) and text. Anything else is handed on as it is. Canvases with nothing over them give
 their rows to `painted`, without Textual.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -54,6 +56,15 @@ _NEAR: Final = 3
 _CHANGED: Final = re.compile(rb"[^\0]+(?:\0{1,%d}[^\0]+)*" % _NEAR)
 """A span of changed cells, in a row of bytes that are zero where a cell is the same."""
 
+_ALIKE: Final = re.compile(rb"\0{8,}(?:[^\0]{1,3}\0{4,})*")
+"""A span of cells that stood further right before, but for a few, in a row of bytes that are zero for such cells."""
+_MOVES: Final = (1, 2)
+"""Cells by which a chart moves in a tick."""
+_TRIED: Final = 4
+_TOLD: Final = 6
+_WORTH: Final = 8
+"""So many changed cells cost as many bytes as moving them."""
+
 Segment = tuple[str, "_Look"]
 StyledText = tuple[str, Hashable]
 
@@ -96,9 +107,11 @@ class ScreenDiff:
 
     Args:
         size: Columns and rows of the terminal where known: then blanks up to its edge are erased, not written.
+        moves: Whether the terminal can move the cells of a line, which a VT100 cannot.
     """
 
-    def __init__(self, size: tuple[int, int] | None = None) -> None:
+    def __init__(self, size: tuple[int, int] | None = None, *, moves: bool = True) -> None:
+        self._moves = moves
         self._columns, self._height = size or (_ANY, _ANY)
         self._rows: dict[int, tuple[str, str]] = {}
         self._painted: dict[int, Sequence[StyledText]] = {}
@@ -224,10 +237,24 @@ class ScreenDiff:
         if drawn == old_text and keys == shown_keys:
             return simple
         self._rows[y] = (old_whole[:x] + drawn + old_whole[end:], old_keys[:x] + keys + old_keys[end:])
+        changed = _differing(drawn, keys, old_text, shown_keys)
+        if self._moves and simple and len(drawn) - changed.count(0) >= _WORTH and _SECOND_HALF not in old_whole:
+            moved = _moved(changed, drawn, keys, old_text, shown_keys)
+            for first, last, by in moved:
+                pen.move(y, x + first)
+                pen.shift(by, "P")
+                behind, behind_keys = old_text[last + by :], shown_keys[last + by :]
+                if end < self._columns or not behind.isspace() or behind_keys.strip(_PLAIN.key):
+                    pen.move(y, x + last)
+                    pen.shift(by, "@")
+                old_text = old_text[:first] + old_text[first + by : last + by] + _UNKNOWN * by + behind
+                shown_keys = shown_keys[:first] + shown_keys[first + by : last + by] + _UNKNOWN * by + behind_keys
+            if moved:
+                changed = _differing(drawn, keys, old_text, shown_keys)
         blank_from = len(drawn)
         if end == self._columns:
             blank_from = max(len(drawn.rstrip(" ")), len(keys.rstrip(_PLAIN.key)))
-        for first, last in _changes(drawn, keys, old_text, shown_keys):
+        for first, last in _changes(drawn, changed):
             pen.move(y, x + first)
             inked = max(first, min(last, blank_from))
             written = inked if last - inked > _NEAR else last
@@ -278,6 +305,10 @@ class _Pen:
             self._set(look)
         self._out.append(text.replace(_SECOND_HALF, "") if _SECOND_HALF in text else text)
         self._x = -1 if cells is None or self._x < 0 else self._x + cells
+
+    def shift(self, cells: int, final: str) -> None:
+        """Delete so many cells at the cursor (P), or insert as many (@); the cursor stays."""
+        self._out.append(f"\x1b[{cells}{final}" if cells > 1 else f"\x1b[{final}")
 
     def erase_to_edge(self) -> None:
         """Write plain blanks from the cursor to the terminal's right edge; the cursor stays."""
@@ -355,13 +386,46 @@ def _number(text: str) -> int:
     return int.from_bytes(text.encode("utf-32-le", "surrogatepass"), "little")
 
 
-def _changes(text: str, keys: str, old_text: str, old_keys: str) -> list[tuple[int, int]]:
-    """Return spans of cells to write, never beginning or ending inside a wide character."""
+def _differing(text: str, keys: str, old_text: str, old_keys: str, by: int = 0) -> bytes:
+    """Return a byte per cell, zero where both are the same.
+
+    Args:
+        text, keys: Characters and styles of the cells.
+        old_text, old_keys: Those of as many cells before.
+        by: Compare each cell with the old one so many cells further right; the last ones have none.
+    """
     size = len(text)
-    differs = (_number(text) ^ _number(old_text)) | (_number(keys) ^ _number(old_keys))
+    differs = (_number(text) ^ (_number(old_text) >> 32 * by)) | (_number(keys) ^ (_number(old_keys) >> 32 * by))
     parts = differs.to_bytes(4 * size, "little")
     low, middle, high = (int.from_bytes(parts[byte::4], "little") for byte in range(3))
-    spans = [span.span() for span in _CHANGED.finditer((low | middle | high).to_bytes(size, "little"))]
+    return (low | middle | high).to_bytes(size, "little")
+
+
+def _moved(changed: bytes, text: str, keys: str, old_text: str, old_keys: str) -> list[tuple[int, int, int]]:
+    """Return spans (begin, end, by) of cells that stood so many cells further right before, where moving them is
+    shorter than writing those of them that are `changed`.
+    """
+    # Most rows that change are no charts: a few cells from where changes begin tell.
+    begins = [span.start() for span in islice(_CHANGED.finditer(changed), _TRIED)]
+    for by in _MOVES:
+        if not any(text[at : at + _TOLD] == old_text[at + by : at + by + _TOLD] for at in begins):
+            continue
+        spans = []
+        for span in _ALIKE.finditer(_differing(text, keys, old_text, old_keys, by)):
+            within = changed[span.start() : span.end()]
+            if len(within) - within.count(0) >= _WORTH:
+                # Cells at its ends may be the same where they are.
+                begin = span.start() + len(within) - len(within.lstrip(b"\0"))
+                spans.append((begin, span.start() + len(within.rstrip(b"\0")), by))
+        if spans:
+            return spans
+    return []
+
+
+def _changes(text: str, changed: bytes) -> list[tuple[int, int]]:
+    """Return spans of cells to write, never beginning or ending inside a wide character."""
+    size = len(text)
+    spans = [span.span() for span in _CHANGED.finditer(changed)]
     if _SECOND_HALF not in text:
         return spans
     return [

@@ -33,6 +33,8 @@ from pgtop_tune.tui.terminal.textual_private import (
 _ATTENTIVE_S: Final = 1.0
 """So long after the last byte a sequence may still be unfinished: Escape alone is told from others by its pause."""
 _TICK_S: Final = 0.05
+_FIXED_CELLS: Final = ("vt1", "vt5", "dumb")
+"""How TERM begins on terminals that can neither delete nor insert cells (terminfo: dch1, ich1)."""
 
 _SYNC_START = "\x1b[?2026h"
 _SYNC_END = "\x1b[?2026l"
@@ -57,7 +59,7 @@ class ThriftyDriver(JobControlDriver):
 
     def start_application_mode(self) -> None:
         """Take over the terminal, whatever it shows."""
-        self._diff = ScreenDiff(self._terminal_size())
+        self._diff = ScreenDiff(self._terminal_size(), moves=not os.environ.get("TERM", "").startswith(_FIXED_CELLS))
         self._held: list[str] | None = None
         self._unknown = False
         self._close_bell()

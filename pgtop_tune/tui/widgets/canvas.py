@@ -41,7 +41,7 @@ class LineCanvas(Widget):
         self._strips: list[Strip | None] = []
         self._painted_width = 0
         self._palette: Mapping[str, Style | None] = {}
-        self._joined: dict[str, Style | None] = {}
+        self._joined: dict[str, tuple[Style | None, str]] = {}
 
     def show(self, lines: Sequence[Line]) -> None:
         """Replace the lines and repaint those that differ from the ones shown; missing lines are blank."""
@@ -97,26 +97,31 @@ class LineCanvas(Widget):
     def _drawn(self, text: str, name: str) -> tuple[str, Style | None]:
         """Return the text and style of a span."""
         style = self._palette.get(name)
-        if style is not None or (ON not in name and SHADE not in name):
+        if style is not None or (ON not in name and not name.endswith(FILLED)):
             return text, style
         if name not in self._joined:
             self._joined[name] = self._made(name)
-        style = self._joined[name]
-        coloured = style is not None and style.bgcolor is not None
-        if name.endswith(FILLED):
-            return " " * len(text) if coloured else text, style
-        return text if coloured else (name.partition(ELSE)[2] * len(text) or text), style
+        style, instead = self._joined[name]
+        return instead * len(text) or text, style
 
-    def _made(self, name: str) -> Style | None:
-        """Return the style of a name that the theme has not: a shade, something on the colour of another style."""
+    def _made(self, name: str) -> tuple[Style | None, str]:
+        """Return the style of a name that the theme has not (a shade, something on the colour of another style), and
+        the character that stands for its text; "" for the text itself.
+        """
         if name.endswith(FILLED):
             shade = name.removesuffix(FILLED)
             base_style, shade_style = self._palette.get(shade.partition(SHADE)[0]), self._shaded(shade)
-            return base_style if shade_style is None or shade_style is base_style else Style(bgcolor=shade_style.color)
-        front, _, ground = name.partition(ON)
-        above, below = self._shaded(front), self._shaded(ground.partition(ELSE)[0])
+            if shade_style is None or shade_style is base_style:
+                return base_style, ""
+            return Style(bgcolor=shade_style.color), " "
+        pair, _, colourless = name.partition(ELSE)
+        front, _, ground = pair.partition(ON)
+        above, below = self._palette.get(front), self._palette.get(ground)
         colour = None if below is None else below.color
-        return above if colour is None else (above or Style()) + Style(bgcolor=colour)
+        if above is not None and above.color == colour is not None:
+            # All of the cell, with one colour less to write, and none that is brighter than a ground can be.
+            return Style(color=colour), UNICODE.full
+        return (above, colourless) if colour is None else ((above or Style()) + Style(bgcolor=colour), "")
 
     def _shaded(self, name: str) -> Style | None:
         """Return a style of the theme, or a shade of it where its colour is more than one of the terminal's sixteen."""

@@ -13,24 +13,27 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.runtime.history import PAUSE, ColumnMeans, SeriesPoint, usual_s
-from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, SHADES, Glyphs, Line, Span, fold_to_largest, on, shaded
+from pgtop_tune.base.units import age
+from pgtop_tune.runtime.history import PAUSE, Charted, ColumnMeans, SeriesPoint, usual_s
+from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, Glyphs, Line, Span, fold_to_largest, on
 
-# What every chart has: a window that stands still and moves on in steps, a zero-based scale, marks, arms, and sparks.
+# What every chart has: a window whose right edge is now, a zero-based scale, marks, arms, and sparks.
 #
-# The window fills from the left; when it is full it moves on by a sixteenth, or some columns. So most ticks change
-# one
-# column, and little of the chart is empty.
+# A window moves on by whole columns, which keep their contents: the terminal moves their cells (`line_diff`).
 
 GUTTER: Final = 7
 """Cells left of the first column: a label, a blank, the axis."""
 LABEL: Final = GUTTER - 2
 """Cells of a label."""
+Columns = Sequence[float | None]
+Cell = tuple[str, str]
+
 _NICE: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
-_STEPS: Final = 16
-"""A full window moves on by one part in so many of itself."""
-_FEWEST: Final = 6
-"""Fewest columns by which a window moves on, up to a quarter of it: each move draws all of it anew."""
+_LATE_S: Final = 0.3
+"""A frame comes so late at most after the second that it is of: the window goes on by one column a second."""
+LEGEND: Final = 13
+"""Cells right of the columns for the names and the present values of the curves."""
 _NEXT_TO_ZERO: Final = 1e-9
 """Below this a scale would magnify rounding errors."""
 
@@ -45,6 +48,42 @@ class ChartMark(Struct, frozen=True):
     at_s: float
     style: str = "dim"
     label: str = ""
+
+
+class CurveEnd(Struct, frozen=True):
+    """The name and the present value of a curve, right of its last column.
+
+    Attributes:
+        label: Its name.
+        text: Its value.
+        style: A name of `STYLES`.
+        values: The curve: the line stands as high as its last columns do.
+        rank: Where rows are few the highest ranks have none.
+    """
+
+    label: str
+    text: str
+    style: str
+    values: Columns = ()
+    rank: int = 0
+
+
+def ends_with_room(ends: Sequence[CurveEnd], rows: int) -> list[CurveEnd]:
+    """Return those that find room beside so many rows."""
+    kept = sorted(range(len(ends)), key=lambda index: ends[index].rank)[: max(rows, 0)]
+    return [end for index, end in enumerate(ends) if index in kept]
+
+
+class Peak(Struct, frozen=True):
+    """The highest column of a curve, marked with its value.
+
+    Attributes:
+        values: One per column; None is a gap.
+        form: Makes the text of a value.
+    """
+
+    values: Columns
+    form: Callable[[float], str]
 
 
 class ArmBand(Struct, frozen=True):
@@ -64,18 +103,63 @@ class ArmBand(Struct, frozen=True):
         return f"arm-{self.arm.lower()}"
 
 
+class TimeAxis(Struct, frozen=True):
+    """A window of the session's time in columns.
+
+    Attributes:
+        since_s: Its begin on the session's clock.
+        until_s: Its end.
+        width: Cells of gutter and columns together.
+        beside: Cells right of the columns: the legend of a chart, the figures of a spark.
+    """
+
+    since_s: float
+    until_s: float
+    width: int
+    beside: int = 0
+
+    @property
+    def columns(self) -> int:
+        """Cells that show time."""
+        return max(self.width - GUTTER, 0)
+
+    @property
+    def column_s(self) -> float:
+        """Seconds of a column."""
+        return (self.until_s - self.since_s) / max(self.columns, 1)
+
+    @property
+    def words(self) -> str:
+        """Length of the window: "3m13s"."""
+        return age(self.until_s - self.since_s)
+
+    def column_of(self, at_s: float) -> int | None:
+        """Return the column, from 0, of a moment, the last one for the present; None outside the window."""
+        if self.until_s <= at_s <= self.until_s + _LATE_S:
+            return self.columns - 1
+        return column_of(at_s, self.since_s, self.until_s, self.columns)
+
+    def moment_of(self, x: int) -> float | None:
+        """Return the middle of the column in the cell `x` of gutter and columns; None where there is no column."""
+        column = x - GUTTER
+        return self.since_s + (column + 0.5) * self.column_s if 0 <= column < self.columns else None
+
+    def means(self, points: Sequence[SeriesPoint]) -> list[float | None]:
+        """Return a series in its columns, see `mean_columns`."""
+        return mean_columns(points, self.since_s, self.until_s, self.columns)
+
+    def means_of(self, session: Session, metric: Charted) -> list[float | None]:
+        """Return a series that the session keeps, in its columns."""
+        return session.history.means(metric, self.since_s, self.until_s, self.columns) if self.columns > 0 else []
+
+
 def window(now_s: float, columns: int, s_per_column: float = 1.0) -> tuple[float, float]:
     """Return the time span a chart of so many columns shows at that moment: (since_s, until_s).
 
-    It stays the same while it fills from the left, and moves on by a sixteenth of itself when full. `now_s` always
-    lies in [since_s, until_s).
+    Its last column is the newest of which something is known, also while it reaches back to before the session began.
     """
-    span = columns * s_per_column
-    if now_s < span:
-        return 0.0, span
-    step = min(max(columns // _STEPS, _FEWEST), max(columns // 4, 1)) * s_per_column
-    since = step * (math.floor((now_s - span) / step) + 1)
-    return since, since + span
+    until_s = math.ceil((now_s - _LATE_S) / s_per_column) * s_per_column
+    return until_s - columns * s_per_column, until_s
 
 
 def column_of(at_s: float, since_s: float, until_s: float, columns: int) -> int | None:
@@ -121,20 +205,32 @@ def spark(values: Sequence[float | None], width: int, glyphs: Glyphs) -> str:
     return "".join(drawn).ljust(width)
 
 
-def label_cells(marks: Sequence[ChartMark], columns: int, since_s: float, until_s: float) -> dict[int, tuple[str, str]]:
+def label_cells(
+    marks: Sequence[ChartMark], axis: TimeAxis, drawn: Sequence[Cell | None] = ()
+) -> dict[int, tuple[str, str]]:
     """Return characters and styles of the labels by column; the longest has its room first, the first of it at the
     mark.
+
+    Args:
+        marks: With a label or without.
+        axis: The window.
+        drawn: Cells of the line in which they stand: a label hides as few of them as it can.
     """
     cells_of_labels: dict[int, tuple[str, str]] = {}
     for mark in sorted(marks, key=lambda mark: -len(mark.label)):
-        column = column_of(mark.at_s, since_s, until_s, columns)
+        column = axis.column_of(mark.at_s)
         if column is None or not mark.label:
             continue
         mark_char, number = mark.label[0], mark.label[1:]
-        # Right of the mark, or left of it where the chart ends.
-        begin = column + 1 if column + len(number) < columns else column - len(number)
-        cells = {column: mark_char} | {begin + index: char for index, char in enumerate(number)}
-        cells_of_labels = {at: (char, mark.style) for at, char in cells.items() if at >= 0} | cells_of_labels
+        # Right of the mark, or left of it.
+        after, before = range(column + 1, column + 1 + len(number)), range(column - len(number), column)
+        hidden = [sum(1 for at in side if drawn[at : at + 1] not in ((), (None,))) for side in (after, before)]
+        fits = after.stop <= axis.columns
+        side = after if before.start < 0 or (fits and hidden[0] <= hidden[1]) else before
+        cells = {column: mark_char} | dict(zip(side, number, strict=True))
+        cells_of_labels = {
+            at: (char, mark.style) for at, char in cells.items() if 0 <= at < axis.columns
+        } | cells_of_labels
     return cells_of_labels
 
 
@@ -174,16 +270,17 @@ def worst_columns(
     before: int | None = None
     before_s = 0.0
     for point in points:
-        if point.value is None or not isfinite(point.value):
+        at_s, value = point.at_s, point.value
+        if value is None or not isfinite(value):
             before = None
-            continue
-        if since_s <= point.at_s < until_s:
-            column = min(columns - 1, int((point.at_s - since_s) * per_s))
-            first = column if before is None or point.at_s - before_s > joined_s else min(before + 1, column)
+        elif since_s <= at_s < until_s:
+            column = min(columns - 1, int((at_s - since_s) * per_s))
+            first = column if before is None or at_s - before_s > joined_s else min(before + 1, column)
+            before, before_s = column, at_s
             for index in range(first, column + 1):
-                largest_before = largest[index]
-                largest[index] = point.value if largest_before is None else max(largest_before, point.value)
-            before, before_s = column, point.at_s
+                highest = largest[index]
+                if highest is None or value > highest:
+                    largest[index] = value
     return largest
 
 
@@ -194,13 +291,6 @@ _GRIDS: Final = (4, 3, 2)
 _ROWS_PER_GRID: Final = 2
 _YOUNG: Final = 8
 """Columns at the right edge that still change: lines of pgbench's log come seconds late."""
-_STEP_PART: Final = 4
-"""A full chart moves by a quarter of its columns at most (`chart.window`)."""
-_DARKEST: Final = 3
-"""Shade at the foot of a chart of an area that fades."""
-
-Columns = Sequence[float | None]
-Cell = tuple[str, str]
 
 
 class Area(Struct, frozen=True):
@@ -211,15 +301,18 @@ class Area(Struct, frozen=True):
         style: A name of `STYLES`.
         density: Which of `Glyphs.densities` fills it.
         alarms: Columns whose upper edge is an alarm.
-        fades: Whether it has its own colour at the top of the chart alone, and shades of it below: for an area that is
-            alone in its columns. A row has one shade, which costs nothing to write.
     """
 
     values: Columns
     style: str
     density: int = 0
     alarms: Collection[int] = ()
-    fades: bool = False
+
+
+def highest_columns(areas: Sequence[Area]) -> Columns:
+    """Return the upper edge of all areas together."""
+    edges = zip(*(area.values for area in areas), strict=True)
+    return [max((value for value in values if value is not None), default=None) for values in edges]
 
 
 class Level(Struct, frozen=True):
@@ -244,64 +337,109 @@ def filled_lines(
     areas: Sequence[Area],
     levels: Sequence[Level] = (),
     *,
-    width: int,
+    axis: TimeAxis,
     height: int,
-    since_s: float,
-    until_s: float,
     top: float,
     unit_format: Callable[[float], str],
     glyphs: Glyphs,
     marks: Sequence[ChartMark] = (),
     bands: Sequence[ArmBand] = (),
+    ends: Sequence[CurveEnd] = (),
+    peak: Peak | None = None,
 ) -> list[Line]:
-    """Return `height` lines of exactly `width` cells, the first `GUTTER` of them labels.
+    """Return `height` lines: `GUTTER` cells of labels, the columns, and the legend for which the axis has room.
 
     Args:
         areas: The foremost first: each hides those behind it up to its own height.
         levels: Later ones are drawn over earlier ones.
-        width: Cells of every line, the gutter included.
+        axis: The window.
         height: Lines.
-        since_s: The window's begin on the session's clock.
-        until_s: Its end.
         top: The value at the upper edge; what is above it is cut.
         unit_format: Makes labels of at most five cells of a value.
         glyphs: Characters.
         marks: Moments, as uprights around the edge of the areas; their labels stand in the first line.
         bands: Shaded instead of filled.
+        ends: The legend.
+        peak: The curve whose highest column is marked.
     """
-    columns = width - GUTTER
+    columns = axis.columns
     if height <= 0:
         return []
     if columns < 1:
-        return [((" " * width, PLAIN),)] * height
+        return [((" " * (axis.width + axis.beside), PLAIN),)] * height
     drawing = _drawing(
-        tuple((area.style, area.density, area.fades) for area in areas),
+        tuple((area.style, area.density) for area in areas),
         tuple((level.style, level.char or glyphs.level, level.apart, level.yields) for level in levels),
         height,
         top,
         (glyphs.rising, glyphs.densities, glyphs.shades),
     )
-    rows = drawing.rows(_contents(areas, levels, bands_of_columns(bands, since_s, until_s, columns), columns))
+    of_columns = bands_of_columns(bands, axis.since_s, axis.until_s, columns)
+    rows = drawing.rows(_contents(areas, levels, of_columns, columns))
     uprights = {
-        column: (glyphs.mark_upright, mark.style)
-        for mark in marks
-        if (column := column_of(mark.at_s, since_s, until_s, columns)) is not None
+        column: (glyphs.mark_upright, mark.style) for mark in marks if (column := axis.column_of(mark.at_s)) is not None
     }
     labels = _grid_labels(height, top, unit_format)
-    mark_labels = label_cells(marks, columns, since_s, until_s)
+    written = {} if peak is None else _peak_label(peak, top, axis, rows, glyphs)
+    written[0] = written.get(0, {}) | label_cells(marks, axis)
+    legend = _legend(ends, top, height, axis.beside)
     return [
         (
             (f"{labels.get(row, ''):>{LABEL}} {glyphs.axis if row in labels else glyphs.upright}", "dim"),
             *drawing.spans(
-                row,
-                cells,
-                uprights,
-                {} if row else mark_labels,
+                row, cells, uprights, written.get(row, {}),
                 glyphs.grid if row in labels and row < height - 1 else " ",
             ),
+            *legend[row],
         )
         for row, cells in enumerate(rows)
-    ]
+    ]  # fmt: skip
+
+
+def _row_of(value: float, top: float, rows: int) -> int:
+    """Return the row, from the top, in which the upper edge of a value lies."""
+    return rows - 1 - ((_height(value, top, rows) or 1) - 1) // _PARTS
+
+
+def _peak_label(
+    peak: Peak, top: float, axis: TimeAxis, rows: Sequence[tuple[Cell | None, ...]], glyphs: Glyphs
+) -> dict[int, dict[int, Cell]]:
+    """Return the cells of the mark and the value by row and column: above the highest column, if there is a row."""
+    values = [value or 0.0 for value in peak.values[: axis.columns]]
+    highest = max(values, default=0.0)
+    if highest <= 0.0:
+        return {}
+    row = max(_row_of(highest, top, len(rows)) - 1, 0)
+    at_s = axis.since_s + (values.index(highest) + 0.5) * axis.column_s
+    return {row: label_cells((ChartMark(at_s, "label", glyphs.down + peak.form(highest)),), axis, rows[row])}
+
+
+_RECENT: Final = 12
+"""Columns whose mean is the height of a curve's end: it does not jump."""
+
+
+def _legend(ends: Sequence[CurveEnd], top: float, rows: int, cells: int) -> list[Line]:
+    """Return the legend by row, each end as near to its curve as those above and below it allow."""
+    if cells < 1:
+        return [()] * rows
+    ends = ends_with_room(ends, rows)
+    highs = []
+    for end in ends:
+        recent = [value for value in end.values if value is not None][-_RECENT:]
+        highs.append(sum(recent) / len(recent) if recent else 0.0)
+    order = sorted(range(len(ends)), key=lambda index: -highs[index])
+    places: list[int] = []
+    for index in order:
+        places.append(max(_row_of(highs[index], top, rows), places[-1] + 1 if places else 0))
+    for back in range(len(places) - 1, -1, -1):
+        places[back] = min(places[back], rows - len(places) + back)
+    legend: list[Line] = [((" " * cells, PLAIN),)] * rows
+    for row, index in zip(places, order, strict=True):
+        end = ends[index]
+        label, room = f" {end.label} ", cells - 1
+        value = end.text.rjust(room - len(label) + 1)
+        legend[row] = (((label + value)[:cells].ljust(cells), end.style),)
+    return legend
 
 
 def _height(value: float | None, top: float, rows: int) -> int | None:
@@ -311,8 +449,8 @@ def _height(value: float | None, top: float, rows: int) -> int | None:
     return max(1, round(min(value / top, 1.0) * rows * _PARTS)) if top > 0 else 1
 
 
-_Fill = tuple[str, int, bool]
-"""Style and density of an area, and whether it fades."""
+_Fill = tuple[str, int]
+"""Style and density of an area."""
 _Line = tuple[str, str, bool, bool]
 """Style and character of a level, whether it is drawn only apart from the foremost area, and whether it yields."""
 _Content = tuple[tuple[float | None, ...], tuple[bool, ...], str, bool]
@@ -358,11 +496,6 @@ class _Drawing:
         self._height = height
         self._top = top
         self._rising, self._densities, self._shades = characters
-        part = (SHADES - _DARKEST) / max(height - 1, 1)
-        steps = [round(_DARKEST + part * row) for row in range(height)]
-        self._styles = {
-            fill: [shaded(fill[0], step) for step in steps] if fill[2] else [fill[0]] * height for fill in fills
-        }
         self._contents: list[_Content] = []
         self._columns: list[tuple[Cell | None, ...]] = []
         self._rows: dict[int, tuple[object, list[Span]]] = {}
@@ -383,8 +516,7 @@ class _Drawing:
         before, old = self._contents, len(contents) - _YOUNG
         if len(before) != len(contents):
             return 0
-        moves = range(min(len(contents) // _STEP_PART + 1, max(old, 0)))
-        return next((by for by in moves if before[by:old] == contents[: old - by]), 0)
+        return next((by for by in range(min(_YOUNG, max(old, 0))) if before[by:old] == contents[: old - by]), 0)
 
     def spans(
         self, row: int, cells: tuple[Cell | None, ...], uprights: Mapping[int, Cell], mark_labels: Mapping[int, Cell],
@@ -416,9 +548,9 @@ class _Drawing:
         for fill, high in filled_areas:
             if high <= filled:
                 continue
-            styles, density = self._styles[fill], fill[1]
+            cell = _filling(*fill, self._densities)
             for row in range(-(-filled // _PARTS), high // _PARTS):
-                cells[-1 - row] = _filling(styles[row], density, self._densities)
+                cells[-1 - row] = cell
             if high % _PARTS:
                 edges.add(high // _PARTS)
             filled = high
@@ -438,7 +570,7 @@ class _Drawing:
         """
         part = tallest - base
         fill = next(fill for fill, high in filled_areas if high >= base + part / 2)
-        style = self._styles[fill][base // _PARTS]
+        style = fill[0]
         return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
 
     def _edge(self, filled_areas: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
@@ -520,8 +652,8 @@ def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> 
 
 
 def _is_round(value: float) -> bool:
-    """Return whether it has two digits at most."""
-    return value <= 0.0 or abs(float(f"{value:.1e}") - value) < 1e-9 * value
+    """Return whether it has one digit."""
+    return value <= 0.0 or abs(float(f"{value:.0e}") - value) < 1e-9 * value
 
 
 def _spans(

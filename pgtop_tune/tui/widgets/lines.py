@@ -65,19 +65,13 @@ def on(style: str, ground: str, colourless: str = "") -> str:
     return f"{style}{ON}{ground}{ELSE}{colourless}"
 
 
-def shaded(style: str, step: int) -> str:
-    """Return the style with its colour nearer to the ground; as it is in a theme of 16 colours or none.
+def of_map(style: str, step: int) -> str:
+    """Return the style of a heat map's cell: where a theme has more than 16 colours, a shade fills it in place of its
+    character.
 
     Args:
         style: A name of `STYLES`.
         step: From 0, hardly to be told from the ground, to `SHADES`, its own colour.
-    """
-    return style if step >= SHADES else f"{style}{SHADE}{step}"
-
-
-def of_map(style: str, step: int) -> str:
-    """Return the style of a heat map's cell: where a theme has shades (`shaded`), one fills it in place of its
-    character.
     """
     return f"{style}{SHADE}{step}{FILLED}"
 
@@ -341,7 +335,7 @@ ASCII: Final = Glyphs(
     speck="_",
     times="x",
     minus="-",
-    instead=str.maketrans(dict(zip("Δ−·…×→÷Σ≥±↑↓←–", "d-.~x>/S>+^v<-", strict=True)))
+    instead=str.maketrans(dict(zip("Δ−·…×→÷Σ≥±↑↓←–│", "d-.~x>/S>+^v<-|", strict=True)))
     | dict.fromkeys(map(ord, "▏▎▍▌▋▊▉█"), "#")
     | dict.fromkeys([*range(0x2400, 0x2427), ord("⏎"), 0xFFFD], "?"),
 )

@@ -7,25 +7,24 @@ from itertools import groupby, pairwise
 from math import inf
 from typing import Final
 
-from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import age, wall_clock
+from pgtop_tune.base.units import wall_clock
 from pgtop_tune.compare.statistics.before_after import CONDITIONS
 from pgtop_tune.metrics import host_details, waits
 from pgtop_tune.metrics.load import CLIENT_TPS, OPEN_WHILE_STALLED
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.runtime.history import Charted, SeriesPoint
+from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.chart import (
     GUTTER,
+    LEGEND,
     ArmBand,
     ChartMark,
+    TimeAxis,
     bands_of_columns,
-    column_of,
-    mean_columns,
     spark,
     window,
 )
@@ -73,36 +72,30 @@ def event_glyph(kind: EventKind, glyphs: Glyphs) -> str:
 
 def tape_line(
     events: Iterable[tuple[float, Event]],
-    width: int,
-    since_s: float,
-    until_s: float,
+    axis: TimeAxis,
     glyphs: Glyphs,
     marks: Iterable[tuple[float, bool]] = (),
     ticks: Mapping[int, str] = _NO_TICKS,
 ) -> Line:
-    """Return a line of exactly `width` cells: a mark per column with events, and as many of their words as fit.
+    """Return a line as wide as the axis: a mark per column with events, and as many of their words as fit.
 
     Args:
         events: (moment on the session's clock, event), as in `Session.events`; in any order. Words may be foreign.
-        width: Cells, the chart's gutter included: columns agree with those of a chart of the same width.
-        since_s: The window's begin on the session's clock.
-        until_s: Its end.
+        axis: That of the charts above.
         glyphs: For the marks of events.
         marks: (moment, whether it is an end) of marked windows; a mark wins its column.
         ticks: Times of day by column, where no event stands.
     """
-    columns = width - GUTTER
+    columns = axis.columns
     if columns < 1:
-        return ((" " * max(width, 0), PLAIN),)
+        return ((" " * max(axis.width, 0), PLAIN),)
     marked: dict[int, Event] = {}
     for at_s, event in events:
-        column = column_of(at_s, since_s, until_s, columns)
+        column = axis.column_of(at_s)
         if column is not None and (column not in marked or _RANK[event.kind] <= _RANK[marked[column].kind]):
             marked[column] = event
     brackets = {
-        column: ("]" if end else "[", "key")
-        for at_s, end in marks
-        if (column := column_of(at_s, since_s, until_s, columns)) is not None
+        column: ("]" if end else "[", "key") for at_s, end in marks if (column := axis.column_of(at_s)) is not None
     }
     occupied = bytearray(columns)
     for column in brackets:
@@ -179,61 +172,19 @@ ARMS: Final = ("A: ", "B: ")
 """How the text of a switch to an arm begins."""
 _MARKED: Final = {EventKind.PARAMETER, EventKind.LOAD, EventKind.RESTART, EventKind.ROLE}
 """Kinds of events that go through the charts as an upright; the others stand on the tape alone."""
-SPANS_S: Final = (120.0, 600.0, 3600.0, inf)
-"""What the charts show at least, from the first zoom to the last; inf is everything."""
+SPANS_S: Final = (180.0, 600.0, 3600.0, inf, 60.0)
+"""What the charts show at least, the usual first; inf is everything. A column of 2 s moves half as many cells."""
 _COLUMN_S: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 40, 60, 80, 100, 120, 150, 180, 240, 300, 400, 600)
-_NEARLY: Final = 0.85
+_NEARLY: Final = 0.8
 """A window that lacks no more than the rest of it does for one of that length."""
 _TICK_S: Final = (10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400)
 _TICK_CELLS: Final = 12
 """Cells between two times of day at least."""
 
 
-class TimeAxis(Struct, frozen=True):
-    """A window of the session's time in columns.
-
-    Attributes:
-        since_s: Its begin on the session's clock.
-        until_s: Its end.
-        width: Cells of gutter and columns together.
-        figures: Cells right of the columns for the figures of a spark; 0 for a picture.
-    """
-
-    since_s: float
-    until_s: float
-    width: int
-    figures: int
-
-    @property
-    def columns(self) -> int:
-        """Cells that show time."""
-        return self.width - GUTTER
-
-    @property
-    def column_s(self) -> float:
-        """Seconds of a column."""
-        return (self.until_s - self.since_s) / max(self.columns, 1)
-
-    @property
-    def words(self) -> str:
-        """Length of the window: "3m13s"."""
-        return age(self.until_s - self.since_s)
-
-    def moment_of(self, x: int) -> float | None:
-        """Return the middle of the column in the cell `x` of gutter and columns; None where there is no column."""
-        column = x - GUTTER
-        return self.since_s + (column + 0.5) * self.column_s if 0 <= column < self.columns else None
-
-    def means(self, points: Sequence[SeriesPoint]) -> list[float | None]:
-        """Return a series in its columns, see `mean_columns`."""
-        return mean_columns(points, self.since_s, self.until_s, self.columns)
-
-    def means_of(self, session: Session, metric: Charted) -> list[float | None]:
-        """Return a series that the session keeps, in its columns."""
-        return session.history.means(metric, self.since_s, self.until_s, self.columns) if self.columns > 0 else []
-
-
-def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPANS_S[0]) -> TimeAxis:
+def time_axis(
+    session: Session, width: int, chart_rows: int, span_s: float = SPANS_S[0], legend: int = LEGEND
+) -> TimeAxis:
     """Return the window of both charts and the tape at this moment.
 
     Args:
@@ -241,15 +192,16 @@ def time_axis(session: Session, width: int, chart_rows: int, span_s: float = SPA
         width: Cells of the panes.
         chart_rows: Rows of a chart; decides between a picture and a spark.
         span_s: Of `SPANS_S`: so much is shown at least, in whole seconds per column.
+        legend: Cells for the legend of a chart.
     """
-    figures = max(width // 2 - 1, min(width - GUTTER - 8, 38)) if chart_rows <= SPARK_ROWS else 0
-    drawn = width - figures
+    beside = max(width // 2 - 1, min(width - GUTTER - 8, 38)) if chart_rows <= SPARK_ROWS else legend
+    drawn = width - beside
     columns = max(drawn - GUTTER, 1)
     now_s = session.now.elapsed_s if session.now is not None else 0.0
     wanted_s = max(now_s + 1.0, SPANS_S[0]) if span_s == inf else span_s
     column_s = next((seconds for seconds in _COLUMN_S if columns * seconds >= _NEARLY * wanted_s), _COLUMN_S[-1])
     since_s, until_s = window(now_s, columns, float(column_s))
-    return TimeAxis(since_s=since_s, until_s=until_s, width=drawn, figures=figures)
+    return TimeAxis(since_s=since_s, until_s=until_s, width=drawn, beside=beside)
 
 
 def axis_ticks(session: Session, axis: TimeAxis) -> dict[int, str]:
@@ -261,7 +213,7 @@ def axis_ticks(session: Session, axis: TimeAxis) -> dict[int, str]:
     first = -int(-(axis.since_s + offset_s) // apart_s) * apart_s
     ticks = {}
     for at_s in range(first, int(axis.until_s + offset_s) + 1, apart_s):
-        column = column_of(at_s - offset_s, axis.since_s, axis.until_s, axis.columns)
+        column = axis.column_of(at_s - offset_s)
         text = wall_clock(at_s * 1000)[: 5 if apart_s % 60 == 0 else 8]
         if column is not None and column + len(text) < axis.columns:
             ticks[column] = text
@@ -273,16 +225,12 @@ def axis_line(session: Session, axis: TimeAxis, glyphs: Glyphs) -> Line:
     cells = [glyphs.rule] * axis.columns
     for column, text in axis_ticks(session, axis).items():
         cells[column : column + len(text) + 1] = [glyphs.tick, *text]
-    return ((" " * (GUTTER - 1) + glyphs.rule + "".join(cells), "dim"),)
+    return ((" " * (GUTTER - 1) + glyphs.rule + "".join(cells) + " " * axis.beside, "dim"),)
 
 
 def chart_marks(session: Session, axis: TimeAxis) -> list[ChartMark]:
     """Change that an operator looks for in a curve."""
-    return [
-        ChartMark(at_s)
-        for at_s, event in session.events
-        if event.kind in _MARKED and axis.since_s <= at_s < axis.until_s
-    ]
+    return [ChartMark(at_s) for at_s, event in session.events if event.kind in _MARKED and at_s >= axis.since_s]
 
 
 def arm_bands(session: Session) -> list[ArmBand]:
@@ -309,7 +257,7 @@ def spark_line(
     Within a band the curve has the style of its arm.
     """
     gap: Span = ("  ", "dim")
-    beside = padded(fitting(figures, axis.figures - 2, gap), axis.figures - 2)
+    beside = padded(fitting(figures, axis.beside - 2, gap), axis.beside - 2)
     drawn = spark(values, axis.columns, glyphs)
     of_columns = bands_of_columns(bands, axis.since_s, axis.until_s, axis.columns)
     styles = [of_columns[column].style if column in of_columns else style for column in range(axis.columns)]

@@ -86,7 +86,7 @@ async def _shows(session: psycopg.Connection[tuple[object, ...]], name: str, val
 @pytest.mark.parametrize(
     ("name", "value", "words", "hint"),
     [
-        ("max_wal_size", "1", "outside the valid range", "from 32 to 2147483647 in units of MB"),
+        ("max_wal_size", "1", "outside the valid range", "range 32 to 2147483647 in units of MB"),
         ("work_mem", "lots", 'invalid value for parameter "work_mem": "lots"', "in units of kB"),
         ("work_mem", "5 apples", "invalid value", "Valid units for this parameter"),
         ("synchronous_commit", "maybe", "invalid value", "remote_apply"),

@@ -97,7 +97,7 @@ async def _explain(rig: Rig) -> None:
 
 
 async def _tag(rig: Rig) -> None:
-    await rig.press("2", "down", "f", "insert", "up", "f")
+    await rig.press("2", "down", "asterisk", "insert", "up", "asterisk")
     await rig.until(lambda: len(page_of(rig).view.tagged) == 1)
     await rig.sees("1 tagged")
     await rig.press("escape")
@@ -140,6 +140,9 @@ async def _details(rig: Rig) -> None:
     await rig.press("down", "enter")
     await rig.until(lambda: isinstance(rig.app.screen, DetailsDialog))
     await rig.sees("as in pg_stat_activity")
+    await rig.press("escape", "escape", "enter")
+    await rig.sees("bottleneck")
+    await rig.sees("Enter without a selected row")
 
 
 async def _copy(rig: Rig) -> None:
@@ -175,7 +178,7 @@ async def _moves(rig: Rig) -> None:
 
 
 TABLE_CHECKS: dict[str, Check] = {
-    "details": _details, "filter": _filter, "cancel": _signal, "terminate": _signal, "explain": _explain,
+    "details": _details, "explain": _explain, "cancel": _signal, "terminate": _signal, "filter": _filter,
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
     "background": _background,
     "columns": _columns, "copy": _copy, "tag": _tag, "up": _moves, "down": _moves, "page-up": _moves,

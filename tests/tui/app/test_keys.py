@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.command import CommandPalette
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
@@ -13,12 +14,14 @@ from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.compare.overlay.curves import OverlaySource
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.ports import Landmark, Step
-from pgtop_tune.tui.actions import ACTIONS
+from pgtop_tune.tui.actions import ACTIONS, NAMES, Need, available, footer_keys
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.dialogs.entry import PasswordDialog
 from pgtop_tune.tui.dialogs.help import HelpDialog
 from pgtop_tune.tui.load.dialog import LoadDialog
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
+from pgtop_tune.tui.scene.header import PageNames, footer_line
+from pgtop_tune.tui.widgets.lines import plain_text
 from tests.support.experiments import ScriptedExperiments
 from tests.support.frames import frame
 from tests.support.reports import ScriptedCheck
@@ -263,6 +266,11 @@ async def _findings(rig: Rig) -> None:
     await rig.press("escape")
 
 
+async def _deed(rig: Rig) -> None:
+    await rig.press("f")
+    await rig.sees("bottleneck")
+
+
 async def _ghost(rig: Rig) -> None:
     await rig.press("g")
     await rig.sees("no recordings yet")
@@ -279,6 +287,11 @@ async def _marks(rig: Rig) -> None:
     await rig.press("D")
     await rig.sees("has fewer than 2 frames")
     await rig.press("escape")
+
+
+async def _marks_moving(rig: Rig) -> None:
+    await rig.press("shift+right", "shift+left")
+    assert (_transport(rig).steps, rig.app.windows.marks.begun_s) == (0, 4.0)
 
 
 async def _heatmap(rig: Rig) -> None:
@@ -309,11 +322,13 @@ async def _burst(rig: Rig) -> None:
 CHECKS: dict[str, Check] = {
     "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
     "redo": _redo, "keep": _keep, "experiment": _experiment, "check": _check, "password": _password,
-    "findings": _findings, "record": _record, "note": _note,
+    "findings": _findings, "deed": _deed, "note": _note,
     "ghost": _ghost, "live": _steps, "step-back": _steps, "step-forward": _steps, "jump": _jump,
     "next-event": _seeks, "previous-event": _seeks, "next-checkpoint": _seeks, "previous-checkpoint": _seeks,
     "worst-p99": _seeks, "slower": _speed, "faster": _speed,
-    "mark-begin": _marks, "mark-end": _marks, "brush": _marks,
+    "record": _record,
+    "mark-begin": _marks, "mark-end": _marks, "mark-earlier": _marks_moving, "mark-later": _marks_moving,
+    "brush": _marks,
     **TABLE_CHECKS,
     "pause": _pause, "longer": _interval, "shorter": _interval,
     "heatmap": _heatmap, "wait-groups": _wait_groups, "burst": _burst, "zoom": _zoom, "theme": _theme,
@@ -328,7 +343,7 @@ def test_every_action_has_a_check() -> None:
 @pytest.mark.parametrize("check", dict.fromkeys(CHECKS.values()), ids=lambda check: check.__name__.strip("_"))
 async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    replayed = check in (_steps, _jump, _seeks, _speed)
+    replayed = check in (_steps, _jump, _seeks, _speed, _marks_moving)
     source = ScriptedSource([Step(tuple(frames(5, load=False)), restart=True)])
     async with running_screen(
         source,
@@ -350,9 +365,31 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 48)])
 async def test_the_keys_of_a_replay_stand_in_its_footer_at_every_size(size: tuple[int, int]) -> None:
-    async with running_screen(transport=ScriptedTransport(), size=size) as rig:
+    async with running_screen(transport=ScriptedTransport(), frames=lambda since_s: iter(()), size=size) as rig:
         footer = rig.text().splitlines()[-1]
-        for words in (", back", ". step", "T jump", "} faster", "? help", "q quit"):
+        for words in ("z newest", "←→ step", "T jump", "Shift+←→ mark", "D compare", " ?", " q"):
             assert words in footer
         assert "live" not in footer, "there is nothing live about it"
         assert "press b" not in rig.text()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 200, 250])
+@pytest.mark.parametrize("moving", [False, True])
+def test_no_key_of_the_footer_goes_as_the_terminal_becomes_wider_or_narrower(width: int, *, moving: bool) -> None:
+    keys = footer_keys(available(Need), {}, moving=moving)
+    for selected in (False, True):
+        line = footer_line(replace(keys, selected=selected), width, PageNames(NAMES, "1"))
+        words = plain_text(line).split()
+        for key, _ in (*keys.rows[not selected :], *keys.deeds, *keys.last):
+            assert key in words
+        assert words[0] == "0-9"
+        assert "end" in words or width < 80
+
+
+@pytest.mark.parametrize("key", ["1", "2"])
+async def test_the_footer_says_what_the_selected_row_can_do(key: str) -> None:
+    async with running_screen(size=(80, 24), backends=ScriptedBackends()) as rig:
+        await rig.press(key)
+        await rig.sees("↑↓ select  e plan  c cancel  K end")
+        await rig.press("down")
+        await rig.sees("Enter open  e plan  c cancel  K end")

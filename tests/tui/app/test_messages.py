@@ -10,9 +10,9 @@ from pgtop_tune.tui.widgets.lines import UNICODE, plain_text, width
 from tests.support.screens import ScriptedLoad, running_screen
 
 
-@pytest.mark.parametrize("page", ["1", "2"])
-async def test_a_message_stands_above_the_footer_and_moves_nothing(page: str) -> None:
-    async with running_screen(size=(80, 24)) as rig:
+@pytest.mark.parametrize(("page", "size"), [("1", (80, 24)), ("1", (120, 30)), ("2", (80, 24)), ("2", (120, 30))])
+async def test_a_message_stands_above_the_footer_and_moves_nothing(page: str, size: tuple[int, int]) -> None:
+    async with running_screen(size=size) as rig:
         await rig.press(page)
         await rig.sees("PID")
         before = rig.text().split("\n")
@@ -21,8 +21,23 @@ async def test_a_message_stands_above_the_footer_and_moves_nothing(page: str) ->
         after = rig.text().split("\n")
         assert "the [red]recorder" in after[-2]
         assert (after[:-2], after[-1]) == (before[:-2], before[-1])
+        assert ("PID" in before[-2], before[-2].strip() == "") == (False, size[1] == 30), "no row where there is a line"
         rig.app.clear_notifications()
         await rig.until(lambda: rig.text().split("\n") == before)
+
+
+async def test_the_selected_row_is_never_under_a_message() -> None:
+    async with running_screen(size=(80, 24)) as rig:
+        await rig.press("2")
+        page = rig.app._pages
+        await rig.until(lambda: rig.app.screen is page and page.visible_rows > 1)
+        for _ in range(page.visible_rows):
+            await rig.press("down")
+        last = page.view.selected
+        assert isinstance(last, tuple)
+        rig.app.context.tell("the recorder stops", "warning")
+        await rig.sees("the recorder stops")
+        assert f" {last[0]} " in rig.text()
 
 
 async def test_with_a_dialog_open_it_stands_on_its_edge_and_never_over_its_content() -> None:
@@ -37,7 +52,7 @@ async def test_with_a_dialog_open_it_stands_on_its_edge_and_never_over_its_conte
         after = rig.text().split("\n")
         changed = [new for old, new in zip(before, after, strict=True) if old != new]
         assert len(changed) == 1
-        assert "╰" in changed[0]
+        assert "╭" in changed[0], "the keys on the lower edge stay"
         rig.app.clear_notifications()
         await rig.until(lambda: rig.text().split("\n") == before)
 

@@ -93,7 +93,7 @@ async def test_before_the_first_frame_every_page_can_be_drawn() -> None:
         for page in all_pages():
             screen = await turned_to(rig, page.key)
             assert screen.page is page
-        await rig.press("down", "end", "enter", "right", "s", "f", "y", "i")
+        await rig.press("down", "end", "enter", "escape", "right", "s", "insert", "y", "i")
         await rig.pilot.pause()
         assert isinstance(rig.app.screen, PageScreen)
 
@@ -132,7 +132,7 @@ async def test_only_the_page_in_view_is_computed(monkeypatch: pytest.MonkeyPatch
         asked.clear()
         rig.source.feed(frame(6))
         await rig.until(lambda: asked)
-        await rig.press("down", "down", "s", "f")
+        await rig.press("down", "down", "s", "insert")
         assert asked == ["sessions"], "once per frame, not once per key"
 
 
@@ -224,10 +224,10 @@ async def test_the_palette_finds_parameters_and_sessions_and_obeys_no_markup() -
 @pytest.mark.parametrize(
     ("key", "tabs", "offered", "missing"),
     [
-        ("2", 0, "Tab table  Enter open  / filter  c cancel  K kill  e plan  s sort  i idle  o columns  y copy", ""),
-        ("5", 0, "Enter open  / filter  e plan  s sort  i idle  o columns", "Tab table"),
-        ("4", 0, "Tab table  Enter open  / filter  c cancel  K kill", "idle"),
-        ("6", 1, "Tab table  Enter open  / filter  s sort  o columns", "idle"),
+        ("2", 0, "Tab table │ ↑↓ select  e plan  c cancel  K end │", "plan  / filter"),
+        ("5", 0, "9 repl │ ↑↓ select  e plan │", "Tab table"),
+        ("4", 0, "Tab table │ ↑↓ select  e plan  c cancel  K end │", "idle"),
+        ("6", 1, "Tab table │ ↑↓ select │ / filter", "idle"),
     ],
 )
 async def test_the_footer_names_first_what_works_on_this_table_and_nothing_that_does_not(
@@ -329,21 +329,32 @@ async def test_the_palette_leads_to_pages_and_offers_only_what_the_screen_does()
         await rig.sees("No matches found")
 
 
+def _phrases(rig: Rig) -> set[str]:
+    return {action.id for action in rig.app._dashboard.possible()}
+
+
+async def test_the_palette_offers_only_what_is_possible_now() -> None:
+    frames_of = {"frames": lambda since_s: iter(())}
+    async with running_screen(backends=ScriptedBackends(), **frames_of) as rig:
+        assert not _phrases(rig) & {"cancel", "terminate", "explain", "details", "copy", "brush", "mark-end", "live"}
+        await rig.press("down", "[")
+        await rig.until(lambda: _phrases(rig) >= {"cancel", "terminate", "explain", "details", "copy", "mark-end"})
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 48)])
 async def test_the_page_of_sessions_looks_as_it_did(width: int, height: int) -> None:
     async with running_screen(size=(width, height), backends=ScriptedBackends()) as rig:
         await turned_to(rig, "2")
-        await rig.press("down", "f", "down", "right")
+        await rig.press("down", "insert", "down", "right")
         await rig.sees("1 tagged")
         assert_picture(GOLDENS / f"page-sessions-{width}x{height}.txt", rig.text().split("\n"))
 
 
 async def test_the_page_of_poolers_is_named_where_there_are_some_or_it_is_in_view() -> None:
     async with running_screen() as rig:
-        assert "9 repl" in rig.text()
-        assert "0 pools" not in rig.text()
+        assert " 1-9 pages " in rig.text()
         await turned_to(rig, "0")
-        await rig.sees("0 pools")
+        await rig.sees(" 0-9 pages ")
 
 
 async def test_a_row_is_not_called_gone_while_the_server_does_not_answer() -> None:

@@ -61,7 +61,7 @@ async def test_details_say_what_is_known_and_what_others_say() -> None:
         await opened(rig)
         await at(rig, "work_mem")
         await rig.press("question_mark")
-        for words in ("other tools", "pgtune", "moves with", "takes effect", "system: ", "load: ", "starting point"):
+        for words in ("other tools", "pgtune", "related", "takes effect", "system: ", "load: ", "starting point"):
             await rig.sees(words)
         await rig.press("escape")
         await rig.until(lambda: isinstance(rig.app.screen, ParameterDialog))

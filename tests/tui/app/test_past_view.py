@@ -17,6 +17,7 @@ from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.app import PgtopApp
+from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
 from pgtop_tune.tui.controls import PastSource, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_layout, dashboard_lines
 from pgtop_tune.tui.dialogs.entry import PromptDialog
@@ -231,3 +232,27 @@ def test_any_moment_looks_as_it_did(back_to: int) -> None:
     past = session.copy()
     past.apply(Step(tuple(one for _, one in hour.frames(max(back_to - 149, 0)))[: min(back_to, 149) + 1], restart=True))
     assert picture(past) == drawn_live(back_to + 1)
+
+
+async def test_the_arrows_go_through_time_and_with_shift_they_mark_two_windows_to_compare() -> None:
+    async with watching(160, frames=lambda since_s: iter(FRAMES)) as rig:
+        await rig.press("left")
+        await _stands_at(rig, 158)
+        await rig.sees("←→ step")
+        for begin in (158, 148):
+            for step in range(1, 6):
+                await rig.press("shift+left")
+                await _stands_at(rig, begin - step)
+            await rig.press(*["left"] * 5)
+            await _stands_at(rig, begin - 10)
+        windows = [(window.since_s, window.until_s) for window in rig.app.windows.marks.windows]
+        began_s = FRAMES[0].elapsed_s
+        assert windows == [(began_s + 153, began_s + 158), (began_s + 143, began_s + 148)]
+        await rig.press("right")
+        await _stands_at(rig, 139)
+        await rig.press("3", "left")
+        await _stands_at(rig, 138)
+        await rig.press("1", "right")
+        await _stands_at(rig, 139)
+        await rig.press("D")
+        await rig.until(lambda: isinstance(rig.app.screen, WindowsDialog))

@@ -36,7 +36,7 @@ async def test_tagged_rows_are_meant_also_when_another_is_selected() -> None:
     control = ScriptedBackends()
     async with running_screen(backends=control) as rig:
         await opened(rig)
-        await rig.press("home", "f", "f", "end", "K")
+        await rig.press("home", "insert", "insert", "end", "K")
         await asked(rig)
         await rig.sees("terminate 2 sessions")
         await rig.press("y")
@@ -87,7 +87,7 @@ async def test_what_came_of_each_is_said_with_the_grant() -> None:
     control = ScriptedBackends(outcomes={first: BackendOutcome.NOT_PERMITTED, second: BackendOutcome.GONE})
     async with running_screen(backends=control) as rig:
         await opened(rig)
-        await rig.press("home", "f", "f", "f", "c")
+        await rig.press("home", "insert", "insert", "insert", "c")
         await asked(rig)
         await rig.press("y")
         await told(rig, "1 not permitted, 1 gone already, 1 cancelled\nGRANT pg_signal_backend")
@@ -136,7 +136,7 @@ async def test_the_details_of_a_session_have_the_same_keys(page: str) -> None:
     control = ScriptedBackends()
     async with running_screen(backends=control, options=ScreenOptions(keymap={"terminate": "X"})) as rig:
         await rig.press(page, "home", "enter")
-        await rig.sees("c cancel  X terminate  e explain")
+        await rig.sees("e plan  c cancel  X end")
         await rig.press("X")
         await asked(rig)
         await rig.press("y")

@@ -17,14 +17,14 @@ def head(cpu: tuple[int, ...], width: int, *, last: int | None = -1) -> str:
     session = Session(CHARTED)
     for frame in run_frames(cpu=cpu)[:last]:
         session.apply(Step((replace(frame, events=()),)))
-    return plain_text(throughput_lines(session, width, 6, UNICODE)[0])
+    return "\n".join(map(plain_text, throughput_lines(session, width, 6, UNICODE)))
 
 
 @pytest.mark.parametrize(("width", "said"), [(80, "CLIENT-BOUND ─"), (120, "CLIENT-BOUND: more threads (-j 4)")])
 def test_a_thread_of_pgbench_at_its_limit_is_said_over_the_chart_beside_the_figures(width: int, said: str) -> None:
     line = head((98, 3), width)
     assert said in line
-    assert "client   1 000" in line
+    assert "client 1 000" in line
 
 
 def test_a_load_that_leaves_its_client_time_has_its_name_there() -> None:

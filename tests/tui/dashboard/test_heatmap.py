@@ -73,7 +73,7 @@ def test_density_is_told_by_characters_not_by_colour_alone() -> None:
 
 
 def test_shares_at_the_right_add_up() -> None:
-    lines = [plain_text(line) for line in heatmap_lines(two_populations(), 116, 38, UNICODE)[1:-2]]
+    lines = [plain_text(line) for line in heatmap_lines(two_populations(), 116, 38, UNICODE)[1:-1]]
     shares = [float(line.split()[-2]) for line in lines if line.rstrip().endswith("%")]
     assert sum(shares) == pytest.approx(100.0, abs=2.0)
 

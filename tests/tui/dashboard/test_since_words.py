@@ -47,18 +47,16 @@ def drawn(session: Session, cells: int, rows: int) -> Line:
     return line
 
 
-def test_at_120_cells_the_title_tells_all_of_it_and_the_client_s_figure_stays() -> None:
+def test_at_120_cells_the_title_tells_all_of_it() -> None:
     text = plain_text(drawn(stepped(), 120, 5))
     assert "TPS  since max_wal_size=16GB: +1" in text
     assert text.index(" % (") < text.index(" … ") < text.index("s: better")
-    assert "client   1 1" in text
 
 
 def test_at_80_cells_there_is_a_short_form_in_a_chart_s_head_and_beside_a_spark() -> None:
     head = plain_text(drawn(stepped(), 80, 5))
-    assert "since max_wal_size:" in head
+    assert "since max_wal_size" in head
     assert "better" in head
-    assert "client   1 1" in head
     spark = plain_text(drawn(stepped(), 80, 1))
     assert "▲ +" in spark
     assert "better" in spark

@@ -130,6 +130,43 @@ def test_rows_that_come_straight_are_those_that_textual_would_write(
         assert straight.reduced(full_rows(rows)) == through_textual.reduced(full_rows(rows)) == ""
 
 
+EDGES = st.lists(st.tuples(st.sampled_from("▁▃▅█ ┈"), st.sampled_from(CODES)), min_size=40, max_size=40)
+
+
+def moving(edges: list[tuple[str, str]], by: int, beside: str) -> list[tuple[str, str]]:
+    """A row of a chart that has moved by so many columns, something left and right of it."""
+    return [("12 |", "2"), *edges[by : by + 16], (beside, "1")]
+
+
+@given(edges=EDGES, moves=st.lists(st.integers(0, 3), max_size=6), besides=st.lists(TEXTS, min_size=7, max_size=7))
+@settings(max_examples=60, deadline=None)
+def test_a_chart_that_moves_on_is_moved_on_the_terminal(
+    edges: list[tuple[str, str]], moves: list[int], besides: list[str]
+) -> None:
+    honest, thrifty, fixed = Terminal(), Terminal(), Terminal()
+    diffs = ScreenDiff((COLUMNS, ROWS)), ScreenDiff((COLUMNS, ROWS), moves=False)
+    at = 0
+    for by, beside in zip([0, *moves], besides, strict=False):
+        at += by
+        row = cut(moving(edges, at, beside))
+        honest.stream.feed(full_rows([moving(edges, at, beside)]))
+        for terminal, diff in zip((thrifty, fixed), diffs, strict=True):
+            terminal.stream.feed(diff.painted([(0, row)], str))
+            assert terminal.picture()[0] == honest.picture()[0]
+
+
+def test_a_column_more_costs_a_few_bytes_and_on_a_terminal_without_moves_the_whole_row() -> None:
+    edges = [("▁▂▃▄▅▆▇█"[at * 5 % 8], "36") for at in range(40)]
+    written = {}
+    for moves in (True, False):
+        diff = ScreenDiff((COLUMNS, ROWS), moves=moves)
+        diff.painted([(0, cut(moving(edges, 0, " 12")))], str)
+        written[moves] = diff.painted([(0, cut(moving(edges, 1, " 13")))], str)
+    assert written[True] == "\x1b[1;5H\x1b[P\x1b[15C\x1b[@\x1b[36m▁ \x1b[0;1m13\x1b[m"
+    assert len(written[False]) > len(written[True])
+    assert not any(final in written[False] for final in "P@")
+
+
 CHANGES = st.lists(
     st.tuples(st.integers(0, ROWS - 1), st.integers(0, 6), st.sampled_from(("grow", "text", "style", "drop")), TEXTS),
     min_size=1,

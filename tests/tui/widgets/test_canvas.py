@@ -15,7 +15,7 @@ from textual.pilot import Pilot
 
 from pgtop_tune.tui.palette import shipped_themes
 from pgtop_tune.tui.widgets.canvas import LineCanvas
-from pgtop_tune.tui.widgets.lines import ASCII, Line, of_map, on, shaded
+from pgtop_tune.tui.widgets.lines import ASCII, Line, of_map, on
 
 WIDTH, HEIGHT = 20, 4
 HOSTILE = "\x1b[31mred\x1b]52;c;aGk=\x07\x9b2J\u202egnp[bold]\n\t\x7f\udc80"
@@ -73,17 +73,24 @@ async def test_a_wide_character_is_not_cut_in_two() -> None:
 
 async def test_a_shade_is_nearer_to_the_ground_and_none_in_themes_without_shades() -> None:
     async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
-        whole = await colours(pilot, "dark", "series-1")
-        faint, stronger = (
-            await colours(pilot, "dark", shaded("series-1", 1)),
-            await colours(pilot, "dark", shaded("series-1", 6)),
-        )
-        assert sum(faint) < sum(stronger) < sum(whole)
-        assert sum(await colours(pilot, "light", shaded("series-1", 1))) > sum(
-            await colours(pilot, "light", "series-1")
-        )
-        assert await colours(pilot, "ansi-dark", shaded("series-1", 1)) == await colours(pilot, "ansi-dark", "series-1")
-        assert await colours(pilot, "mono", shaded("series-1", 1)) is None
+        for theme, order in ("dark", (1, 6, 8)), ("light", (8, 6, 1)), ("high-contrast", (1, 6, 8)):
+            shades = [sum(await ground(pilot, theme, of_map("series-1", step)) or ()) for step in order]
+            assert shades == sorted(set(shades)), theme
+        assert await colours(pilot, "ansi-dark", of_map("series-1", 1)) == await colours(pilot, "ansi-dark", "series-1")
+        assert await colours(pilot, "mono", of_map("series-1", 1)) is None
+
+
+async def test_an_area_is_of_its_own_colour_alone_also_where_all_text_stands_on_a_ground() -> None:
+    """In high-contrast the upper edges of an area stood on a field of white, the colour of plain text."""
+    async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
+        for theme in ("dark", "high-contrast", "ansi-dark"):
+            edge = await colours(pilot, theme, "series-1")
+            assert await ground(pilot, theme, "series-1") == ((0, 0, 0) if theme == "high-contrast" else None)
+            assert await colours(pilot, theme, on("series-1", "series-1", "▓")) == edge
+            assert pilot.app.query_one(Counting).render_line(0).text[0] == "█", "a ground may be less bright than ink"
+            assert await ground(pilot, theme, on("dim", "series-1")) == edge
+        assert (await colours(pilot, "mono", on("series-1", "series-1", "▓"))) is None
+        assert pilot.app.query_one(Counting).render_line(0).text[0] == "▓"
 
 
 async def test_a_cell_of_a_heat_map_is_filled_and_keeps_its_character_where_there_are_no_shades() -> None:
@@ -103,6 +110,13 @@ async def colours(pilot: Pilot[None], theme: str, style: str) -> tuple[int, int,
     await shown(pilot, [(("x", style),)])
     drawn = next(iter(pilot.app.query_one(Counting).render_line(0))).style
     return None if drawn is None or drawn.color is None else tuple(drawn.color.get_truecolor())
+
+
+async def ground(pilot: Pilot[None], theme: str, style: str) -> tuple[int, int, int] | None:
+    """Red, green and blue behind a character in that style."""
+    await colours(pilot, theme, style)
+    drawn = next(iter(pilot.app.query_one(Counting).render_line(0))).style
+    return None if drawn is None or drawn.bgcolor is None else tuple(drawn.bgcolor.get_truecolor())
 
 
 async def test_only_changed_lines_are_painted_again() -> None:

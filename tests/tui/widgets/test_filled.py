@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from pgtop_tune.base import units
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets import chart
-from pgtop_tune.tui.widgets.chart import Area, ArmBand, ChartMark, Level, filled_lines, mean_columns, worst_columns
+from pgtop_tune.tui.widgets.chart import (
+    Area,
+    ArmBand,
+    ChartMark,
+    CurveEnd,
+    Level,
+    Peak,
+    TimeAxis,
+    filled_lines,
+    mean_columns,
+    worst_columns,
+)
 from pgtop_tune.tui.widgets.lines import ASCII, ELSE, ON, SHADE, STYLES, UNICODE, Glyphs, Line, on, plain_text, width
 
 
@@ -24,10 +35,13 @@ def drawn(
     marks: tuple[ChartMark, ...] = (),
     bands: tuple[ArmBand, ...] = (),
     glyphs: Glyphs = UNICODE,
+    beside: int = 0,
+    ends: tuple[CurveEnd, ...] = (),
+    peak: Peak | None = None,
 ) -> list[Line]:
     return filled_lines(
-        areas, levels, width=7 + columns, height=height, since_s=0.0, until_s=float(columns), top=top,
-        unit_format=units.count, glyphs=glyphs, marks=marks, bands=bands,
+        areas, levels, axis=TimeAxis(0.0, float(columns), 7 + columns, beside), height=height, top=top,
+        unit_format=units.count, glyphs=glyphs, marks=marks, bands=bands, ends=ends, peak=peak,
     )  # fmt: skip
 
 
@@ -44,11 +58,34 @@ def test_no_gridline_at_zero_looks_like_a_curve() -> None:
     assert picture(drawn(Area([None] * 4, "series-1"), height=3)) == ["┈┈┈┈", "    ", "    "]
 
 
-def test_an_area_that_fades_is_brighter_the_higher_it_stands_and_a_row_has_one_style() -> None:
-    styles = [
-        [style for _, style in line[1:]] for line in drawn(Area([8.0, 7.0, 8.0, 8.0], "series-1", fades=True), height=4)
-    ]
-    assert styles == [["series-1"], ["series-1~6"], ["series-1~5"], ["series-1~3"]]
+def test_an_area_has_one_colour() -> None:
+    lines = drawn(Area([8.0, 7.0, 8.0, 8.0], "series-1"), height=4)
+    assert {style for line in lines for _, style in line[1:]} == {"series-1"}
+
+
+def test_the_highest_column_is_marked_with_its_value_above_it() -> None:
+    peak = Peak([1.0, 5.0, None, 5.0, 2.0, 1.0], units.count)
+    lines = picture(drawn(Area(peak.values, "series-1"), height=3, columns=6, top=12.0, peak=peak))
+    assert lines == ["┈▼5┈┈┈", " ▂ ▂  ", "▂█ █▄▂"]
+    high = Peak([1.0, 8.0, 2.0, 1.0, 1.0, 8.0], units.count)
+    assert picture(drawn(Area(high.values, "series-1"), columns=6, peak=high)) == ["┈▼8┈┈█", "▂█▄▂▂█"]
+    last = Peak([1.0, 1.0, 1.0, 8.0], units.count)
+    assert picture(drawn(Area(last.values, "series-1"), peak=last))[0] == "┈┈8▼", "within the chart"
+    for nothing in ([None] * 4, [0.0] * 4):
+        assert "▼" not in "".join(picture(drawn(Area(nothing, "series-1"), peak=Peak(nothing, units.count))))
+
+
+def test_the_end_of_each_curve_has_its_name_and_value_beside_it_in_a_row_of_its_own() -> None:
+    ends = (
+        CurveEnd("p50", "3", "series-3", [2.0] * 4, 1),
+        CurveEnd("p95", "4", "series-4", [None, 4.0, 4.0, None], 2),
+        CurveEnd("p99", "12", "series-5", [11.0] * 4),
+    )
+    lines = drawn(Area([2.0] * 4, "series-3"), height=6, top=12.0, beside=9, ends=ends)
+    assert [plain_text(line)[-9:].rstrip() for line in lines] == [" p99   12", "", "", "", " p95    4", " p50    3"]
+    assert [line[-1][1] for line in lines if line[-1][0].strip()] == ["series-5", "series-4", "series-3"]
+    low = drawn(Area([0.0] * 4, "series-3"), height=2, top=12.0, beside=9, ends=ends)
+    assert [plain_text(line)[-9:] for line in low] == [" p99   12", " p50    3"], "the first ranks, where rows are few"
 
 
 def test_a_mark_stands_on_the_colour_of_the_area_and_leaves_no_gap_in_it() -> None:
@@ -154,10 +191,10 @@ def test_an_outage_is_a_gap() -> None:
     assert mean_columns([*points(1.0, 1.0, 1.0), SeriesPoint(60.0, 1.0)], 0.0, 80.0, 80)[4:58] == [None] * 54
 
 
-def test_the_newest_of_several_seconds_waits_until_it_is_whole() -> None:
-    assert mean_columns(points(*[6.0] * 7), 0.0, 12.0, 3) == [6.0, None, None]
-    assert mean_columns(points(*[6.0] * 8), 0.0, 12.0, 3) == [6.0, 6.0, None]
-    assert worst_columns(points(*[6.0] * 7), 0.0, 12.0, 3) == [6.0, 6.0, None], "of the worst, part is enough"
+def test_of_the_newest_column_a_part_is_enough() -> None:
+    assert mean_columns(points(*[6.0] * 5), 0.0, 12.0, 3) == [6.0, 6.0, None]
+    assert mean_columns(points(*[6.0] * 5, None, None, None, 6.0), 0.0, 12.0, 3) == [6.0, None, 6.0]
+    assert worst_columns(points(*[6.0] * 5), 0.0, 12.0, 3) == [6.0, 6.0, None]
 
 
 def test_the_worst_second_of_a_column_is_not_averaged_away() -> None:
@@ -218,10 +255,10 @@ def test_what_was_drawn_before_never_shows(
 
 
 def _drawing() -> chart._Drawing:
-    return chart._Drawing((("cpu", 0, False),), (), 6, 300.0, (UNICODE.rising, UNICODE.densities, UNICODE.shades))
+    return chart._Drawing((("cpu", 0),), (), 6, 300.0, (UNICODE.rising, UNICODE.densities, UNICODE.shades))
 
 
-@pytest.mark.parametrize("moved_by", [0, 1, 11, 47])
+@pytest.mark.parametrize("moved_by", [0, 1, 7])
 def test_a_full_chart_that_moves_on_draws_its_new_columns_alone(moved_by: int, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[object] = []
     column = chart._Drawing._column

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.tui.widgets.chart import GUTTER, column_of
+from pgtop_tune.tui.widgets.chart import GUTTER, TimeAxis
 from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, Glyphs, plain_text, width
 from pgtop_tune.tui.widgets.time_axis import event_glyph, event_style, tape_line
 
@@ -17,7 +17,7 @@ def happened(at_s: float, kind: EventKind, text: str) -> tuple[float, Event]:
 
 
 def picture(*events: tuple[float, Event], glyphs: Glyphs = UNICODE) -> str:
-    line = tape_line(events, 67, 100, 160, glyphs)
+    line = tape_line(events, TimeAxis(100, 160, 67), glyphs)
     assert width(line) == 67
     return plain_text(line).rstrip()
 
@@ -62,7 +62,8 @@ def test_rare_events_win_a_column_and_the_room_for_words() -> None:
 
 
 def test_outside_the_window_is_nothing() -> None:
-    assert picture(happened(99.9, EventKind.NOTE, "a"), happened(160, EventKind.NOTE, "b")) == " tape"
+    assert picture(happened(99.9, EventKind.NOTE, "a"), happened(160.4, EventKind.NOTE, "b")) == " tape"
+    assert picture(happened(160.1, EventKind.NOTE, "b")).endswith("b✎"), "what happens now stands in the last column"
 
 
 def test_foreign_words_are_printable_and_of_one_line() -> None:
@@ -90,7 +91,7 @@ EVENTS = st.lists(
 @given(events=EVENTS, cells=st.integers(0, 90))
 @settings(max_examples=150, deadline=None)
 def test_exactly_as_wide_as_asked_and_every_mark_in_its_column(events: list[tuple[float, Event]], cells: int) -> None:
-    line = tape_line(events, cells, 100, 160, UNICODE)
+    line = tape_line(events, TimeAxis(100, 160, cells), UNICODE)
     assert width(line) == cells
     if cells <= GUTTER:
         return
@@ -100,5 +101,5 @@ def test_exactly_as_wide_as_asked_and_every_mark_in_its_column(events: list[tupl
         if text in marks:
             found.add(at - GUTTER)
         at += width(((text, ""),))
-    wanted = {column_of(at_s, 100, 160, cells - GUTTER) for at_s, _ in events} - {None}
+    wanted = {TimeAxis(100, 160, cells).column_of(at_s) for at_s, _ in events} - {None}
     assert wanted <= found

@@ -89,7 +89,7 @@ class ExperimentReporter:
 
     Args:
         record: Makes the record of a state.
-        announcement: Tells the screens that watch the server.
+        server: The server on which the experiment is announced to screens; None announces it on none.
         quiet: Print no lines.
     """
 

@@ -181,7 +181,7 @@ class InitRequest(Struct, frozen=True):
     )
     scale: Annotated[
         int | None,
-        _pgbench_option("-s", "--scale", show_default="1", help="Scale factor; 100,000 accounts and 16 MB each."),
+        _pgbench_option("-s", "--scale", show_default="1", help="Scale factor; 100,000 accounts and 15 MB each."),
     ] = None
     steps: Annotated[
         str,

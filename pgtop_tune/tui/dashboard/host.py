@@ -94,7 +94,8 @@ def _gauge(
     cells = _gauge_cells(width)
     shares = [(part / 100.0, span) for part, span in parts if part is not None]
     bar: Line = gauge(shares, cells, glyphs) if len(shares) == len(parts) else ((" " * cells, PLAIN),)
-    return Phrase((*bar, (decimal(full, 0).rjust(4), alarm(full, critical)), ("%", "label")))
+    figure = decimal(full, 0)
+    return Phrase((*bar, (" " * (4 - len(figure)), PLAIN), (figure, alarm(full, critical)), ("%", "label")))
 
 
 def _section_line(label: str, section: S | Unavailable, draw: Callable[[S], list[Phrase]], width: int) -> Line:

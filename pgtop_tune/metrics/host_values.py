@@ -355,7 +355,8 @@ def cpu_split(interval: Interval) -> dict[str, float]:
     if used is None:
         split["unknown"] = busy
     else:
-        of_server, of_ours = used[2:]
+        # Over SQL all processes are the server's.
+        of_server, of_ours = (used[2] + used[3], 0.0) if _is_of_server(interval) else used[2:]
         # The kernel counts busy CPUs by ticks, and processes exactly: these may have used more than the CPUs were busy.
         scale = min(1.0, (100.0 - steal) / max(of_server + of_ours, 1e-9))
         split |= {"postgres": of_server * scale, "others": max(busy - of_server - of_ours, 0.0)}

@@ -5,6 +5,7 @@ Every function is pure and returns plain text. `None` is always drawn as `UNKNOW
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
@@ -16,7 +17,9 @@ MB: Final = 2**20
 GB: Final = 2**30
 _SIZES: Final = ((2**40, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
 
-_BINARY: Final = ("", "K", "M", "G", "T", "P", "E")
+_BINARY: Final = (" B", " kB", " MB", " GB", " TB", " PB", " EB")
+"""As PostgreSQL writes them: a kB has 1024 bytes."""
+_ZEROS: Final = re.compile(r"\.(\d*?)0+(?!\d)")
 _DECIMAL: Final = ("", "k", "M", "G", "T", "P", "E")
 
 
@@ -47,7 +50,9 @@ def counted(number: int, noun: str) -> str:
 
 
 def mean(value: float | None) -> str:
-    """Return a mean of counts, never negative, with its decimals also where it is whole: 0, 3.00, 12.0, 812."""
+    """Return a mean, or a figure in a given unit, never negative, with its decimals also where it is whole: 0, 3.00,
+    12.0, 812.
+    """
     if not value:
         return UNKNOWN if value is None else "0"
     return f"{value:.{2 if value < 9.95 else 1}f}" if value < 99.5 else _scaled(value, 1000.0, _DECIMAL)
@@ -66,8 +71,39 @@ def decimal(value: float | None, digits: int) -> str:
 
 
 def size(value_bytes: float | None) -> str:
-    """Return bytes with binary suffixes: 812, 5.91K, 15.6G."""
+    """Return bytes in at most seven cells: 812 B, 5.91 kB, 15.6 GB."""
     return UNKNOWN if value_bytes is None else _scaled(value_bytes, 1024.0, _BINARY)
+
+
+def compact_size(value_bytes: float | None) -> str:
+    """Return bytes as fingerprints and reports of runs write them, which are compared as texts: 812, 5.91K, 15.6G."""
+    return size(value_bytes).removesuffix("B").replace(" ", "").upper()
+
+
+def byte_rate(bytes_per_s: float | None) -> str:
+    """Return bytes per second in at most nine cells: 812 B/s, 5.91 kB/s, 15.6 MB/s."""
+    return UNKNOWN if bytes_per_s is None else f"{size(bytes_per_s)}/s"
+
+
+def byte_rates(first: float | None, second: float | None) -> str:
+    """Return two rates in the unit of the larger one, in fourteen cells: "0.03/9.80 MB/s"."""
+    values = [value for value in (first, second) if value is not None]
+    bytes_of_unit, unit = unit_of(max(values, default=0.0))
+    texts = [mean(None if value is None else value / bytes_of_unit) for value in (first, second)]
+    return f"{texts[0]:>4}/{texts[1]:<4} {unit:>2}/s"
+
+
+def unit_of(value_bytes: float) -> tuple[float, str]:
+    """Return the unit in which `size` writes a value: its bytes and its name."""
+    step = 0
+    while abs(value_bytes) / 1024.0**step >= 999.5 and step < len(_BINARY) - 1:
+        step += 1
+    return 1024.0**step, _BINARY[step].strip()
+
+
+def axis_label(text: str) -> str:
+    """Return the text of a round number without the decimals that say nothing: 1.5k, 60."""
+    return _ZEROS.sub(lambda decimals: f".{decimals[1]}" if decimals[1] else "", text)
 
 
 def percent(value: float | None) -> str:

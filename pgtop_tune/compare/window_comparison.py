@@ -53,15 +53,16 @@ _IN_UNITS: Final[Mapping[str, Callable[[float], str]]] = {
     "%": lambda value: f"{value:.1f}",
     "ms": units.ms,
     "bytes": units.size,
-    "bytes/s": units.size,
+    "bytes/s": units.byte_rate,
 }
-_SUFFIXES: Final[Mapping[str, str]] = {"": "", "bytes": "B", "bytes/s": "B/s"}
+_SUFFIXES: Final[Mapping[str, str]] = {"bytes": "", "bytes/s": ""}
+"""Units that stand with the figure, not with the name."""
 
 
 def titled(row: Differing) -> str:
     """Return the name with its unit; what is foreign in it is made harmless."""
     unit = _SUFFIXES.get(row.unit, row.unit)
-    return one_line(row.name, _NAME) + (f", {unit}" if unit else "")
+    return one_line(row.title, _NAME) + (f", {unit}" if unit else "")
 
 
 def amount(row: Differing, value: float) -> str:
@@ -84,12 +85,10 @@ def between(row: Differing) -> str:
 
 
 def sized(row: Differing) -> str:
-    """Return the effect in standard deviations of blocks."""
-    if row.size is None:
-        return units.UNKNOWN
-    if abs(row.size) > _HUGE:
-        return ">99" if row.size > 0 else "<-99"
-    return f"{row.size:+.1f}"
+    """Return the effect in standard deviations of blocks; "~3.1" of single seconds where there are too few blocks."""
+    size = math.copysign(row.apart, row.b - row.a) if row.size is None else row.size
+    text = (">99" if size > 0 else "<-99") if abs(size) > _HUGE else f"{size:+.1f}"
+    return f"~{text}" if row.size is None else text
 
 
 def _told(row: Differing, value: float) -> str:
@@ -125,7 +124,10 @@ def differing_sheet(comparison: WindowComparison) -> Sheet:
         notes += figure_sheet(phase).notes
     return Sheet(
         heading="differences",
-        lines=("certain differences by size in standard deviations of blocks, then the largest uncertain ones",),
+        lines=(
+            "certain differences, then the others, by size: the change in standard deviations of blocks; ~ of single "
+            "seconds where there are fewer than four blocks",
+        ),
         table=_table("largest effect first", comparison.others) if comparison.others else None,
         notes=tuple(one_line(note, 300) for note in notes),
     )
@@ -219,7 +221,8 @@ class Differing(Struct, frozen=True):
     """One number.
 
     Attributes:
-        name: What it is called; its key is foreign.
+        name: Its id in the catalogue, or the title of a figure; its key is foreign.
+        title: What a reader calls it.
         a, b: Means over the windows.
         effect: None where nothing can be said of a difference.
         change_kind: The way in which the change reads.
@@ -230,6 +233,7 @@ class Differing(Struct, frozen=True):
     """
 
     name: str
+    title: str
     unit: str
     definition: str
     source: str
@@ -337,9 +341,10 @@ def _nothing(row: Differing) -> bool:
     return row.change is not None and all(part is None or abs(part) < _ROUNDING for part in row.change)
 
 
-def _place(row: Differing) -> tuple[bool, float, str]:
-    """Return the sort key: certain numbers by effect size, then the rest by the distance of their seconds."""
-    return not row.certain, -abs(row.size or 0.0) if row.certain else -row.apart, row.name
+def _place(row: Differing) -> tuple[bool, bool, float, str]:
+    """Return the sort key: certain numbers, then the rest, each by its size as `sized` tells it; rough sizes last."""
+    rough = row.size is None
+    return not row.certain, rough, -row.apart if row.size is None else -abs(row.size), row.title
 
 
 def _apart(a: Sequence[float], b: Sequence[float]) -> float:
@@ -358,6 +363,7 @@ def _of_figure(row: FigureRow, a: WindowSide, b: WindowSide) -> Differing:
     figure, ratio = row.figure, row.figure.points is None
     return Differing(
         name=figure.title,
+        title=figure.title,
         unit=figure.unit,
         definition="",
         source=figure.source,
@@ -394,6 +400,7 @@ def _of_number(a: WindowSide, b: WindowSide, name: str, period_s: int | None) ->
     effect = None if effect is None else replace(effect, block_s=seconds)
     return Differing(
         name=name,
+        title=number.title,
         unit=number.metric.unit,
         definition=number.metric.definition,
         source=number.metric.source,

@@ -29,7 +29,7 @@ from pgtop_tune.metrics.host_values import cpu_of_server, foreign_cpu_over
 from pgtop_tune.metrics.load import running, stalled_s
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.metrics.waits import label_of
-from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity, Backend, Parameter
 from pgtop_tune.model.replication import PreparedTransaction
@@ -140,6 +140,12 @@ class Facts:
     def run(self) -> BenchRun | None:
         """Return the running load of this program."""
         return running(self.interval)
+
+    @property
+    def of_others(self) -> bool:
+        """Return whether this program runs no load: all work is that of others."""
+        bench = self.interval.newest.bench
+        return isinstance(bench, Unavailable) and bench.reason is Reason.NO_LOAD
 
     @cached_property
     def stalled_s(self) -> float | None:

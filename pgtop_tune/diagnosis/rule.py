@@ -14,6 +14,7 @@ from pgtop_tune.diagnosis.finding import BRIEF_CELLS, SHORT_CELLS, Deed, DeedKin
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.metrics.vacuum import PREPARED, SLOT, SLOT_CATALOG, HorizonHolder
+from pgtop_tune.model.backend_action import PreparedAct, prepared_statement
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 
 LEAST: Final = 0.10
@@ -256,8 +257,8 @@ def root_deeds(facts: Facts, root: RootLook) -> tuple[Deed, ...]:
     frees = f"frees {plural(root.blocked, 'session')}"
     if root.pid == 0 and root.gid:
         return (
-            sql(f"ROLLBACK PREPARED {literal(root.gid)};", f"{frees}; its changes are lost", root.database),
-            sql(f"COMMIT PREPARED {literal(root.gid)};", f"{frees}; its changes are kept", root.database),
+            sql(prepared_statement(PreparedAct.ROLLBACK, root.gid), f"{frees}; its changes are lost", root.database),
+            sql(prepared_statement(PreparedAct.COMMIT, root.gid), f"{frees}; its changes are kept", root.database),
         )
     if root.backend is None:
         return ()
@@ -285,7 +286,7 @@ def holder_deeds(holder: HorizonHolder) -> tuple[Deed, ...]:
     effect = "vacuum removes the dead rows afterwards"
     shows = page("9", "shows all holders of dead rows")
     if holder.kind == PREPARED:
-        return sql(f"ROLLBACK PREPARED {literal(holder.name)};", f"{effect}; its changes are lost"), shows
+        return sql(prepared_statement(PreparedAct.ROLLBACK, holder.name), f"{effect}; its changes are lost"), shows
     if holder.kind in (SLOT, SLOT_CATALOG):
         drops = sql(
             f"SELECT pg_drop_replication_slot({literal(holder.name)});", f"{effect}; its consumer must begin anew"

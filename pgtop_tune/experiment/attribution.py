@@ -209,7 +209,7 @@ def _cpu_words(points: float, cpus: int) -> str:
 
 
 def _rate_words(bytes_per_s: float) -> str:
-    return f"{units.size(bytes_per_s)}B/s"
+    return units.byte_rate(bytes_per_s)
 
 
 _SOURCES: Final = (

@@ -242,7 +242,7 @@ class DataSetService:
             await asyncio.shield(sql_session.aclose())
         needed, there = room.needed_bytes, room.available_bytes
         if there is not None and there < needed:
-            raise LoadProblem(f"about {size(needed)} of disk will be needed, and {size(there)} are free", _UNLIKELY)
+            raise LoadProblem(f"about {size(needed)} of disk will be needed, and {size(there)} is free", _UNLIKELY)
         return MakingPreview(
             title=look.title,
             needed_bytes=needed,

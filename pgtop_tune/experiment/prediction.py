@@ -115,7 +115,7 @@ def _by_disks(interval: Interval, _budget: LatencyBudget, _saved_ms: float) -> f
 
 def _disk_words(interval: Interval) -> str:
     room = min(disk_headroom(interval), key=lambda disk: disk.times)
-    cap = f"{room.iops:,.0f} requests/s" if room.iops else f"{units.size(room.bytes_per_s)}B/s"
+    cap = f"{room.iops:,.0f} requests/s" if room.iops else units.byte_rate(room.bytes_per_s)
     return f"{room.disk} is at its cap of {cap}"
 
 

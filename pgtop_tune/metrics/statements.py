@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric, outer_pair
 from pgtop_tune.metrics.growth import Grown, growth, readings
 from pgtop_tune.metrics.server import is_on, number, same_entries
+from pgtop_tune.metrics.waits import LONG_WINDOW_S
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import StatementTotals
 from pgtop_tune.model.statements import OWN_MARK, StatementCounters, StatementSample, StatementText
@@ -140,6 +142,44 @@ def statement_rates(interval: Interval) -> list[StatementRate]:
         for grown in _grown(looks)
         if (text := texts.get(grown.row.queryid)) is None or OWN_MARK not in text.query
     ]
+
+
+def statement_sum(rows: Sequence[StatementRate]) -> StatementRate | None:
+    """Return the top-level statements among some as one, without a text; None without any.
+
+    Nested statements are part of those that call them. Rates are per second of the longest window.
+    """
+    summed = [row for row in rows if row.counters.toplevel]
+    if not summed:
+        return None
+    first, seconds = summed[0], max(row.grown.seconds for row in summed)
+    growths = [row.grown.by for row in summed if row.grown.by is not None]
+    by = {name: sum(growth.get(name, 0) for growth in growths) for name in growths[0]} if growths else None
+    counters = [row.counters for row in summed]
+    totals = {name: sum(getattr(counter, name) or 0 for counter in counters) for name in COUNTED}
+    known = {name: total for name, total in totals.items() if getattr(first.counters, name) is not None}
+    slowest_us = max(counter.max_exec_us for counter in counters)
+    row = replace(first.counters, id="", usename=None, datname=None, max_exec_us=slowest_us, **known)
+    return replace(first, grown=Grown(row, seconds, by), text=None)
+
+
+def query_texts(interval: Interval, ids: Iterable[Hashable]) -> dict[Hashable, str]:
+    """Return texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
+    missing = {key for key in ids if key is not None}
+    texts: dict[Hashable, str] = {}
+    kept = interval.now(sections.statement_texts)
+    for text in () if kept is None else kept.texts:
+        if text.queryid in missing and text.query:
+            texts[text.queryid] = text.query
+            missing.discard(text.queryid)
+    for activity in interval.recent(sections.activity, LONG_WINDOW_S) if missing else ():
+        for backend in activity.backends:
+            if backend.query_id in missing and backend.query:
+                texts[backend.query_id] = backend.query
+                missing.discard(backend.query_id)
+        if not missing:
+            break
+    return texts
 
 
 def _grown(looks: Sequence[StatementSample]) -> list[Grown[StatementCounters]]:

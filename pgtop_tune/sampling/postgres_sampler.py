@@ -269,7 +269,8 @@ class PostgresSampler:
         if self._problem is not None:
             left_s = self._retry_at_s - now_s
             again = f"; trying again in {ceil(left_s)} s" if left_s > 0 else "; trying again"
-            parts.append(self._problem.message + ("" if self.password_needed else again))
+            hint = f"; {self._problem.hint}" if self._problem.hint else ""
+            parts.append(self._problem.message + ("" if self.password_needed else again) + hint)
         return Unavailable(Reason.NO_ANSWER, ": ".join(parts))
 
     async def run(self) -> None:

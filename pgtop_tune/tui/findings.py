@@ -109,16 +109,14 @@ class Deeds:
         }
 
     def rows(self, finding: Finding) -> list[DeedRow]:
-        """Return the deeds of a finding, the most useful first, pages last; a key belongs to the first that has it."""
-        on_page = [deed for deed in finding.deeds if deed.kind is DeedKind.OPEN_PAGE]
-        rows = []
-        for deed in (deed for deed in finding.deeds if deed.kind is not DeedKind.OPEN_PAGE):
+        """Return the deeds of a finding, the most useful first; a key belongs to the first that has it."""
+        rows: list[DeedRow] = []
+        for deed in finding.deeds:
             rows += [self._made[deed.kind](deed), *self._measured(deed)]
         backend = next((deed.backend for deed in finding.deeds if deed.backend is not None), None)
         rows += [] if backend is None else [self._session(backend)]
-        if not on_page and finding.page in _IDS:
-            on_page = [Deed(kind=DeedKind.OPEN_PAGE, target=finding.page, effect="shows the evidence")]
-        rows += map(self._page, on_page)
+        if all(deed.kind is not DeedKind.OPEN_PAGE for deed in finding.deeds) and finding.page in _IDS:
+            rows.append(self._page(Deed(kind=DeedKind.OPEN_PAGE, target=finding.page, effect="shows the evidence")))
         used_keys: set[str] = set()
         unique = []
         for row in rows:
@@ -186,7 +184,7 @@ class Deeds:
             DeedRow(
                 label=f"A/B of {deed.target}",
                 brief="A/B",
-                effect="stages it and measures both values by turns, before it stays",
+                effect="stages it and measures both values in alternation, before it stays",
                 keys=self._keys["experiment"],
                 act=partial(measure, deed),
             )

@@ -29,6 +29,38 @@ def test_means_line_up_and_nothing_is_no_row_of_zeros() -> None:
     assert [units.ms(value) for value in (0.0, 0.0004, 0.042)] == ["0", "0", "0.042"]
 
 
+def test_sizes_and_rates_have_the_units_of_postgresql_and_keep_their_width() -> None:
+    values = (None, 0.0, 812.0, 6_052.0, 999.4 * KB, 1023.0 * KB, 15.6 * GB)
+    assert [units.size(value) for value in values] == [
+        "-", "0 B", "812 B", "5.91 kB", "999 kB", "1.00 MB", "15.6 GB"
+    ]  # fmt: skip
+    assert units.byte_rate(6_052.0) == "5.91 kB/s"
+    assert units.byte_rate(None) == "-"
+    assert units.compact_size(6_052.0) + units.compact_size(812.0) + units.compact_size(15.6 * GB) == "5.91K81215.6G"
+
+
+@given(st.none() | POSITIVE, st.none() | POSITIVE)
+def test_no_size_takes_more_than_seven_cells_and_two_rates_share_a_unit(
+    first: float | None, second: float | None
+) -> None:
+    assert len(units.size(first)) <= 7
+    assert len(units.byte_rate(first)) <= 9
+    both = units.byte_rates(first, second)
+    assert both.count("B/s") == 1
+    assert ("-" in both) is (first is None or second is None)
+
+
+def test_two_rates_stand_in_the_unit_of_the_larger_one() -> None:
+    assert [units.byte_rates(*each) for each in ((31e3, 9.8e6), (0.0, 0.0), (None, 4e3))] == [
+        "0.03/9.35 MB/s", "   0/0     B/s", "   -/3.91 kB/s"
+    ]  # fmt: skip
+
+
+def test_the_label_of_a_round_number_has_no_decimals_that_say_nothing() -> None:
+    labels = {"1.50k": "1.5k", "60.0": "60", "20.0s": "20s", "0.50": "0.5", "1.05k": "1.05k", "100": "100", "0": "0"}
+    assert {text: units.axis_label(text) for text in labels} == labels
+
+
 @given(POSITIVE, st.integers(1, 6))
 def test_no_number_for_people_has_an_exponent(value: float, digits: int) -> None:
     assert "e" not in units.number(value, digits)

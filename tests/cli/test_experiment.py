@@ -168,7 +168,7 @@ def until_reverted(server: Throwaway, before: bytes) -> None:
 
 
 POINTS = [
-    ("making the data set", 1),
+    ("creating the data set", 1),
     ("cell 2 of 4", 1),
     ("writing the changes", 1),
     ("restarting:", 1),
@@ -313,7 +313,7 @@ def test_what_somebody_else_changes_costs_the_cell_and_stops_it_until_it_is_chan
             connection.execute("SELECT pg_reload_conf()")
     assert "cell 1 failed: discarded: random_page_cost was changed by someone else: 4 -> 3" in said
     assert "cell 2 of 2" not in said
-    assert "change it back, then `resume`" in said
+    assert "restore the value, then `resume`" in said
     ran = experiment(tmp_path, "resume", "two", "-d", conninfo(managed))
     assert ran.status == 0, ran.err
     assert "cell 2: " in ran.err

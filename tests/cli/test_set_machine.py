@@ -107,7 +107,7 @@ def test_who_may_not_gets_the_commands_and_a_status_that_says_not_done(
     [
         ((f"{EXPIRE}=30s",), f"{EXPIRE} does not accept '30s'"),
         (("vm.dirty_bytes=1073741824", "vm.dirty_ratio=10"), "are alternatives"),
-        ((f"{EXPIRE}=1", f"{EXPIRE}=2"), "to be set twice"),
+        ((f"{EXPIRE}=1", f"{EXPIRE}=2"), "is given twice"),
         ((f"{EXPIRE}=2900", "--persist", "--for", "5m"), "--persist and --for contradict each other"),
         ((f"{EXPIRE}=2900", "--scope", "load"), "applies to the whole machine"),
         (("max_wal_size=2GB", "--persist"), "--persist is for settings of the machine"),

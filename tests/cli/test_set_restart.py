@@ -59,7 +59,7 @@ def test_a_restart_is_shown_asked_for_made_and_taken_back_by_another(managed: Th
     ran = run(*words, home=tmp_path)
     assert (ran.status, auto_conf_of(managed)) == (2, before)
     assert "--yes" in ran.err
-    assert re.search(r"^shared memory +fine +it needs", ran.out, re.MULTILINE), ran.out
+    assert re.search(r"^shared memory +fine +the server needs", ran.out, re.MULTILINE), ran.out
     assert "pg_ctl restart -D" in ran.out
     ran = run(*words, "--yes", home=tmp_path)
     assert ran.status == 0, ran.err

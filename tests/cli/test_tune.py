@@ -33,7 +33,7 @@ def auto_conf(server: Throwaway) -> bytes:
         (("--group", "walls"), 2, "did you mean wal"),
         (("--objective", "p99"), 2, "--objective p99@RATE"),
         (("--objective", "speed"), 2, "no figure is called 'speed'"),
-        (("--constraint", "p99 << 3"), 2, "'p99 << 3' is no constraint"),
+        (("--constraint", "p99 << 3"), 2, "'p99 << 3' is not a constraint"),
         (("--budget", "long"), 2, "long"),
         (("--show", "last"), 2, "there is no search"),
         (("--resume", "20200101-000000-tune"), 2, "there is no search 20200101-000000-tune"),

@@ -18,6 +18,7 @@ from pgtop_tune.compare.sides.from_window import (
     OF_OTHER_TIMES,
     PASSING,
     SINGLE,
+    Number,
     WindowSide,
     read_window,
 )
@@ -350,3 +351,11 @@ def mean(side: WindowSide, name: str) -> float:
 def test_a_window_of_looks_ten_seconds_apart_has_its_waits() -> None:
     made = [frame(second, backends=2) for second in range(0, 300, 10)]
     assert side(made, 0.0, 290.0).run.budgets
+
+
+def test_every_number_has_a_title_of_its_own_and_none_is_an_internal_name() -> None:
+    titles = [Number(metric.id, metric).title for metric in SINGLE]
+    titles += [Number(f"{family.id} sd_a.1", family).title for family in FAMILIES]
+    assert len(set(titles)) == len(titles)
+    bare = [title.replace("sd_a.1", "").replace("pg_stat_statements", "") for title in titles]
+    assert not [title for title in bare if "." in title or "_" in title]

@@ -13,7 +13,7 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample, PressureLine, PressureSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
-from pgtop_tune.model.replication import HorizonSample, OpenTransaction
+from pgtop_tune.model.replication import HorizonSample, OpenTransaction, PreparedTransaction
 from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.tui.scene.banners import finding_line
 from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
@@ -22,7 +22,7 @@ from tests.support.machine_frames import GIB
 from tests.support.made_situations import FULL_CPUS, MADE, RETAINED, scans, throttled
 from tests.support.relation_frames import relations, table
 from tests.support.situations import Situation
-from tests.support.statement_frames import texts
+from tests.support.statement_frames import sample, statement, texts
 
 
 def said(situation: Situation) -> Diagnosis:
@@ -120,6 +120,36 @@ def test_dead_rows_that_a_transaction_holds_back_are_the_cause_of_a_slow_index()
     assert "; 301k dead rows of orders are held back by session 900 (pg_dump) for 1m" in kept.sentence
     assert kept.deeds[0].kind is DeedKind.END_SESSION
 
+    def itself(second: int, now_ms: int) -> tuple[Backend, ...]:
+        return (backend(900, now_ms, application_name="report", state="active", query_id=1),)
+
+    alone = first_of(replace(bloated, server={**server, "horizon": held}, backends=itself))
+    assert alone.sentence.endswith("likely 301k dead rows of orders")
+
+
+def test_a_few_pages_for_a_row_are_dead_rows_where_a_transaction_keeps_them() -> None:
+    """20 rows with 82,800 dead ones behind a forgotten prepared transaction were "other programs take 1.2 CPUs"."""
+
+    def few(second: int) -> Any:
+        look = second // 2 * 2
+        entry = statement(1, calls=8 * look, exec_us=3_500_000 * look, rows=8 * look, shared_blks_hit=600 * look)
+        return sample(float(look), float(look - 2) if look else None, (entry,))
+
+    def forgotten(second: int) -> HorizonSample:
+        row = PreparedTransaction("xa-77", 5, "ann", "bench", EPOCH_MS - 60_000)
+        return HorizonSample(float(second), EPOCH_MS + 1000 * second, 1_000, 0, (), (row,))
+
+    hot = table(16_500, "public.orders", 0, n_dead_tup=82_800, n_live_tup=20)
+    server = {name: lambda second, name=name: scans(second)[name] for name in ("statements", "statement_texts")} | {
+        "statement_counters": few,
+        "relations": lambda second: relations(second, tables=(hot,)),
+    }
+    made = replace(FULL_CPUS, waits={"CPU:": 4.0}, tps=8.0, load=False, server=server)
+    assert first_of(made).rule == "cpu.server"
+    kept = first_of(replace(made, server={**server, "horizon": forgotten}))
+    assert kept.culprit == "prepared transaction 'xa-77'"
+    assert kept.deeds[0].target == "ROLLBACK PREPARED 'xa-77';"
+
 
 def test_a_foreign_key_without_an_index_is_told_by_the_table_that_the_statement_does_not_name() -> None:
     def server(second: int) -> dict[str, Any]:
@@ -178,7 +208,9 @@ def test_a_machine_that_others_fill_is_not_at_no_limit_while_clients_think() -> 
     """Clients without a CPU look as if they thought: "nothing is at a limit: clients think 71 %"."""
     starved = Situation(waits={"Client:turn": 4.4, "CPU:": 0.3}, load=False, tps=880.0, cpu=0.3, busy=100.0, cpus=2)
     sentence = first_of(starved).sentence
-    assert sentence.startswith("the server waits for its clients: 94 % of the server's time; all CPUs are saturated: ")
+    assert sentence.startswith("other programs take 1.5 of 2 CPUs")
+    few = first_of(replace(starved, waits={"Client:turn": 4.4, "CPU:": 0.1})).sentence
+    assert few.startswith("the server waits for its clients: 98 % of the server's time; all CPUs are saturated: ")
     calm = first_of(replace(starved, busy=40.0)).sentence
     assert calm == "the server waits for its clients: 94 % of the server's time"
 

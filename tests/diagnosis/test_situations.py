@@ -41,7 +41,10 @@ HOT = "UPDATE hot SET v = v + 1 WHERE id = 1;\n"
 
 
 def noted(situation: str, said: Said, *expected: str) -> None:
-    """Holds the sentence against the rules that may be first, and keeps it."""
+    """Holds the sentence against the rules that may be first, and keeps it.
+
+    Other programs that take the CPUs of a shared machine may stand before them.
+    """
     print(f"\n{situation}: {dict(said.rules)} | {said.last.sentence} | behind: {', '.join(said.others)}")
     if os.environ.get(WRITES):
         row = f"| {situation} | {said.last.sentence.replace('|', '/')} |"
@@ -51,7 +54,8 @@ def noted(situation: str, said: Said, *expected: str) -> None:
         TABLE.write_text(
             pattern.sub(lambda _: row, text) if pattern.search(text) else text.replace(row_end, f"{row}\n{row_end}")
         )
-    assert said.last.rule in expected, said
+    behind = said.last.rule == "cpu.others" and not set(expected).isdisjoint(said.others)
+    assert said.last.rule in expected or behind, said
 
 
 def with_hot_row(server: Throwaway) -> None:
@@ -421,7 +425,7 @@ def test_a_missing_index(make_server: Make, tmp_path: Path) -> None:
     script = "\\set c random(1, 50000)\nSELECT sum(amount) FROM orders WHERE customer = :c;\n"
     said = said_of(under_load(server, tmp_path, "-c", "4", script=script))
     noted("600,000 rows without an index", said, "stmt.scan")
-    assert "rows of orders for 1" in said.last.sentence
+    assert "rows of orders to return 1" in said.last.sentence
 
 
 def test_a_foreign_key_without_an_index(make_server: Make, tmp_path: Path) -> None:

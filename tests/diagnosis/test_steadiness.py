@@ -105,21 +105,32 @@ def test_without_an_answer_the_age_is_that_of_the_last_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("detail", "why"),
+    ("detail", "sentence"),
     [
         (
-            "no answer for 10 s: sorry, too many clients already; trying again in 4 s",
-            ": sorry, too many clients already",
+            "no answer for 10 s: app@db1:5432/shop: sorry, too many clients already; trying again in 4 s; wait",
+            "the server has not answered for 10 s: sorry, too many clients already",
         ),
-        ("nothing is listening on this socket; trying again", ": nothing is listening on this socket"),
-        ("no answer for 10 s", ""),
+        (
+            "root@/tmp/there:5999/root: nothing is listening on this socket; trying again in 4 s; pass another with -h",
+            "the server has not answered for 10 s: nothing is listening on this socket",
+        ),
+        ("no answer for 10 s", "the server has not answered for 10 s"),
     ],
 )
-def test_a_server_that_refuses_is_said_with_its_words(detail: str, why: str) -> None:
+def test_a_server_that_refuses_is_said_with_its_words(detail: str, sentence: str) -> None:
     """At its limit of connections the first line spoke of a server that does not answer, and of no limit."""
     frames = [CALM.frame(second) for second in range(30)]
     frames += [replace(CALM.frame(s), postgres=Unavailable(Reason.NO_ANSWER, detail)) for s in range(30, 40)]
-    assert Diagnoser().look(Interval(frames)).first.sentence == f"the server has not answered for 10 s{why}"
+    assert Diagnoser().look(Interval(frames)).first.sentence == sentence
+
+
+def test_a_server_that_has_never_answered_cannot_be_reached() -> None:
+    """The first line told of a server that "has not answered for 11 s", and at 80 columns no reason."""
+    detail = "root@/tmp/there:5999/root: nothing is listening on this socket; trying again in 4 s; pass another with -h"
+    frames = [replace(CALM.frame(s), postgres=Unavailable(Reason.NO_ANSWER, detail)) for s in range(10)]
+    sentence = Diagnoser().look(Interval(frames)).first.sentence
+    assert sentence == "cannot connect: nothing is listening on this socket"
 
 
 def test_a_load_that_failed_is_first_for_a_minute() -> None:

@@ -46,7 +46,7 @@ def test_the_broken_configuration_fails_the_memory_rule_with_its_arithmetic() ->
         "3 autovacuum workers × 1 GB",
         "4 parallel workers × work_mem 32 MB × hash_mem_multiplier 2",
         "1000 connections × 40 MB of page tables, without huge pages",
-        "the system 2 GB",
+        "operating system 2 GB",
     ):
         assert term in arithmetic
     # 1000 × 72 MB + 20 GB + 3 GB + 4 × 64 MB + 1000 × 40 MB + 2 GB

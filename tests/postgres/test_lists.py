@@ -187,7 +187,7 @@ async def test_a_line_that_nobody_could_put_back_is_not_replaced(
         file.write("unix_socket_directories = ''\n")
     before = auto_conf(server)
     control = control_of(server, tmp_path)
-    with pytest.raises(ServerProblem, match="could not be put back"):
+    with pytest.raises(ServerProblem, match="could not be restored"):
         await control.apply("unix_socket_directories", "/tmp")
     assert auto_conf(server) == before
     await control.aclose()

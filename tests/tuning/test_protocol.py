@@ -180,7 +180,7 @@ def test_a_budget_too_small_for_the_noise_is_refused_with_what_is_needed() -> No
     [
         (
             Outcome(effect=0.0, figures={"p99_ms": 30.0}, against_figures={"p99_ms": 31.0}),
-            "breaks a constraint already",
+            "already breaks a constraint",
         ),
         (Outcome(effect=0.0), "does not measure p99_ms"),
         (Outcome(effect=None, stopped="no load"), "cannot be measured: no load"),

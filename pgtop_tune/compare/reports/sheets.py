@@ -19,7 +19,7 @@ from pgtop_tune.compare.sides.figures import Figure, WaitRow
 from pgtop_tune.compare.sides.fingerprint import CONTRACTS, FactDifference
 from pgtop_tune.compare.sides.from_records import connected_clients
 from pgtop_tune.compare.sides.material import ComparedRun, FactKind, Material
-from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOWN, StatementComparison
+from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOWN, StatementComparison, StatementRow
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, blocks_needed
 from pgtop_tune.metrics.load import P99, Quantile
 from pgtop_tune.metrics.run_validity import short_words
@@ -31,8 +31,8 @@ from pgtop_tune.model.run_result import RunResult, RunVerdict
 _UNITS: Final[Mapping[str, Callable[[float | None], str]]] = {
     "1/s": partial(units.decimal, digits=1),
     "ms": units.ms,
-    "bytes": units.size,
-    "bytes/s": units.size,
+    "bytes": units.compact_size,
+    "bytes/s": units.compact_size,
     "%": units.percent,
 }
 _SUFFIXES: Final[Mapping[str, str]] = {"1/s": "", "ms": ", ms", "bytes": ", B", "bytes/s": ", B/s", "%": ", %"}
@@ -194,7 +194,7 @@ def _behind(cell: CellOfRuns) -> list[str]:
 _NAME: Final = 60
 _TIMES: Final = 9.0
 """As a share: a larger effect is told as so many times."""
-HEADING: Final = "statements, largest effect first"
+HEADING: Final = "statements, by time changed"
 BELOW_NOISE: Final = "below the noise"
 OF_SIDES: Final = "on both sides and calls in every block or run, weighted by A's calls"
 OF_PAIRS: Final = "under A and under B in the first four pairs, weighted by the calls of both"
@@ -211,11 +211,21 @@ class StatementCells(Struct, frozen=True):
     verdict: str
 
 
+def _untitled(row: StatementRow) -> str:
+    """Return what a statement without a text is called: its id is queryid/userid/dbid/toplevel."""
+    return f"query id {row.id.partition('/')[0]}"
+
+
 def statement_cells(comparison: StatementComparison) -> Iterator[StatementCells]:
     """Yield the figure over the same mix, then the statements with the largest effect."""
     yield _cells(SAME_MIX_TITLE, (comparison.a_ms, comparison.b_ms), comparison.same_mix, comparison.verdict)
     for row in comparison.rows[:SHOWN]:
-        yield _cells(one_line(row.text or row.id, _NAME), (row.a_ms, row.b_ms), row.effect, row.verdict)
+        yield _cells(
+            one_line(row.text or _untitled(row), _NAME),
+            (row.a_ms, row.b_ms),
+            row.effect,
+            row.verdict,
+        )
 
 
 def _cells(

@@ -135,14 +135,14 @@ class FactsSeen:
             first, last = self._footprints
             share = 100.0 * (last.cpu_s - first.cpu_s) / (last.at_s - first.at_s)
             yield identity_fact(TOOL, "own CPU", f"{share:.1f} % of a core")
-            yield identity_fact(TOOL, "own memory", units.size(last.rss_bytes))
+            yield identity_fact(TOOL, "own memory", units.compact_size(last.rss_bytes))
 
     def _system(self, *, with_setup: bool) -> Iterator[Fact]:
         if memory := self._reading(MemorySample):
             if not with_setup:
                 yield setting_fact(SYSTEM, "transparent_hugepage/enabled", memory.thp_mode or units.UNKNOWN)
             for pool in memory.huge_pages:
-                yield setting_fact(SYSTEM, f"huge pages of {units.size(pool.page_bytes)}", str(pool.total))
+                yield setting_fact(SYSTEM, f"huge pages of {units.compact_size(pool.page_bytes)}", str(pool.total))
         if numa := self._reading(NumaSample):
             yield condition_fact(MACHINE, "NUMA nodes", str(len(numa.nodes)))
         frequency = self._reading(FrequencySample)
@@ -154,13 +154,13 @@ class FactsSeen:
                 for role in file_system.roles:
                     if not with_setup:
                         yield condition_fact(MACHINE, f"file system of {role}", file_system.kind)
-                    yield identity_fact(MACHINE, f"room for {role}", units.size(file_system.total_bytes))
+                    yield identity_fact(MACHINE, f"room for {role}", units.compact_size(file_system.total_bytes))
         if disks := self._reading(DiskSample):
             by_name = {disk.name: disk for disk in disks.disks}
             for role, name in self._disk_roles.items():
                 disk = by_name[name]
                 caps = [f"{units.number(disk.cap_iops)} IOPS"] if disk.cap_iops else []
-                caps += [f"{units.size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []
+                caps += [f"{units.compact_size(disk.cap_bytes_per_s)}B/s"] if disk.cap_bytes_per_s else []
                 yield identity_fact(MACHINE, f"disk of {role}", name)
                 yield condition_fact(MACHINE, f"caps of the disk of {role}", ", ".join(caps) or "none known")
 
@@ -171,7 +171,7 @@ def machine_facts(facts: HostFacts) -> Iterator[Fact]:
     yield identity_fact(MACHINE, "boot", facts.boot_id)
     yield condition_fact(MACHINE, "kernel", facts.kernel)
     yield condition_fact(MACHINE, "CPUs", str(facts.cpu_count))
-    yield condition_fact(MACHINE, "memory", units.size(facts.memory_bytes))
+    yield condition_fact(MACHINE, "memory", units.compact_size(facts.memory_bytes))
 
 
 def _server(facts: ServerFacts) -> Iterator[Fact]:
@@ -186,8 +186,8 @@ def _server(facts: ServerFacts) -> Iterator[Fact]:
     yield identity_fact(SERVER, "started", str(facts.started_ms))
     yield condition_fact(SERVER, "standby", "yes" if facts.in_recovery else "no")
     yield condition_fact(SERVER, "through a pooler", "yes" if facts.pooled else "no")
-    yield condition_fact(SERVER, "block size", units.size(facts.block_bytes))
-    yield condition_fact(SERVER, "WAL segment size", units.size(facts.wal_segment_bytes))
+    yield condition_fact(SERVER, "block size", units.compact_size(facts.block_bytes))
+    yield condition_fact(SERVER, "WAL segment size", units.compact_size(facts.wal_segment_bytes))
 
 
 def parameter_fact(name: str, value: str, source: str = "", shipped: bool = False) -> Iterator[Fact]:
@@ -214,7 +214,9 @@ def setup_facts(setup: MachineSetup) -> Iterator[Fact]:
     for disk in setup.disks:
         roles = ", ".join(disk.roles)
         kind = {True: "turning", False: "not rotating", None: "unknown"}[disk.rotational]
-        yield condition_fact(MACHINE, f"disk below {roles}", f"{disk.model} {units.size(disk.size_bytes)}".strip())
+        yield condition_fact(
+            MACHINE, f"disk below {roles}", f"{disk.model} {units.compact_size(disk.size_bytes)}".strip()
+        )
         yield condition_fact(MACHINE, f"disk below {roles} is", kind)
         for name, value in (
             ("scheduler", disk.scheduler),
@@ -235,7 +237,7 @@ def cgroup_facts(group: CgroupSample) -> Iterator[Fact]:
         allowed = f"{group.cpus_allowed} CPUs"
         yield condition_fact(MACHINE, "CPUs allowed", allowed)
     limit = group.memory_max_bytes
-    yield condition_fact(MACHINE, "memory limit", "none" if limit is None else units.size(limit))
+    yield condition_fact(MACHINE, "memory limit", "none" if limit is None else units.compact_size(limit))
 
 
 def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterator[Fact]:
@@ -245,7 +247,7 @@ def data_facts(relations: RelationSample, server: ServerFacts | None) -> Iterato
         table for table in relations.tables if table.kind != "toast" and table.pages > 0 and table.oid >= FIRST_USER_OID
     ]
     for table in sorted(tables, key=lambda largest: -largest.pages)[:_LARGEST]:
-        size = units.size(table.pages * block_bytes)
+        size = units.compact_size(table.pages * block_bytes)
         yield identity_fact(DATA, f"table {table.name}", f"{size}, {units.count(max(table.tuples, 0))} rows")
     scale = _scale(_rows_of(tables, "pgbench_accounts") / _ROWS_A_SCALE, _rows_of(tables, "pgbench_branches"))
     if scale:

@@ -256,7 +256,7 @@ class _RunReading:
         roles = {} if disks is None else {disk.name: disk.roles for disk in disks.disks}
         for name, cap in disks_at_cap(interval).items():
             reached = [f"{cap.iops:.0f} IOPS"] if cap.iops is not None else []
-            reached += [f"{units.size(cap.bytes_per_s)}B/s"] if cap.bytes_per_s is not None else []
+            reached += [units.byte_rate(cap.bytes_per_s)] if cap.bytes_per_s is not None else []
             if roles.get(name):
                 # What was learned is not the same to the last digit each time.
                 disk_words = f"{name} ({', '.join(roles[name])})"

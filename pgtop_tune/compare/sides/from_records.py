@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import opened
-from pgtop_tune.base.units import size
+from pgtop_tune.base.units import compact_size, size
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, PERCENTILES, TPS, settling
 from pgtop_tune.compare.sides.fingerprint import (
     DATA,
@@ -215,7 +215,7 @@ def _records_of(path: Path) -> list[Mapping[str, Any]]:
     except OSError as problem:
         raise RecordingProblem(f"cannot read {path}: {problem.strerror}", "check its name and permissions") from None
     if len(content) > MOST_BYTES:
-        raise RecordingProblem(f"{path} is larger than any record", f"up to {size(MOST_BYTES)}B are read")
+        raise RecordingProblem(f"{path} is larger than any record", f"up to {size(MOST_BYTES)} are read")
     try:
         parsed = json.loads(content)
     except RecursionError:
@@ -415,7 +415,7 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
         (MACHINE, "boot", host.boot_id, FactKind.IDENTITY),
         (MACHINE, "kernel", host.kernel, FactKind.CONDITION),
         (MACHINE, "CPUs", host.cpu_count, FactKind.CONDITION),
-        (MACHINE, "memory", None if host.memory_bytes is None else size(host.memory_bytes), FactKind.CONDITION),
+        (MACHINE, "memory", None if host.memory_bytes is None else compact_size(host.memory_bytes), FactKind.CONDITION),
         (SERVER, "PostgreSQL", server.version, FactKind.CONDITION),
         (SERVER, "endpoint", server.endpoint, FactKind.IDENTITY),
         (SERVER, "database", server.database, FactKind.IDENTITY),

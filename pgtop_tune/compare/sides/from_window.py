@@ -93,6 +93,38 @@ class Number(Struct, frozen=True):
     name: str
     metric: Metric | ProgressMetric | Keyed[Any]
 
+    @property
+    def title(self) -> str:
+        """Its name for a reader, from the parts of the id: "disk vda writes". The key is foreign."""
+        id, _, key = self.name.partition(" ")
+        if id in _TITLES:
+            return _TITLES[id]
+        place, _, last = id.rpartition(".")
+        words = [_WORDS.get(part, part) for part in last.split("_")]
+        return " ".join(part for part in (_PLACES.get(place, place.rpartition(".")[2]), key, *words) if part)
+
+
+_PLACES: Final = {
+    "server": "", "io.wal": "WAL", "ceiling": "", "host": "", "own": "pgtop-tune", "waits": "sessions in",
+    "host.cpu": "CPU", "host.psi": "pressure", "host.io": "I/O", "host.space": "file system", "host.node": "NUMA node",
+    "host.huge": "huge pages", "host.huge_pages": "huge pages",
+}  # fmt: skip
+"""Places of ids that are not called by their last part."""
+_WORDS: Final = {
+    "wal": "WAL", "cpu": "CPU", "cpus": "CPUs", "io": "I/O", "oom": "OOM", "lwlock": "LWLock", "ipc": "IPC",
+    "arc": "ARC",
+}  # fmt: skip
+_TITLES: Final = {
+    "server.qps": "statements", "server.connects": "new sessions", "server.temp_bytes": "temporary files",
+    "server.active": "active sessions", "server.idle_in_transaction": "sessions idle in transaction",
+    "server.blocked": "blocked sessions", "waits.active": "active sessions, mean",
+    "waits.turn": "sessions in client think/network", "waits.background": "background processes at work",
+    "waits.io_workers": "I/O workers busy", "server.statement_load": "sessions kept busy by statements",
+    "server.statements_filled": "entries of pg_stat_statements", "ceiling.wal_flushes_used": "WAL flushes of the limit",
+    "host.cpu.foreign": "CPU of other programs",
+}  # fmt: skip
+"""Numbers whose ids say too little."""
+
 
 def every_number(interval: Interval) -> Iterator[tuple[Number, float]]:
     """Yield all that can be said of the newest frame."""

@@ -19,6 +19,9 @@ _LONG_QUEUE: Final = 0.25
 _BOTH: Final = 0.30
 _MOST_OF_USE: Final = 0.6
 _OTHERS: Final = 0.25
+_SOME_WORK: Final = 0.3
+_UNMEASURED: Final = 0.25
+"""Share of the time that a CPU queue is taken for that fills the machine and that the kernel was not asked for."""
 _STEAL: Final = 5.0
 _THROTTLED: Final = 5.0
 _QUOTA_USED: Final = 0.9
@@ -160,26 +163,30 @@ def _pgbench(facts: Facts) -> Hit | None:
 
 
 def _others(facts: Facts) -> Hit | None:
-    cpus, busy, waiting_ms = facts.machine_cpus, facts.busy, queue_ms(facts)
-    if not cpus or not busy or not waiting_ms or waiting_ms < _QUEUE * facts.latency_ms:
+    cpus, busy, waiting_ms, other_cpus = facts.machine_cpus, facts.busy, queue_ms(facts), facts.other_cpus
+    if not cpus or not busy or other_cpus is None or other_cpus < _OTHERS * cpus:
         return None
-    other_cpus = facts.other_cpus
-    if other_cpus is None or other_cpus < _OTHERS * cpus:
+    measured = waiting_ms >= _QUEUE * facts.latency_ms > 0
+    # Sessions of a load of others that wait for a CPU look as if their clients thought.
+    fills = facts.of_others and busy >= FULL and other_cpus >= _most_of_use(facts) and facts.waits.active >= _SOME_WORK
+    if not (measured or fills):
         return None
     share = min(other_cpus / (busy / 100.0 * cpus), 1.0)
     subject, programs = f"other programs take {other_cpus:.1f} of {_cpus(cpus)}", facts.other_programs
-    by = named(facts, TIME, CPU.lower())
-    bound = f"; cost up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}"
+    by, used = named(facts, TIME, CPU.lower()), facts.server_cpus or 0.0
+    bound = f"; cost up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}" if measured else ""
+    own_use = f"; the server uses {used:.1f}, most for {by.words}" if by.words and used >= _OTHERS * cpus else ""
     return Hit(
-        sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}",
+        sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}{own_use}",
         middle=tuple(f"{subject}: {', '.join(programs[:count])}" for count in (2, 1)) if programs else (),
         short=f"{subject}: {programs[0]}" if programs else subject,
         culprit=programs[0] if programs else "",
-        impact_ms=waiting_ms * share,
+        impact_ms=waiting_ms * share if measured else None,
+        share=_UNMEASURED,
         statement=by.words,
         evidence=evidence(
             ("other programs", f"{other_cpus:.1f} CPUs"),
-            ("waiting for a CPU", with_ms(waiting_ms)),
+            ("waiting for a CPU", with_ms(waiting_ms) if measured else "not measured for sessions of other programs"),
             ("statement that waits", by.words),
         ),
         next_step="stop these programs, or lower their priority. Not the cause if the CPU queue stays the same",

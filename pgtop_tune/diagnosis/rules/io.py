@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
-from pgtop_tune.base.units import count, size, with_ms
+from pgtop_tune.base.units import byte_rate, count, size, with_ms
 from pgtop_tune.diagnosis.chains import READS, TEMP_WAITS, read_ms, temp_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
@@ -75,7 +75,7 @@ def _cap(facts: Facts) -> Hit | None:
     if not capped:
         return None
     disk, cap, impact_ms = max(capped, key=lambda entry: entry[2])
-    limit = f"{cap.iops:,.0f} IOPS" if cap.iops is not None else f"{size(cap.bytes_per_s)}/s"
+    limit = f"{cap.iops:,.0f} IOPS" if cap.iops is not None else byte_rate(cap.bytes_per_s)
     now = _now(facts, disk, cap)
     role = _role(disk)
     queue = facts.by(host.DISK_QUEUE).get(disk.name)
@@ -290,17 +290,17 @@ def _temp(facts: Facts) -> Hit | None:
     by = spilling(facts)
     return Hit(
         sentence=(
-            f"sorts and hashes spill {size(spilled)}/s to temporary files: {facts.share_text(impact_ms)}{by.clause}"
+            f"sorts and hashes spill {byte_rate(spilled)} to temporary files: {facts.share_text(impact_ms)}{by.clause}"
         ),
-        middle=(f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}{by.clause}",),
+        middle=(f"sorts and hashes spill {byte_rate(spilled)}: {facts.percent(impact_ms)}{by.clause}",),
         brief=f"spills{by.brief}" if by.brief else "",
-        short=f"spills {size(spilled)}/s{by.brief}"
+        short=f"spills {byte_rate(spilled)}{by.brief}"
         if by.brief
-        else f"sorts and hashes spill {size(spilled)}/s: {facts.percent(impact_ms)}",
+        else f"sorts and hashes spill {byte_rate(spilled)}: {facts.percent(impact_ms)}",
         culprit=by.culprit,
         statement=by.words,
         impact_ms=impact_ms,
-        evidence=evidence(("temporary files", f"{size(spilled)}/s"), ("waits for these files", with_ms(impact_ms))),
+        evidence=evidence(("temporary files", byte_rate(spilled)), ("waits for these files", with_ms(impact_ms))),
         next_step="raise work_mem for the role that spills. Not the cause if throughput stays the same without temporary files",
         deeds=(
             stage("work_mem", "raise", "sorts and hashes stay in memory"),
@@ -331,10 +331,10 @@ def _swap(facts: Facts) -> Hit | None:
     if swapped < _SWAP_BYTES or (stalled or 0.0) < _MEMORY_PRESSURE:
         return None
     return Hit(
-        sentence=f"the machine swaps: {size(swapped)}/s swapped in, tasks wait for memory {stalled:.0f} % of the time",
-        short=f"the machine swaps: {size(swapped)}/s swapped in",
+        sentence=f"the machine swaps: {byte_rate(swapped)} swapped in, tasks wait for memory {stalled:.0f} % of the time",
+        short=f"the machine swaps: {byte_rate(swapped)} swapped in",
         impact_ms=(stalled or 0.0) / 100.0 * facts.latency_ms,
-        evidence=evidence(("swapped in", f"{size(swapped)}/s"), ("waiting for memory", f"{stalled:.0f} %")),
+        evidence=evidence(("swapped in", byte_rate(swapped)), ("waiting for memory", f"{stalled:.0f} %")),
         next_step="lower shared_buffers or work_mem, use fewer sessions, set vm.swappiness to 1",
         deeds=(stage("shared_buffers", "lower", "less memory is needed, after a restart"), page("7", "shows memory")),
     )

@@ -40,6 +40,8 @@ _DISK_FULL: Final = 95.0
 _DISK_ENDS: Final = 98.0
 _HALF_FULL: Final = 50.0
 _AT_ONCE_S: Final = 60.0
+_NEAR_S: Final = 600.0
+"""Time left from which on a disk that is less than half full is a finding: the growth of some seconds tells little."""
 _NOT_SOON_S: Final = 601.0
 """Just above the ten minutes from which on a limit stands behind the first latency finding."""
 _CONNECTIONS: Final = 90.0
@@ -115,7 +117,7 @@ def _left_s(facts: Facts, row: FileSystem, used: float, minutes: float | None) -
         if by_wal_s is None and grows and growth and grows >= _WAL_GROWS * growth:
             left_s = None
         left_s = by_wal_s if left_s is None else min(left_s, by_wal_s or inf)
-    if left_s is not None and left_s < _DISK_S:
+    if left_s is not None and left_s < (_DISK_S if used >= _HALF_FULL else _NEAR_S):
         return left_s
     return inf if used >= _DISK_FULL else None
 

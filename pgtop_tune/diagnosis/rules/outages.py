@@ -30,8 +30,10 @@ from pgtop_tune.metrics.load import failed_s, failure_of
 from pgtop_tune.metrics.replication import synchronous_standbys, with_fewer
 from pgtop_tune.model.absence import Reason, Unavailable
 
-_REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?|; trying again.*")
+_REASON: Final = re.compile(r"^no answer for \d+ s(?:: )?(?:\S*[@/]\S*: )?|^\S*[@/]\S*: |; trying again.*")
 """Parts of an absence that the sentence has already."""
+_SILENT: Final = str(Reason.NO_ANSWER)
+"""Begins the detail of an absence where the server answered before."""
 _ALL: Final = 0.9
 _ONE: Final = 0.95
 """Mean from which on a session counts as one."""
@@ -46,18 +48,19 @@ def _server(facts: Facts) -> Hit | None:
     absent = facts.interval.newest.postgres
     if not isinstance(absent, Unavailable) or absent.reason in (Reason.NOT_YET, Reason.NOT_RECORDED):
         return None
-    missed, since_s = 0, facts.interval.newest.elapsed_s
+    missed, since_s, never = 0, facts.interval.newest.elapsed_s, not absent.detail.startswith(_SILENT)
     for frame in reversed(facts.interval.frames):
         if not isinstance(frame.postgres, Unavailable):
-            since_s = frame.elapsed_s
+            since_s, never = frame.elapsed_s, False
             break
         missed, since_s = missed + 1, frame.elapsed_s
     if missed <= MISSED_TICKS:
         return None
     for_s = duration(facts.interval.newest.elapsed_s - since_s)
-    sentence, reason = f"the server has not answered for {for_s}", _REASON.sub("", absent.detail)
+    reason = _REASON.sub("", absent.detail)
+    sentence = "cannot connect" if never and reason else f"the server has not answered for {for_s}"
     return Hit(
-        sentence=f"{sentence}: {short_name(reason)}" if reason else sentence,
+        sentence=f"{sentence}: {one_line(reason, _WORDS)}" if reason else sentence,
         short=sentence,
         share=1.0,
         evidence=evidence(("no answer for", for_s), ("reason", short_name(str(absent)))),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from pgtop_tune.base.units import duration, size, with_ms
-from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.base.units import byte_rate, duration, size, with_ms
+from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, culprit_of, evidence, page, short_name, sql, stage
 from pgtop_tune.metrics import sections
@@ -45,13 +45,20 @@ def _slowest(facts: Facts) -> Sender | None:
     return max(senders, key=lambda sender: sender.flush_lag_ms or 0.0, default=None)
 
 
+def _replay_lag_ms(facts: Facts, sender: Sender) -> float:
+    """Return the largest replay lag of ten seconds: that of a position just written is anything below it; 0 for none."""
+    samples = facts.interval.recent(sections.replication, WINDOW_S)
+    lags = [one.replay_lag_ms for sample in samples for one in sample.senders if one.pid == sender.pid]
+    return max((lag for lag in lags if lag is not None), default=0.0)
+
+
 def _which(facts: Facts) -> str:
     """Return the rule of the part that explains at least half of the wait; "" where the lags do not say."""
     sender = _slowest(facts)
     waits_ms = facts.b(_WAIT)
     if sender is None or not waits_ms:
         return ""
-    write, flush, replay = (lag or 0.0 for lag in (sender.write_lag_ms, sender.flush_lag_ms, sender.replay_lag_ms))
+    write, flush, replay = sender.write_lag_ms or 0.0, sender.flush_lag_ms or 0.0, _replay_lag_ms(facts, sender)
     applies = facts.setting("synchronous_commit") == "remote_apply"
     parts = {"sync.net": write, "sync.disk": flush - write, "sync.apply": replay - flush if applies else 0.0}
     rule = max(parts, key=lambda part: parts[part])
@@ -147,7 +154,7 @@ def _spill(facts: Facts) -> Hit | None:
     statement = facts.statement(_REORDER)
     value, culprit = facts.shown("logical_decoding_work_mem"), f"slot {short_name(name)}" if per_s >= _SPILLS else ""
     subject = f"logical decoding{f' of {culprit}' if culprit else ''} spills to disk"
-    rate, limit = f" {size(per_s)}/s" if culprit else "", f": logical_decoding_work_mem is {value}" if value else ""
+    rate, limit = f" {byte_rate(per_s)}" if culprit else "", f": logical_decoding_work_mem is {value}" if value else ""
     by = f"; {facts.share_text(impact_ms)}" if impact_ms else ""
     at = f", {statement.words}" if statement is not None and not culprit else ""
     return Hit(
@@ -158,7 +165,7 @@ def _spill(facts: Facts) -> Hit | None:
         impact_ms=impact_ms or None,
         share=None,
         evidence=evidence(
-            ("spilled", f"{size(per_s)}/s" if per_s else None),
+            ("spilled", byte_rate(per_s) if per_s else None),
             ("waits", with_ms(impact_ms) if impact_ms else None),
             ("logical_decoding_work_mem", value),
         ),

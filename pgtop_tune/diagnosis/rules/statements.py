@@ -28,7 +28,7 @@ from pgtop_tune.diagnosis.rule import (
 )
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import StatementRate, statement_rates
-from pgtop_tune.metrics.vacuum import GrownRelation, HorizonHolder, holders, table_rates
+from pgtop_tune.metrics.vacuum import PREPARED, GrownRelation, HorizonHolder, holders, table_rates
 from pgtop_tune.model.relations import TableCounters
 
 TIME: Final = "exec_us"
@@ -42,6 +42,8 @@ _NAMED: Final = 0.25
 """Least share of the time of all statements."""
 _BLOCKS: Final = 200
 """Pages that an execution touches: 1.6 MB."""
+_FEW_BLOCKS: Final = 20
+"""Pages, and pages for each returned row, from which on dead rows that a transaction keeps are looked for."""
 _BLOCKS_FOR_ONE: Final = 50
 """Pages for each returned row; an index takes a handful."""
 _DEAD_OF_LIVE: Final = 0.5
@@ -194,9 +196,13 @@ class _Scan(Struct, frozen=True):
         )
 
 
-def _holder(facts: Facts) -> HorizonHolder | None:
-    """Return the oldest holder of dead rows that has held them for a while."""
-    return next((one for one in holders(facts.interval) if one.since_s is None or one.since_s >= _HOLDS_S), None)
+def _holder(facts: Facts, query_id: int) -> HorizonHolder | None:
+    """Return the oldest holder of dead rows that has held them for a while, other than runs of the statement itself."""
+    activity = facts.interval.now(sections.activity)
+    rows = activity.backends if activity is not None else ()
+    own_pids = {row.pid for row in rows if row.query_id == query_id and row.state == "active"}
+    old = (one for one in holders(facts.interval) if one.since_s is None or one.since_s >= _HOLDS_S)
+    return next((one for one in old if one.backend is None or one.backend[0] not in own_pids), None)
 
 
 def _tables_of(facts: Facts, query: str) -> list[GrownRelation[TableCounters]]:
@@ -208,16 +214,6 @@ def _tables_of(facts: Facts, query: str) -> list[GrownRelation[TableCounters]]:
     ]
 
 
-def _is_wasteful(rate: StatementRate, whole_us: float, blocks: float, returned: float) -> bool:
-    """Return whether a statement reads many blocks for each row; one that spills sorts or hashes all that it reads."""
-    share = (rate.grown.sum("exec_us") or 0) / whole_us
-    return (
-        share >= _NAMED
-        and blocks >= max(_BLOCKS, _BLOCKS_FOR_ONE * returned)
-        and not rate.grown.sum("temp_blks_written")
-    )
-
-
 def _worst(facts: Facts) -> _Scan | None:
     """Return the statement with most time among those that read far more than they return."""
     rates = facts.once(_rates)
@@ -227,34 +223,41 @@ def _worst(facts: Facts) -> _Scan | None:
     for rate in rates:
         blocks, returned = rate.grown.each("shared_blks_hit", "calls"), rate.rows_per_call
         more = rate.grown.each("shared_blks_read", "calls")
-        if blocks is None or more is None or returned is None or not whole_us:
+        # A statement that spills sorts or hashes all that it reads.
+        if blocks is None or more is None or returned is None or not whole_us or rate.grown.sum("temp_blks_written"):
             continue
-        if not _is_wasteful(rate, whole_us, blocks + more, returned):
-            continue
-        text = facts.text_of(rate.counters.queryid)
-        if text and not _reads_all(text):
-            part = min((rate.grown.sum("exec_us") or 0) / whole_us, 1.0)
-            scans.append(_Scan(rate, part, blocks + more, returned))
-    scan = max(scans, key=lambda one: one.part, default=None)
-    if scan is None:
-        return None
+        scan = _Scan(rate, min((rate.grown.sum("exec_us") or 0) / whole_us, 1.0), blocks + more, returned)
+        if scan.part >= _NAMED and scan.blocks >= max(_FEW_BLOCKS, _FEW_BLOCKS * returned):
+            scans.append(scan)
+    located_scans = (_with_table(facts, scan) for scan in sorted(scans, key=lambda one: -one.part))
+    return next((scan for scan in located_scans if scan is not None), None)
+
+
+def _with_table(facts: Facts, scan: _Scan) -> _Scan | None:
+    """Return the scan with the table that it reads; None where it reads little, or all of it by its nature."""
     query, calls = facts.text_of(scan.rate.counters.queryid), scan.rate.calls_per_s or 0.0
-    tables = _tables_of(facts, query)
-    named_tables = {table.row.oid for table in tables}
+    if not query or _reads_all(query):
+        return None
+    tables, unnamed_tables = _tables_of(facts, query), list[GrownRelation[TableCounters]]()
     if query.lstrip()[:6].upper() in ("DELETE", "UPDATE", "INSERT"):
         # A foreign key or a trigger reads a table that the statement does not name.
-        tables += [table for table in table_rates(facts.interval) if table.row.oid not in named_tables]
+        own_oids = {table.row.oid for table in tables}
+        unnamed_tables = [table for table in table_rates(facts.interval) if table.row.oid not in own_oids]
     for counter, by_index in (("seq_tup_read", False), ("idx_tup_fetch", True)):
-        read = [(table.per_s(counter) or 0.0, table.row) for table in tables]
+        read = [(table.per_s(counter) or 0.0, table.row) for table in (*tables, *unnamed_tables)]
         rows_per_s, row = max(read, key=lambda pair: pair[0], default=(0.0, None))
         rows = rows_per_s / calls if calls else 0.0
         if row is not None and rows >= max(_ROWS, _READ_FOR_ONE * scan.returned):
-            scan = replace(scan, table=row, rows=rows, by_index=by_index, of_trigger=row.oid not in named_tables)
+            of_trigger = all(table.row is not row for table in tables)
+            scan = replace(scan, table=row, rows=rows, by_index=by_index, of_trigger=of_trigger)
             break
     else:
         dead = [one.row for one in tables if one.row.n_dead_tup >= _ROWS]
         scan = replace(scan, table=max(dead, key=lambda row: row.n_dead_tup, default=None))
-    return replace(scan, holder=_holder(facts)) if scan.dead else scan
+    scan = replace(scan, holder=_holder(facts, scan.rate.counters.queryid)) if scan.dead else scan
+    # A few pages for a row are dead rows only where they are known to be kept.
+    reads_much = scan.blocks >= max(_BLOCKS, _BLOCKS_FOR_ONE * scan.returned)
+    return scan if reads_much or scan.holder is not None else None
 
 
 def _reads_all(text: str) -> bool:
@@ -314,7 +317,11 @@ def _name_of(facts: Facts, holder: HorizonHolder) -> str:
     activity = facts.interval.now(sections.activity)
     rows = activity.backends if activity is not None else ()
     backend = next((row for row in rows if holder.backend is not None and row.pid == holder.backend[0]), None)
-    return session_name(backend) if backend is not None else f"{holder.kind} {short_name(holder.name, _TABLE)}"
+    if backend is not None:
+        return session_name(backend)
+    if holder.kind == PREPARED:
+        return f"prepared transaction '{short_name(holder.name, _TABLE)}'"
+    return f"{holder.kind} {short_name(holder.name, _TABLE)}"
 
 
 def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[str, tuple[Deed, ...], str]:

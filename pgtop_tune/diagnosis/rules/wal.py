@@ -6,7 +6,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from pgtop_tune.base.units import count, duration, size, with_ms
+from pgtop_tune.base.units import byte_rate, count, duration, size, with_ms
 from pgtop_tune.diagnosis.chains import (
     DEVICE,
     HANDED,
@@ -133,18 +133,18 @@ def _volume(facts: Facts) -> Hit | None:
     # Sessions that only commit wait for the device, too: those that insert make the bytes.
     by = named(facts, "wal_bytes", *INSERTING, "io:walinit*", of_total=written, under_way=True)
     return Hit(
-        sentence=f"WAL volume is too high: {facts.share_text(impact_ms)}; {size(written)}/s{per_transaction}{by.clause}",
-        middle=(f"WAL volume is too high: {size(written)}/s{by.clause}",),
+        sentence=f"WAL volume is too high: {facts.share_text(impact_ms)}; {byte_rate(written)}{per_transaction}{by.clause}",
+        middle=(f"WAL volume is too high: {byte_rate(written)}{by.clause}",),
         brief=f"too much WAL{by.brief}" if by.brief else "",
-        short=f"too much WAL, {size(written)}/s{by.brief}"
+        short=f"too much WAL, {byte_rate(written)}{by.brief}"
         if by.brief
-        else f"WAL volume is too high: {facts.percent(impact_ms)}, {size(written)}/s",
+        else f"WAL volume is too high: {facts.percent(impact_ms)}, {byte_rate(written)}",
         culprit=by.culprit,
         statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
             ("waits for WAL", with_ms(impact_ms)),
-            ("WAL", f"{size(written)}/s{per_transaction}" if written else None),
+            ("WAL", f"{byte_rate(written)}{per_transaction}" if written else None),
             ("WAL per flush", size(bytes_per_flush(facts)) if bytes_per_flush(facts) else None),
             ("full-page images", f"{'~' if full.estimated else ''}{full.percent:.0f} % of WAL" if full else None),
         ),

@@ -438,7 +438,7 @@ def bound_by(frames: Sequence[Frame]) -> str:
             has_cap = disk.cap_iops is not None or disk.cap_bytes_per_s is not None
             if cap is not None:
                 limits = [f"{cap.iops:.0f} IOPS"] if cap.iops is not None else []
-                limits += [f"{units.size(cap.bytes_per_s)}B/s"] if cap.bytes_per_s is not None else []
+                limits += [units.byte_rate(cap.bytes_per_s)] if cap.bytes_per_s is not None else []
                 reached[name] = " and ".join(limits)
             elif has_cap or (busy.get(disk.name) or 0.0) < BUSY:
                 continue

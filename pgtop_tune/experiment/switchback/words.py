@@ -283,7 +283,7 @@ def _of_budget(evaluation: PairsEvaluation) -> list[str]:
 
 def _value(effect: FigureEffect, value: float) -> str:
     if effect.unit == "bytes":
-        return f"{units.size(value)}B"
+        return units.size(value)
     return f"{value:.1f}/s" if effect.unit == "1/s" else f"{value:.3g} {effect.unit}"
 
 

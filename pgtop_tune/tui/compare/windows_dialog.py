@@ -26,7 +26,7 @@ from pgtop_tune.compare.statement_rows import GONE, NEW, StatementComparison
 from pgtop_tune.compare.window_comparison import Differing, WindowComparison, amount, between, changed, sized, titled
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.scene.banners import span_words
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, wrapped
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, clip, ellipsized, wrapped
 
 if TYPE_CHECKING:
     from pgtop_tune.model.frame import Frame
@@ -152,7 +152,11 @@ class WindowsDialog(Dialog[None]):
 # The table of what differs between two windows, as lines of a dialog.
 
 _WIDE: Final = 100
-"""Cells from which on there is room for intervals and sizes."""
+"""Cells from which on there is room for intervals."""
+_SIZED: Final = 70
+"""Cells from which on there is room for sizes."""
+_NARROW: Final = 64
+"""Cells below which only the effect and the verdict stand beside a name."""
 _STYLES: Final = {"better": "good", "worse": "critical", "more": "strong", "less": "strong"}
 _SHORT: Final = {
     "no difference distinguishable": "no difference",
@@ -160,7 +164,7 @@ _SHORT: Final = {
     BELOW_NOISE: "below noise",
 }
 _FIGURE, _EFFECT, _INTERVAL, _SIZE, _VERDICT = 7, 9, 19, 6, 14
-_LEAST_NAME: Final = 20
+_LEAST_NAME: Final = 8
 _MOST_EVENTS: Final = 12
 _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")
 
@@ -237,14 +241,19 @@ def _drawn(texts: Sequence[str], glyphs: Glyphs) -> Iterator[str]:
 def _row(texts: Sequence[str], style: str, cells: int) -> Line:
     name, a, b, effect, interval, size, verdict = texts
     head = style if style == "title" else PLAIN
-    figures = [(a, _FIGURE), (b, _FIGURE), (effect, _EFFECT)]
-    if cells >= _WIDE:
-        figures += [(interval, _INTERVAL), (size, _SIZE)]
-    used_cells = sum(1 + room for _, room in figures) + 2 + _VERDICT
-    line: list[tuple[str, str]] = [(clip(name, max(cells - used_cells, _LEAST_NAME)), head)]
-    for at, (text, room) in enumerate(figures):
-        line.append((f" {text:>{room}}", head if at < 2 else style))
-    line.append((f"  {verdict}", style))
+    figures = [
+        (text, room, column_style)
+        for text, room, from_cells, column_style in (
+            (a, _FIGURE, _NARROW, head), (b, _FIGURE, _NARROW, head), (effect, _EFFECT, 0, style),
+            (interval, _INTERVAL, _WIDE, style), (size, _SIZE, _SIZED, style),
+        )
+        if cells >= from_cells
+    ]  # fmt: skip
+    used_cells = sum(1 + room for _, room, _ in figures) + 2 + _VERDICT
+    line: list[tuple[str, str]] = [(ellipsized(name, max(cells - used_cells, _LEAST_NAME), CUT), head)]
+    for text, room, column_style in figures:
+        line.append((f" {text if len(text) <= room else ellipsized(text, room, CUT):>{room}}", column_style))
+    line.append((f"  {clip(verdict, _VERDICT).rstrip()}", style))
     return tuple(line)
 
 

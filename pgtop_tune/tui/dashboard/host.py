@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, count, decimal, ms, percent, size
+from pgtop_tune.base.units import UNKNOWN, byte_rate, byte_rates, count, decimal, ms, percent, size
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import sections
@@ -83,7 +83,7 @@ def _gap(width: int) -> Span:
 
 
 def _gauge_cells(width: int) -> int:
-    return min((width - 16) // 6, _GAUGE_MOST) if width >= _LARGE_FROM else max((width - 8) // 10, 6)
+    return min((width - 22) // 6, _GAUGE_MOST) if width >= _LARGE_FROM else max((width - 18) // 10, 5)
 
 
 def _gauge(
@@ -95,7 +95,7 @@ def _gauge(
     shares = [(part / 100.0, span) for part, span in parts if part is not None]
     bar: Line = gauge(shares, cells, glyphs) if len(shares) == len(parts) else ((" " * cells, PLAIN),)
     figure = decimal(full, 0)
-    return Phrase((*bar, (" " * (4 - len(figure)), PLAIN), (figure, alarm(full, critical)), ("%", "label")))
+    return Phrase((*bar, (" " * (4 - len(figure)), PLAIN), (figure, alarm(full, critical)), (" %", "label")))
 
 
 def _section_line(label: str, section: S | Unavailable, draw: Callable[[S], list[Phrase]], width: int) -> Line:
@@ -168,7 +168,9 @@ def _quota(cpu: CpuSample, interval: Interval, width: int) -> Phrase:
     allowed = labelled("limit", count(may_use), PLAIN, " CPUs")
     if throttled is None:
         return Phrase(allowed, 1)
-    figure = labelled("throttled", percent(throttled).rjust(3), alarm(throttled, details.GROUP_THROTTLED.critical), "%")
+    figure = labelled(
+        "throttled", percent(throttled).rjust(3), alarm(throttled, details.GROUP_THROTTLED.critical), " %"
+    )
     return Phrase((*allowed, (" ", PLAIN), *figure), 1, None if width >= _WORDS_FROM else allowed)
 
 
@@ -232,18 +234,18 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, 
         for metric, span in fillings
         if untold(frame, metric.id) is None and (metric is not metrics.MEMORY_ARC or memory.arc_bytes is not None)
     ]
-    arc = [(metrics.MEMORY_ARC, Phrase(_number(metrics.MEMORY_ARC, interval, size, 5), 2))]
-    swapped = [_number(metric, interval, size, 4) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
+    arc = [(metrics.MEMORY_ARC, Phrase(_number(metrics.MEMORY_ARC, interval, size, 7), 2))]
+    swapped = [_number(metric, interval, byte_rate, 9) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
     return [
         _gauge(parts, None if used is None else share(used, total), width, glyphs),
-        Phrase(((size(used).rjust(5), alarm(used, None)), (" of ", "label"), (size(total).rjust(5), PLAIN))),
+        Phrase(((size(used).rjust(7), alarm(used, None)), (" of ", "label"), (size(total).rjust(7), PLAIN))),
         *_told(
             frame,
             [
-                (metrics.MEMORY_DIRTY, Phrase(_number(metrics.MEMORY_DIRTY, interval, size, 5), 1)),
-                (metrics.MEMORY_CACHE, Phrase(_number(metrics.MEMORY_CACHE, interval, size, 5), 2)),
+                (metrics.MEMORY_DIRTY, Phrase(_number(metrics.MEMORY_DIRTY, interval, size, 7), 1)),
+                (metrics.MEMORY_CACHE, Phrase(_number(metrics.MEMORY_CACHE, interval, size, 7), 2)),
                 *(arc if memory.arc_bytes is not None else ()),
-                (metrics.SWAP_USED, Phrase(_number(metrics.SWAP_USED, interval, size, 4), 3)),
+                (metrics.SWAP_USED, Phrase(_number(metrics.SWAP_USED, interval, size, 7), 3)),
                 (metrics.SWAP_IN, Phrase(_together(swapped), 5)),
                 (metrics.HUGE_TOTAL, Phrase(labelled("huge", huge, PLAIN, " used"), 4, labelled("huge", huge))),
             ],
@@ -252,7 +254,7 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, 
         *_told(
             frame,
             [
-                (metrics.MEMORY_WRITEBACK, Phrase(_number(metrics.MEMORY_WRITEBACK, interval, size, 5), 6)),
+                (metrics.MEMORY_WRITEBACK, Phrase(_number(metrics.MEMORY_WRITEBACK, interval, size, 7), 6)),
                 (metrics.HUGE_TOTAL, Phrase(labelled("thp", one_line(memory.thp_mode, 12) or UNKNOWN), 7)),
             ],
         ),
@@ -265,7 +267,7 @@ def _memory_limit(interval: Interval) -> Phrase:
     limit = details.GROUP_MEMORY_MAX(interval)
     if limit is None:
         return Phrase(())
-    return Phrase(labelled("limit", size(details.GROUP_MEMORY(interval)).rjust(5), PLAIN, f" of {size(limit)}"), 1)
+    return Phrase(labelled("limit", size(details.GROUP_MEMORY(interval)).rjust(7), PLAIN, f" of {size(limit)}"), 1)
 
 
 def _source(frame: Frame) -> Phrase:
@@ -287,10 +289,10 @@ def _details(frame: Frame, interval: Interval) -> list[Phrase]:
                 (metrics.CONTEXT_SWITCHES, Phrase(_number(metrics.CONTEXT_SWITCHES, interval, count, 5, "/s"), 1)),
                 (metrics.BLOCKED_TASKS, Phrase(_number(metrics.BLOCKED_TASKS, interval, count, 3), 1)),
                 (metrics.CPU_INTERRUPTS, Phrase(_number(metrics.CPU_INTERRUPTS, interval, percent, 3), 2)),
-                (metrics.MEMORY_AVAILABLE, Phrase(_number(metrics.MEMORY_AVAILABLE, interval, size, 5), 1)),
-                (metrics.MEMORY_SHARED, Phrase(_number(metrics.MEMORY_SHARED, interval, size, 5), 2)),
-                (metrics.PAGE_TABLES, Phrase(_number(metrics.PAGE_TABLES, interval, size, 5), 1)),
-                (metrics.COMMITTED, Phrase(_number(metrics.COMMITTED, interval, size, 5), 3)),
+                (metrics.MEMORY_AVAILABLE, Phrase(_number(metrics.MEMORY_AVAILABLE, interval, size, 7), 1)),
+                (metrics.MEMORY_SHARED, Phrase(_number(metrics.MEMORY_SHARED, interval, size, 7), 2)),
+                (metrics.PAGE_TABLES, Phrase(_number(metrics.PAGE_TABLES, interval, size, 7), 1)),
+                (metrics.COMMITTED, Phrase(_number(metrics.COMMITTED, interval, size, 7), 3)),
             ],
         ),
     ]
@@ -348,7 +350,7 @@ def _disk(
 
     busy = value(metrics.DISK_BUSY)
     reads, writes = count(value(metrics.DISK_READS)), count(value(metrics.DISK_WRITES))
-    read, written = size(value(metrics.DISK_READ_BYTES)), size(value(metrics.DISK_WRITE_BYTES))
+    bytes_text = byte_rates(value(metrics.DISK_READ_BYTES), value(metrics.DISK_WRITE_BYTES))
     read_ms, write_ms = ms(value(metrics.DISK_READ_AWAIT)), ms(value(metrics.DISK_WRITE_AWAIT))
     cap = reached or room
     full = busy if cap is None else 100.0 if room is None else min(100.0 / room.times, 100.0)
@@ -360,7 +362,7 @@ def _disk(
         figures = _told(frame, [(metrics.DISK_BUSY, Phrase((("busy", "label"),), 6))])
     else:
         at_cap = f"{glyphs.pointer_left} at its cap" if reached else ""
-        busy_words = labelled("busy", percent(busy).rjust(3), alarm(busy, metrics.DISK_BUSY.critical), "%")
+        busy_words = labelled("busy", percent(busy).rjust(3), alarm(busy, metrics.DISK_BUSY.critical), " %")
         figures = [
             Phrase((("of ", "label"), (cap_text(cap).ljust(9), "critical" if reached else PLAIN)), 1),
             Phrase(((at_cap, "critical"),) if at_cap else (), 1),
@@ -375,7 +377,7 @@ def _disk(
             3,
             labelled("r/w", f"{reads:>5}/{writes:<5}", PLAIN, "/s"),
         ),
-        Phrase(labelled("", f"{read:>5}/{written:<5}", PLAIN, " B/s"), 4),
+        Phrase(labelled("", bytes_text), 4),
         Phrase(
             (*labelled("await r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5), PLAIN, unit)),
             2,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import DASHBOARD_KEY, Action, FooterKeys, key_name, keys_of
+from pgtop_tune.tui.dashboard.beside import TopStatements, beside_sessions
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency, latency_lines
 from pgtop_tune.tui.dashboard.session_details import query_of, session_dialog
@@ -92,6 +93,7 @@ class DashboardState(Struct, frozen=True):
         load: State of the load that frames do not show.
         marks: Marked windows.
         baseline: An earlier run under the charts.
+        statements: The most expensive statements; None leaves the sessions alone on their pane.
     """
 
     view: SessionsView = SessionsView()
@@ -107,11 +109,14 @@ class DashboardState(Struct, frozen=True):
     load: LoadState | None = None
     marks: Marks = Marks()
     baseline: OverlayWatch | None = None
+    statements: TopStatements | None = None
 
 
 _APART: Final = "  "
 _BESIDE_FROM: Final = 160
 """Cells of a screen from which on the chart of waits stands beside the others."""
+_STATEMENTS_FROM: Final = 200
+"""Cells from which on statements and locks stand beside the sessions, below the chart of waits."""
 _WAITS_SHARE: Final = 0.36
 """Part of the cells that the chart of waits has there."""
 
@@ -193,8 +198,14 @@ def _sessions(picture: _Picture, height: int) -> list[Line]:
     rows, background = state.rows, state.background
     if rows is None:
         rows, background = folded(session_rows(session, state.view), state.view)
-    line = background_line(background, width, glyphs, state.background_key) if background else ()
-    return sessions_lines(session, width, height, glyphs, view=state.view, rows=rows, background=line)
+    right = 0 if width < _STATEMENTS_FROM or state.statements is None else int(width * _WAITS_SHARE)
+    left = width - right - len(_APART) if right else width
+    line = background_line(background, left, glyphs, state.background_key) if background else ()
+    lines = sessions_lines(session, left, height, glyphs, view=state.view, rows=rows, background=line)
+    if state.statements is None or not right:
+        return lines
+    beside = beside_sessions(session, state.statements, right, height, glyphs)
+    return [(*line, (_APART, PLAIN), *more) for line, more in zip(lines, beside, strict=True)]
 
 
 def _alone(draw: Callable[[Session, int, int, Glyphs], list[Line]]) -> Callable[[_Picture, int], list[Line]]:
@@ -336,7 +347,7 @@ def sessions_wanted(count: int, before: int) -> int:
 _OVER_TIME: Final = ("throughput", "latency", "tape")
 """Panes whose columns are moments; the first decides the axis."""
 _SORT_OF_HEADING: Final = {
-    "PID": "pid", "CPU%": "cpu", "R/s": "read", "W/s": "write", "xact": "xact", "stmt": "stmt", "state": "activity",
+    "PID": "pid", "CPU%": "cpu", "RkB/s": "read", "WkB/s": "write", "xact": "xact", "stmt": "stmt", "state": "activity",
     "wait": "activity",
 }  # fmt: skip
 
@@ -358,6 +369,7 @@ class Dashboard(SceneScreen):
         )
         self._wanted = MANY
         self._measured = False
+        self._statements = TopStatements()
         self._span_s = SPANS_S[0]
         self._layout: tuple[tuple[str, int], ...] = ()
 
@@ -401,6 +413,7 @@ class Dashboard(SceneScreen):
             load=scene.load,
             marks=scene.marks,
             baseline=scene.baseline,
+            statements=self._statements,
         )
         return dashboard_lines(scene.session, self._layout, width, self._glyphs, state)
 

@@ -127,11 +127,11 @@ def _ticks_per_s(frame: Frame) -> int | None:
 
 def _process(process: ProcessCounters, ticks_per_s: int | None) -> str:
     """Return the figures of a process since it began."""
-    parts = [f"memory {size(process.rss_bytes)}B"]
+    parts = [f"memory {size(process.rss_bytes)}"]
     if ticks_per_s:
         user_s, system_s = process.user_ticks / ticks_per_s, process.system_ticks / ticks_per_s
         parts.append(f"CPU {lasting(user_s)} user and {lasting(system_s)} system")
-    return ", ".join([*parts, f"read {size(process.read_bytes)}B, written {size(process.write_bytes)}B"])
+    return ", ".join([*parts, f"read {size(process.read_bytes)}, written {size(process.write_bytes)}"])
 
 
 def _blockers(backend: Backend, activity: Activity, cells: int) -> list[Line]:

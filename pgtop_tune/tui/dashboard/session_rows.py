@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -12,12 +12,12 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import percent
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
-from pgtop_tune.metrics.blocking import culprits
+from pgtop_tune.metrics.blocking import culprits, lock_tree
 from pgtop_tune.metrics.catalogue import Interval, Keyed
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_WRITE_BYTES
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey
-from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
+from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity, Backend
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, first_in_view, next_row
 from pgtop_tune.tui.widgets.phrase import Phrase, dot, fitting, padded
@@ -102,6 +102,8 @@ class SessionRow(Struct, frozen=True):
     """Figures of its process are computed from these frames."""
     stale: bool = False
     """Of an earlier frame: the server has not answered since."""
+    below: int = 0
+    """Level below the session that holds it up, which stands above it; 0 of all others."""
 
     def figure(self, metric: Keyed[int]) -> float | None:
         """Return a figure of its process, one of `PROCESS_CPU` and the like."""
@@ -222,7 +224,24 @@ def session_rows(session: Session, view: SessionsView = EVERYTHING) -> list[Sess
         if pattern and not any(pattern in text.casefold() for text in searched_texts(backend)):
             continue
         rows.append(SessionRow(backend, rank, now_ms, of_processes, stale))
-    return _ordered(rows, view)
+    ordered = _ordered(rows, view)
+    return _as_tree(ordered, activity, roots) if roots and view.sort == "activity" and not view.reverse else ordered
+
+
+def _as_tree(rows: list[SessionRow], activity: Activity, roots: Collection[int]) -> list[SessionRow]:
+    """Return the rows with those that wait for a root below it, each below its first blocker."""
+    by_pid = {row.backend.pid: row for row in rows}
+    levels: dict[int, int] = {}
+    inside = False
+    for node in lock_tree(activity, None):
+        # A prepared transaction has no row to stand below.
+        inside = node.pid in roots and node.pid in by_pid if node.depth == 0 else inside
+        if inside:
+            levels[node.pid] = node.depth
+    tree = [
+        replace(by_pid[pid], below=level) if level else by_pid[pid] for pid, level in levels.items() if pid in by_pid
+    ]
+    return [*tree, *(row for row in rows if row.backend.pid not in levels)]
 
 
 def _age_s(now_ms: int, since_ms: int | None) -> float | None:

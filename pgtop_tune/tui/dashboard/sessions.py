@@ -4,6 +4,7 @@ there is.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, Literal
@@ -12,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, age, count, percent, size
+from pgtop_tune.base.units import KB, UNKNOWN, age, count, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.blocking import CULPRIT_S, Blocking, blocking, longest_blocked_s
@@ -36,8 +37,8 @@ from pgtop_tune.tui.dashboard.session_rows import (
     scrolled,
     session_rows,
 )
-from pgtop_tune.tui.widgets.lines import GAP, PLAIN, Cell, Column, Glyphs, Line, table_lines
-from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting, wait_style
+from pgtop_tune.tui.widgets.lines import GAP, PLAIN, Cell, Column, Glyphs, Line, table_lines, wrap
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting, padded, wait_style
 
 # Columns of the session table: what stands in them, and which go first when the screen is narrow.
 
@@ -107,6 +108,8 @@ def _text(text: str | None) -> str:
 
 
 _PID: Final = "pid"
+_BELOW: Final = ">"
+"""Before the pid of a session that waits for one above it."""
 _CLIENT: Final = "client"
 _WAIT: Final = "wait"
 _STATE: Final = "state"
@@ -140,6 +143,14 @@ def _query(backend: Backend) -> str:
     return _shown(backend.query) if backend.query else backend.backend_type
 
 
+def _kilobytes(value_bytes: float | None) -> str:
+    """Return kB, the unit that stands in the heading, in at most five cells."""
+    if value_bytes is None or 0 < value_bytes < 0.95 * KB:
+        return UNKNOWN if value_bytes is None else f"{value_bytes / KB:.1f}"
+    kilobytes = value_bytes / KB
+    return f"{kilobytes:.0f}" if kilobytes < 99_999.5 else count(kilobytes)
+
+
 def _of_process(
     id: str, title: str, width: int, rank: int | None, form: Callable[[float | None], str], metric: Keyed[int]
 ) -> SessionColumn:
@@ -155,13 +166,14 @@ def _of_process(
 
 
 COLUMNS: Final[tuple[SessionColumn, ...]] = (
-    SessionColumn(_PID, "PID", 7, 0, lambda row: str(row.backend.pid),
-        "Process id of the backend.", "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
+    SessionColumn(_PID, "PID", 7, 0, lambda row: f"{_BELOW if row.below else ''}{row.backend.pid}",
+        "Process id of the backend; > waits for the red one above it.",
+        "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
     _of_process("cpu", "CPU%", 4, 2, percent, PROCESS_CPU),
     _of_process("delay", "delay%", 6, None, percent, PROCESS_RUN_DELAY),
-    _of_process("read", "R/s", 5, 4, size, PROCESS_READ_BYTES),
-    _of_process("write", "W/s", 5, 3, size, PROCESS_WRITE_BYTES),
-    _of_process("rss", "RES", 5, None, size, PROCESS_RSS),
+    _of_process("read", "RkB/s", 5, 4, _kilobytes, PROCESS_READ_BYTES),
+    _of_process("write", "WkB/s", 5, 3, _kilobytes, PROCESS_WRITE_BYTES),
+    _of_process("rss", "RES", 7, None, size, PROCESS_RSS),
     SessionColumn("user", "user", 10, 5, lambda row: _text(row.backend.usename),
         "Role of the session.", "pg_stat_activity.usename", lambda row: row.backend.usename),
     SessionColumn("database", "db", 10, 7, lambda row: _text(row.backend.datname),
@@ -188,10 +200,10 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("xmin", "xmin", 6, 10, lambda row: count(row.backend.backend_xmin_age),
         "Age of the oldest transaction that the session can see, in transactions; it holds back vacuum.",
         "age(pg_stat_activity.backend_xmin)", lambda row: row.backend.backend_xmin_age, "right"),
-    SessionColumn("xact", "xact", 6, 1, lambda row: age(row.xact_s),
-        "Age of its transaction, in seconds where no unit is shown.",
+    SessionColumn("xact", "xact s", 6, 1, lambda row: age(row.xact_s),
+        "Age of its transaction, in seconds; from a minute on with its units.",
         "now − pg_stat_activity.xact_start", lambda row: row.xact_s, "right"),
-    SessionColumn("statement", "stmt", 6, 1, lambda row: age(row.statement_s),
+    SessionColumn("statement", "stmt s", 6, 1, lambda row: age(row.statement_s),
         "Age of the statement while the session is active, otherwise the time in its current state.",
         "now − pg_stat_activity.query_start, or state_change", lambda row: row.statement_s, "right"),
     SessionColumn("in-state", "in st.", 6, None, lambda row: age(row.state_s),
@@ -298,6 +310,11 @@ def sessions_lines(
         height -= 1
     if rows is None:
         rows = session_rows(session, view)
+    if not rows and (lines := _no_sessions(session, width)):
+        # The room of the headings and rows says why there are none.
+        blank: Line = ((" " * width, PLAIN),)
+        lines = [_head(session, width, glyphs, view, rows, 0), blank, *lines, *[blank] * height]
+        return lines[:height]
     visible = max(height - HEAD_ROWS, 0)
     view = scrolled(view, rows, visible)
     columns = columns_for(width)
@@ -313,6 +330,17 @@ def sessions_lines(
     )
     lines = [_head(session, width, glyphs, view, rows, visible), *table][:height]
     return [*lines, background] if background else lines
+
+
+def _no_sessions(session: Session, width: int) -> list[Line]:
+    """Return the whole reason why the server does not answer, and the remedy, each on lines of its own."""
+    silent = None if session.now is None else session.now.postgres
+    if not isinstance(silent, Unavailable):
+        return []
+    parts = silent.detail.split("; ") if silent.detail else []
+    styles = itertools.chain(("critical",), itertools.repeat("label"))
+    lines = ((line, style) for part, style in zip(parts, styles, strict=False) for line in wrap(part, width - 3))
+    return [padded((("  ", PLAIN), (line, style)), width) for line, style in lines]
 
 
 def _headings(columns: Sequence[SessionColumn], rows: Sequence[SessionRow], width: int) -> list[Column]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.base.units import UNKNOWN, count, percent, size
+from pgtop_tune.base.units import UNKNOWN, about, byte_rate, count, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.ceilings import CEILING_AGE, FLUSHES_USED, MOST_FLUSHES
@@ -34,6 +34,7 @@ from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, 
 
 _NEAR: Final = 80.0
 _DAY_S: Final = 86_400.0
+_TIME: Final = 6
 
 
 def device_phrases(interval: Interval) -> list[Phrase]:
@@ -82,14 +83,14 @@ def wal_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> list
 def _written(interval: Interval) -> list[Phrase]:
     rate, full = WAL_BYTES(interval), WAL_BUFFERS_FULL(interval)
     since, most = WAL_SINCE_REDO(interval), max_wal_size_bytes(interval)
-    bound = "" if most is None else f" of max_wal_size {size(most)}"
+    bound = "" if most is None else f" of max_wal_size {about(most)}"
     return [
-        Phrase(labelled("", size(rate).rjust(5), "strong" if rate is not None else "dim", "B/s")),
+        Phrase(labelled("", byte_rate(rate).rjust(9), "strong" if rate is not None else "dim")),
         full_page_share(interval, 1),
         Phrase(
-            labelled("since redo", size(since).rjust(5), alarm(since, most), bound),
+            labelled("since redo", size(since).rjust(7), alarm(since, most), bound),
             5,
-            labelled("since redo", size(since).rjust(5), alarm(since, most)),
+            labelled("since redo", size(since).rjust(7), alarm(since, most)),
         ),
         Phrase(labelled("buffers full", count(full).rjust(3), alarm(full, WAL_BUFFERS_FULL.critical), "/s"), 7)
         if full
@@ -101,7 +102,7 @@ def _buffers(interval: Interval) -> list[Phrase]:
     """Return the share of reads that shared buffers save, and temporary files where there are any."""
     temp = TEMP_BYTES(interval)
     hit = Phrase(labelled("hit", percent(CACHE_HIT(interval)).rjust(3), PLAIN, " %"), 3)
-    return [hit, Phrase(labelled("temp files", size(temp).rjust(5), "warning", "B/s"), 1)] if temp else [hit]
+    return [hit, Phrase(labelled("temp files", byte_rate(temp).rjust(9), "warning"), 1)] if temp else [hit]
 
 
 def full_page_share(interval: Interval, rank: int) -> Phrase:
@@ -118,9 +119,9 @@ def full_page_share(interval: Interval, rank: int) -> Phrase:
 
 def _checkpoints(interval: Interval) -> list[Phrase]:
     counters = interval.now(sections.checkpoints)
-    counted = UNKNOWN if counters is None else f"{counters.timed} timed {counters.requested} requested"
+    counted = UNKNOWN if counters is None else f"{counters.timed} timed, {counters.requested} requested"
     return [
-        _coming(interval),
+        Phrase(coming_checkpoint(interval), 2, coming_checkpoint(interval, cause=False)),
         _full_pages(interval),
         Phrase(labelled("restartpoints" if _is_standby(interval) else "checkpoints", counted), 4),
         Phrase(labelled("last", lasting(SINCE_CHECKPOINT(interval), 6), PLAIN, " ago"), 6),
@@ -133,19 +134,15 @@ def _is_standby(interval: Interval) -> bool:
     return not isinstance(server, Unavailable) and server.in_recovery
 
 
-def _coming(interval: Interval) -> Phrase:
+def coming_checkpoint(interval: Interval, *, cause: bool = True) -> Line:
+    """Return the time until the next checkpoint, on a standby restartpoint: "next checkpoint 2m40s (timeout)"."""
     coming = next_checkpoint(interval)
+    label = "next restartpoint" if coming is not None and coming.restartpoint else "next checkpoint"
     if coming is None:
-        return Phrase(labelled("next checkpoint", UNKNOWN, "dim"), 2, labelled("next ckpt", UNKNOWN, "dim"))
-    name, short = ("restartpoint", "rstpt") if coming.restartpoint else ("checkpoint", "ckpt")
-    if coming.in_s <= 0:
-        due = "in progress" if coming.under_way else "due"
-        return Phrase(((f"{name} {due}", "warning"), (f" ({coming.by})", "label")), 2, ((f"{short} {due}", "warning"),))
-    verb, style = ("forced in", "warning") if coming.forced else ("in", PLAIN)
-    text = lasting(coming.in_s, 6)
-    before = f"{name} in progress, next" if coming.under_way else f"next {name}"
-    full: Line = ((f"{before} {verb} ", "label"), (text, style), (f" ({coming.by})", "label"))
-    return Phrase(full, 2, ((f"{'next ' if coming.under_way else ''}{short} {verb} ", "label"), (text, style)))
+        return labelled(label, UNKNOWN, "dim")
+    text = lasting(coming.in_s) if coming.in_s > 0 else "in progress" if coming.under_way else "due"
+    style = "warning" if coming.forced or coming.in_s <= 0 else PLAIN
+    return labelled(label, text.rjust(_TIME), style, f" ({coming.by})" if cause else "")
 
 
 def _full_pages(interval: Interval) -> Phrase:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
+from pgtop_tune.base.units import UNKNOWN, axis_label, byte_rate, count, mean, ms, percent, size, unit_of
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import sections
@@ -68,7 +68,7 @@ class _Chart(Struct, frozen=True):
     form: Callable[[float | None], str]
     stacked: bool = False
     of_disk: bool = False
-    unit: float = 1.0
+    in_bytes: bool = False
     most: Callable[[Interval], float | None] = lambda interval: None
 
 
@@ -77,7 +77,6 @@ def _whole_memory(interval: Interval) -> float | None:
     return None if memory is None else float(memory.total_bytes)
 
 
-_MEBI: Final = 1024.0 * 1024.0
 _FIGURE: Final = 5
 _CPU_STYLES: Final = ("cpu", "wait-io", "wait-lwlock", "critical")
 _CHARTS: Final = (
@@ -89,7 +88,7 @@ _CHARTS: Final = (
         ),
     ),
     _Chart(
-        title="B/s of", form=size, of_disk=True, unit=_MEBI,
+        title="{unit}/s of", form=mean, of_disk=True, in_bytes=True,
         curves=(
             _Curve("write", details.DATA_DISK_WRITE, "series-1"), _Curve("read", details.DATA_DISK_READ, "series-2"),
         ),
@@ -110,7 +109,7 @@ _CHARTS: Final = (
         ),
     ),
     _Chart(
-        title="memory", form=size, stacked=True, most=_whole_memory,
+        title="memory, {unit}", form=mean, stacked=True, most=_whole_memory, in_bytes=True,
         curves=tuple(
             _Curve(metric.title, metric, style)
             for metric, style in zip(details.CHARTED_MEMORY, ("series-5", "series-3"), strict=True)
@@ -162,20 +161,27 @@ def _drawn(
         stacked = list(values)
     highest = max((value for series in stacked for value in series if value is not None), default=0.0)
     disk = details.data_disk(interval) if chart.of_disk else None
-    title = f"{chart.title} {one_line(disk, _NAME)}" if disk else chart.title.removesuffix(" of")
+    most = chart.most(interval)
+    per_unit, unit = unit_of(max(most or 0.0, highest)) if chart.in_bytes else (1.0, "")
+    title = chart.title.format(unit=unit)
+    title = f"{title} {one_line(disk, _NAME)}" if disk else title.removesuffix(" of")
+
+    def text_of(value: float | None) -> str:
+        return chart.form(None if value is None else value / per_unit)
+
     ends = [
-        CurveEnd(curve.label, chart.form(curve.metric(interval)), curve.style, series, index)
+        CurveEnd(curve.label, text_of(curve.metric(interval)), curve.style, series, index)
         for index, (curve, series) in enumerate(zip(chart.curves, stacked, strict=True))
     ]
     beside = ends_with_room(ends, rows - 1)
     figures = [
         Phrase(labelled(end.label, end.text.rjust(_FIGURE), end.style), end.rank) for end in ends if end not in beside
     ]
-    top = chart.most(interval) or nice_ceiling(highest / chart.unit) * chart.unit
+    top = most or nice_ceiling(highest / per_unit) * per_unit
     return [
         head(((title, "title"),), axis.width + axis.beside, glyphs, figures),
         *filled_lines(
-            areas, levels, axis=axis, height=rows - 1, top=top, unit_format=chart.form, glyphs=glyphs,
+            areas, levels, axis=axis, height=rows - 1, top=top, unit_format=text_of, glyphs=glyphs,
             marks=chart_marks(session, axis), ends=beside,
         ),
     ]  # fmt: skip
@@ -216,7 +222,8 @@ _MEMORY: Final = (
     metrics.MEMORY_WRITEBACK, metrics.MEMORY_AVAILABLE, metrics.MEMORY_FREE,
 )  # fmt: skip
 _PROMISED: Final = (metrics.MEMORY_SHARED, metrics.PAGE_TABLES, metrics.COMMITTED, details.COMMIT_LIMIT)
-_SWAP: Final = (("used", metrics.SWAP_USED), ("in", metrics.SWAP_IN), ("out", metrics.SWAP_OUT))
+_SWAPPED: Final = (("used", metrics.SWAP_USED),)
+_SWAPPING: Final = (("in", metrics.SWAP_IN), ("out", metrics.SWAP_OUT))
 _STALLS: Final = (
     ("cpu", metrics.PSI_CPU_SOME), ("io", metrics.PSI_IO_SOME), ("io full", metrics.PSI_IO_FULL),
     ("mem", metrics.PSI_MEMORY_SOME), ("mem full", metrics.PSI_MEMORY_FULL),
@@ -302,13 +309,17 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     cpu, memory = sections.cpu(frame), sections.memory(frame)
     available = _told(frame)
     parts: list[tuple[str, object, Callable[[Any], list[Phrase]]]] = [
-        ("MEM", memory, lambda _: _numbers(available(_MEMORY), interval, size, 5)),
+        ("MEM", memory, lambda _: _numbers(available(_MEMORY), interval, size, 7)),
         ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda sample: _huge(sample, interval)),
-        ("psi", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
-        ("swap", memory, lambda _: _titled(_SWAP, interval, size, 5)),
+        ("psi %", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
+        (
+            "swap",
+            memory,
+            lambda _: [*_titled(_SWAPPED, interval, size, 7), *_titled(_SWAPPING, interval, byte_rate, 9)],
+        ),
         ("work", cpu, lambda _: [_number(row, interval, count, *_WORK[row]) for row in available(_WORK)]),
         ("limit", host.cgroup, lambda _: _limits(interval)),
-        ("alloc", memory, lambda _: _numbers(available(_PROMISED), interval, size, 5)),
+        ("alloc", memory, lambda _: _numbers(available(_PROMISED), interval, size, 7)),
         ("freq", host.frequency, lambda _: [_frequency(frame, interval)]),
     ]
     if not isinstance(host.facts, Unavailable) and host.facts.untold:
@@ -318,7 +329,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     numbers = sum(not isinstance(part[1], Unavailable) for part in parts)
     without = _without(frame, width)
     lower_lines = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
-    kinds = _said("CPU", cpu, lambda _: _numbers(available(_CPU), interval, percent, 3), width)
+    kinds = _said("CPU %", cpu, lambda _: _numbers(available(_CPU), interval, percent, 3), width)
     room = max(height - 2 - len(lower_lines), 1)
     strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
     above = [_source(host, width), *_notes(host, width), kinds, *strips]
@@ -474,8 +485,8 @@ def _huge(memory: MemorySample, interval: Interval) -> list[Phrase]:
 
 
 def _page_size(page_bytes: int) -> str:
-    """Return a page size without decimals: 2M, 1G, 64K."""
-    return size(page_bytes).replace(".00", "").replace(".0", "")
+    """Return a page size without decimals: 2 MB, 1 GB, 64 kB."""
+    return axis_label(size(page_bytes))
 
 
 def _frequency(frame: Frame, interval: Interval) -> Phrase:
@@ -511,17 +522,12 @@ def _limits(interval: Interval) -> list[Phrase]:
 
 
 _SINGLE: Final[tuple[Metric | Keyed[Any], ...]] = (
-    *_CPU,
-    *_WORK,
-    *_MEMORY,
-    *_PROMISED,
-    *(row for _, row in _SWAP),
-    metrics.OTHER_PROGRAMS,
-)
+    *_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in (*_SWAPPED, *_SWAPPING)), metrics.OTHER_PROGRAMS,
+)  # fmt: skip
 NUMBERS: Final[tuple[DescribedNumber, ...]] = (
     *_CPU, metrics.CORE_BUSY, metrics.OTHER_PROGRAMS, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS,
     details.HUGE_SURPLUS,
-    *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAP)), *_WORK,
+    *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAPPED, *_SWAPPING)), *_WORK,
     details.FREQUENCY, details.FREQUENCY_SHARE, details.GROUP_MEMORY, details.GROUP_MEMORY_MAX, details.GROUP_CPUS,
     details.GROUP_THROTTLED, details.GROUP_OOM_KILLS,
 )  # fmt: skip

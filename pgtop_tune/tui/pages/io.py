@@ -9,10 +9,10 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, count, ms, percent, size
+from pgtop_tune.base.units import UNKNOWN, byte_rate, count, ms, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, Metric
-from pgtop_tune.metrics.checkpoints import CHECKPOINT_TRIGGER, SINCE_CHECKPOINT, next_checkpoint
+from pgtop_tune.metrics.checkpoints import CHECKPOINT_TRIGGER, SINCE_CHECKPOINT
 from pgtop_tune.metrics.growth import growth, readings
 from pgtop_tune.metrics.io import (
     ARCHIVE_BACKLOG,
@@ -31,7 +31,7 @@ from pgtop_tune.metrics.server import CACHE_HIT, FULL_PAGES, WAL_BYTES, WAL_SINC
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.wal import device_phrases, full_page_share
+from pgtop_tune.tui.dashboard.wal import coming_checkpoint, device_phrases, full_page_share
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, section_rows, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
@@ -58,14 +58,6 @@ class WalFact(Struct, frozen=True):
 Reach = Callable[[Frame], Any]
 Make = Callable[[Interval], WalFact]
 Unit = Callable[[float | None], str]
-
-
-def _bytes(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{size(value)}B"
-
-
-def _bytes_per_s(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{size(value)}B/s"
 
 
 def _counter(
@@ -159,19 +151,19 @@ _BGWRITER: Final = "pg_stat_bgwriter"
 _IO_WAL: Final = "pg_stat_wal to 17; pg_stat_io, object wal, context normal, from 18 on"
 
 _WAL_FACTS: Final[tuple[Make, ...]] = (
-    _metric(WAL_BYTES, _bytes_per_s),
+    _metric(WAL_BYTES, byte_rate),
     _counter("WAL records", sections.wal, "wal_records", "WAL records generated.", f"{_WAL_VIEW}.wal_records"),
     _counter("full-page images", sections.wal, "wal_fpi", "Whole pages in WAL: the first change of a page after a checkpoint.", f"{_WAL_VIEW}.wal_fpi"),
-    _counter("full-page bytes", sections.wal, "wal_fpi_bytes", "Bytes of full-page images, after compression; from 19 on.", f"{_WAL_VIEW}.wal_fpi_bytes", _bytes),
+    _counter("full-page bytes", sections.wal, "wal_fpi_bytes", "Bytes of full-page images, after compression; from 19 on.", f"{_WAL_VIEW}.wal_fpi_bytes", size),
     _full_pages,
-    _counter("WAL bytes", sections.wal, "wal_bytes", "Bytes of WAL generated.", f"{_WAL_VIEW}.wal_bytes", _bytes),
+    _counter("WAL bytes", sections.wal, "wal_bytes", "Bytes of WAL generated.", f"{_WAL_VIEW}.wal_bytes", size),
     _counter("buffers full", sections.wal, "wal_buffers_full", "Times WAL had to be written because wal_buffers was full.", f"{_WAL_VIEW}.wal_buffers_full"),
     _counter("WAL writes", sections.wal, "wal_writes", "Writes of WAL to disk.", f"wal_write of {_IO_WAL}"),
     _mean("ms per write", "wal_write_us", "wal_writes", "Milliseconds per write; - while track_wal_io_timing is off.", f"Δ time / Δ writes of {_IO_WAL}"),
     _counter("WAL syncs", sections.wal, "wal_syncs", "Flushes of WAL.", f"wal_sync of {_IO_WAL}"),
     _mean("ms per sync", "wal_sync_us", "wal_syncs", "Milliseconds per flush; - while track_wal_io_timing is off.", f"Δ time / Δ syncs of {_IO_WAL}"),
-    _metric(WAL_SINCE_REDO, _bytes),
-    _metric(CHECKPOINT_TRIGGER, _bytes),
+    _metric(WAL_SINCE_REDO, size),
+    _metric(CHECKPOINT_TRIGGER, size),
     _metric(SINCE_CHECKPOINT, lasting),
     _counter("timed", sections.checkpoints, "timed", "Checkpoints begun because checkpoint_timeout had elapsed.", _CHECKPOINTER),
     _counter("requested", sections.checkpoints, "requested", "Checkpoints begun because of WAL, a command or a shutdown.", _CHECKPOINTER),
@@ -185,8 +177,8 @@ _WAL_FACTS: Final[tuple[Make, ...]] = (
     _counter("backend buffers", sections.checkpoints, "buffers_backend", "Buffers that backends had to write themselves.", f"{_BGWRITER}.buffers_backend to 16, pg_stat_io from 17 on"),
     _counter("backend fsyncs", sections.checkpoints, "backend_fsyncs", "Files that backends had to sync themselves; should stay 0.", f"{_BGWRITER}.buffers_backend_fsync to 16, pg_stat_io from 17 on"),
     _counter("buffers allocated", sections.checkpoints, "buffers_alloc", "Buffers allocated for other pages.", f"{_BGWRITER}.buffers_alloc"),
-    _metric(WAL_DIRECTORY, _bytes),
-    _metric(WAL_DIRECTORY_GROWTH, _bytes_per_s),
+    _metric(WAL_DIRECTORY, size),
+    _metric(WAL_DIRECTORY_GROWTH, byte_rate),
     _metric(WAL_DISK_UNTIL_FULL, lasting),
     _gauge("segments", sections.wal_files, "segments", "Segments in the WAL directory.", "pg_ls_waldir()"),
     _gauge("segments ready", sections.wal_files, "recycled", "Segments created or recycled for future WAL.", "pg_ls_waldir(), names behind pg_walfile_name(pg_current_wal_insert_lsn())"),
@@ -423,13 +415,10 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
 
 def _of_wal(interval: Interval) -> list[Phrase]:
     rate = WAL_BYTES(interval)
-    coming = next_checkpoint(interval)
-    forced = coming is not None and coming.forced
-    forecast = UNKNOWN if coming is None else f"{lasting(coming.in_s)} ({coming.by})"
     phrases = [
-        Phrase(labelled("WAL", size(rate), "strong" if rate is not None else "dim", "B/s")),
+        Phrase(labelled("WAL", byte_rate(rate), "strong" if rate is not None else "dim")),
         full_page_share(interval, 3),
-        Phrase(labelled("next checkpoint in", forecast, "warning" if forced else PLAIN), 1),
+        Phrase(coming_checkpoint(interval), 1),
     ]
     directory, until = WAL_DIRECTORY(interval), WAL_DISK_UNTIL_FULL(interval)
     if directory is not None:
@@ -471,7 +460,7 @@ def _of_io(interval: Interval) -> list[Phrase]:
 
 
 def _named(label: str, shares: Sequence[IoShare]) -> Line:
-    first = ", ".join(f"{share.backend_type} {size(share.bytes_per_s)}B/s" for share in shares[:_NAMED])
+    first = ", ".join(f"{share.backend_type} {byte_rate(share.bytes_per_s)}" for share in shares[:_NAMED])
     return labelled(label, first or "nobody", PLAIN if first else "dim")
 
 

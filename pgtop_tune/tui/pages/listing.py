@@ -28,6 +28,7 @@ from pgtop_tune.tui.widgets.lines import (
     first_in_view,
     next_row,
     table_lines,
+    wrap,
     wrapped,
 )
 from pgtop_tune.tui.widgets.lines import width as cells_of
@@ -246,7 +247,8 @@ class ListingView(Struct, frozen=True):
         tagged: Keys of tagged rows.
         top: First row shown.
         scrolled_past: Columns scrolled past; the key column and an elastic last one stay.
-        columns: Ids of the columns shown, the key column included.
+        columns: Ids of the columns chosen, the key column included.
+        unused: Ids of those among them that are left out, because no row has anything in them.
     """
 
     sort: str = NATURAL
@@ -258,6 +260,7 @@ class ListingView(Struct, frozen=True):
     top: int = 0
     scrolled_past: int = 0
     columns: frozenset[str] = frozenset()
+    unused: frozenset[str] = frozenset()
 
 
 def first_view(table: PageTable, columns: frozenset[str] | None = None) -> ListingView:
@@ -270,7 +273,7 @@ def first_view(table: PageTable, columns: frozenset[str] | None = None) -> Listi
     chosen = frozenset(column.id for column in table.columns if column.visible) if columns is None else columns
     by = column_of(table, table.sort)
     largest_first = by is not None and by.largest_first
-    return ListingView(table.sort, largest_first, columns=chosen | {table.columns[0].id})
+    return ListingView(table.sort, largest_first, hide_quiet=table.hides_quiet, columns=chosen | {table.columns[0].id})
 
 
 def row_key(table: PageTable, row: Any) -> Hashable:
@@ -285,8 +288,19 @@ def column_of(table: PageTable, name: str) -> PageColumn | None:
 
 
 def shown_columns(table: PageTable, view: ListingView) -> tuple[PageColumn, ...]:
-    """Return the chosen columns from left to right; the key column is always among them."""
-    return tuple(column for column in table.columns if column.id in view.columns or column is table.columns[0])
+    """Return the chosen columns from left to right, without the unused ones; the key column is always among them."""
+    shown = view.columns - view.unused
+    return tuple(column for column in table.columns if column.id in shown or column is table.columns[0])
+
+
+def without_unused(table: PageTable, view: ListingView, rows: Sequence[Any]) -> ListingView:
+    """Return the view that leaves out the columns in which no row ever had anything, but for that sorted by."""
+    unused = frozenset(
+        column.id
+        for column in table.columns
+        if column.used is not None and column.id != view.sort and not any(map(column.used, rows))
+    )
+    return view if unused == view.unused else replace(view, unused=unused)
 
 
 def _laid_out(table: PageTable, view: ListingView) -> list[PageColumn]:
@@ -430,13 +444,14 @@ def placed(table: PageTable, view: ListingView, width: int) -> tuple[tuple[PageC
     """
     key, *columns = _laid_out(table, view)
     tail = columns.pop() if columns and columns[-1].elastic else None
-    room = width - _MARK - key.width - (0 if tail is None else tail.width + GAP)
+    columns = [replace(column, width=column.least(width)) if column.share else column for column in columns]
+    room = width - _MARK - key.width - (0 if tail is None else tail.least(width) + GAP)
     past = min(view.scrolled_past, _furthest(columns, room))
     middle: list[PageColumn] = []
     for column in columns[past:]:
-        room -= column.width + GAP
-        if room < 0:
+        if room < column.width + GAP:
             break
+        room -= column.width + GAP
         middle.append(column)
     hidden = len(columns) - past - len(middle)
     if tail is None:
@@ -469,6 +484,11 @@ def sort_in_sight(table: PageTable, view: ListingView, width: int) -> ListingVie
     return view
 
 
+def total_of(table: PageTable, rows: Sequence[Any]) -> Any | None:
+    """Return the row of the sum below the rows; None of a table without a sum, and of a single row."""
+    return table.total(rows) if table.total is not None and len(rows) > 1 else None
+
+
 def listing_lines(
     tables: Sequence[PageTable],
     table: PageTable,
@@ -479,6 +499,7 @@ def listing_lines(
     glyphs: Glyphs,
     left_out: int = 0,
     pointed: Hashable = None,
+    hidden: int = 0,
 ) -> list[Line]:
     """Return the head, headings and as many rows as fit; `height` lines of `width` cells.
 
@@ -492,6 +513,7 @@ def listing_lines(
         glyphs: Characters.
         left_out: Rows the source had beyond `MOST_ROWS`.
         pointed: Key of the row that stands beside the table; None for none.
+        hidden: Rows that are left out because they are quiet.
     """
     blank: Line = ((" " * width, PLAIN),)
     if isinstance(rows, Unavailable):
@@ -502,10 +524,13 @@ def listing_lines(
         ]
         lines += [padded((("  ", PLAIN), *line), width) for line in reason]
         return [*lines, *[blank] * (height - len(lines))][:height]
-    visible = max(height - HEAD_ROWS, 0)
+    total = total_of(table, rows)
+    visible = max(height - HEAD_ROWS - (total is not None), 0)
     columns, _, _ = placed(table, view, width)
     cursor = cursor_of(table, view, rows)
     cells = [_cells(table, view, row, columns, glyphs, pointed) for row in rows[view.top : view.top + visible]]
+    if total is not None:
+        cells.append([(text, "label") for text, _ in _cells(table, view, total, columns, glyphs, None)])
     lines = table_lines(
         _headings(columns, view, width, glyphs),
         cells,
@@ -516,7 +541,11 @@ def listing_lines(
     )
     if not rows and len(lines) > 1:
         message = f'no row contains "{one_line(view.filter, _FILTER)}"' if view.filter else table.empty
-        lines[1] = padded((("  ", PLAIN), (message, "dim")), width)
+        elsewhere = view.filter or (view.hide_quiet and hidden)
+        if view.hide_quiet and hidden and not view.filter:
+            message = f"{hidden} {table.quiet_word}: i lists them"
+        told = [(("  ", PLAIN), (message, PLAIN)), *([] if elsewhere else _would_stand_here(table, view, width))]
+        lines[1:] = [padded(line, width) for line in told[: len(lines) - 1]] + lines[1 + len(told) :]
     return [
         _head(
             tables=tables,
@@ -530,6 +559,20 @@ def listing_lines(
         ),
         *lines,
     ][:height]
+
+
+def _would_stand_here(table: PageTable, view: ListingView, width: int) -> list[Line]:
+    """Return what a row of an empty table is, and what each of its columns says."""
+    lines: list[Line] = [()]
+    if table.about:
+        lines += [(("  ", PLAIN), *line) for line in wrapped(table.about, width - 3, "label")] + [()]
+    columns = shown_columns(table, view)
+    title_cells = max(len(column.title) for column in columns) + GAP
+    for column in columns:
+        title, *more = wrap(column.definition, max(width - title_cells - 5, 8))
+        lines.append((("  ", PLAIN), (column.title.ljust(title_cells), "label"), ("  ", PLAIN), (title, "dim")))
+        lines += [((" " * (title_cells + 4), PLAIN), (line, "dim")) for line in more]
+    return lines
 
 
 def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyphs: Glyphs) -> list[Column]:

@@ -143,7 +143,19 @@ def _state_style(row: LockRow) -> str:
 
 
 def _mode(text: str) -> str:
-    return ", ".join(mode.removesuffix("Lock") for mode in text.split(", ")) if text else ""
+    """Return modes in at most ten cells each: "AccessExclusiveLock" is AccessExcl."""
+    return ", ".join(_SHORT_MODES.get(mode, mode.removesuffix("Lock")) for mode in text.split(", ")) if text else ""
+
+
+_SHORT_MODES: Final = {
+    "AccessShareLock": "AccShare",
+    "RowExclusiveLock": "RowExcl",
+    "ShareUpdateExclusiveLock": "ShUpdExcl",
+    "ShareRowExclusiveLock": "ShRowExcl",
+    "ExclusiveLock": "Excl",
+    "AccessExclusiveLock": "AccExcl",
+}
+"""The others are short enough without their last word."""
 
 
 def _wait_of(name: str) -> Callable[[Any], str]:
@@ -180,14 +192,14 @@ _COLUMNS: Final = (
         "all sessions below it while its client does nothing.", "pg_stat_activity.state",
         value=_state, largest_first=False, style=_state_style),
     word("object", "object", 22, lambda row: "" if row.node.wait is None else locked_object(row.node.wait),
-         "Locked object. A row by table, block and line; names only in the connected "
-        "database.", "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid"),
+         "Locked object. A row by table, block and line; names only in the connected database.",
+         "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid", share=0.2),
     figure("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
            "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
     _age("in-state", "since", "state_change_ms", "Time in the current state."),
-    word("wants", "wants", 20, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for.",
+    word("wants", "wants", 10, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for, shortened.",
          "pg_locks.mode where not granted"),
-    word("held", "held as", 20, lambda row: _mode(row.node.held_modes),
+    word("held", "held as", 18, lambda row: _mode(row.node.held_modes),
          "Lock modes that the session above holds; - if that session is only ahead in the queue.",
          "pg_locks.mode where granted"),
     word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype",
@@ -203,7 +215,7 @@ _COLUMNS: Final = (
     word("client", "client", 15, _of_backend("client"), "Address of the client; local is a Unix socket.",
          "pg_stat_activity.client_addr", visible=False),
     word("query", "query", 20, _query, "Statement of the session, or the last one if it is not active.",
-         "pg_stat_activity.query", elastic=True),
+         "pg_stat_activity.query", elastic=True, share=0.3),
 )  # fmt: skip
 
 
@@ -272,6 +284,8 @@ TABLE: Final = PageTable(
     called=lambda row: f"PID {row.node.pid}" if row.node.pid != PREPARED_TRANSACTION else "prepared transaction",
     backend_of=attrgetter("session"),
     empty="no session waits for a lock",
+    about="Sessions that hold up others stand here as a tree, each waiter below its blocker, while one waits "
+    "for a lock.",
     leads=True,
 )
 

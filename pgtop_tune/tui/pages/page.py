@@ -45,6 +45,8 @@ class PageColumn(Struct, frozen=True):
         style: Name of a style for a row's cell.
         align: Numbers stand right.
         elastic: Takes what the others leave.
+        share: Part of the table's cells that it gets at least, up to `_ENOUGH`.
+        used: Whether the counter behind a row's cell ever counted anything; a column that no row used is left out.
         most: Cells it grows to where all columns of the table have room and some is left; 0 for never.
         visible: Whether it is shown until the operator chooses otherwise.
         metric: Id in the catalogue of the number it shows; "" where it is none.
@@ -61,9 +63,19 @@ class PageColumn(Struct, frozen=True):
     style: Callable[[Any], str] = lambda row: PLAIN
     align: Literal["left", "right"] = "left"
     elastic: bool = False
+    share: float = 0.0
+    used: Callable[[Any], object] | None = None
     visible: bool = True
     most: int = 0
     metric: str = ""
+
+    def least(self, width: int) -> int:
+        """Return the cells that it gets at least in a table of so many cells."""
+        return max(self.width, min(int(width * self.share), _ENOUGH))
+
+
+_ENOUGH: Final = 50
+"""Cells beyond which no column gets a share."""
 
 
 def grown(columns: Sequence[PageColumn], room: int) -> tuple[PageColumn, ...]:
@@ -93,8 +105,11 @@ class PageTable(Struct, frozen=True):
         backend_of: The session a row is about, for cancel, terminate and EXPLAIN; None for rows about none.
         statement_of: The statement a row is about, for EXPLAIN, or why it cannot be planned; None for rows about none.
         empty: Message when there are no rows: "no locks are waited for".
+        about: What a row is, and when there are any; stands below the message, above the columns.
         quiet: Whether a row is at rest and may be hidden with `i`; None where no row is.
         quiet_word: Word for such rows: "idle".
+        hides_quiet: Whether the quiet rows are hidden until the operator asks for them.
+        total: The sum of some rows, as a row under them; None where a sum says nothing.
         leads: Whether the first row is the one to look at, and stands beside the table until another is chosen; of
             other tables the row that stood there before does.
     """
@@ -112,8 +127,11 @@ class PageTable(Struct, frozen=True):
     backend_of: Callable[[Any], BackendKey | None] | None = None
     statement_of: Callable[[Session, Any], StatementToPlan | str] | None = None
     empty: str = "no data to show"
+    about: str = ""
     quiet: Callable[[Any], bool] | None = None
     quiet_word: str = "idle"
+    hides_quiet: bool = False
+    total: Callable[[Sequence[Any]], Any] | None = None
     leads: bool = False
 
 
@@ -227,11 +245,12 @@ def figure(
     visible: bool = True,
     critical: float | None = None,
     metric: str = "",
+    used: Callable[[Any], object] | None = None,
 ) -> PageColumn:
     """Return a column that stands right and sorts largest first; nothing and unknown are dim.
 
     Args:
-        id, title, width, definition, source, visible, metric: As of `PageColumn`.
+        id, title, width, definition, source, visible, metric, used: As of `PageColumn`.
         value: The number of a row.
         unit: How it is written, from `units`.
         critical: Red from there on.
@@ -248,6 +267,7 @@ def figure(
         align="right",
         visible=visible,
         metric=metric,
+        used=used,
     )
 
 
@@ -274,6 +294,7 @@ def word(
     visible: bool = True,
     elastic: bool = False,
     most: int = 0,
+    share: float = 0.0,
 ) -> PageColumn:
     """Return a column of words that sorts from a to z; an empty one is drawn as unknown."""
     return PageColumn(
@@ -287,6 +308,7 @@ def word(
         largest_first=False,
         elastic=elastic,
         most=most,
+        share=share,
         visible=visible,
     )
 

@@ -185,6 +185,7 @@ POOLS: Final = PageTable(
     rows=section_rows(sections.pooler, pool_rows),
     key_of=attrgetter("key"),
     empty="no pool: no client has connected through a reachable pooler",
+    about="A row per pool of PgBouncer or Odyssey, a pair of database and user; the first client of a pair makes it.",
     quiet=lambda row: not (row.pool.cl_active or row.pool.cl_waiting or row.pool.sv_active),
 )
 TRAFFIC: Final = PageTable(

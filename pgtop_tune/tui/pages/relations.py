@@ -86,6 +86,8 @@ TEMP_FILES: Final = PageTable(
     copied=of_backend("query"),
     sort="bytes",
     empty="no temporary files now",
+    about="A row per session that sorts or hashes beyond work_mem at this moment; its files are gone with its "
+    "statement.",
 )
 
 
@@ -436,6 +438,7 @@ PROGRESS: Final = PageTable(
     key_of=lambda row: row.row.pid,
     backend_of=lambda row: row.backend,
     empty="no VACUUM, ANALYZE, CREATE INDEX, CLUSTER, REPACK, COPY or base backup in progress",
+    about="A row per such command while it runs, with its phase and how far it is.",
 )
 WRAPAROUND: Final = PageTable(
     id="wraparound",

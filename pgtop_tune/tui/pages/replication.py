@@ -294,6 +294,8 @@ SENDERS: Final = PageTable(
     key_of=attrgetter("sender.pid"),
     sort="total",
     empty="no standby, backup or subscriber is connected",
+    about="A row per WAL sender: physical standbys, pg_receivewal, backups and logical subscribers. None has "
+    "connected: see wal_level, max_wal_senders and pg_hba.conf.",
 )
 SLOTS: Final = PageTable(
     id="slots",
@@ -303,6 +305,8 @@ SLOTS: Final = PageTable(
     key_of=attrgetter("slot.slot_name"),
     sort="retained",
     empty="no replication slots",
+    about="A row per slot, with the WAL it retains. Slots are made by pg_create_physical_replication_slot, "
+    "CREATE SUBSCRIPTION, or backups.",
 )
 HORIZON: Final = PageTable(
     id="horizon",
@@ -312,6 +316,7 @@ HORIZON: Final = PageTable(
     key_of=attrgetter("id"),
     backend_of=attrgetter("backend"),
     empty="no session, prepared transaction or slot holds back vacuum",
+    about="A row per holder of an old snapshot or transaction: dead rows younger than it cannot be removed.",
 )
 PREPARED: Final = PageTable(
     id="prepared",
@@ -321,6 +326,8 @@ PREPARED: Final = PageTable(
     key_of=lambda row: row[0].gid,
     sort="age",
     empty="no prepared transactions",
+    about="A row per PREPARE TRANSACTION that is neither committed nor rolled back; it holds its locks over "
+    "restarts. max_prepared_transactions is 0 by default.",
 )
 SUBSCRIPTIONS: Final = PageTable(
     id="subscriptions",
@@ -330,6 +337,8 @@ SUBSCRIPTIONS: Final = PageTable(
     key_of=lambda row: row[0].id,
     sort="name",
     empty="no subscriptions",
+    about="A row per subscription of this server and its workers; CREATE SUBSCRIPTION makes one. The publisher "
+    "side is among the senders.",
 )
 
 PAGE: Final = Page(

@@ -231,10 +231,11 @@ class PageScreen(SceneScreen):
         view = self._view
         if not isinstance(rows, Unavailable):
             view = listing.without_gone_tags(self.table, view, self._all)
+            view = listing.without_unused(self.table, view, rows)
             view = listing.scrolled(self.table, view, rows, self.visible_rows)
             view = listing.sideways(self.table, view, 0, self._table_width)
             self._views[self.table.id] = view
-        left_out = 0 if isinstance(self._all, Unavailable) else max(len(self._all) - MOST_ROWS, 0)
+        in_source = 0 if isinstance(self._all, Unavailable) else len(self._all)
         width_of_table = self._table_width
         beside = None if width_of_table == width else self._beside.row(self.table, view, self._found)
         table = listing_lines(
@@ -245,8 +246,9 @@ class PageScreen(SceneScreen):
             width=width_of_table,
             height=self._table_height,
             glyphs=self._glyphs,
-            left_out=left_out,
+            left_out=max(in_source - MOST_ROWS, 0),
             pointed=None if beside is None else listing.row_key(self.table, beside),
+            hidden=in_source - len(self._found),
         )
         if width_of_table < width:
             right = self._beside.lines(
@@ -281,7 +283,8 @@ class PageScreen(SceneScreen):
     @property
     def visible_rows(self) -> int:
         """Rows of the table that are in view."""
-        return max(self._table_height - HEAD_ROWS - self.covered_rows, 0)
+        has_total = listing.total_of(self.table, self._found) is not None
+        return max(self._table_height - HEAD_ROWS - has_total - self.covered_rows, 0)
 
     @property
     def _view(self) -> ListingView:
@@ -504,7 +507,7 @@ class PageScreen(SceneScreen):
             column = listing.heading_at(self.table, self._view, self._table_width, x, self._glyphs)
             if column is not None:
                 self._choose(listing.sorted_by(self._view, column))
-        elif at < len(rows):
+        elif at < len(rows) and at < self._view.top + self.visible_rows:
             self._choose(replace(self._view, selected=listing.row_key(self.table, rows[at])))
 
 

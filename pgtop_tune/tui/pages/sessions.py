@@ -141,6 +141,7 @@ LOG: Final = PageTable(
     key_of=attrgetter("id"),
     copied=lambda row: f"{row.prefix} {row.severity}:  {row.message}",
     empty="no warning, error or message of the server about itself in the last 64 kB of its log",
+    about="The newest messages, newest first: WARNING and above, checkpoints, crashes, out of memory.",
 )
 
 
@@ -201,6 +202,7 @@ TABLE: Final = PageTable(
     copied=lambda row: row.backend.query or "",
     backend_of=attrgetter("key"),
     empty="no sessions except our own",
+    about="A row per session and background process. Watching sessions of pgtop-tune are left out.",
     quiet=lambda row: row.rank == IDLE,
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -13,8 +13,13 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import QPS, is_on
 from pgtop_tune.metrics.server import number as setting_of
-from pgtop_tune.metrics.statements import STATEMENT_EVICTIONS, STATEMENT_LOAD, StatementRate, statement_rates
-from pgtop_tune.metrics.waits import LONG_WINDOW_S
+from pgtop_tune.metrics.statements import (
+    STATEMENT_EVICTIONS,
+    STATEMENT_LOAD,
+    StatementRate,
+    statement_rates,
+    statement_sum,
+)
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.backend_action import StatementToPlan
 from pgtop_tune.model.postgres import StatementTotals
@@ -24,28 +29,6 @@ from pgtop_tune.tui.pages.page import Page, PageTable, figure, section_rows, wor
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
-
-# Texts of query ids, for tables about waits.
-
-
-def query_texts(interval: Interval, ids: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return texts of query ids: as pg_stat_statements keeps them, else of a session that was seen running one."""
-    missing = {key for key in ids if key is not None}
-    texts: dict[Hashable, str] = {}
-    kept = interval.now(sections.statement_texts)
-    for text in () if kept is None else kept.texts:
-        if text.queryid in missing and text.query:
-            texts[text.queryid] = text.query
-            missing.discard(text.queryid)
-    for activity in interval.recent(sections.activity, LONG_WINDOW_S) if missing else ():
-        for backend in activity.backends:
-            if backend.query_id in missing and backend.query:
-                texts[backend.query_id] = backend.query
-                missing.discard(backend.query_id)
-        if not missing:
-            break
-    return texts
-
 
 _VIEW: Final = "pg_stat_statements"
 _LABEL: Final = 18
@@ -61,8 +44,15 @@ def _bytes_of(*blocks: str) -> Callable[[Any], float | None]:
     return value
 
 
+def _used(*names: str) -> Callable[[Any], bool]:
+    """Return whether one of these counters of a row ever grew."""
+    return lambda row: any(getattr(row.counters, name) for name in names)
+
+
 def _query(row: StatementRate) -> str:
     text = row.text
+    if not row.counters.id:
+        return "sum of the top-level statements listed"
     return f"query id {row.counters.queryid}" if text is None or not text.query else one_line(text.query, 1_000)
 
 
@@ -87,26 +77,32 @@ _COLUMNS: Final = (
            f"Δ {_VIEW}.shared_blks_hit / Δ (shared_blks_hit + shared_blks_read)"),
     figure("read", "readB/s", 7, _bytes_of("shared_blks_read", "local_blks_read"), size,
            "Bytes per second read into buffers, shared and local.",
-           f"Δ {_VIEW}.(shared_blks_read + local_blks_read) · block_size / Δt"),
+           f"Δ {_VIEW}.(shared_blks_read + local_blks_read) · block_size / Δt",
+           used=_used("shared_blks_read", "local_blks_read")),
     figure("dirtied", "dirtyB/s", 8, _bytes_of("shared_blks_dirtied"), size,
-           "Bytes per second of shared buffers dirtied.", f"Δ {_VIEW}.shared_blks_dirtied · block_size / Δt"),
-    figure("written", "wrtB/s", 6, _bytes_of("shared_blks_written", "local_blks_written"), size,
+           "Bytes per second of shared buffers dirtied.", f"Δ {_VIEW}.shared_blks_dirtied · block_size / Δt",
+           used=_used("shared_blks_dirtied")),
+    figure("written", "wrtB/s", 7, _bytes_of("shared_blks_written", "local_blks_written"), size,
            "Bytes per second that the statement had to write itself, because no clean buffer was available.",
-           f"Δ {_VIEW}.(shared_blks_written + local_blks_written) · block_size / Δt"),
+           f"Δ {_VIEW}.(shared_blks_written + local_blks_written) · block_size / Δt",
+           used=_used("shared_blks_written", "local_blks_written")),
     figure("temp", "tempB/s", 7, _bytes_of("temp_blks_read", "temp_blks_written"), size,
            "Bytes per second read and written in temporary files: sorts and hashes beyond work_mem.",
-           f"Δ {_VIEW}.(temp_blks_read + temp_blks_written) · block_size / Δt"),
-    figure("wal", "WALB/s", 6, attrgetter("wal_bytes_per_s"), size,
-           "Bytes of WAL per second.", f"Δ {_VIEW}.wal_bytes / Δt"),
+           f"Δ {_VIEW}.(temp_blks_read + temp_blks_written) · block_size / Δt",
+           used=_used("temp_blks_read", "temp_blks_written")),
+    figure("wal", "WALB/s", 7, attrgetter("wal_bytes_per_s"), size,
+           "Bytes of WAL per second.", f"Δ {_VIEW}.wal_bytes / Δt", used=_used("wal_bytes")),
     figure("io-time", "I/O ms/s", 8, attrgetter("io_ms_per_s"), ms,
            "Milliseconds per second of reads and writes; - while track_io_timing is off.",
-           f"Δ {_VIEW}.(blk_read_time + blk_write_time + temp_blk_…_time) / Δt"),
+           f"Δ {_VIEW}.(blk_read_time + blk_write_time + temp_blk_…_time) / Δt",
+           used=_used("blk_read_us", "blk_write_us", "temp_blk_us")),
     figure("jit", "JIT ms/s", 8, attrgetter("jit_ms_per_s"), ms,
            "Milliseconds per second of compiling; - before version 1.10 of the extension.",
-           f"Δ {_VIEW}.(jit_generation_time + jit_inlining_time + jit_optimization_time + jit_emission_time) / Δt"),
+           f"Δ {_VIEW}.(jit_generation_time + jit_inlining_time + jit_optimization_time + jit_emission_time) / Δt",
+           used=_used("jit_us")),
     figure("planning", "plan ms/s", 9, attrgetter("planning_ms_per_s"), ms,
            "Milliseconds of planning per second; - while pg_stat_statements.track_planning is off.",
-           f"Δ {_VIEW}.total_plan_time / Δt"),
+           f"Δ {_VIEW}.total_plan_time / Δt", used=_used("plan_us")),
     figure("generic", "generic/s", 9, lambda row: row.grown.per_s("generic_plan_calls"), count,
            "Executions of prepared statements with a generic plan, per second; - before version 1.13 of the extension.",
            f"Δ {_VIEW}.generic_plan_calls / Δt", visible=False),
@@ -128,7 +124,8 @@ _COLUMNS: Final = (
     word("query-id", "query id", 20, lambda row: str(row.counters.queryid),
          "Hash of the statement without its constants; the same as in pg_stat_activity.",
          f"{_VIEW}.queryid", visible=False),
-    word("query", "query", 20, _query, "Its text, constants replaced.", f"{_VIEW}.query", elastic=True),
+    word("query", "query", 20, _query, "Its text, constants replaced.", f"{_VIEW}.query", elastic=True,
+         share=0.6),
 )  # fmt: skip
 
 
@@ -324,8 +321,11 @@ TABLE: Final = PageTable(
     called=lambda row: one_line(_query(row), _CALLED),
     copied=lambda row: row.text.query if row.text is not None else str(row.counters.queryid),
     empty="no statement has ended yet",
+    about="A row per normalized statement of pg_stat_statements.",
     statement_of=_to_plan,
-    quiet=lambda row: not row.grown.sum("calls", "plans"),
+    quiet=lambda row: row.grown.sum("calls", "plans") == 0,
+    hides_quiet=True,
+    total=statement_sum,
 )
 
 PAGE: Final = Page(

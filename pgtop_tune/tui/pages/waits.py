@@ -16,6 +16,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import SessionActivity, activity_of, is_active
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.statements import query_texts
 from pgtop_tune.metrics.tail import FEWEST, TailCause, by_statement
 from pgtop_tune.metrics.waits import (
     PROPERTIES,
@@ -39,7 +40,6 @@ from pgtop_tune.tui.dashboard.latency import behind, known_tail, tail_phrases_in
 from pgtop_tune.tui.dashboard.waits import stacked_waits, waits_axis, waits_needs, waits_rows
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, section_rows, unless_hidden, word
-from pgtop_tune.tui.pages.statements import query_texts
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import padded, summed, wait_style

@@ -13,7 +13,7 @@ from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.knobs.knob import Knob, next_value
 from pgtop_tune.advice.proposal import advised_value, differs, is_changed, same
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.base.units import count, size, with_ms
+from pgtop_tune.base.units import byte_rate, count, with_ms
 from pgtop_tune.changes.model.change import (
     SYSTEM,
     Reach,
@@ -639,4 +639,4 @@ def figures_line(session: Session) -> Line:
             value_ms = newest.second.at(quantile)
             mark = estimate_mark(value_ms, newest.second.span_counted_below_ms)
             figures += [(f"{quantile.title} ", "label"), ((mark + with_ms(value_ms)).ljust(10), "strong")]
-    return (*figures, ("WAL ", "label"), (f"{size(WAL_BYTES(interval))}B/s", "strong"))
+    return (*figures, ("WAL ", "label"), (byte_rate(WAL_BYTES(interval)), "strong"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
@@ -10,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import clock, percent, size, wall_clock
+from pgtop_tune.base.units import byte_rate, clock, percent, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
@@ -73,6 +74,8 @@ _NARROW: Final = 100
 _APART: Final = ("  ", PLAIN)
 _CLOCK: Final = 3
 """Rank of the clock; what costs less room to lose comes after it."""
+_WHOLE_S: Final = 0.75
+_HINT: Final = re.compile(r"(; trying again[^;]*).*")
 _NAME: Final = 40
 _REASON: Final = 300
 """Characters of a host or user name that are shown."""
@@ -157,7 +160,8 @@ def _silence(server: Unavailable, target: str) -> Line:
     if server.reason is not Reason.NO_ANSWER:
         return absence(server)
     reason = str(server).replace(f"{target}: ", "", 1) if target else str(server)
-    text = one_line(reason, _REASON)
+    # The hint behind it stands in the room of the sessions.
+    text = one_line(_HINT.sub(r"\1", reason), _REASON)
     return ((text if text.startswith(str(server.reason)) else f"{server.reason}: {text}", "critical"),)
 
 
@@ -195,7 +199,7 @@ def _right(
         phrases.append(Phrase(((ago(offset_s, glyphs), "warning"),)))
     if recording is not None and frame is not None:
         now_s = frame.elapsed_s + abs(offset_s or 0.0)
-        phrases.append(Phrase(_recording(recording, now_s, glyphs)))
+        phrases += _recording(recording, now_s, glyphs)
     if frame is not None and session.interval is not None:
         phrases.append(_moment(session.interval))
     cost = value_of(OWN_CPU, session)
@@ -203,10 +207,11 @@ def _right(
         return [phrase for phrase in phrases if phrase.line]
     phrases.append(
         Phrase(
-            labelled("own" if narrow else "own cost", percent(cost).rjust(3), alarm(cost, OWN_CPU.critical), "% cpu"), 5
+            labelled("own" if narrow else "own cost", percent(cost).rjust(3), alarm(cost, OWN_CPU.critical), " % CPU"),
+            5,
         )
     )
-    phrases.append(Phrase(labelled("", size(value_of(OWN_TERMINAL_BYTES, session)).rjust(5), PLAIN, "B/s"), 7))
+    phrases.append(Phrase(labelled("", byte_rate(value_of(OWN_TERMINAL_BYTES, session)).rjust(9)), 7))
     phrases.append(Phrase(labelled("server", percent(value_of(OWN_STATEMENT_MS, session)).rjust(3), PLAIN, " ms/s"), 6))
     return [phrase for phrase in phrases if phrase.line]
 
@@ -217,20 +222,22 @@ def _moment(interval: Interval) -> Phrase:
     looks = interval.pair(sections.footprint)
     if looks is None:
         return Phrase(at, _CLOCK)
-    apart_s = f"{looks[1].at_s - looks[0].at_s:.1f}".removesuffix(".0")
-    return Phrase(
-        (*at, (" every ", "label"), (apart_s, PLAIN), (" s", "label")), _CLOCK, (*at, (f" /{apart_s}s", "label"))
-    )
+    # A frame that comes a moment early or late is no other interval: the field keeps its width.
+    apart_s = looks[1].at_s - looks[0].at_s
+    every = f"{apart_s:.0f}" if apart_s >= _WHOLE_S else f"{apart_s:.1f}"
+    return Phrase((*at, (" every ", "label"), (every, PLAIN), (" s", "label")), _CLOCK)
 
 
-def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> Line:
+def _recording(recording: RecordingState, now_s: float, glyphs: Glyphs) -> list[Phrase]:
     if recording.problem:
         stopped = "stopped" if recording.path is None else f"loses frames ({recording.missing})"
-        return ((f"{glyphs.cross} rec {stopped}: {one_line(recording.problem, _NAME)}", "critical"),)
+        return [Phrase(((f"{glyphs.cross} rec {stopped}: {one_line(recording.problem, _NAME)}", "critical"),))]
     if recording.path is None:
-        return ()
+        return []
     since_s = now_s if recording.since_s is None else recording.since_s
-    return ((f"{glyphs.bullet} rec ", "good"), (clock(max(now_s - since_s, 0.0)), PLAIN))
+    # Where room is short its length goes before the endpoint of the server.
+    length = Phrase(((clock(max(now_s - since_s, 0.0)).removeprefix("00:"), PLAIN),), _CLOCK + 1)
+    return [Phrase(((f"{glyphs.bullet} rec", "good"),)), length]
 
 
 def ago(seconds: float, glyphs: Glyphs) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.base.units import age
+from pgtop_tune.base.units import age, axis_label
 from pgtop_tune.runtime.history import PAUSE, Charted, ColumnMeans, SeriesPoint, usual_s
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.widgets.lines import ELSE, ON, PLAIN, Glyphs, Line, Span, fold_to_largest, on
@@ -436,9 +436,8 @@ def _legend(ends: Sequence[CurveEnd], top: float, rows: int, cells: int) -> list
     legend: list[Line] = [((" " * cells, PLAIN),)] * rows
     for row, index in zip(places, order, strict=True):
         end = ends[index]
-        label, room = f" {end.label} ", cells - 1
-        value = end.text.rjust(room - len(label) + 1)
-        legend[row] = (((label + value)[:cells].ljust(cells), end.style),)
+        label = f" {end.label} "
+        legend[row] = (((label + end.text.rjust(cells - len(label)))[:cells], end.style),)
     return legend
 
 
@@ -647,8 +646,10 @@ def _filling(style: str, density: int, densities: str) -> Cell:
 def _grid_labels(rows: int, top: float, unit_format: Callable[[float], str]) -> dict[int, str]:
     """Return labels by row: the upper edge, zero, and up to three between them, where a curve would lie."""
     parts = next((parts for parts in _GRIDS if rows // parts >= _ROWS_PER_GRID and _is_round(top / parts)), 1)
-    labels = {rows * index // parts: unit_format(top * (parts - index) / parts)[:LABEL] for index in range(parts)}
-    return labels | {rows - 1: unit_format(0.0)[:LABEL]} if rows > 1 else labels
+    labels = {
+        rows * index // parts: axis_label(unit_format(top * (parts - index) / parts))[:LABEL] for index in range(parts)
+    }
+    return labels | {rows - 1: axis_label(unit_format(0.0))[:LABEL]} if rows > 1 else labels
 
 
 def _is_round(value: float) -> bool:

@@ -182,10 +182,15 @@ _ABSENCE_STYLES: Final = {
 }
 
 
+_RETRY: Final = "; trying again"
+"""Begins the part of an absence that says when the server is asked again, and how to mend it."""
+
+
 def absence(unavailable: Unavailable) -> Line:
     """Return why a number is not there, in its place."""
     text = str(unavailable)
     if unavailable.reason is Reason.NO_ANSWER:
-        # Who was asked, and why there is no answer any more, stands in the header.
+        # Who was asked, and why there is no answer any more, stands in the header; the hint where the sessions would.
+        text = text.partition(_RETRY)[0]
         text = text.partition(": ")[0] if text.startswith(unavailable.reason) else text.rpartition(": ")[2]
     return ((one_line(text, 300), _ABSENCE_STYLES.get(unavailable.reason, "warning")),)

@@ -36,7 +36,7 @@ async def test_too_small_a_disk_is_said_with_both_figures(all_servers: Throwaway
     room, asked = await looked(all_servers, GB)
     assert asked == [str(all_servers.data_dir)]
     assert room.needed_bytes == int(2 * GB * 1.1)
-    with pytest.raises(LoadProblem, match=r"needs about 2\.20G of disk space, but only 1\.00G is free"):
+    with pytest.raises(LoadProblem, match=r"needs about 2\.20 GB of disk space, but only 1\.00 GB is free"):
         room.check()
 
 
@@ -48,7 +48,7 @@ async def test_what_is_dropped_first_makes_room(server: Throwaway) -> None:
 async def test_a_disk_that_cannot_be_seen_is_said_and_does_not_stop(server: Throwaway) -> None:
     room, _ = await looked(server, "the server runs on another machine")
     assert room.check() == (
-        "needs about 2.20G of disk space; free space is unknown: the server runs on another machine"
+        "needs about 2.20 GB of disk space; free space is unknown: the server runs on another machine"
     )
     nothing, _ = await looked(server, 0, estimated=0)
     assert nothing.check() == ""

@@ -30,7 +30,7 @@ REFUSED = [
     ({"superuser_reserved_connections": "100", "max_connections": "100"}, "must be less than"),
     ({"wal_level": "minimal"}, "requires"),
     ({"wal_level": "minimal", "archive_mode": "on", "max_wal_senders": "0"}, "WAL archival cannot be enabled"),
-    ({"hba_file": "my_hba.conf"}, "could not load|write an absolute name"),
+    ({"hba_file": "my_hba.conf"}, "could not load|use an absolute path"),
     ({"hba_file": "/etc/shadow"}, "Permission denied"),
     ({"hba_file": "/dev/null"}, "contains no entries"),
     ({"min_dynamic_shared_memory": "2000000MB"}, "of shared memory, of .*more than the machine has"),

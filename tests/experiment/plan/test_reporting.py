@@ -214,7 +214,7 @@ def test_what_was_not_measured_keeps_no_constraint_and_is_no_objective() -> None
     assert "default (connect\\_ms not measured)" in said
     said = markdown(measured(bound_text(f'objective = "p99_ms"\n{P1}'), TPS))
     assert "p99\\_ms was not measured" in said
-    assert "keeps the constraints" not in said
+    assert "meets the constraints" not in said
 
 
 def test_cells_without_figures_are_counted() -> None:

@@ -140,13 +140,13 @@ def test_steal_is_told_apart_from_other_programs() -> None:
 def test_io_of_other_programs_beside_one_arm_makes_no_claim() -> None:
     a, b = {"foreign_io": 2e6, "own_io": 60e6}, {"foreign_io": 52e6, "own_io": 40e6}
     found = evaluate(pairs(6, -0.4, a=a, b=b))
-    assert found.unattributable == "other programs read and wrote 47.7MB/s more during B: not attributable"
+    assert found.unattributable == "other programs read and wrote 47.7 MB/s more during B: not attributable"
     assert not found.over
     # 50 MB/s beside 40 explain a factor of 3.5 at most.
     found = evaluate(pairs(6, -0.9, noise=0.05, a=a, b=b))
     assert (found.over, found.beside) == (
         True,
-        "other programs read and wrote 47.7MB/s more during B, which explains less than the effect",
+        "other programs read and wrote 47.7 MB/s more during B, which explains less than the effect",
     )
     # Less than a twentieth of the load's own, and less than keeps a disk busy.
     assert evaluate(pairs(6, -0.4, a={"foreign_io": 0.0, "own_io": 60e6}, b={"foreign_io": 2e6, "own_io": 60e6})).over
@@ -161,7 +161,7 @@ def test_what_others_took_stands_beside_the_figures() -> None:
     rows = [line.split("  ") for line in found.splitlines() if line.startswith(("others'", "steal"))]
     assert [[cell.strip() for cell in row if cell] for row in rows] == [
         ["others' CPU", "1.0 cores", "1.0 cores"], ["steal", "0 %", "0 %"],
-        ["others' I/O", "at least 3.05MB/s", "at least 3.15MB/s"],
+        ["others' I/O", "at least 3.05 MB/s", "at least 3.15 MB/s"],
     ]  # fmt: skip
 
 
@@ -220,7 +220,7 @@ def test_more_wal_per_transaction_is_worse() -> None:
     found = evaluate(pairs(8, 0.0, a={"wal": 1000.0}, b={"wal": 1300.0}), final=True)
     (wal,) = found.others
     assert (wal.id, wal.verdict) == ("wal_per_tx", "worse")
-    assert "WAL per transaction  0.98KB   1.27KB" in evaluation_text("headline", found, ())
+    assert "WAL per transaction  0.98 kB  1.27 kB" in evaluation_text("headline", found, ())
 
 
 def test_figures_besides_are_wrong_together_in_few_experiments_without_an_effect() -> None:

@@ -97,7 +97,7 @@ async def _record(rig: Rig) -> None:
     assert control is not None
     await rig.press("r")
     await rig.until(lambda: control.state().path is not None)
-    await rig.sees("rec 00:00:0")
+    await rig.sees("rec  00:0")
     await rig.press("r")
     await rig.until(lambda: control.state().path is None)
     assert rig.app.source.recording == "made-up.jsonl.gz"
@@ -248,7 +248,7 @@ async def _check(rig: Rig) -> None:
 
 
 async def _zoom(rig: Rig) -> None:
-    for words in ("a column is 5 s", "a column is 30 s", "chart of 1m"):
+    for words in ("a column is 5 s", "a column is 30 s", "chart of 3m20s", "chart of 1m40s"):
         await rig.press("Z")
         await rig.sees(words)
     await rig.press("Z")
@@ -268,7 +268,7 @@ async def _findings(rig: Rig) -> None:
 
 async def _deed(rig: Rig) -> None:
     await rig.press("f")
-    await rig.sees("bottleneck")
+    await rig.until(lambda: not isinstance(rig.app.screen, Dashboard))
 
 
 async def _ghost(rig: Rig) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.window import Marks, Window
+from pgtop_tune.tui.compare import windows_dialog
 from pgtop_tune.tui.compare.windows_dialog import WindowsDialog
 from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.widgets.lines import plain_text, width
 from tests.support.pictures import assert_picture
 from tests.support.screens import Rig, ScriptedSource, ScriptedTransport, running_screen
 from tests.support.sides import frames, with_parameter, with_statements
@@ -162,5 +166,16 @@ async def test_the_table_as_a_picture(size: tuple[int, int]) -> None:
     found, source = with_statements(changed(), statements, WORDS), ScriptedSource([Step((frames()[0],))])
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source, size=size) as rig:
         await marked(rig, source, found, (5, "["), (79, "]"), (85, "["), (159, "]"))
-        await rig.until(lambda: isinstance(rig.app.screen, WindowsDialog) and "largest effect" in rig.text())
+        await rig.until(lambda: isinstance(rig.app.screen, WindowsDialog) and "by time changed" in rig.text())
         assert_picture(GOLDENS / f"compare-windows-{size[0]}x{size[1]}.txt", rig.text().splitlines())
+
+
+@pytest.mark.parametrize("cells", [40, 56, 76, 99, 128])
+def test_no_row_breaks_the_columns_however_long_its_name_or_its_figures(cells: int) -> None:
+    texts = ("\u8868" * 63, "-123456.78", "1234567.89", "+123456789 %", "-76.8 \u2026 +1353100000 %", "~+12.3",
+             "no difference distinguishable")  # fmt: skip
+    row, head = windows_dialog._row(texts, "", cells), windows_dialog._row(("name", *windows_dialog._HEADS), "", cells)
+    assert width(row) <= cells
+    starts = [list(itertools.accumulate(cell_len(text) for text, _ in line)) for line in (row, head)]
+    assert starts[0][:-1] == starts[1][:-1]
+    assert plain_text(row).count("\u2026") >= 2, "what is cut says so"

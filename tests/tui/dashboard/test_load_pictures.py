@@ -141,12 +141,12 @@ def test_a_making_shows_share_rate_and_remaining_time() -> None:
 def test_before_a_making_room_and_what_would_go_are_said() -> None:
     preview = MakingPreview("scale 5", 80 * 2**20, 2**30, dropped="scale 1, 16M", database="bench")
     assert texts(preview_lines(preview, 90)) == [
-        "the tables need about 80.0M of disk; 1.00G free",
+        "the tables need about 80.0 MB of disk; 1.00 GB free",
         "the database bench holds scale 1, 16M, which will be dropped.",
     ]
     unknown = replace(preview, available_bytes=None, why="the server runs on another machine", dropped="")
     assert texts(preview_lines(unknown, 200)) == [
-        "the tables need about 80.0M of disk; free space is unknown: the server runs on another machine"
+        "the tables need about 80.0 MB of disk; free space is unknown: the server runs on another machine"
     ]
 
 

@@ -23,6 +23,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD, columns_for, sessions_lines
 from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.support.frames import EPOCH_MS, backend, host_sample, postgres_sample, session_of
+from tests.support.wait_frames import queueing_session
 
 NOW_MS = EPOCH_MS + 1000
 
@@ -90,7 +91,7 @@ def test_session_between_two_statements_keeps_its_row_and_its_brightness(state: 
 
 def test_processes_are_joined_by_pid_and_auxiliary_ones_have_rows() -> None:
     session = session_with(*CROWD, processes={8: (40, 2_097_152), 4: (3, 0)})
-    assert row_of(session, 8).split()[:4] == ["8", "40", "0", "2.00M"]
+    assert row_of(session, 8).split()[:4] == ["8", "40", "0", "2048"]
     assert row_of(session, 7).split()[:4] == ["7", "-", "-", "-"], "unknown is not 0"
     assert "checkpointer" in row_of(session, 4)
 
@@ -259,3 +260,13 @@ def test_process_numbers_that_cannot_be_had_say_why() -> None:
     reason = Unavailable(Reason.NOT_LOCAL, "server on another machine")
     session = session_of(2, change=lambda second: {"host": host_sample(second, processes=reason)})
     assert "CPU, R/s, W/s: server on another machine" in plain_text(sessions_lines(session, 160, 5, UNICODE)[0])
+
+
+def test_those_that_wait_for_a_root_stand_below_it_as_in_the_tree() -> None:
+    """A prepared transaction has no row to stand below, nor has a deadlock a root."""
+    lines = [plain_text(line).split()[0] for line in sessions_lines(queueing_session(), 100, 8, UNICODE)[2:]]
+    assert lines == ["100", ">101", ">102", "103", "104", "105"]
+    by_pid = SessionsView(sort="pid")
+    drawn = sessions_lines(queueing_session(), 100, 8, UNICODE, view=by_pid)
+    lines = [plain_text(line).split()[0] for line in drawn[2:]]
+    assert lines == ["100", "101", "102", "103", "104", "105"]

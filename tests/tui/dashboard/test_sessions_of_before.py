@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from rich.cells import cell_len
 
 from pgtop_tune.metrics.host import PROCESS_CPU
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -33,6 +34,18 @@ def test_the_last_list_stands_there_greyed_with_its_age_however_long_the_server_
     assert TABLE.rows(session)
     assert PAGE.summary_needs(session, 160) == 1
     assert " ago" in plain_text(PAGE.summary(session, 160, 1, UNICODE)[0])
+
+
+@pytest.mark.parametrize("width", [60, 80, 250])
+def test_a_server_that_never_answered_has_reason_and_hint_whole_where_sessions_would_stand(width: int) -> None:
+    """At 80 columns the reason was cut, and the hint stood nowhere."""
+    parts = ["app@/run/there:5999/app: nothing is listening on this socket", "trying again in 4 s",
+             "check that the server runs, or pass another socket directory or host with -h"]  # fmt: skip
+    never = Unavailable(Reason.NO_ANSWER, "; ".join(parts))
+    session = session_of(10, change=lambda now: {"postgres": never})
+    lines = [plain_text(line) for line in sessions_lines(session, width, 9, UNICODE)]
+    assert " ".join(" ".join(lines[1:]).split()) == " ".join(parts)
+    assert {cell_len(line) for line in lines} == {width}
 
 
 def test_once_it_answers_the_list_is_of_now() -> None:

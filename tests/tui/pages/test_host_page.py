@@ -142,7 +142,7 @@ def test_what_does_not_answer_and_what_has_no_disk_is_told_at_the_top() -> None:
 def test_the_first_frame_has_gauges_and_no_rates() -> None:
     session = session_with(1)
     (wal,) = [line for line in table_text(session, FILE_SYSTEMS) if "/wal" in line]
-    assert "50.0G" in wal
+    assert "50.0 GB" in wal
     assert all("-" in line for line in table_text(session, NETWORK)[2:4])
 
 
@@ -238,8 +238,8 @@ def test_huge_pages_that_are_promised_are_used_as_on_the_dashboard() -> None:
     pools = (HugePages(2 << 20, total=3000, free=2900, reserved=2844, surplus=2), HugePages(1 << 30, 4, 4, 0, 0))
     session = session_with(2, memory=replace(host.memory, huge_pages=pools))
     said = next(line for line in summary(session, 158, 14) if line.startswith(" huge"))
-    assert "2M 2944/3000 used reserved 2844 surplus 2" in said
-    assert "1G 0/4 used" in said
+    assert "2 MB 2944/3000 used reserved 2844 surplus 2" in said
+    assert "1 GB 0/4 used" in said
     assert "huge 2944/3000 used" in "\n".join(plain_text(line) for line in host_lines(session, 160, 4, UNICODE))
 
 

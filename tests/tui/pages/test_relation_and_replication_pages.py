@@ -141,7 +141,7 @@ def test_a_standby_says_how_far_it_is_behind() -> None:
     words = picture(session, replication.PAGE, replication.SENDERS, 160, 20)[0]
     assert "streaming from db0:5432" in words
     assert "behind 8.0 s" in words
-    assert "not replayed 4.00K" in words
+    assert "not replayed 4.00 kB" in words
 
 
 def test_a_command_is_bound_to_the_session_that_runs_it() -> None:
@@ -161,7 +161,7 @@ def test_temporary_files_lead_to_the_session_that_makes_them() -> None:
     assert TEMP_FILES.backend_of is not None
     assert [TEMP_FILES.backend_of(row) for row in rows] == [(2_231, EPOCH_MS - 60_000)]
     said = picture(session, relations.PAGE, TEMP_FILES, 120, 20)
-    assert any("2231" in line and "14.0M" in line and "bench" in line and "UPDATE" in line for line in said)
+    assert any("2231" in line and "14.0 MB" in line and "bench" in line and "UPDATE" in line for line in said)
 
 
 @pytest.mark.parametrize(("name", "said"), [("replication", "senders - "), ("slots", "slots - ")])

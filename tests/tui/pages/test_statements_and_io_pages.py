@@ -15,7 +15,7 @@ from pgtop_tune.model.io import ArchiverStatus, DatabaseSample, IoSample, SlruSa
 from pgtop_tune.model.postgres import Activity, ParameterSample, StatementTotals
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages import io, listing, statements
-from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered
+from pgtop_tune.tui.pages.listing import first_view, listing_lines, ordered, without_unused
 from pgtop_tune.tui.pages.page import Page, PageTable, row_lines, row_text
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, plain_text, width
 from tests.support.frames import EPOCH_MS, MIB, PARAMETERS, backend, parameter, postgres_sample
@@ -98,10 +98,13 @@ def shown(
     rows = table.rows(session)
     view = first_view(table)
     found = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
+    hidden = 0
+    if not isinstance(rows, Unavailable):
+        view, hidden = without_unused(table, view, found), len(rows) - len(found)
     room = page.summary_rows(width, height)
     lines = page.summary(session, width, room, glyphs)
     assert len(lines) <= room
-    lines = [*lines, *listing_lines(page.tables, table, view, found, width, height - room - 4, glyphs)]
+    lines = [*lines, *listing_lines(page.tables, table, view, found, width, height - room - 4, glyphs, hidden=hidden)]
     return [plain_text(line) for line in lines]
 
 
@@ -120,11 +123,33 @@ def test_pictures(name: str, width: int, height: int) -> None:
 def test_statements_stand_by_time_with_their_numbers() -> None:
     rows = shown(statements.PAGE, statements.TABLE, busy(), 200, 40)
     first = cells(rows, "UPDATE pgbench_accounts").split()
-    assert first[:8] == ["640", "88", "1.20k", "0.53", "1", "97", "2.34M", "6.25M"]
-    bodies = [row for row in rows if "SELECT" in row or "UPDATE" in row or "query id" in row][-4:]
-    assert [("UPDATE" in bodies[0]), ("boo" in bodies[1]), ("query id 4" in bodies[2]), ("orders" in bodies[3])] == [
-        True
-    ] * 4
+    assert first[:10] == ["640", "88", "1.20k", "0.53", "1", "97", "2.34", "MB", "6.25", "MB"]
+    bodies = [row for row in rows if "SELECT" in row or "UPDATE" in row or "query id" in row]
+    assert [word for body in bodies for word in ("UPDATE", "boo", "query id 4") if word in body] == [
+        "UPDATE", "boo", "query id 4"
+    ]  # fmt: skip
+
+
+def test_idle_statements_and_columns_that_none_of_the_others_used_are_hidden_and_a_line_has_the_sum() -> None:
+    rows = shown(statements.PAGE, statements.TABLE, busy(), 250, 40)
+    text = "\n".join(rows)
+    assert "FROM orders" not in text
+    assert "idle hidden" in text
+    assert "tempB/s" in text
+    assert "plan ms/s" not in text
+    # Nested statements are part of those that call them.
+    assert cells(rows, "sum of the top-level").split()[:4] == ["730", "100", "1.20k", "0.61"]
+    idle = [{**section(12), "statement_counters": sample(float(at), at - 2.0 if at else None,
+            [statement(3, calls=70, exec_us=91_000_000, temp_blks_read=9)])} for at in (0, 2)]  # fmt: skip
+    assert "1 idle: i lists them" in "\n".join(shown(statements.PAGE, statements.TABLE, session_with(idle), 80, 24))
+
+
+@pytest.mark.parametrize(("cells", "query"), [(60, 36), (80, 48), (120, 50), (155, 50)])
+def test_the_query_keeps_its_room(cells: int, query: int) -> None:
+    table = statements.TABLE
+    view = without_unused(table, first_view(table), table.rows(busy()))  # type: ignore[arg-type]
+    columns, _, _ = listing.placed(table, view, cells)
+    assert cells - 1 - sum(column.width + 1 for column in columns[:-1]) >= query
 
 
 def test_the_summary_tells_entries_evictions_and_what_is_not_shown() -> None:

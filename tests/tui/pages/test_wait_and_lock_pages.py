@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.postgres import ServerFacts
+from pgtop_tune.model.postgres import Activity, ServerFacts
 from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.waits import stacked_waits, waits_needs
@@ -296,3 +296,16 @@ def test_a_refused_pg_locks_leaves_the_tree() -> None:
 def test_nobody_waits() -> None:
     session = session_of(2, change=lambda second: {"postgres": postgres_sample(second, clients=1)})
     assert "no session waits for a lock" in "\n".join(shown(locks.PAGE, locks.TABLE, session, 120, 40))
+
+
+@pytest.mark.parametrize(("cells", "height"), [(60, 15), (80, 24), (200, 50)])
+def test_an_empty_table_says_why_and_what_would_stand_there(cells: int, height: int) -> None:
+    calm = Activity(0.0, EPOCH_MS, ())
+    session = session_of(1, change=lambda second: {"postgres": postgres_sample(second, activity=calm)})
+    lines = shown(locks.PAGE, TABLES["locks"], session, cells, height)
+    text = " ".join(" ".join(lines).split())
+    assert "no session waits for a lock" in text
+    assert "each waiter below its blocker" in text
+    assert all(width(((line, ""),)) == cells for line in lines[1:])
+    if height >= 24:
+        assert "waits Time that it has waited for this lock" in text

@@ -25,7 +25,7 @@ from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, blocking
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
-from pgtop_tune.metrics.host_values import ended_cpu, foreign_cpu_over, process_cpu
+from pgtop_tune.metrics.host_values import cpu_of_server, foreign_cpu_over
 from pgtop_tune.metrics.load import running, stalled_s
 from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.metrics.waits import label_of
@@ -387,12 +387,8 @@ class Facts:
     @cached_property
     def server_cpus(self) -> float | None:
         """Return the CPUs that the server's processes used, also those that began or ended meanwhile."""
-        activity = self.interval.now(sections.activity)
-        used = self.mean.once(process_cpu)
-        if activity is None or not used:
-            return None
-        of_sessions = sum([used[backend.pid] for backend in activity.backends if backend.pid in used])
-        return (of_sessions + self.mean.once(ended_cpu)) / 100.0
+        used = self.mean.once(cpu_of_server)
+        return None if used is None else used[0] / 100.0
 
     @cached_property
     def wal_disk(self) -> str | None:

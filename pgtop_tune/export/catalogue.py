@@ -35,6 +35,7 @@ from pgtop_tune.runtime.frame_window import FrameWindow
 _KEYS: Final = (
     ("host.core.frequency", "policy"),
     ("host.core.", "cpu"),
+    ("host.cpu.split", "user"),
     ("host.disk.", "device"),
     ("host.huge", "page_bytes"),
     ("host.node.", "node"),

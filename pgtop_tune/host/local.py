@@ -238,6 +238,7 @@ class LocalHost:
         self._others = OtherPrograms(clock, str(root / "proc"))
         self._cpu: CpuSample | None = None
         self._not_ours: tuple[float, int] | None = None
+        self._others_until_s = 0.0
 
     def facts(self) -> HostFacts | Unavailable:
         """Return what does not change while the program runs; read once."""
@@ -326,8 +327,10 @@ class LocalHost:
         )
 
     def _others_take_cpu(self, processes: Iterable[ProcessCounters]) -> bool:
-        """Return whether other programs have taken a good part of the CPUs since the last look; else nobody looks for
-        them."""
+        """Return whether other programs have lately taken a good part of the CPUs; else nobody looks for them.
+
+        Lately, so that names do not come and go with programs that take about that part.
+        """
         if self._cpu is None:
             return False
         used = sum([process.user_ticks + process.system_ticks for process in processes])
@@ -336,7 +339,9 @@ class LocalHost:
         if before is None:
             return False
         all_ticks = (now[0] - before[0]) * os.sysconf("SC_CLK_TCK") * len(self._cpu.cores)
-        return now[1] - before[1] >= _OTHERS_SHARE * all_ticks > 0
+        if now[1] - before[1] >= _OTHERS_SHARE * all_ticks > 0:
+            self._others_until_s = now[0] + _EVERY_S
+        return now[0] < self._others_until_s
 
     def threads(self, pids: Iterable[int]) -> tuple[ThreadCounters, ...]:
         """Return every thread of these processes."""

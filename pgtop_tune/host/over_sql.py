@@ -62,6 +62,7 @@ from pgtop_tune.model.host import (
     ProcessCounters,
     ProcessSample,
     ThreadCounters,
+    UntoldFigure,
 )
 from pgtop_tune.model.machine import CgroupSample, NumaSample, ServerPlaces
 from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, mount_of, parse_mountinfo
@@ -69,6 +70,9 @@ from pgtop_tune.process.mount_namespace import NETWORK_KINDS, Mount, mount_of, p
 # Disks of the server's directories, over SQL: no directory can be listed and no link followed, so names are tried one
 # by one. Sources as in `block_devices`.
 
+_NO_OTHERS: Final = UntoldFigure(
+    "host.process.other", "the names of all processes are not read over SQL: run pgtop-tune on the server's machine"
+)
 ReadMany = Callable[[Sequence[str]], Awaitable[Mapping[str, bytes]]]
 """Contents by path (without the leading slash) of the files that exist."""
 
@@ -359,7 +363,7 @@ class SqlHost:
             ticks_per_s=vector.get(_TICKS, _USUAL[_TICKS]),
             page_size_bytes=vector.get(_PAGE_SIZE, _USUAL[_PAGE_SIZE]),
             memory_bytes=memory.total_bytes,
-            untold=untold_figures(cpu, memory),
+            untold=(*untold_figures(cpu, memory), _NO_OTHERS),
         )
         self.postmaster_pid = parse_lineage(own_files["proc/self/stat"]).parent_pid
         self._nodes = parse_id_list(contents.get(NODES_PATH, b""))

@@ -103,6 +103,7 @@ NEVER: Final = tuple(
         "psutil does not report the number of runnable tasks": ("host.run_queue",),
         "psutil does not report the number of tasks that wait for a disk": ("host.blocked",),
         "psutil does not report requests in progress": ("host.disk.queue",),
+        "other programs are searched for in Linux's /proc only": ("host.process.other",),
         "psutil does not report the run-queue wait (schedstat)": (
             "host.process.run_delay", "waits.cpu_queue",
         ),

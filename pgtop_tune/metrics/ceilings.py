@@ -139,7 +139,7 @@ def disk_headroom(interval: Interval) -> list[Headroom]:
     pair = interval.pair(sections.disks)
     if pair is None:
         return []
-    reached, headrooms = disks_at_cap(interval), []
+    reached, headrooms = interval.once(disks_at_cap), []
     for disk in pair[1].disks:
         latest = _history(pair[::-1], disk.name) if disk.roles else []
         cap = reached.get(disk.name) or CapReached(disk.cap_iops, disk.cap_bytes_per_s, learned=False)

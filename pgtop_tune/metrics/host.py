@@ -46,6 +46,16 @@ CPU_FOREIGN = Metric(
     "CPU time of programs other than the server, pgbench and pgtop-tune, including stolen time; 100 % = all cores.",
     "/proc/stat cpu: 1 − Δ(idle + iowait) / Δ all, less Δ(utime + stime + cutime + cstime) of /proc/PID/stat, between two readings of the processes", values.foreign_cpu,
 )  # fmt: skip
+CPU_SPLIT = Keyed(
+    "host.cpu.split", "postgres ours others steal", "%",
+    "CPU time by user, mean of 3 s; 100 % = all cores. ours: this program and pgbench on its machine; others: all other programs, the kernel's own work, interrupts; steal: the hypervisor. The rest is idle or waits for disks. Busy time of an unknown user is a line in the bar. Over SQL, others includes a pgbench on the server's machine.",
+    "/proc/stat cpu between two readings of the processes; Δ(utime + stime + cutime + cstime) of /proc/PID/stat", values.cpu_split,
+)  # fmt: skip
+OTHER_PROGRAMS = Keyed(
+    "host.process.other", "other programs", "%",
+    "The two largest other programs, mean of 5 s; 100 % = one core. Searched for only while other programs take 15 % of all CPU time, from 10 % of a core on.",
+    "/proc/*/stat: Δ(utime + stime) / Δt", values.other_programs,
+)  # fmt: skip
 CORE_BUSY = Keyed(
     "host.core.busy", "cores", "%", "Time this core was busy; 100 % = one core. One busy core among idle ones is a bottleneck that the total hides.",
     "/proc/stat cpuN: 1 − Δ(idle + iowait) / Δ all", values.core_busy, critical=95.0,
@@ -261,6 +271,7 @@ METRICS: Final = (
     PSI_CPU_SOME, PSI_CPU_FULL, PSI_IO_SOME, PSI_IO_FULL, PSI_MEMORY_SOME, PSI_MEMORY_FULL,
 )  # fmt: skip
 CORE_METRICS: Final = (CORE_BUSY,)
+USER_METRICS: Final = (CPU_SPLIT, OTHER_PROGRAMS)
 HUGE_PAGE_METRICS: Final = (HUGE_TOTAL, HUGE_FREE, HUGE_USED, HUGE_RESERVED)
 DISK_METRICS: Final = (
     DISK_BUSY, DISK_READS, DISK_WRITES, DISK_READ_BYTES, DISK_WRITE_BYTES,

@@ -301,12 +301,6 @@ def process_cpu(interval: Interval) -> dict[int, float]:
     return {} if between is None else between.shares
 
 
-def ended_cpu(interval: Interval) -> float:
-    """Return the CPU time of processes that began or ended between two readings, in per cent of one core."""
-    between = _cpu_of_processes(interval)
-    return 0.0 if between is None else between.ended
-
-
 def foreign_cpu(interval: Interval) -> float | None:
     """Return the share of all CPU time used by other programs than the server, pgbench and this one, 0 to 100."""
     pair = same_boot(interval, _processes)
@@ -335,6 +329,93 @@ def _foreign(
     if busy is None or not between.cpus or between.unseen:
         return None
     return max(busy - (sum(between.shares.values()) + between.ended) / between.cpus, 0.0)
+
+
+def cpu_split(interval: Interval) -> dict[str, float]:
+    """Return all CPU time by its user in per cent, together 100: keys of `CPU_USERS`, and "idle" with waits for disks.
+
+    Mean of `SPLIT_S`, or of the time between two readings of many processes: ticks of one second are too few.
+
+    Where the user is not known, all busy time but steal is "unknown". Without the processes of this machine, over SQL,
+    the load belongs to the others.
+    """
+    lately = interval.over(SPLIT_S)
+    used = _cpu_used(lately) or _cpu_used(interval)
+    pair = same_boot(lately, _cpu) or same_boot(interval, _cpu)
+    older, newer = used[:2] if used is not None else (None, None) if pair is None else (look.section for look in pair)
+    if older is None or newer is None:
+        return {}
+    grown = growth(older.total, newer.total)
+    everything = all_ticks(grown)
+    if not everything:
+        return {}
+    steal = 100.0 * (grown.steal_ticks or 0) / everything
+    busy = 100.0 * busy_ticks(grown) / everything - steal
+    split = {"steal": steal}
+    if used is None:
+        split["unknown"] = busy
+    else:
+        # Over SQL all processes are the server's.
+        of_server, of_ours = (used[2] + used[3], 0.0) if _is_of_server(interval) else used[2:]
+        # The kernel counts busy CPUs by ticks, and processes exactly: these may have used more than the CPUs were busy.
+        scale = min(1.0, (100.0 - steal) / max(of_server + of_ours, 1e-9))
+        split |= {"postgres": of_server * scale, "others": max(busy - of_server - of_ours, 0.0)}
+        if not _is_of_server(interval):
+            split["ours"] = of_ours * scale
+    return split | {"idle": max(100.0 - sum(split.values()), 0.0)}
+
+
+SPLIT_S: Final = 3.0
+CPU_USERS: Final = ("postgres", "ours", "others", "unknown", "steal")
+"""Users of the CPUs: the server, pgbench and this program, other programs, one of these three, the hypervisor."""
+
+
+def _is_of_server(interval: Interval) -> bool:
+    facts = sections.machine(interval.newest)
+    return not isinstance(facts, Unavailable) and facts.is_of_server
+
+
+def _cpu_used(interval: Interval) -> tuple[CpuSample, CpuSample, float, float] | None:
+    """Return the readings of the CPUs at two readings of the processes; and what server, and pgbench with this program,
+    used in between, in per cent of all CPUs. None where it is not known.
+    """
+    pair = same_boot(interval, _processes)
+    of_processes, between = cpu_of_server(interval), _cpu_of_processes(interval)
+    if pair is None or of_processes is None or between is None or between.unseen or not between.cpus:
+        return None
+    older, newer = (_cpu_at(interval, look.at_s) for look in pair)
+    if older is None or newer is None or older is newer:
+        return None
+    return older, newer, of_processes[0] / between.cpus, of_processes[1] / between.cpus
+
+
+def cpu_of_server(interval: Interval) -> tuple[float, float] | None:
+    """Return the CPU time of the server, and of pgbench and this program, in per cent of one core; None where not known.
+
+    Processes that began or ended in between are the server's.
+    """
+    between, sample = _cpu_of_processes(interval), interval.now(sections.processes)
+    if between is None or sample is None:
+        return None
+    server_pids = _server_pids(interval, sample.at_s)
+    of_server = [share for pid, share in between.shares.items() if pid in server_pids]
+    if not of_server:
+        return None
+    return sum(of_server) + between.ended, sum(between.shares.values()) - sum(of_server)
+
+
+def _server_pids(interval: Interval, at_s: float) -> set[int]:
+    """Return the pids of the server at a time, also shortly after its last answer; none where it has not answered."""
+    for frame in reversed(interval.frames):
+        if frame.elapsed_s < at_s - WHOLE_S:
+            break
+        activity, server = sections.activity(frame), sections.server(frame)
+        if isinstance(activity, Unavailable) or activity.at_s > at_s:
+            continue
+        pids = {backend.pid for backend in activity.backends}
+        postmaster = None if isinstance(server, Unavailable) else server.postmaster_pid
+        return pids if postmaster is None else pids | {postmaster}
+    return set()
 
 
 def _cpu_at(interval: Interval, at_s: float) -> CpuSample | None:
@@ -416,6 +497,12 @@ def _cpu_between(older: ProcessSample, newer: ProcessSample, facts: HostFacts) -
 def _ticks(process: ProcessCounters, per_ms: float) -> float:
     """Return all CPU time of a process, with fractions of ticks where known: of hundreds of processes they add up."""
     return process.user_ticks + process.system_ticks if process.run_ms is None else process.run_ms * per_ms
+
+
+def other_programs(interval: Interval) -> dict[int, float]:
+    """Return the CPU time of the largest other programs by pid, in per cent of one core."""
+    sample = interval.now(sections.processes)
+    return {} if sample is None else {program.pid: program.cpu_percent for program in sample.others}
 
 
 def process_gauge(pick: Callable[[ProcessCounters], float]) -> Callable[[Interval], dict[int, float]]:

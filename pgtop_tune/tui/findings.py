@@ -471,7 +471,8 @@ class FindingsDialog(Dialog[None]):
         """Move the cursor, do its deed or open its finding, or do the deed of a key."""
         count, named = len(self._deed_rows) + len(self._others), {key, character}
         row = next((row for row in self._deed_rows if named.intersection(row.keys)), None)
-        copied = row if row is not None and row.sql else self._under_cursor
+        selected = self._under_cursor
+        copied = selected if selected is not None and selected.sql else row
         if key in _MOVES and count:
             self._at = min(max(self._at + _MOVES[key], 0), count - 1)
             self._show_cursor()

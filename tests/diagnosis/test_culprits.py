@@ -255,7 +255,7 @@ def test_a_late_answer_changes_no_finding() -> None:
 def test_decoding_that_spills_is_a_finding_of_its_slot() -> None:
     first = first_of(MADE["decoding that spills"][1])
     assert first.culprit == "slot gone"
-    assert first.sentence == "logical decoding of slot gone spills to disk 19.1M/s; 75 % of each transaction"
+    assert first.sentence == "logical decoding of slot gone spills to disk 19.1 MB/s; 75 % of each transaction"
 
 
 def test_the_statement_is_named_by_samples_where_no_query_id_is_known() -> None:

@@ -71,4 +71,8 @@ def test_they_are_looked_for_only_while_they_take_a_good_part_of_the_cpus(ours: 
     host._cpu = replace(
         cpu, at_s=cpu.at_s + 1.0, total=replace(cpu.total, user_ticks=cpu.total.user_ticks + second // 2)
     )
-    assert host._others_take_cpu([replace(process, user_ticks=int(ours * second))]) is asked
+    process = replace(process, user_ticks=int(ours * second))
+    assert host._others_take_cpu([process]) is asked
+    for rest_s, still in ((3.0, asked), (7.0, False)):
+        host._cpu = replace(host._cpu, at_s=cpu.at_s + rest_s)
+        assert host._others_take_cpu([process]) is still, "names do not come and go with the load of a second"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,6 +28,8 @@ from pgtop_tune.model.host import (
     ProcessCounters,
     ProcessSample,
 )
+from pgtop_tune.model.postgres import Activity, PostgresSample
+from tests.support.frames import backend, facts
 
 GIB = 1 << 30
 FACTS = HostFacts("db1", "6.12.0", "local", "boot-1", 2, 100, 4096, 16 * GIB)
@@ -252,6 +256,61 @@ def test_the_cpu_time_of_others_is_of_the_time_between_two_looks_at_processes() 
     found = [metrics.CPU_FOREIGN(Interval(frames[: end + 1])) for end in range(13)]
     assert found == [None] * 3 + [pytest.approx(5.0)] * 10
     assert foreign_cpu_over(Interval(frames), 10.0) == pytest.approx(5.0)
+
+
+def split(
+    grown: tuple[int, ...], used: dict[int, int], source: str = "local", answers: bool = True
+) -> Mapping[str, float]:
+    """The users of two CPUs in a second, 200 ticks: 7 and 1 are the server, 8 and 9 pgbench and pgtop-tune."""
+    frames = []
+    sessions = (backend(7, 0), backend(6, 0))
+    for second in (0, 1, 2):
+        ticks = second
+        rows = tuple(
+            ProcessCounters(
+                pid=pid, start_ticks=1, state="R", user_ticks=ticks * grew, system_ticks=0, rss_bytes=0, delay_ticks=0
+            )
+            for pid, grew in used.items()
+        )
+        server = facts(postmaster_pid=1)
+        activity = Activity(second - 0.1, 0, sessions, own_backends=0)
+        host = sections(
+            facts=replace(FACTS, source=source),
+            cpu=cpu(float(second), (cpu_times("cpu", *(1_000 + ticks * kind for kind in grown)),)),
+            processes=ProcessSample(float(second), rows),
+        )
+        silent = Unavailable(Reason.NO_ANSWER, "no answer") if second == 2 and not answers else None
+        frames.append(
+            Frame(
+                second, 0, float(second), host=host, postgres=silent or PostgresSample(server=server, activity=activity)
+            )
+        )
+    return metrics.CPU_SPLIT(Interval(frames))
+
+
+def test_cpu_time_is_split_by_its_user() -> None:
+    """User, nice, system, idle, iowait, irq, softirq, steal."""
+    grown = (100, 0, 20, 40, 10, 4, 6, 20)
+    expected = {"postgres": 32.0, "ours": 10.0, "others": 23.0, "steal": 10.0, "idle": 25.0}
+    used = {7: 60, 1: 4, 8: 14, 9: 6}
+    assert split(grown, used) == pytest.approx(expected)
+    assert split(grown, used, answers=False) == pytest.approx(expected), "its processes are known a while longer"
+    over_sql = split(grown, {7: 60, 1: 4}, source="server's /proc over SQL")
+    assert over_sql == pytest.approx({"postgres": 32.0, "others": 33.0, "steal": 10.0, "idle": 25.0})
+    hidden = split(grown, {8: 14, 9: 6})
+    assert hidden == pytest.approx({"unknown": 65.0, "steal": 10.0, "idle": 25.0}), "hidden processes used not nothing"
+
+
+@given(
+    st.lists(st.integers(0, 4000), min_size=8, max_size=8),
+    st.lists(st.integers(0, 9000), min_size=4, max_size=4),
+    st.booleans(),
+)
+def test_the_users_of_cpu_time_add_up_to_the_whole(grown: list[int], used: list[int], hidden: bool) -> None:
+    """Ticks of CPUs are counted by chance, those of processes exactly: the sum of these may be larger."""
+    parts = split(tuple(grown), dict(zip((2, 3) if hidden else (7, 1, 8, 9), used, strict=False)))
+    assert sum(parts.values()) == (pytest.approx(100.0) if any(grown) else 0)
+    assert all(0.0 <= part <= 100.0 + 1e-6 for part in parts.values())
 
 
 @given(

@@ -194,7 +194,7 @@ def _behind(cell: CellOfRuns) -> list[str]:
 _NAME: Final = 60
 _TIMES: Final = 9.0
 """As a share: a larger effect is told as so many times."""
-HEADING: Final = "statements, by time changed"
+HEADING: Final = "statements, by change"
 BELOW_NOISE: Final = "below the noise"
 OF_SIDES: Final = "on both sides and calls in every block or run, weighted by A's calls"
 OF_PAIRS: Final = "under A and under B in the first four pairs, weighted by the calls of both"

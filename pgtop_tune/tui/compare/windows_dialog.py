@@ -163,7 +163,7 @@ _SHORT: Final = {
     "too little to say": "too short",
     BELOW_NOISE: "below noise",
 }
-_FIGURE, _EFFECT, _INTERVAL, _SIZE, _VERDICT = 7, 9, 19, 6, 14
+_FIGURE, _EFFECT, _INTERVAL, _SIZE, _VERDICT = 9, 9, 19, 6, 14
 _LEAST_NAME: Final = 8
 _MOST_EVENTS: Final = 12
 _HEADS: Final = ("A", "B", "effect", "95 % interval", "size", "verdict")

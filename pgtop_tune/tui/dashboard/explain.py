@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pgtop_tune.metrics import ceilings, checkpoints, host, load, server, waits
+from pgtop_tune.metrics import ceilings, checkpoints, host, host_details, load, server, waits
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD
 from pgtop_tune.tui.dialogs.help import DescribedNumber, Entry, explained, why_untold
@@ -57,6 +57,14 @@ _CAP: Final = Entry(
     "within 3 % for 20 s, while requests queued and their latency rose.",
     "/proc/diskstats over the last two minutes",
 )
+_GAUGES: Final = Entry(
+    "gauges",
+    "%",
+    "CPU: all CPU time by user, in the fillings of the figures beside it. MEM: used memory, the cache of "
+    "ZFS, page cache. DISK: requests or bytes per second as a share of the disk's cap, whichever is nearer to it; "
+    "without a known cap (--disk-cap, or learned) its busy time. Dots are free; a blank gauge is unknown.",
+    "the figures below",
+)
 _SINCE: Final = Entry(
     "since a change",
     "%",
@@ -76,7 +84,11 @@ _SINCE: Final = Entry(
 
 PANE_METRICS: Final[Mapping[str, tuple[DescribedNumber, ...]]] = {
     "header": host.OWN_METRICS,
-    "host": (*host.METRICS, *host.CORE_METRICS, *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP),
+    "host": (
+        _GAUGES, *host.USER_METRICS, *host.METRICS, *host.CORE_METRICS, host_details.GROUP_CPUS,
+        host_details.GROUP_THROTTLED, host_details.GROUP_MEMORY, host_details.GROUP_MEMORY_MAX,
+        *host.HUGE_PAGE_METRICS, *host.DISK_METRICS, _CAP,
+    ),
     "throughput": (load.CLIENT_TPS, server.TPS, server.QPS, server.ROLLBACKS, load.CLIENT_FAILED, _SINCE),
     "latency": (*load.PER_SECOND, _LATENCY, *load.STALL_METRICS),
     "budget": (_BUDGET, *waits.METRICS),

@@ -12,7 +12,7 @@ from pgtop_tune.base.units import UNKNOWN, axis_label, byte_rate, count, mean, m
 from pgtop_tune.metrics import host as metrics
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.catalogue import Interval, Metric
+from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.frame import Frame
@@ -521,9 +521,12 @@ def _limits(interval: Interval) -> list[Phrase]:
     ]
 
 
-_SINGLE: Final = (*_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in (*_SWAPPED, *_SWAPPING)))
+_SINGLE: Final[tuple[Metric | Keyed[Any], ...]] = (
+    *_CPU, *_WORK, *_MEMORY, *_PROMISED, *(row for _, row in (*_SWAPPED, *_SWAPPING)), metrics.OTHER_PROGRAMS,
+)  # fmt: skip
 NUMBERS: Final[tuple[DescribedNumber, ...]] = (
-    *_CPU, metrics.CORE_BUSY, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS, details.HUGE_SURPLUS,
+    *_CPU, metrics.CORE_BUSY, metrics.OTHER_PROGRAMS, *_MEMORY, *_PROMISED, *metrics.HUGE_PAGE_METRICS,
+    details.HUGE_SURPLUS,
     *(metric for _, metric in (*_TRANSPARENT, *_STALLS, *_SWAPPED, *_SWAPPING)), *_WORK,
     details.FREQUENCY, details.FREQUENCY_SHARE, details.GROUP_MEMORY, details.GROUP_MEMORY_MAX, details.GROUP_CPUS,
     details.GROUP_THROTTLED, details.GROUP_OOM_KILLS,

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import age, count, ms, percent, size
@@ -18,6 +19,7 @@ from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.ceilings import disks_at_cap
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.host import OtherProgram, ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.host import cap_text
@@ -280,9 +282,6 @@ LIMITS: Final = PageTable(
 )  # fmt: skip
 
 
-_PROCESS_METRICS: Final = (*metrics.PROCESS_METRICS, details.PROCESS_RUN_DELAY, details.BUSIEST_THREAD)
-
-
 def _backends(interval: Interval) -> dict[int, Backend]:
     activity = interval.now(sections.activity)
     return {} if activity is None else {row.pid: row for row in activity.backends}
@@ -305,10 +304,31 @@ def _kind_of(interval: Interval) -> Callable[[Any], str]:
     kind_of_others = "postmaster" if not isinstance(facts, Unavailable) and facts.is_of_server else "pgtop-tune"
 
     def kind(process: Any) -> str:
+        if isinstance(process, OtherProgram):
+            return f"other: {process.name}"
         backend = backends.get(process.pid)
         return names.get(process.pid, kind_of_others) if backend is None else backend.backend_type or _HIDDEN_KIND
 
     return kind
+
+
+def _all_processes(sample: ProcessSample) -> Sequence[ProcessCounters | OtherProgram]:
+    """Return the processes, and of the other programs those that are known: their CPU time is all that is known."""
+    return (*sample.processes, *sample.others) if sample.others else sample.processes
+
+
+def _cpu_of_all(interval: Interval) -> Mapping[int, float]:
+    of_others, of_ours = metrics.OTHER_PROGRAMS(interval), metrics.PROCESS_CPU(interval)
+    return {**of_ours, **of_others} if of_others else of_ours
+
+
+_CPU_OF_ALL: Final = replace(metrics.PROCESS_CPU, values=_cpu_of_all)
+
+_PROCESS_METRICS: Final = (_CPU_OF_ALL, *metrics.PROCESS_METRICS[1:], details.PROCESS_RUN_DELAY, details.BUSIEST_THREAD)
+
+
+def _state(row: Any) -> str:
+    return "" if isinstance(row.row, OtherProgram) else _STATES.get(row.row.state, row.row.state)
 
 
 def _backend_of(interval: Interval) -> Callable[[Any], Backend | None]:
@@ -328,8 +348,9 @@ PROCESSES: Final = PageTable(
     columns=(
         figure("pid", "PID", 7, lambda row: row.key, whole, "Process id.", "pg_stat_activity.pid"),
         word(
-            "kind", "what", 19, lambda row: one_line(row.note, 30), "Backend type, or name of another program.",
-            "pg_stat_activity.backend_type", most=30,
+            "kind", "what", 19, lambda row: one_line(row.note, 30),
+            "Backend type; the two largest other programs stand here with their names.",
+            "pg_stat_activity.backend_type; /proc/PID/stat field 2", most=30,
         ),
         _of(metrics.PROCESS_CPU, 5, percent),
         _of(details.PROCESS_RUN_DELAY, 6, percent),
@@ -337,14 +358,14 @@ PROCESSES: Final = PageTable(
         _of(metrics.PROCESS_WRITE_BYTES, 7, size, title="W B/s"),
         _of(metrics.PROCESS_RSS, 7, size),
         word(
-            "state", "state", 8, lambda row: _STATES.get(row.row.state, row.row.state),
+            "state", "state", 8, _state,
             "State of the process in the kernel; disk is uninterruptible sleep.", "/proc/PID/stat field 3",
         ),
         _of(details.BUSIEST_THREAD, 7, percent),
         word("user", "user", 10, of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
     ),
     rows=_rows(
-        sections.processes, attrgetter("processes"), attrgetter("pid"), _PROCESS_METRICS, _kind_of, _backend_of
+        sections.processes, _all_processes, attrgetter("pid"), _PROCESS_METRICS, _kind_of, _backend_of
     ),
     key_of=_key,
     sort="cpu",

@@ -253,11 +253,14 @@ async def _question(changes: Changes, to_undo: Sequence[Change], glyphs: Glyphs)
     return ConfirmDialog(title, paragraphs, (AnswerKey(("y", "enter"), "undo", True),), glyphs)
 
 
+_EMPTY: Final = "''"
+
+
 def _result(change: Change) -> str:
     if change.state is ChangeState.SUPERSEDED:
         return f"{change.name}: {change.message}"
     where = change.path if isinstance(change, HostChange) else "pg_settings"
-    text = f"{change.name} is {change.shown_after} again, read back from {where}"
+    text = f"{change.name} is {change.shown_after or _EMPTY} again, read back from {where}"
     return f"{text} ({change.message})" if change.message else text
 
 
@@ -675,7 +678,7 @@ def result_of(change: Change) -> tuple[str, str]:
     if change.state is not ChangeState.APPLIED:
         return change.message or f"{change.name} was not changed", "critical"
     where = change.path if isinstance(change, HostChange) else "pg_settings"
-    text = f"{change.name} is now {change.shown_after}, read back from {where}"
+    text = f"{change.name} is now {change.shown_after or _EMPTY}, read back from {where}"
     return (f"{text}: {change.message}", "warning") if change.message else (text, "good")
 
 

@@ -375,6 +375,31 @@ def bar(share: float | None, cells: int, glyphs: Glyphs) -> str:
     return drawn.ljust(cells)[:cells]
 
 
+def apportioned(parts: Sequence[float], total: int) -> list[int]:
+    """Return whole numbers in the ratio of the parts that add up to the total: rounded one by one they would not."""
+    scale = total / (sum(parts) or 1.0)
+    exact = [part * scale for part in parts]
+    numbers = [int(part) for part in exact]
+    by_rest = sorted(range(len(parts)), key=lambda index: numbers[index] - exact[index])
+    for index in by_rest[: max(round(sum(exact)) - sum(numbers), 0)]:
+        numbers[index] += 1
+    return numbers
+
+
+def gauge(parts: Sequence[tuple[float, Span]], cells: int, glyphs: Glyphs) -> Line:
+    """Return a bar of several parts, exactly `cells` wide.
+
+    Args:
+        parts: The share of each, 0 to 1, with its character and style; the rest is drawn as free.
+        cells: Width of the full bar.
+        glyphs: For what is free.
+    """
+    shares = [share for share, _ in parts]
+    numbers = apportioned([*shares, max(1.0 - sum(shares), 0.0)], cells)
+    drawn = [*(span for _, span in parts), (glyphs.speck, "dim")]
+    return tuple((text * count, style) for count, (text, style) in zip(numbers, drawn, strict=True) if count)
+
+
 def heat_strip(shares: Sequence[float | None], cells: int, glyphs: Glyphs) -> Line:
     """Return the load of each core: one cell per core, or per group of neighbours when there are more cores than cells.
 

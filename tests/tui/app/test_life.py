@@ -277,7 +277,7 @@ async def test_absence_of_everything_is_drawn_with_its_reason() -> None:
     source = ScriptedSource([Step(tuple(frame(second, postgres=gone) for second in range(3)), restart=True)])
     async with running_screen(source) as rig:
         await rig.sees("connection refused; trying again")
-        await rig.sees("CPU  usr")
+        await rig.sees("postgres  ")
 
 
 def test_an_unknown_theme_is_one_sentence_with_the_known_ones() -> None:

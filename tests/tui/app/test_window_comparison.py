@@ -166,7 +166,7 @@ async def test_the_table_as_a_picture(size: tuple[int, int]) -> None:
     found, source = with_statements(changed(), statements, WORDS), ScriptedSource([Step((frames()[0],))])
     async with running_screen(transport=ScriptedTransport(), frames=Kept(found), source=source, size=size) as rig:
         await marked(rig, source, found, (5, "["), (79, "]"), (85, "["), (159, "]"))
-        await rig.until(lambda: isinstance(rig.app.screen, WindowsDialog) and "by time changed" in rig.text())
+        await rig.until(lambda: isinstance(rig.app.screen, WindowsDialog) and "by change" in rig.text())
         assert_picture(GOLDENS / f"compare-windows-{size[0]}x{size[1]}.txt", rig.text().splitlines())
 
 

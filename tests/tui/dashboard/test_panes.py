@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.host import DiskSample
+from pgtop_tune.model.host import DiskSample, OtherProgram, ProcessSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY
 from pgtop_tune.model.waits import WaitCount, WaitSample
 from pgtop_tune.runtime.ports import RecordingState
@@ -22,11 +23,12 @@ from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.header import ago, header_line
-from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
+from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, plain_text
 from pgtop_tune.tui.widgets.lines import width as cells_of
 from pgtop_tune.tui.widgets.phrase import Phrase, fitting, spaced
 from pgtop_tune.tui.widgets.time_axis import CHARTED, time_axis
 from tests.support.frames import EPOCH_MS, backend, bench_sample, facts, host_sample, postgres_sample, session_of
+from tests.support.host_frames import cgroup
 from tests.support.pictures import pane_text
 
 TARGET = "bench@/run/postgresql:5432/bench"
@@ -59,7 +61,7 @@ def test_server_that_does_not_answer_is_said_in_red_and_the_host_lives_on() -> N
     session = session_of(53, charted=CHARTED, load=False, change=outage)
     line = header_line(session, 120, UNICODE)
     assert ("no answer: connection refused; trying again", "critical") in line
-    assert "usr  41" in plain_text(host_lines(session, 120, 3, UNICODE)[0])
+    assert "53 %  █postgres   -" in plain_text(host_lines(session, 120, 3, UNICODE)[0])
     assert "connection refused" in pane_text(session, "sessions", 120, 40)
 
 
@@ -215,8 +217,7 @@ def test_data_disk_comes_first_then_wal_then_the_busiest() -> None:
         return {"host": host_sample(second, disks=replace(disks, disks=(stack, *disks.disks, busier)))}
 
     lines = [plain_text(line) for line in host_lines(session_of(5, change=change), 160, 6, UNICODE)]
-    assert [line.split()[0] for line in lines[2:]] == ["DISK", "nvme1n1", "vdz", "vdb"]
-    assert lines[2].split()[1] == "vda"
+    assert [line.split("busy  ")[1].split()[0] for line in lines[2:]] == ["vda", "nvme1n1", "vdz", "vdb"]
 
 
 def test_room_that_no_disk_needs_has_load_and_memory_details() -> None:
@@ -242,17 +243,83 @@ def test_each_missing_section_of_the_host_says_why_in_its_own_line() -> None:
     psi = Unavailable(Reason.NOT_SUPPORTED, "kernel without PSI, boot with psi=1")
     memory = Unavailable(Reason.NO_PERMISSION, "meminfo may not be read")
     session = session_of(3, change=lambda second: {"host": host_sample(second, pressure=psi, memory=memory)})
-    cpu, mem, disk = (plain_text(line) for line in host_lines(session, 140, 3, UNICODE))
-    assert "usr  41" in cpu
+    cpu, mem, disk = (plain_text(line) for line in host_lines(session, 160, 3, UNICODE))
+    assert "█postgres" in cpu
     assert "psi kernel without PSI, boot with psi=1" in cpu
     assert mem.split(maxsplit=1)[1].strip() == "meminfo may not be read"
-    assert "busy  98 %" in disk
+    assert " 98 %  busy  vda" in disk
 
 
 def test_384_cores_fit_beside_the_numbers() -> None:
-    line = plain_text(host_lines(session_of(3, cores=384), 120, 3, UNICODE)[0])
+    line = plain_text(host_lines(session_of(3, cores=384), 200, 3, UNICODE)[0])
     assert "384 cores" in line
-    assert "run queue" in line
+    assert "queue" in line
+
+
+def with_others(*programs: OtherProgram) -> Callable[[int], dict[str, object]]:
+    """The server's backends, pgbench and this program at work, and other programs."""
+
+    def change(second: int) -> dict[str, object]:
+        host = host_sample(second, [2_000, *range(2_231, 2_247), 4_000, 4_001])
+        assert isinstance(host.processes, ProcessSample)
+        return {"host": replace(host, processes=replace(host.processes, others=programs))}
+
+    return change
+
+
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_the_cpu_gauge_has_a_filling_for_each_user_and_its_figures_add_up_to_the_busy_time(glyphs: Glyphs) -> None:
+    line = plain_text(host_lines(session_of(5, change=with_others()), 120, 3, glyphs)[0])
+    bar = line[6:22]
+    postgres, _, others, _ = glyphs.densities
+    assert bar == 4 * postgres + 4 * others + 8 * glyphs.speck
+    shown = re.findall(rf"(?:{'|'.join(map(re.escape, glyphs.densities))})([a-z]+) +(\d+)", line[29:])
+    assert [name for name, _ in shown] == ["postgres", "ours", "others", "steal"]
+    assert sum(int(figure) for _, figure in shown) == int(line[22:26])
+
+
+def test_users_of_cpus_that_are_not_known_are_dashes_and_their_part_of_the_bar_is_a_line_of_its_own() -> None:
+    silent = Unavailable(Reason.FAILED, "processes cannot be read")
+    session = session_of(5, change=lambda second: {"host": host_sample(second, processes=silent)})
+    line = plain_text(host_lines(session, 120, 3, UNICODE)[0])
+    assert line[6:22] == 8 * "━" + 8 * "·"
+    assert "53 %  █postgres   - ▓ours   - ▒others   -  ░steal   0" in line
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 160, 200, 250])
+def test_names_of_other_programs_are_safe_and_move_nothing(width: int) -> None:
+    evil = OtherProgram(29_788, "\x1b[31m" + "界" * 63, 93.0)
+    quiet, named, other = (
+        host_lines(session_of(5, change=with_others(*programs)), width, 3, UNICODE)
+        for programs in ((), (evil, evil), (OtherProgram(7, "pip", 99.4), OtherProgram(8, "a", 10.0)))
+    )
+    assert {cells_of(line) for lines in (quiet, named, other) for line in lines} == {width}
+    at = plain_text(other[0]).find("pip")
+    assert at > 0 or width == 60
+    assert plain_text(named[0])[:at] == plain_text(other[0])[:at]
+    assert plain_text(quiet[0])[: at - 30] == plain_text(other[0])[: at - 30]
+    assert "\x1b" not in plain_text(named[0])
+
+
+def test_a_disk_with_a_cap_is_a_gauge_of_the_cap() -> None:
+    def change(second: int) -> dict[str, object]:
+        disks = host_sample(second).disks
+        assert isinstance(disks, DiskSample)
+        capped = tuple(replace(disk, cap_iops=12_000.0) if disk.name == "vda" else disk for disk in disks.disks)
+        return {"host": host_sample(second, disks=replace(disks, disks=capped))}
+
+    line = plain_text(host_lines(session_of(5, change=change), 120, 3, UNICODE)[2])
+    assert line.startswith(" DISK ████████········  50 %  of 12000 IOPS")
+    assert "busy  98 %" in line
+
+
+def test_limits_of_the_control_group_stand_beside_the_gauges() -> None:
+    def change(second: int) -> dict[str, object]:
+        return {"host": host_sample(second, cgroup=cgroup(second))}
+
+    cpu, mem, _ = (plain_text(line) for line in host_lines(session_of(5, change=change), 160, 3, UNICODE))
+    assert "limit 2 CPUs throttled  20 %" in cpu
+    assert "limit 12.0 GB of 16.0 GB" in mem
 
 
 def test_header_says_who_where_which_role_and_what_watching_costs() -> None:

@@ -135,10 +135,12 @@ async def test_x_stages_the_parameter_and_opens_the_experiment() -> None:
 
 async def test_a_prepared_transaction_is_rolled_back_after_a_question_or_its_statement_copied() -> None:
     control = ScriptedBackends()
-    async with showing(ROLLBACK, backends=control) as rig:
+    async with showing(ROLLBACK, DROP, backends=control) as rig:
         await rig.sees("f roll back order-4711")
         await rig.press("w", "y")
         await rig.until(lambda: rig.app.clipboard == "ROLLBACK PREPARED 'order-4711';")
+        await rig.press("down", "y")
+        await rig.until(lambda: rig.app.clipboard == DROP.target)
         await rig.press("escape", "f")
         await rig.sees("roll back prepared transaction order-4711")
         assert not control.ended

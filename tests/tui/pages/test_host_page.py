@@ -11,7 +11,16 @@ from msgspec.structs import replace
 from pgtop_tune.host.psutil_source import PsutilHost
 from pgtop_tune.metrics import host_details as details
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.host import DiskSample, FileSystemSample, HostFacts, HostSample, HugePages, ThreadCounters
+from pgtop_tune.model.host import (
+    DiskSample,
+    FileSystemSample,
+    HostFacts,
+    HostSample,
+    HugePages,
+    OtherProgram,
+    ProcessSample,
+    ThreadCounters,
+)
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.host import host_lines
@@ -23,7 +32,7 @@ from pgtop_tune.tui.pages.page import PageTable
 from pgtop_tune.tui.pages.screen import PageScreen
 from pgtop_tune.tui.widgets.lines import UNICODE, plain_text, width
 from pgtop_tune.tui.widgets.time_axis import CHARTED
-from tests.support.frames import frame
+from tests.support.frames import frame, session_of
 from tests.support.host_frames import capped_disks, full_host, full_session
 from tests.support.pictures import assert_picture
 from tests.support.screens import running_screen
@@ -147,6 +156,27 @@ def test_over_sql_what_serves_no_session_is_the_postmaster() -> None:
     assert not any("pgtop-tune" in line for line in table_text(session_with(2, facts=facts), PROCESSES))
 
 
+def test_the_largest_other_programs_are_listed_by_name_with_what_is_known_of_them() -> None:
+    def change(second: int) -> dict[str, object]:
+        host = full_host(second)
+        assert isinstance(host.processes, ProcessSample)
+        others = (OtherProgram(29_788, "\x1b[2Jpip", 93.0),)
+        return {"host": replace(host, processes=replace(host.processes, others=others))}
+
+    session = session_of(5, change=change)
+    unordered = PROCESSES.rows(session)
+    assert not isinstance(unordered, Unavailable)
+    rows = ordered(PROCESSES, first_view(PROCESSES), unordered)
+    cells = {column.id: column.text(rows[0]) for column in PROCESSES.columns}
+    assert cells["pid"] == "29788"
+    assert cells["kind"].startswith("other: ")
+    assert "\x1b" not in cells["kind"]
+    assert cells["cpu"] == "93"
+    assert {cells[id] for id in ("run_delay", "read_bytes", "write_bytes", "rss", "state", "user")} == {"-"}
+    assert len(rows) == 5
+    assert rows[0].backend is None
+
+
 def test_sessions_can_be_reached_from_their_processes() -> None:
     rows = PROCESSES.rows(session_with(3))
     assert not isinstance(rows, Unavailable)
@@ -165,9 +195,9 @@ def capped(seconds: int) -> Session:
 
 def test_a_disk_at_its_cap_is_marked_on_the_dashboard_and_in_its_row() -> None:
     below, at = capped(25), capped(40)
-    said = "at its cap: 6000 IOPS, 90 MB/s"
-    assert said not in "\n".join(plain_text(line) for line in host_lines(below, 140, 4, UNICODE))
-    assert f"{UNICODE.pointer_left} {said}" in "\n".join(plain_text(line) for line in host_lines(at, 140, 4, UNICODE))
+    said = "of 6000 IOPS, 90 MB/s  ◂ at its cap"
+    assert "at its cap" not in "\n".join(plain_text(line) for line in host_lines(below, 140, 4, UNICODE))
+    assert said in "\n".join(plain_text(line) for line in host_lines(at, 140, 4, UNICODE))
     assert "6000 IOPS, 90 MB/s" in "\n".join(table_text(at, DISKS))
     # Short of room the fact stays and its figures go.
     assert "at its cap" in "\n".join(plain_text(line) for line in host_lines(at, 80, 3, UNICODE))
@@ -273,7 +303,7 @@ def test_the_dashboard_leaves_out_what_psutil_does_not_tell_and_says_so(by_psuti
     text = "\n".join(plain_text(line) for line in host_lines(by_psutil, 200, 5, UNICODE))
     assert "by psutil: ? shows what is missing" in text
     assert not [word for word in ("dirty", "huge ", "run queue", "queue  ", "blocked", "committed") if word in text]
-    assert all(word in text for word in ("usr", "used", "cache", "load", "available", "psi psutil does not report"))
+    assert all(word in text for word in ("postgres", "of", "cache", "load", "available", "psi psutil does not report"))
     assert "by psutil" in plain_text(host_lines(by_psutil, 80, 5, UNICODE)[1])
 
 

@@ -15,7 +15,7 @@ PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11 py
 # Many tests wait for a server: four at a time keep two cores at work. Files come in the order of tests/conftest.py.
 WORKERS := -n 4 --dist loadfile --no-loadscope-reorder
 # Patterns, processes and accounts, connections and TLS, packed files, the command line, the screen.
-SHORT := tests/base tests/process tests/postgres/server/test_keywords.py tests/postgres/server/test_resolving.py \
+SHORT := tests/base tests/process tests/postgres/server/test_keywords.py tests/postgres/server/test_resolver.py \
          tests/postgres/test_over_tls.py tests/cli/test_late_tls.py tests/cli/test_command_line.py tests/export/test_endpoint.py \
          tests/recording/test_packed_roundtrip.py tests/terminal/test_main_job.py
 INSTALL = $(BIN)/python -m pip --disable-pip-version-check install --quiet

@@ -23,7 +23,7 @@ from pgtop_tune.process.handed_on import inherited_password
 if TYPE_CHECKING:
     from pgtop_tune.model.pooler import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
-    from pgtop_tune.postgres.server.resolving import Resolving
+    from pgtop_tune.postgres.server.resolver import Resolving
     from pgtop_tune.postgres.server.sql_session import PsycopgSession
 
 _T = TypeVar("_T")
@@ -68,7 +68,7 @@ def begin_resolving(connection: ConnectionWords) -> Resolving:
     Raises:
         UsageProblem: Options contradict each other; what libpq refuses is raised by the answer.
     """
-    from pgtop_tune.postgres.server.resolving import Resolving
+    from pgtop_tune.postgres.server.resolver import Resolving
 
     return Resolving(**_keywords(connection))
 

@@ -16,7 +16,7 @@ from pgtop_tune.base.safe_text import printable
 from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.output import tell, unread_lines_stop
 from pgtop_tune.cli.signals import signals_taken
-from pgtop_tune.diagnosis.diagnosing import Diagnoser
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.diagnosis.finding import Finding
 from pgtop_tune.metrics import host as host_metrics
 from pgtop_tune.metrics import load, percentiles, sections, server, waits

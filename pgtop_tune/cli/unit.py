@@ -55,7 +55,7 @@ from pgtop_tune.process.dispositions import reset_inherited
 from pgtop_tune.process.handed_on import take_over
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, check_alone, server_of, until_alone
-from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, KnobsChanged
+from pgtop_tune.tuning.on_server.evaluation import Attempts, ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import TuningRequest
 from pgtop_tune.tuning.on_server.report import arm_values
 from pgtop_tune.tuning.plan import TuningPlan

@@ -38,7 +38,7 @@ from pgtop_tune.compare.sides.figures import BY_ID, FIGURES, Better, Figure
 from pgtop_tune.compare.sides.fingerprint import fingerprints
 from pgtop_tune.compare.sides.from_records import SERIES, records_in
 from pgtop_tune.compare.sides.material import ComparedRun, Fact, FactKind, Material
-from pgtop_tune.compare.sides.opening import is_records, open_material
+from pgtop_tune.compare.sides.named_sides import is_records, open_material
 from pgtop_tune.compare.statistics.effect import t_quantile
 from pgtop_tune.model.bench import RunState
 from pgtop_tune.model.run_result import RunVerdict

@@ -21,7 +21,7 @@ from msgspec import Struct
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.metrics import host, host_details, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, hidden_sessions, is_active, sessions
-from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, blocking
+from pgtop_tune.metrics.blockers import IDLE_IN_TRANSACTION, blocking
 from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pgtop_tune import __version__
-from pgtop_tune.diagnosis.diagnosing import Diagnoser
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.diagnosis.finding import Diagnosis
 from pgtop_tune.export.exported import (
     DefaultRows,

@@ -23,8 +23,8 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.setup import Measured, MeasuredLimit
+from pgtop_tune.recording.compression import packing_of
 from pgtop_tune.recording.format import FORMAT as RECORDING
-from pgtop_tune.recording.packing import packing_of
 
 _T = TypeVar("_T")
 _LONGEST: Final = 64 * 1024 * 1024

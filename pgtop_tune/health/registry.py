@@ -24,7 +24,7 @@ from pgtop_tune.health.checks import (
     indexes,
     kernel,
     memory,
-    observing,
+    observability,
     planner,
     processes,
     replication,
@@ -37,7 +37,8 @@ from pgtop_tune.health.checks import (
 
 _MODULES: Final = (
     memory, huge_pages, kernel, processes, disks, durability, archiving, checkpoints, slots, buffers, connections,
-    vacuum, planner, indexes, replication, observing, security, configuration, hygiene, server_values, schema, access,
+    vacuum, planner, indexes, replication, observability, security, configuration, hygiene, server_values, schema,
+    access,
 )  # fmt: skip
 CHECKS: Final[tuple[Check, ...]] = tuple(check for module in _MODULES for check in module.CHECKS)
 """Every row; ids are unique."""

@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, SessionActivity, activity_of
-from pgtop_tune.metrics.blocking import blocking, longest_blocked_s
+from pgtop_tune.metrics.blockers import blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import WORKING
 from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, SHORTEST_S, running, stalled_within, work_window_s

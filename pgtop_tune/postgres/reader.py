@@ -27,12 +27,12 @@ from pgtop_tune.postgres.readers.statements import StatementReader
 from pgtop_tune.postgres.readers.waits import WaitReader
 from pgtop_tune.postgres.server.capabilities import PREDEFINED, Capabilities, too_old
 from pgtop_tune.postgres.server.closed_rights import fetch_open, with_grants
-from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.postgres.server.failures import absence, server_words
 from pgtop_tune.postgres.server.file_looks import FilesHang, new_hangs
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.read_only_connection import open_connection
 from pgtop_tune.postgres.server.rows import RowForm
 
 _FIRST_PAUSE_S: Final = 5.0

@@ -20,12 +20,12 @@ from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.statements import OWN_MARK
 from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.server.closed_rights import with_grants
-from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.failures import absence
 from pgtop_tune.postgres.server.file_looks import new_hangs
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.read_only_connection import open_connection
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 
 AT_ONCE: Final = 4

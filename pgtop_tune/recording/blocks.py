@@ -1,7 +1,7 @@
 """Key frames of a recording, at which it can be entered: found without reading what stands between them.
 
-A packed recording has a member of its own for every key frame (see `packing`). Their marks are found by their bytes,
-so a day of frames opens without being unpacked, and a jump unpacks one minute of it.
+A packed recording has a member of its own for every key frame (see `compression`). Their marks are found by their
+bytes, so a day of frames opens without being unpacked, and a jump unpacks one minute of it.
 
 A file without a name in $TMPDIR that a recording is put into, as far as it can be one and there is room.
 
@@ -30,8 +30,8 @@ from msgspec import Struct
 
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import opened, replacing
+from pgtop_tune.recording.compression import MOST_MARKS, Packing, find_marks, packing_of
 from pgtop_tune.recording.format import MAX_BLOCK_BYTES, MAX_LINE_BYTES, YEAR_9999_MS, read_header
-from pgtop_tune.recording.packing import MOST_MARKS, Packing, find_marks, packing_of
 
 _KEY_START: Final = b'{"key":'
 _NEXT_KEY: Final = b"\n" + _KEY_START

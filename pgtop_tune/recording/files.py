@@ -13,7 +13,7 @@ from msgspec import Struct
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.recording.blocks import index_path, is_recording
-from pgtop_tune.recording.packing import PACKINGS
+from pgtop_tune.recording.compression import PACKINGS
 from pgtop_tune.recording.writer import NameLock, is_locked
 from pgtop_tune.runtime.window import seconds
 

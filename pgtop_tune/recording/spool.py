@@ -9,8 +9,8 @@ from typing import Final
 
 from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.recording.blocks import SpoolFile
+from pgtop_tune.recording.compression import packing_of
 from pgtop_tune.recording.format import read_header
-from pgtop_tune.recording.packing import packing_of
 from pgtop_tune.recording.reader import RecordingReader
 
 _CHUNK: Final = 1 << 20

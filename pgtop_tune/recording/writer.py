@@ -14,9 +14,9 @@ from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.paths import directory_of, new_descriptor, remove
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import ENCODER, change_between
+from pgtop_tune.recording.compression import Member, mark, packing_for
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY, Header, checksum, header_line, sealed
 from pgtop_tune.recording.outlet import is_stream, open_stream, write_stream
-from pgtop_tune.recording.packing import Member, mark, packing_for
 
 # The writer of a recording holds a lock on it, so that two processes never write one.
 #
@@ -101,8 +101,8 @@ class RecordingWriter:
     key frame follows. What did not get into a stream whole stays in it, as a line that readers skip.
 
     Args:
-        path: New file, made with mode 0600; packed as its name ends, see `packing`. Or a stream (see `outlet`), whose
-            lines are plain.
+        path: New file, made with mode 0600; packed as its name ends, see `compression`. Or a stream (see `outlet`),
+            whose lines are plain.
         header: Its first line.
 
     Attributes:

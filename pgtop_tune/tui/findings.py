@@ -28,7 +28,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, hangin
 from pgtop_tune.tui.widgets.phrase import head
 
 if TYPE_CHECKING:
-    from pgtop_tune.diagnosis.diagnosing import Diagnoser
+    from pgtop_tune.diagnosis.diagnoser import Diagnoser
     from pgtop_tune.model.backend_action import BackendKey
     from pgtop_tune.tui.actions import Action
     from pgtop_tune.tui.app_context import AppContext
@@ -287,7 +287,7 @@ class Findings:
 
     def begin(self) -> None:
         """Load the rules: the first picture does not wait for them."""
-        from pgtop_tune.diagnosis.diagnosing import Diagnoser
+        from pgtop_tune.diagnosis.diagnoser import Diagnoser
 
         live = self._context.live
         self._live, self._past = Diagnoser(), Diagnoser()

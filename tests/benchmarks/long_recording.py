@@ -21,8 +21,8 @@ from pathlib import Path
 
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
+from pgtop_tune.recording.compression import PACKINGS, mark
 from pgtop_tune.recording.format import FORMAT, KEY_EVERY, Header, header_line
-from pgtop_tune.recording.packing import PACKINGS, mark
 from pgtop_tune.recording.reader import RecordingReader
 from tests.support.frames import frame
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
+from pgtop_tune.recording.compression import PACKINGS, mark
 from pgtop_tune.recording.format import DELTA, KEY, KEY_EVERY
-from pgtop_tune.recording.packing import PACKINGS, mark
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.values import SAME
 

@@ -97,7 +97,7 @@ def test_sampling_without_a_screen_loads_no_textual(tmp_path: Path) -> None:
     [
         (
             "pgtop_tune.cli.app, pgtop_tune.cli.commands.watch.screen, pgtop_tune.tui.terminal.run",
-            ("pgtop_tune.diagnosis.diagnosing", *OF_KEYS),
+            ("pgtop_tune.diagnosis.diagnoser", *OF_KEYS),
         ),
         (
             "pgtop_tune.cli.commands.watch.session, pgtop_tune.cli.server_source",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 
-from pgtop_tune.diagnosis.diagnosing import Diagnoser
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.metrics import sections, server
 from pgtop_tune.metrics.active_sessions import sessions
 from pgtop_tune.model.postgres import Activity

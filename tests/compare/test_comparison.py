@@ -16,12 +16,12 @@ from pgtop_tune.compare.comparison import Comparison, between_runs, compare
 from pgtop_tune.compare.figure_rows import NOT_COMPARABLE, TOO_SHORT, FigureRow, figure_of
 from pgtop_tune.compare.reports.sheets import wait_sheet
 from pgtop_tune.compare.reports.written import comparison_json
-from pgtop_tune.compare.sides import opening
+from pgtop_tune.compare.sides import named_sides
 from pgtop_tune.compare.sides.figures import BY_ID, FORESEEN
 from pgtop_tune.compare.sides.fingerprint import check_names, data_facts
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import FactKind
-from pgtop_tune.compare.sides.opening import open_all
+from pgtop_tune.compare.sides.named_sides import open_all
 from pgtop_tune.compare.statistics.effect import run_noise, runs_effect
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample
@@ -290,8 +290,8 @@ def test_recordings_opened_at_the_same_time_are_those_opened_one_by_one(
 ) -> None:
     paths = [recorded(frames(1000.0 + place, "a"), tmp_path / f"{place}.jsonl.gz") for place in range(3)]
     alone = [(each.name, each.facts, each.runs[0].summary) for each in open_all(paths)]
-    monkeypatch.setattr(opening, "_LARGE", 0)
-    monkeypatch.setattr(opening.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(named_sides, "_LARGE", 0)
+    monkeypatch.setattr(named_sides.os, "cpu_count", lambda: 2)
     assert [(each.name, each.facts, each.runs[0].summary) for each in open_all(paths)] == alone
     with pytest.raises(RecordingProblem, match=r"gone\.jsonl"):
         open_all([*paths, tmp_path / "gone.jsonl"])

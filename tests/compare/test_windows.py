@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import RecordingProblem, UsageProblem
-from pgtop_tune.compare.sides import opening
+from pgtop_tune.compare.sides import named_sides
 from pgtop_tune.compare.sides.from_window import (
     FAMILIES,
     FIGURED,
@@ -22,7 +22,7 @@ from pgtop_tune.compare.sides.from_window import (
     WindowSide,
     read_window,
 )
-from pgtop_tune.compare.sides.opening import WindowName, read_windows, window_name
+from pgtop_tune.compare.sides.named_sides import WindowName, read_windows, window_name
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.compare.window_comparison import Differing, WindowComparison, window_comparison
 from pgtop_tune.metrics.load import P99
@@ -328,7 +328,7 @@ def test_of_a_long_window_key_frames_are_enough(tmp_path: Path, monkeypatch: pyt
     path = recorded(made, tmp_path / "run.jsonl")
     names = [WindowName(path, "30s", "7m10s"), WindowName(path, "8m", "14m50s")]
     whole = read_windows(names)
-    monkeypatch.setattr(opening, "_WHOLE_UP_TO", 120)
+    monkeypatch.setattr(named_sides, "_WHOLE_UP_TO", 120)
     for exact, folded in zip(whole, read_windows(names), strict=True):
         assert folded.run.gathered.step_s >= 60
         assert folded.material.seconds == exact.material.seconds

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import Diagnoser
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.diagnosis.facts import Facts, root_look
 from pgtop_tune.diagnosis.finding import Confidence, DeedKind, Diagnosis, FindingKind
 from pgtop_tune.diagnosis.rules.locks import RULES

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import RULES, Diagnoser
+from pgtop_tune.diagnosis.diagnoser import RULES, Diagnoser
 from pgtop_tune.diagnosis.finding import SHORT_CELLS, Diagnosis, FindingKind
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import Diagnoser
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.diagnosis.finding import Diagnosis, FindingKind
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from pgtop_tune.compare.reports.written import report_markdown
 from pgtop_tune.experiment.plan.bind import plan_hash
-from pgtop_tune.experiment.plan.judging import judgements, results_by_arm
 from pgtop_tune.experiment.plan.model import BoundPlan, Cell
 from pgtop_tune.experiment.plan.report import chapters
 from pgtop_tune.experiment.plan.results import CellResult, ExperimentLog, ExperimentOutcome, outcome_of, read_entries
 from pgtop_tune.experiment.plan.run import Stopped
+from pgtop_tune.experiment.plan.verdicts import judgements, results_by_arm
 from pgtop_tune.experiment.workers import CellOnServer, Distribution, RunOnServers, UnitFailed, WorkerGone
 from pgtop_tune.model.run_result import plain
 from tests.support.plans import bound_text

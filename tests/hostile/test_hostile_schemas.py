@@ -15,10 +15,10 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.postgres.queries import inventory, sql
-from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.read_only_connection import open_connection
 from tests.cli.runs import run
 from tests.hostile.bouncer import Bouncer, program
 from tests.support.live_screen import live_screen

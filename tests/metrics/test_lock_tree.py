@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.metrics.blocking import LockNode, lock_tree
+from pgtop_tune.metrics.blockers import LockNode, lock_tree
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LockSample, LockWait
 from tests.support.frames import EPOCH_MS, backend

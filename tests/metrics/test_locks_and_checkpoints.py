@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pgtop_tune.metrics.blocking import Blocking, blocking
+from pgtop_tune.metrics.blockers import Blocking, blocking
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import (
     CHECKPOINT_TRIGGER,

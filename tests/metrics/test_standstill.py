@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from pgtop_tune.diagnosis.diagnosing import Diagnoser
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.metrics.budget import latency_budget, standstill
 from pgtop_tune.metrics.catalogue import Interval

@@ -19,9 +19,9 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.server.connecting import refusal
 from pgtop_tune.postgres.server.conninfo import ConnInfo, resolve
 from pgtop_tune.postgres.server.failures import refused_in_other_words
+from pgtop_tune.postgres.server.read_only_connection import refusal
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from tests.postgres.conftest import place
 from tests.support.locked_server import ask_for_password
@@ -203,7 +203,7 @@ async def test_something_that_is_no_server() -> None:
 
 
 async def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.postgres.server.connecting.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("pgtop_tune.postgres.server.read_only_connection.CONNECT_TIMEOUT_S", 0.2)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -214,7 +214,7 @@ async def test_somebody_who_never_answers(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_an_address_that_takes_no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.postgres.server.connecting.CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("pgtop_tune.postgres.server.read_only_connection.CONNECT_TIMEOUT_S", 0.2)
     with socket.socket() as full, socket.socket() as first, socket.socket() as second:
         full.bind(("127.0.0.1", 0))
         full.listen(0)
@@ -231,7 +231,7 @@ async def test_an_address_that_takes_no_connections(monkeypatch: pytest.MonkeyPa
 async def test_a_server_that_waits_for_a_lock_is_not_taken_for_a_firewall(
     guarded_server: Throwaway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgtop_tune.postgres.server.connecting.CONNECT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("pgtop_tune.postgres.server.read_only_connection.CONNECT_TIMEOUT_S", 0.5)
     monkeypatch.setattr("pgtop_tune.postgres.server.libpq.CONNECT_TIMEOUT_S", 2)
     with psycopg.connect(conninfo(guarded_server)) as holder:
         holder.execute("LOCK TABLE pg_authid IN ACCESS EXCLUSIVE MODE")

@@ -70,7 +70,7 @@ REVERTING = """
     import sys
     from pathlib import Path
     from pgtop_tune.postgres.server.conninfo import resolve
-    from pgtop_tune.changes.server.reverting import try_to_revert
+    from pgtop_tune.changes.server.reverts import try_to_revert
 
     host, port, directory = sys.argv[1:]
     where = resolve("postgres", host=host, port=port, user="postgres")

@@ -10,7 +10,7 @@ import pytest
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.blocking import LockNode, lock_tree
+from pgtop_tune.metrics.blockers import LockNode, lock_tree
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.model.waits import LockSample
 from pgtop_tune.postgres.reader import PostgresReader

@@ -15,7 +15,7 @@ import psycopg
 from msgspec import Struct
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from pgtop_tune.diagnosis.diagnosing import Diagnoser
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.diagnosis.finding import Finding
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.runtime.ports import Step

@@ -9,7 +9,7 @@ from pgtop_tune.changes.machine.control import HostControl
 from pgtop_tune.changes.model.change import HostChange, ParameterChange
 from pgtop_tune.changes.selection import everything, last
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.reverting import ServerSelection, try_to_revert
+from pgtop_tune.changes.server.reverts import ServerSelection, try_to_revert
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 
 

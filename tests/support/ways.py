@@ -19,7 +19,7 @@ from pgtop_tune.changes.model.change import HostChange, Terms, WantedParameter, 
 from pgtop_tune.changes.model.change_set import Change
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.changes.server.reverting import try_to_revert
+from pgtop_tune.changes.server.reverts import try_to_revert
 from pgtop_tune.cli import parameter_changes
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics.trip_wires import trip_wire

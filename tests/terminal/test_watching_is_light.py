@@ -62,7 +62,7 @@ def test_the_screen_watches_without_the_operators_driver(
     loaded = kept.read_text().splitlines()
     assert ("pgtop_tune.cli.wiring" in loaded) is changed_before, "changes are looked after where there is a journal"
     assert "psycopg" not in loaded
-    assert {"pgtop_tune.diagnosis.diagnosing"} <= set(loaded)
+    assert {"pgtop_tune.diagnosis.diagnoser"} <= set(loaded)
     assert [name for name in OF_KEYS if name in loaded] == []
     if not changed_before:
         assert [name for name in OF_ACTS if name in loaded] == []

@@ -18,7 +18,7 @@ from pgtop_tune.changes.model.change import ParameterChange, Terms, WantedParame
 from pgtop_tune.changes.model.change_set import PendingParameter, RestartOutcome, RestartPlan, RestartState
 from pgtop_tune.changes.ports import no_progress
 from pgtop_tune.changes.restart.offline import explaining, restore, restore_copy, values
-from pgtop_tune.changes.restart.returning import Return, ServerBefore, Waiting, runs
+from pgtop_tune.changes.restart.restarted_server import Return, ServerBefore, Waiting, runs
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.instances import server_identity
 from pgtop_tune.changes.start.checks import WAYS, check_possible, checks

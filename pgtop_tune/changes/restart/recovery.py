@@ -27,9 +27,9 @@ from pgtop_tune.base.errors import ClusterProblem, ConnectionProblem
 from pgtop_tune.changes.journal import Journal, JournalText, ServerName, path_for, read, read_all
 from pgtop_tune.changes.model.change import ParameterChange
 from pgtop_tune.changes.restart.offline import explaining, in_file, restore, restore_copy
-from pgtop_tune.changes.restart.returning import now_at
+from pgtop_tune.changes.restart.restarted_server import now_at
 from pgtop_tune.changes.server.markers import restoring_sql
-from pgtop_tune.changes.server.reverting import ServerSelection
+from pgtop_tune.changes.server.reverts import ServerSelection
 from pgtop_tune.changes.server.session_runner import operator_session
 from pgtop_tune.changes.server.way_in import can_keep_out
 from pgtop_tune.changes.start.places import language_of

@@ -33,7 +33,7 @@ from pgtop_tune.changes.model.pending_set import (
     outlived_losses,
 )
 from pgtop_tune.changes.selection import of_set, of_sets, parameters_in_order
-from pgtop_tune.changes.server import change_set, markers, reverting, way_in
+from pgtop_tune.changes.server import change_set, markers, reverts, way_in
 from pgtop_tune.changes.server.claims import (
     EXPERIMENT,
     Claims,
@@ -48,7 +48,7 @@ from pgtop_tune.changes.server.instances import OwnJournals
 from pgtop_tune.changes.server.markers import restoring_sql
 from pgtop_tune.changes.server.one_change import Rules, SeenValue, check_unread, unlocked_losses, with_reset_values
 from pgtop_tune.changes.server.proof import prove
-from pgtop_tune.changes.server.reverting import (
+from pgtop_tune.changes.server.reverts import (
     OUTLIVED,
     ServerSelection,
     in_force_on,
@@ -236,7 +236,7 @@ class PostgresControl:
         return self._journals.paths
 
     async def adopt(self, *, hold: bool = True) -> tuple[PendingSet[ParameterChange], ...]:
-        """Take over pending sets whose program is gone; see `reverting.adopt`.
+        """Take over pending sets whose program is gone; see `reverts.adopt`.
 
         Args:
             hold: Whether they end with us, as sets of our own; else only a revert watchdog that outlives us is started.
@@ -255,7 +255,7 @@ class PostgresControl:
             adopted: list[PendingSet[ParameterChange]] = []
             for name in dict.fromkeys((own_journal, *names)):
                 try:
-                    adopted += reverting.adopt(
+                    adopted += reverts.adopt(
                         session, name, self.conninfo, self.directory, self._held, here=here, to_hold=hold
                     )
                 except JournalProblem:

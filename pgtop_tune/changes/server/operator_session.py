@@ -565,6 +565,6 @@ def allowed(parameter: Parameter) -> str:
 def _state_of(error: psycopg.OperationalError, conninfo: ConnInfo) -> str:
     if not refused_in_other_words(error):
         return ""
-    from pgtop_tune.postgres.server.connecting import refused_with
+    from pgtop_tune.postgres.server.read_only_connection import refused_with
 
     return refused_with(conninfo)

@@ -69,13 +69,13 @@ class OverlaySource:
         Raises:
             RecordingProblem: It is neither a recording nor a record of runs, or cannot be read.
         """
-        from pgtop_tune.compare.overlay.reading import described
+        from pgtop_tune.compare.overlay.curve_files import described
 
         described(path)
 
     def entry(self, path: Path) -> OverlayEntry:
         """Return a file's entry in the list without reading all of it; never raises a PgtopError."""
-        from pgtop_tune.compare.overlay.reading import described
+        from pgtop_tune.compare.overlay.curve_files import described
 
         try:
             return described(path)
@@ -89,7 +89,7 @@ class OverlaySource:
         Raises:
             RecordingProblem: It is neither a recording nor a record, or cannot be read.
         """
-        from pgtop_tune.compare.overlay.reading import baseline_of
+        from pgtop_tune.compare.overlay.curve_files import baseline_of
 
         yield from baseline_of(path, _name(path))
 

@@ -24,7 +24,7 @@ from pgtop_tune.compare.sides.material import (
     identity_fact,
     quotient,
 )
-from pgtop_tune.diagnosis.diagnosing import Diagnoser
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.budget import latency_budget
 from pgtop_tune.metrics.catalogue import Interval

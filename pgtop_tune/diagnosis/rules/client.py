@@ -17,7 +17,7 @@ from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import FindingRule, Hit, culprit_of, evidence, explain, page, plural, short_name
 from pgtop_tune.metrics import host_details, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
-from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION
+from pgtop_tune.metrics.blockers import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
 from pgtop_tune.model.waits import LOAD_APPLICATION
 

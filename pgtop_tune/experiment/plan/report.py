@@ -17,7 +17,9 @@ from pgtop_tune.compare.reports.report import Chapter, Picture
 from pgtop_tune.compare.reports.sheets import RUN_FIGURES, RunFigure, Sheet, share_interval, signed, step_sheet
 from pgtop_tune.compare.statistics.effect import Verdict
 from pgtop_tune.experiment.attribution import known_mean
-from pgtop_tune.experiment.plan.judging import (
+from pgtop_tune.experiment.plan.model import JUDGED_S, ONCE, BoundPlan, Cell, PlanArm, Stage, estimate, scale_words
+from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, ExperimentOutcome, foreign_words
+from pgtop_tune.experiment.plan.verdicts import (
     NOT_ATTRIBUTABLE,
     Judgement,
     LatencyChange,
@@ -26,8 +28,6 @@ from pgtop_tune.experiment.plan.judging import (
     levelled_results,
     load_words,
 )
-from pgtop_tune.experiment.plan.model import JUDGED_S, ONCE, BoundPlan, Cell, PlanArm, Stage, estimate, scale_words
-from pgtop_tune.experiment.plan.results import ABANDONED, COMPLETE, CellResult, ExperimentOutcome, foreign_words
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.metrics.value_risks import RiskClass
 from pgtop_tune.runtime.experiment_control import ExperimentState

@@ -25,10 +25,10 @@ from pgtop_tune.postgres.queries import sql
 from pgtop_tune.postgres.readers.section_readers import ReadContext
 from pgtop_tune.postgres.readers.sessions import converted, needs_server
 from pgtop_tune.postgres.server.capabilities import PREDEFINED, Capabilities
-from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection, Rows
 from pgtop_tune.postgres.server.encodings import NOT_CONVERTED, decoder
 from pgtop_tune.postgres.server.failures import sqlstate_of
+from pgtop_tune.postgres.server.read_only_connection import open_connection
 
 # Texts of pg_stat_statements: each is fetched once, from another database where this one fails.
 #

@@ -31,7 +31,6 @@ from pgtop_tune.model.backend_action import (
     StatementToPlan,
     prepared_statement,
 )
-from pgtop_tune.postgres.server.connecting import refusal
 from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME, ConnInfo
 from pgtop_tune.postgres.server.failures import (
     libpq_problem,
@@ -42,6 +41,7 @@ from pgtop_tune.postgres.server.failures import (
 )
 from pgtop_tune.postgres.server.libpq import connect_async
 from pgtop_tune.postgres.server.own_sessions import READ_ONLY_BEGIN, OwnSessions, marked
+from pgtop_tune.postgres.server.read_only_connection import refusal
 from pgtop_tune.postgres.server.search_path import pin
 from pgtop_tune.postgres.statements.backend_control import signal_statement
 from pgtop_tune.postgres.statements.explain import (

@@ -8,7 +8,7 @@ from typing import Final
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import age, count, ms, percent
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.blocking import lock_tree
+from pgtop_tune.metrics.blockers import lock_tree
 from pgtop_tune.metrics.statements import StatementRate, query_texts, statement_rates
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.statements import StatementSample

@@ -12,7 +12,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import percent
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
-from pgtop_tune.metrics.blocking import culprits, lock_tree
+from pgtop_tune.metrics.blockers import culprits, lock_tree
 from pgtop_tune.metrics.catalogue import Interval, Keyed
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_WRITE_BYTES
 from pgtop_tune.model.absence import Unavailable

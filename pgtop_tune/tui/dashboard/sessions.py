@@ -16,7 +16,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import KB, UNKNOWN, age, count, percent, size
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import hidden_sessions
-from pgtop_tune.metrics.blocking import CULPRIT_S, Blocking, blocking, longest_blocked_s
+from pgtop_tune.metrics.blockers import CULPRIT_S, Blocking, blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric, Reading
 from pgtop_tune.metrics.host import PROCESS_CPU, PROCESS_READ_BYTES, PROCESS_RSS, PROCESS_WRITE_BYTES
 from pgtop_tune.metrics.host_details import PROCESS_RUN_DELAY

@@ -137,8 +137,8 @@ class ExperimentActions:
     async def _kept(self, state: ExperimentState) -> tuple[str, bool]:
         from pgtop_tune.changes.model.change import Terms, WantedParameter
         from pgtop_tune.metrics.setting_risks import risk_of
-        from pgtop_tune.tui.parameters.applying import results_of
         from pgtop_tune.tui.parameters.rows import KEEP_WITHIN_S
+        from pgtop_tune.tui.parameters.staged_changes import results_of
 
         changes = self._parameters.changes
         assert changes is not None

@@ -25,9 +25,9 @@ from pgtop_tune.runtime.experiment_control import (
 )
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, Dialog, Paragraph
-from pgtop_tune.tui.parameters.applying import Applying
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.rows import SettingRow
+from pgtop_tune.tui.parameters.staged_changes import Applying
 from pgtop_tune.tui.scene.banners import experiment_line
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, wrapped
 

@@ -12,7 +12,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.sql_quoting import literal
 from pgtop_tune.base.units import UNKNOWN, age, count, ms
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.blocking import IDLE_IN_TRANSACTION, LockNode, lock_tree
+from pgtop_tune.metrics.blockers import IDLE_IN_TRANSACTION, LockNode, lock_tree
 from pgtop_tune.metrics.waits import lock_types
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey

@@ -184,7 +184,7 @@ class ParameterActions:
 
     def undo(self, services: Services, everything: bool = False) -> None:
         """Undo the last set of changes, or all of them, after a question."""
-        from pgtop_tune.tui.parameters.applying import undo_asked
+        from pgtop_tune.tui.parameters.staged_changes import undo_asked
 
         if self.changes is not None:
             work = undo_asked(self._context.app, self.changes, self._context.glyphs, everything=everything)
@@ -192,14 +192,14 @@ class ParameterActions:
 
     def redo(self, services: Services) -> None:
         """Make again what was undone last."""
-        from pgtop_tune.tui.parameters.applying import redo_said
+        from pgtop_tune.tui.parameters.staged_changes import redo_said
 
         if self.changes is not None:
             self._context.run_telling(redo_said(self.changes), "undo")
 
     def keep(self, services: Services) -> None:
         """Keep the set that is pending."""
-        from pgtop_tune.tui.parameters.applying import keep_said
+        from pgtop_tune.tui.parameters.staged_changes import keep_said
 
         if self.changes is not None:
             self._context.run_telling(keep_said(self.changes), "undo")

@@ -25,16 +25,6 @@ from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import AnswerKey, ConfirmDialog, DetailsDialog, Paragraph
-from pgtop_tune.tui.parameters.applying import (
-    HARM,
-    Applying,
-    Came,
-    ChangingDialog,
-    ConditionsDialog,
-    keep_said,
-    suggested,
-    undo_asked,
-)
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.drawing import machine_rows
 from pgtop_tune.tui.parameters.rows import (
@@ -46,6 +36,16 @@ from pgtop_tune.tui.parameters.rows import (
     circumstances,
     set_lines,
     staged_changes,
+)
+from pgtop_tune.tui.parameters.staged_changes import (
+    HARM,
+    Applying,
+    Came,
+    ChangingDialog,
+    ConditionsDialog,
+    keep_said,
+    suggested,
+    undo_asked,
 )
 from pgtop_tune.tui.scene.banners import pending_line
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, around, clip, ellipsized, labelled, wrapped

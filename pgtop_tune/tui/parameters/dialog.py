@@ -22,16 +22,6 @@ from pgtop_tune.model.parameter_values import parse
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog, copy
 from pgtop_tune.tui.dialogs.entry import Choice, ChoiceDialog
-from pgtop_tune.tui.parameters.applying import (
-    HARM,
-    Applying,
-    ChangingDialog,
-    ConditionsDialog,
-    keep_said,
-    redo_said,
-    suggested,
-    undo_asked,
-)
 from pgtop_tune.tui.parameters.changes import Changes, ListScope
 from pgtop_tune.tui.parameters.drawing import (
     advised_anew,
@@ -56,6 +46,16 @@ from pgtop_tune.tui.parameters.rows import (
     set_lines,
     staged_changes,
     words_of,
+)
+from pgtop_tune.tui.parameters.staged_changes import (
+    HARM,
+    Applying,
+    ChangingDialog,
+    ConditionsDialog,
+    keep_said,
+    redo_said,
+    suggested,
+    undo_asked,
 )
 from pgtop_tune.tui.scene.banners import danger_line, pending_line
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField

@@ -19,7 +19,7 @@ from pgtop_tune.experiment.plan.results import COMPLETE
 from pgtop_tune.experiment.prediction import score_words
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.runtime.experiment_control import ArmValues, ExperimentState
-from pgtop_tune.tuning.on_server.evaluating import WAIT
+from pgtop_tune.tuning.on_server.evaluation import WAIT
 from pgtop_tune.tuning.on_server.journal import KeptTuning
 from pgtop_tune.tuning.on_server.objective import FIGURES
 from pgtop_tune.tuning.protocol import SearchEnding, SearchProgress, SearchResult, Tuning

@@ -18,7 +18,7 @@ from pgtop_tune.experiment.plan.results import ExperimentLog
 from pgtop_tune.experiment.plan.run import Stopped, check_room
 from pgtop_tune.experiment.workers import LOOK_S, UnitFailed, WorkerGone, comes_back
 from pgtop_tune.tuning.on_server.conditions import Change
-from pgtop_tune.tuning.on_server.evaluating import Attempts, ConditionsChanged, Evaluator, KnobsChanged
+from pgtop_tune.tuning.on_server.evaluation import Attempts, ConditionsChanged, Evaluator, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import write_event
 from pgtop_tune.tuning.on_server.report import evaluation_line, outcome_line
 from pgtop_tune.tuning.plan import Point, TuningPlan

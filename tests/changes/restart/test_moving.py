@@ -18,7 +18,7 @@ from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import ChangeState, Terms, WantedParameter
 from pgtop_tune.changes.model.change_set import RestartState, RestartVerdict
 from pgtop_tune.changes.restart.control import RestartService
-from pgtop_tune.changes.restart.returning import leads_to
+from pgtop_tune.changes.restart.restarted_server import leads_to
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cluster.postmaster import Listening
 from pgtop_tune.cluster.throwaway import Throwaway

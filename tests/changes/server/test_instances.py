@@ -16,7 +16,7 @@ from pgtop_tune.base.errors import ServerProblem
 from pgtop_tune.changes.journal import journals, read
 from pgtop_tune.changes.model.change import Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.reverting import try_to_revert
+from pgtop_tune.changes.server.reverts import try_to_revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.instance import Instance, Kin, joined, kin
 from pgtop_tune.postgres.server.conninfo import resolve

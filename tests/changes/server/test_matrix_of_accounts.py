@@ -21,7 +21,7 @@ from pgtop_tune.changes.server import claims
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.markers import Marker, encoded, is_hidden, marker_name, server_clock
 from pgtop_tune.changes.server.one_change import Rules
-from pgtop_tune.changes.server.reverting import try_to_revert
+from pgtop_tune.changes.server.reverts import try_to_revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.experiment.configurations import StandingValues
 from pgtop_tune.experiment.switchback.arms import Arm, Arms, Rival

@@ -14,7 +14,7 @@ from pgtop_tune.changes.journal import Journal, journals, read
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange, Scope, ScopeKind, Terms, WantedParameter
 from pgtop_tune.changes.selection import of_set
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.reverting import try_to_revert
+from pgtop_tune.changes.server.reverts import try_to_revert
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.postgres.conftest import place
 from tests.support.servers import conninfo

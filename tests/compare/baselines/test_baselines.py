@@ -15,7 +15,7 @@ from pgtop_tune.base.errors import PgtopError, RecordingProblem, UsageProblem
 from pgtop_tune.compare import baselines
 from pgtop_tune.compare.baselines import KeptRun, level_changes
 from pgtop_tune.compare.comparison import ConditionOutcome, compare, judge_condition, parse_condition
-from pgtop_tune.compare.sides.opening import open_material
+from pgtop_tune.compare.sides.named_sides import open_material
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchSample, RunState
 from pgtop_tune.model.frame import Frame

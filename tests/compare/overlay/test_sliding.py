@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.compare.overlay.curve_files import baseline_of
 from pgtop_tune.compare.overlay.curves import (
     DAY_MS,
     AgoOverlay,
@@ -16,7 +17,6 @@ from pgtop_tune.compare.overlay.curves import (
     OverlayRun,
     against_baseline,
 )
-from pgtop_tune.compare.overlay.reading import baseline_of
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session

@@ -19,7 +19,7 @@ from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_html, report_markdown
 from pgtop_tune.compare.sides.from_records import material_of_records
 from pgtop_tune.compare.sides.material import Fact, FactKind, LoadKey, Material
-from pgtop_tune.compare.sides.opening import open_material
+from pgtop_tune.compare.sides.named_sides import open_material
 from pgtop_tune.metrics.load import P99
 from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.model.bench import BenchReport, StatementReport

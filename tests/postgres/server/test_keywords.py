@@ -25,9 +25,9 @@ from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.backend_action import BackendAct
 from pgtop_tune.pooler.console import open_console
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.server.connecting import refusal
 from pgtop_tune.postgres.server.conninfo import ANY, KEYWORDS, ConnInfo, beyond_asyncpg, from_json, resolve
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.read_only_connection import refusal
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.postgres.statements.backend_acts import BackendActs
 from pgtop_tune.process import handed_on

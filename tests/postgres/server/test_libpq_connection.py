@@ -20,11 +20,11 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.postgres.queries import inventory, sql
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.libpq_connection import LibpqConnection
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.read_only_connection import open_connection
 from tests.postgres.conftest import by_libpq, place
 from tests.support.processes import eventually
 from tests.support.servers import conninfo

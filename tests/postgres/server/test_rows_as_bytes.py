@@ -16,9 +16,9 @@ from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.model.waits import WaitLook
 from pgtop_tune.postgres.reader import PostgresReader
-from pgtop_tune.postgres.server.connecting import open_connection
 from pgtop_tune.postgres.server.connection import ReadConnection
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
+from pgtop_tune.postgres.server.read_only_connection import open_connection
 from pgtop_tune.postgres.server.rows import RowForm
 from pgtop_tune.postgres.server.rows_as_bytes import RowsAsBytes
 from tests.postgres.conftest import by_libpq, place

@@ -15,8 +15,8 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.load.dialog import LoadDialog
-from pgtop_tune.tui.parameters.applying import ConditionsDialog, proof_words
 from pgtop_tune.tui.parameters.rows import ChangeConditions
+from pgtop_tune.tui.parameters.staged_changes import ConditionsDialog, proof_words
 from tests.support.frames import frame
 from tests.support.screens import (
     Rig,

@@ -8,7 +8,7 @@ from pgtop_tune.changes.confirm.pending_sets import Pending
 from pgtop_tune.changes.model.change import ChangeState, ParameterChange
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.trip_wires import trip_wire
-from pgtop_tune.tui.parameters.applying import HARM, OFF, SLOWER, suggested
+from pgtop_tune.tui.parameters.staged_changes import HARM, OFF, SLOWER, suggested
 from pgtop_tune.tui.scene.banners import pending_line
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from tests.support.frames import frame

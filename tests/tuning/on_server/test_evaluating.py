@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from pgtop_tune.experiment.switchback.arms import Lengths
 from pgtop_tune.experiment.switchback.state import Ending, SwitchbackState
 from pgtop_tune.model.postgres import Parameter
-from pgtop_tune.tuning.on_server.evaluating import (
+from pgtop_tune.tuning.on_server.evaluation import (
     CurrentBlocks,
     Disturbed,
     EvaluatingParts,
@@ -57,7 +57,7 @@ def measured(control: Control, names: Sequence[str], monkeypatch: pytest.MonkeyP
         async def run(self) -> SwitchbackState:
             return STATE
 
-    monkeypatch.setattr("pgtop_tune.tuning.on_server.evaluating.Switchback", Spoiled)
+    monkeypatch.setattr("pgtop_tune.tuning.on_server.evaluation.Switchback", Spoiled)
     given: Any = control
     parts = EvaluatingParts(
         control=given, load=HeldLoad(Load()), blocks=CurrentBlocks(loaded=True), own_blocks=None, machine=None,

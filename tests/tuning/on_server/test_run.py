@@ -19,7 +19,7 @@ from pgtop_tune.experiment.plan.run import Stopped
 from pgtop_tune.experiment.switchback.arms import Arm
 from pgtop_tune.experiment.switchback.state import SwitchbackState
 from pgtop_tune.tuning.on_server.conditions import Change
-from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, Disturbed, KnobsChanged
+from pgtop_tune.tuning.on_server.evaluation import ConditionsChanged, Disturbed, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first, write_result
 from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.on_server.report import (
@@ -176,7 +176,7 @@ def test_a_load_that_cannot_be_measured_with_the_setting_of_before_ends_the_sear
 
 
 def test_a_server_that_comes_back_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgtop_tune.tuning.on_server.evaluating._AGAIN_S", 0.0)
+    monkeypatch.setattr("pgtop_tune.tuning.on_server.evaluation._AGAIN_S", 0.0)
     begun(tmp_path)
     made, asked = Made(), []
 

@@ -14,7 +14,7 @@ from pgtop_tune.experiment.plan.results import ExperimentLog
 from pgtop_tune.experiment.plan.run import Stopped
 from pgtop_tune.experiment.workers import UnitFailed, WorkerGone
 from pgtop_tune.tuning.on_server.conditions import Change
-from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
+from pgtop_tune.tuning.on_server.evaluation import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import TuningRequest, kept_tuning, replayed, write_first
 from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.on_server.run import ServersParts, TuningOnServers

@@ -47,7 +47,7 @@ from pgtop_tune.changes.restart.recovery import (
 )
 from pgtop_tune.changes.selection import Selection
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.changes.server.reverting import missed_set, try_to_revert
+from pgtop_tune.changes.server.reverts import missed_set, try_to_revert
 from pgtop_tune.cli.commands.parameters import RevertRequest
 from pgtop_tune.cli.connections import let_in
 from pgtop_tune.cli.exit_codes import ExitCode

@@ -40,7 +40,7 @@ from pgtop_tune.compare.reports.report import report_chapters
 from pgtop_tune.compare.reports.sheets import Sheet, sheets
 from pgtop_tune.compare.reports.written import report_html, report_markdown
 from pgtop_tune.compare.sides.fingerprint import check_names
-from pgtop_tune.compare.sides.opening import WindowName, open_all, open_material, read_windows, window_name
+from pgtop_tune.compare.sides.named_sides import WindowName, open_all, open_material, read_windows, window_name
 from pgtop_tune.compare.window_comparison import differences_json, window_comparison, window_sheets
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.recording.outlet import is_stdout

@@ -25,7 +25,7 @@ from pgtop_tune.runtime.ports import FrameSink, Step
 if TYPE_CHECKING:
     from pgtop_tune.cli.commands.recordings import RecordRequest
     from pgtop_tune.export.endpoint import Exposition
-    from pgtop_tune.postgres.server.resolving import Resolving
+    from pgtop_tune.postgres.server.resolver import Resolving
 
 
 @contextmanager

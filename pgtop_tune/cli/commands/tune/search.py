@@ -51,7 +51,7 @@ from pgtop_tune.model.run_result import plain
 from pgtop_tune.runtime.experiment_control import ExperimentState
 from pgtop_tune.runtime.running_experiments import Announcement, ServerKey, server_of
 from pgtop_tune.tuning.on_server.conditions import Change
-from pgtop_tune.tuning.on_server.evaluating import ConditionsChanged, KnobsChanged
+from pgtop_tune.tuning.on_server.evaluation import ConditionsChanged, KnobsChanged
 from pgtop_tune.tuning.on_server.journal import (
     KeptTuning,
     TuningRequest,

@@ -64,7 +64,7 @@ from pgtop_tune.runtime.run_frames import FrameKeeper
 from pgtop_tune.runtime.running_experiments import server_of
 from pgtop_tune.tuning.engines import engine
 from pgtop_tune.tuning.on_server.conditions import LOOKS, WINDOW_S, LoadShape, change_of, idle, load_shape
-from pgtop_tune.tuning.on_server.evaluating import (
+from pgtop_tune.tuning.on_server.evaluation import (
     CurrentBlocks,
     EvaluatingParts,
     Evaluator,
@@ -113,7 +113,7 @@ def _around_s(*, restart: bool) -> float:
 
 
 class SeparateEvaluations:
-    """Implements `tuning.on_server.evaluating.OwnBlocks`.
+    """Implements `tuning.on_server.evaluation.OwnBlocks`.
 
     Args:
         machine: Settings of the operating system; None where none is among the knobs.

@@ -15,7 +15,7 @@ from tests.cli.runs import ROOT, environment
 _ASKED = """
 import json, os, signal, sys
 from pgtop_tune.base.errors import PgtopError
-from pgtop_tune.postgres.server import resolving
+from pgtop_tune.postgres.server import resolver
 from pgtop_tune.base.secret import Secret
 
 def told(asked):
@@ -27,11 +27,11 @@ def told(asked):
 """
 
 _HELD = """
-there = resolving.resolve
+there = resolver.resolve
 def held(*words, **more):
     open(os.environ["GATE"]).close()
     return there(*words, **more)
-resolving.resolve = held
+resolver.resolve = held
 """
 """A child that waits until somebody opens the gate."""
 
@@ -67,9 +67,9 @@ def test_the_child_s_answer_is_our_own_and_loads_no_driver(words: dict[str, str]
     script = f"""
 Secret.__repr__ = Secret.reveal
 words = {words!r}
-from_child = told(resolving.Resolving(**words).answer)
+from_child = told(resolver.Resolving(**words).answer)
 loaded = "psycopg" in sys.modules
-print(json.dumps([loaded, from_child, told(lambda: resolving.resolve(**words))]))
+print(json.dumps([loaded, from_child, told(lambda: resolver.resolve(**words))]))
 """
     loaded, from_child, here = told(
         script, tmp_path, PGSERVICEFILE=str(tmp_path / "services"), PGPASSFILE=str(tmp_path / "passwords")
@@ -80,7 +80,7 @@ print(json.dumps([loaded, from_child, told(lambda: resolving.resolve(**words))])
 
 def test_a_typed_password_gets_there_and_back(tmp_path: Path) -> None:
     script = """
-found = resolving.Resolving("host=h user=u", password=Secret("typed")).answer()
+found = resolver.Resolving("host=h user=u", password=Secret("typed")).answer()
 print(json.dumps([found.password.reveal(), found.secrets["password"].reveal(), "psycopg" in sys.modules]))
 """
     assert told(script, tmp_path) == ["typed", "typed", False]
@@ -90,11 +90,11 @@ def test_a_child_that_was_killed_costs_nothing_but_memory(tmp_path: Path) -> Non
     os.mkfifo(tmp_path / "gate")
     script = f"""
 {_HELD}
-begun = resolving.Resolving("host=db3 user=reader")
+begun = resolver.Resolving("host=db3 user=reader")
 pid = begun._child[0]
 os.kill(pid, signal.SIGKILL)
 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-resolving.resolve = there
+resolver.resolve = there
 print(json.dumps([begun.answer().host]))
 """
     assert told(script, tmp_path, GATE=str(tmp_path / "gate")) == ["db3"]
@@ -105,7 +105,7 @@ def test_whoever_has_other_things_to_do_is_told_when_it_is_there(tmp_path: Path)
     script = f"""
 import select
 {_HELD}
-begun = resolving.Resolving("host=db3 user=reader")
+begun = resolver.Resolving("host=db3 user=reader")
 early = begun.ready
 open(os.environ["GATE"], "w").close()
 select.select([begun._child[1]], [], [], 60)
@@ -118,8 +118,8 @@ def test_a_service_file_that_never_comes_ends_with_words(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "gate")
     script = f"""
 {_HELD}
-resolving.DEADLINE_S = 1
-begun = resolving.Resolving("service=reports")
+resolver.DEADLINE_S = 1
+begun = resolver.Resolving("service=reports")
 pid = begun._child[0]
 words = told(begun.answer)
 try:
@@ -141,7 +141,7 @@ import threading
 stop = threading.Event()
 thread = threading.Thread(target=stop.wait)
 thread.start()
-begun = resolving.Resolving("host=h user=u")
+begun = resolver.Resolving("host=h user=u")
 forked = begun._child is not None
 found = begun.answer().host
 stop.set()
@@ -153,7 +153,7 @@ print(json.dumps([forked, found]))
 def test_where_nobody_is_told_of_children_the_answer_comes_all_the_same(tmp_path: Path) -> None:
     script = """
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-print(json.dumps([resolving.Resolving("host=h user=u").answer().host, "psycopg" in sys.modules]))
+print(json.dumps([resolver.Resolving("host=h user=u").answer().host, "psycopg" in sys.modules]))
 """
     assert told(script, tmp_path) == ["h", False]
 
@@ -166,10 +166,10 @@ def cut(self):
 pipe = os.pipe
 def noted():
     ends = pipe()
-    resolving.Resolving.writing = ends[1]
+    resolver.Resolving.writing = ends[1]
     return ends
-resolving.os.pipe = noted
-resolving.Resolving._said = cut
-print(json.dumps([resolving.Resolving("host=h user=u").answer().host]))
+resolver.os.pipe = noted
+resolver.Resolving._said = cut
+print(json.dumps([resolver.Resolving("host=h user=u").answer().host]))
 """
     assert told(script, tmp_path) == ["h"]

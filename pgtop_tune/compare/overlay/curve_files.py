@@ -15,7 +15,7 @@ from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.compare.overlay.curves import MOST_RUNS, OverlayCurves, OverlayEntry, OverlayRun, started_s
 from pgtop_tune.compare.sides.figures import BY_ID, TPS
 from pgtop_tune.compare.sides.from_records import read_records
-from pgtop_tune.compare.sides.opening import is_records
+from pgtop_tune.compare.sides.named_sides import is_records
 from pgtop_tune.metrics import server
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import P99

@@ -20,7 +20,7 @@ def test_with_stderr_in_a_file_the_screen_stands_on_the_terminal_and_nothing_in_
     server: Throwaway, tmp_path: Path
 ) -> None:
     errors = tmp_path / "errors"
-    program = (sys.executable, "-X", "dev", "-W", "default", "-m", "pgtop_tune", "-w", conninfo(server))
+    program = (sys.executable, "-W", "default", "-m", "pgtop_tune", "-w", conninfo(server))
     with Terminal(("sh", "-c", 'exec "$@" 2>"$0"', str(errors), *program), environment(tmp_path), 80, 24) as terminal:
         terminal.until("sessions 0/")
         terminal.press("q")

@@ -435,7 +435,7 @@ def test_absence_refusal_and_emptiness_are_three_things(tmp_path: Path) -> None:
     assert read_all(tmp_path / "empty").problems == {}
     (tmp_path / "file").write_text("")
     (tmp_path / "nowhere").symlink_to("gone")
-    for name, words in (("file", "Not a directory"), ("file/below", "Not a directory"), ("nowhere", "is not there")):
+    for name, words in (("file", "Not a directory"), ("file/below", "Not a directory"), ("nowhere", "does not exist")):
         with pytest.raises(JournalProblem, match=words):
             journals(tmp_path / name)
         with pytest.raises(JournalProblem, match=words):

@@ -95,4 +95,4 @@ async def test_a_replayed_session_shows_what_the_live_one_showed(database: str, 
     assert back == live.seen[::-1]
     assert forth == live.seen[1:]
     assert "tpcb-like, 2 clients" in live.seen[-1]
-    assert any("▲tpcb-like" in picture for picture in live.seen)
+    assert any("tpcb-like ×2▲" in picture for picture in live.seen)

@@ -205,7 +205,7 @@ def test_what_another_program_writes_is_seen(tmp_path: Path) -> None:
 def test_no_file_to_be_read_is_absence(tmp_path: Path) -> None:
     meter = StorageIoMeter(lambda: 0.0, tmp_path)
     deadline_s = time.monotonic() + 30.0
-    while "first look" in str(found := meter.latest((), None)) and time.monotonic() < deadline_s:
+    while "first reading" in str(found := meter.latest((), None)) and time.monotonic() < deadline_s:
         time.sleep(0.01)
     assert isinstance(found, Unavailable)
     assert "/proc" in found.detail

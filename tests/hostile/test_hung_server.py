@@ -72,7 +72,7 @@ def test_a_stopped_server_is_said_keys_are_answered_and_it_comes_back(battered: 
         terminal.until("keys, and the meaning of every number")
         terminal.press("\x1b")
         terminal.until_gone("keys, and the meaning of every number")
-        for page, title in (("2", "client"), ("5", "statements"), ("8", "tables")):
+        for page, title in (("2", "connections"), ("5", "statements"), ("8", "tables")):
             terminal.press(page)
             until(terminal, lambda text, title=title: title in text and silent_for(LONGER_THAN_WE_WAIT_S)(text))
         terminal.press("1")

@@ -155,7 +155,7 @@ def test_afterwards_the_chart_has_the_longest_as_a_number(frames: list[Frame]) -
     second = next(each for each in session.latency.series() if each.second == slowest.second)
     assert second.max_ms == slowest.max_us / 1000.0 >= 1000.0 * JAM_S
     drawn = [plain_text(line) for line in latency_lines(session, 120, 8, UNICODE)]
-    assert f"▲{ms(second.max_ms)}" in drawn[1]
+    assert f"{ms(second.max_ms)} ms▲" in drawn[1]
 
 
 async def test_the_worst_second_is_found_in_a_recording(frames: list[Frame], tmp_path: Path) -> None:

@@ -45,9 +45,13 @@ FIGURED: Final = frozenset(
 PER_TRANSACTION: Final = frozenset(metric.id for metric in waits.METRICS)
 """Told as milliseconds of a transaction where that can be said."""
 PASSING: Final = frozenset(
-    metric.id for metric in (*host.PROCESS_METRICS, host_details.PROCESS_RUN_DELAY, host_details.BUSIEST_THREAD)
-)
-"""Metrics of processes, which come and go."""
+    metric.id
+    for metric in (
+        *host.PROCESS_METRICS, host.CPU_SPLIT, host.OTHER_PROGRAMS, host_details.PROCESS_RUN_DELAY,
+        host_details.BUSIEST_THREAD,
+    )
+)  # fmt: skip
+"""Metrics of processes, which come and go; the split of the CPUs is a sum over them."""
 OF_OTHER_TIMES: Final = frozenset(
     metric.id
     for metric in (

@@ -545,7 +545,7 @@ def listing_lines(
         if view.hide_quiet and hidden and not view.filter:
             message = f"{hidden} {table.quiet_word}: i lists them"
         message_lines = [
-            (("  ", PLAIN), (message, PLAIN)),
+            *((("  ", PLAIN), *line) for line in wrapped(message, width - 3, PLAIN)),
             *([] if elsewhere else _would_stand_here(table, view, width)),
         ]
         lines[1:] = [padded(line, width) for line in message_lines[: len(lines) - 1]] + lines[1 + len(message_lines) :]

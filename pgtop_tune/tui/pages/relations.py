@@ -272,7 +272,8 @@ def _done(row: CommandProgress) -> str:
     if progress.done is None:
         return ""
     total = "" if progress.total is None else f"/{_amount(progress.total, progress.unit)}"
-    return f"{_amount(progress.done, progress.unit)}{total} {progress.unit}"
+    unit = "" if progress.unit == "bytes" else f" {progress.unit}"
+    return f"{_amount(progress.done, progress.unit)}{total}{unit}"
 
 
 def _speed(row: CommandProgress) -> str:

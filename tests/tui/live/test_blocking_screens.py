@@ -70,10 +70,10 @@ async def test_everybody_stands_below_the_one_he_waits_for(queue: Queue, watch: 
             rf"^ {queue.root} postgres idle in transaction for .* blocks 4: UPDATE queue SET n",
             r"^ PID +waits state +object +query",
             rf"^ {queue.root} +idle tx +- +UPDATE queue",
-            rf"^ > {queue.first} +[\d.]+ active +queue row \(0,1\), xid … UPDATE queue",
+            rf"^ > {queue.first} +[\d.]+ active +queue row \(0,1\), xid.* UPDATE queue",
             rf"^   > {queue.second} +[\d.]+ active +queue row \(0,1\) +UPDATE queue",
             rf"^   > {queue.third} +[\d.]+ active +queue row \(0,1\) +UPDATE queue",
-            rf"^     > {queue.last} +[\d.]+ active +queue row \(0,2\), xid … UPDATE queue",
+            rf"^     > {queue.last} +[\d.]+ active +queue row \(0,2\), xid.* UPDATE queue",
             rf"^ {queue.other_root} +idle tx +- +LOCK TABLE other",
             rf"^ > {queue.reader} +[\d.]+ active +other +SELECT \* FROM other",
         )
@@ -83,12 +83,12 @@ async def test_everybody_stands_below_the_one_he_waits_for(queue: Queue, watch: 
             rf"^ {queue.other_root} postgres idle in transaction for .* blocks 1: LOCK TABLE other",
             r"^ PID +waits state +object +holds +since wants +held as +also +xact query",
             rf"^ {queue.root} +idle tx +- +4 ",
-            rf"^ > {queue.first} .* xid … +3 +[\d.]+ Share +Exclusive +- ",
-            rf"^   > {queue.second} .* \(0,1\) +0 +[\d.]+ Exclusive +Exclusive +- ",
-            rf"^   > {queue.third} .* \(0,1\) +1 +[\d.]+ Exclusive +Exclusive +{queue.second} ",
-            rf"^     > {queue.last} .* xid … +0 +[\d.]+ Share +Exclusive +- ",
+            rf"^ > {queue.first} .* xid.* +3 +[\d.]+ Share +Excl +- ",
+            rf"^   > {queue.second} .* \(0,1\) +0 +[\d.]+ Excl +Excl +- ",
+            rf"^   > {queue.third} .* \(0,1\) +1 +[\d.]+ Excl +Excl +{queue.second} ",
+            rf"^     > {queue.last} .* xid.* +0 +[\d.]+ Share +Excl +- ",
             rf"^ {queue.other_root} +idle tx +- +1 ",
-            rf"^ > {queue.reader} .* other +0 +[\d.]+ AccessShare +AccessExclusive +- ",
+            rf"^ > {queue.reader} .* other +0 +[\d.]+ AccShare +AccExcl +- ",
         )
 
 

@@ -88,5 +88,5 @@ async def test_what_is_left_over_is_named_on_the_pages_it_concerns(left_over: Le
             await screen.turn_to("repl", "prepared")
             await screen.shows(r"^ pay 'now' +[\d.]+ +2\d postgres +postgres ")
             await screen.turn_to("tables", "temp-files")
-            await screen.shows(rf"^ +{left_over.sorter} +\d+ +[\d.]+M")
+            await screen.shows(rf"^ +{left_over.sorter} +\d+ +[\d.]+ MB")
             await screen.turn_to("locks")

@@ -67,16 +67,16 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
         await screen.turn_to("repl")
         # The most behind comes first. What the standby has not replayed is what the subscriber has long had.
         await screen.shows(
-            r"^ senders 2 · slots 3 · (most WAL retained [\d.]+M|vacuum held back [1-9])",
+            r"^ senders 2 · slots 3 · (most WAL retained [\d.]+ MB|vacuum held back [1-9])",
             r"^ +PID application .*state +sync +behind▼",
-            r"^ +\d+ \S+ .*streaming +async +[4-9]\.\d+M",
+            r"^ +\d+ \S+ .*streaming +async +[4-9]\.\d+ MB",
             r"^ +\d+ bought .*streaming +async +0 ",
         )
         await screen.turn_to("repl", "slots")
         screen.read_again(sections.slots)
         # The standby has all WAL on its disk and has only not replayed it: its slot keeps nothing.
         used = r"^ (?:kept|bought) +in use +[\d.]+K? "
-        await screen.shows(r"^ forgotten +inactive +[\d.]+M ", used, used)
+        await screen.shows(r"^ forgotten +inactive +[\d.]+ MB ", used, used)
         writing = Crowd(cascade.primary)
         try:
             writing.waits(writing.session(autocommit=True), WRITING)
@@ -84,14 +84,14 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
             await screen.resize(WIDE)
             await screen.shows(
                 r"^ slot +state +retained?▼ +grows/s wal .* type +db +PID ",
-                r"^ forgotten +inactive +[\d.]+M +[\d.]+[KM] reserved .* physical - +- ",
+                r"^ forgotten +inactive +[\d.]+ MB +[\d.]+ [kM]B reserved .* physical - +- ",
             )
             await screen.shows(r"^ bought +in use .* reserved .* logical +postgres +\d+ ")
             await screen.shows(r"^ kept +in use .* reserved .* physical - +\d+ ")
             await screen.turn_to("repl", "senders")
             await screen.shows(
                 r"^ +PID application +state +sync +behind▼ replay ms write ms flush ms +unsent unflushd unreplayd",
-                r"^ +\d+ \S+ +streaming +async +[\d.]+M +\S+ +\S+ +\S+ +\S+ +\S+ +[\d.]+M ",
+                r"^ +\d+ \S+ +streaming +async +[\d.]+ MB .* [\d.]+ MB ",
             )
         finally:
             writing.close()
@@ -99,7 +99,7 @@ async def test_each_server_shows_its_side_of_the_replication(cascade: Cascade, w
         await screen.turn_to("repl")
         await screen.shows(r"^ standby streaming.* · replay paused · behind \d")
         await screen.resize(WIDE)
-        (line,) = await screen.shows(r"replay paused · behind ([\d.]+) s .*not replayed ([\d.]+)M")
+        (line,) = await screen.shows(r"replay paused · behind ([\d.]+) s .*not replayed ([\d.]+) MB")
         assert float(line[2]) > 4
     async with watch(cascade.subscriber) as screen:
         await screen.turn_to("repl", "subscriptions")

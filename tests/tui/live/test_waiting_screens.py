@@ -38,7 +38,7 @@ async def test_commits_show_as_waits_for_the_disk_and_for_the_one_that_writes(
                 await screen.turn_to("waits")
                 for wait in ("IO:WalSync", "LWLock:WALWrite"):
                     await screen.shows(r"^─ events", rf"^ {wait} +[\d.]+ ")
-                await screen.shows(r"▓ LWLock +[\d.]+", r"▒ IO +[\d.]+")
+                await screen.shows(r"█ LWLock +[\d.]+", r"█ IO +[\d.]+")
                 await screen.turn_to("sessions")
                 await screen.shows(rf"^ +{pids[0]} +\d.* active +\S")
                 await screen.press("1")

@@ -81,9 +81,10 @@ def test_the_screen_says_when_a_disk_is_at_its_cap(server: Throwaway, tmp_path: 
     caps = [f"--disk-cap={disk}=1iops" for disk in DISKS]
     command = (*PROGRAM, "top", *caps, conninfo(server))
     with writing(tmp_path / "written"), Terminal(command, environment(tmp_path), 160, 48) as terminal:
-        shown = terminal.until("% of 1 IOPS")
-        line = next(line for line in shown.splitlines() if "% of 1 IOPS" in line)
+        shown = terminal.until("at its cap")
+        line = next(line for line in shown.splitlines() if "at its cap" in line)
         assert line.strip().startswith("DISK")
+        assert "of 1 IOPS" in line
         terminal.press("q")
         assert terminal.wait() == 0
 

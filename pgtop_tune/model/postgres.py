@@ -194,7 +194,7 @@ class CheckpointCounters(Struct, frozen=True, gc=False):
 
 
 class CheckpointCycle(Struct, frozen=True, gc=False):
-    """pg_stat_wal.wal_fpi at the begin of checkpoints that were observed.
+    """pg_stat_wal.wal_fpi at the start of observed checkpoints.
 
     Attributes:
         at_s: Time of the reading.

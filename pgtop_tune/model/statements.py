@@ -89,7 +89,7 @@ class StatementSample(Struct, frozen=True, gc=False):
 
 
 class StatementText(Struct, frozen=True, gc=False):
-    """The text of a query id in pg_stat_statements: that of the first such statement, with constants replaced."""
+    """The text of a query id in pg_stat_statements: the first statement with this id, with constants replaced."""
 
     queryid: Annotated[int, WIDE]
     query: str

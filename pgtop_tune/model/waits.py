@@ -65,7 +65,8 @@ class TailRow(Struct, frozen=True, gc=False):
         open: Whether the transactions were still open at the last sample of the frame.
         wait_event_type: Class, see `OldTransaction`.
         wait_event: Event, see `OldTransaction`.
-        transactions: Sum of the shares of their samples in this wait: a transaction counts 1 over all of its rows.
+        transactions: Sum of the shares of the transactions' samples in this wait: a transaction counts 1 over all of
+            its rows.
         looks: Number of samples in this wait.
         query_id: Id of the waiting statement.
         root_pid: Session at the root of the queue for a lock; 0 for a prepared transaction, None if unknown,
@@ -87,13 +88,13 @@ class TailRow(Struct, frozen=True, gc=False):
 
 
 class TailSample(Struct, frozen=True, gc=False):
-    """Transactions older than a floor: those that ended since the previous frame, and those that are open.
+    """Transactions older than a floor that ended since the previous frame or are still open.
 
     Attributes:
-        looks: Number of samples since the previous frame, without the first one of a connection.
+        looks: Number of samples since the previous frame, without the first sample of a connection.
         every_ms: Mean time between samples.
         floor_ms: Least age of the transactions.
-        one_in: Number of sessions of which one was followed; 1 for all. Rows are extrapolated to all sessions.
+        one_in: One in this number of sessions was followed; 1 means all. Rows are extrapolated to all sessions.
         rows: A limited number of rows; too many are merged without their roots and statements.
     """
 
@@ -153,7 +154,7 @@ class LockCounters(Struct, frozen=True, gc=False):
 
     Attributes:
         locktype: "relation", "transactionid", "tuple", "advisory", …; the lock type is the wait event of class Lock.
-        waits: Waits that lasted longer than deadlock_timeout and ended with the lock.
+        waits: Waits that lasted longer than deadlock_timeout and ended with the lock granted.
         wait_us: Time of these waits.
         fastpath_exceeded: Locks that went to the shared lock table because the fast-path slots of their session were
             full.

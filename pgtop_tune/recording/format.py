@@ -47,7 +47,7 @@ class Header(Struct, frozen=True):
 
     Attributes:
         format: "pgtop-tune/1.1".
-        tool: Version of the program that wrote it.
+        tool: Version of the program that wrote the recording.
         created_ms: Wall clock when the recording began, milliseconds since the epoch.
         timezone: UTC offset of the machine that recorded, "+02:00", for reading times as its operator knew them.
         interval_s: Interval the session was set to when it began.

@@ -78,7 +78,7 @@ class BenchReport(Struct, frozen=True, gc=False):
         failed: Failed transactions of all kinds, including the next two (pgbench 15 and later).
         retried: Transactions that were tried more than once.
         retries: Total number of tries beyond the first.
-        skipped: Transactions that were not begun, because they could not have met --latency-limit.
+        skipped: Transactions that were not started, because they could not have met --latency-limit.
         latency_limit_exceeded: Transactions above --latency-limit.
         schedule_lag_ms: Mean lag behind the schedule, with --rate.
         scale: Scaling factor that pgbench found.
@@ -337,7 +337,7 @@ class LatencySecond(Struct, frozen=True, gc=False):
         max_us: Exact maximum of their latencies; 0 without transactions.
         buckets: (index, count) pairs, ascending; `metrics.percentiles` defines the edges of a bucket.
         failed: Failed transactions of all kinds, including the next two (pgbench 15 and later).
-        skipped: Transactions that were not begun, because they could not have met --latency-limit.
+        skipped: Transactions that were not started, because they could not have met --latency-limit.
         lag_sum_us: Sum of their lags behind the schedule, estimated if lines were only counted; None without --rate.
         lag_max_us: Largest lag read from the log; None without --rate.
         scripts: Histograms by script, if the run has several.

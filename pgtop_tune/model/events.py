@@ -58,7 +58,7 @@ class EventKind(StrEnum):
     ROLE = "role"
     """A standby became a primary, or the connected server has another role."""
     GAP = "gap"
-    """This program took no samples: it was stopped, or had no CPU. The first frame after the gap has this event."""
+    """pgtop-tune took no samples: it was stopped, or got no CPU time. The first frame after the gap has this event."""
     RESET = "reset"
     DEADLOCK = "deadlock"
     PRESSURE = "pressure"

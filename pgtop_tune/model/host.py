@@ -25,7 +25,7 @@ class FileSystem(Struct, frozen=True, gc=False):
         mount: Mount point; foreign text.
         kind: ext4, xfs, btrfs, …
         source: Mounted device, as the file system reports it.
-        roles: PostgreSQL's directories on it: "data", "wal", "temp", "log", "tablespace NAME".
+        roles: PostgreSQL's directories on the mount: "data", "wal", "temp", "log", "tablespace NAME".
         total_bytes: f_blocks.
         free_bytes: f_bfree, including blocks reserved for root.
         available_bytes: f_bavail: space that the server can still write.
@@ -212,7 +212,7 @@ class MemorySample(Struct, frozen=True, gc=False):
     file_huge_bytes: int | None = None
     """FileHugePages; None in a kernel without this line."""
     arc_bytes: int | None = None
-    """The cache of ZFS (ARC); None if the machine has no ZFS, or if /proc/meminfo describes another machine."""
+    """The cache of ZFS (ARC); None without ZFS, and if larger than the used memory of /proc/meminfo (lxcfs)."""
 
 
 class PressureLine(Struct, frozen=True, gc=False):

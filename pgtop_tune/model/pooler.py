@@ -186,7 +186,7 @@ class Pooler(Struct, frozen=True, gc=False):
         name: The operator's name for the pooler.
         address: user@host:port/database of the pooler's console.
         console: Reading of the console, or the reason why the reading is missing.
-        host, port: Its address as the operator gave it; a socket directory may stand for the host.
+        host, port: Its address as given by the operator; a socket directory may replace the host.
     """
 
     name: str

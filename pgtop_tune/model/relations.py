@@ -191,9 +191,9 @@ class ProgressRow(Struct, frozen=True, gc=False):
         relation: Table, with its index if the command has one; the oid as text for a table of another database, ""
             without a table.
         phase: The server's name of the phase; "" where the view has none.
-        done, total: Counts of the phase; None where it counts nothing, or the total is not known.
+        done, total: Counts of the phase; None if the phase counts nothing, or the total is unknown.
         unit: Unit of `done` and `total`: "blocks", "tuples", "bytes", "indexes", "lockers", "statistics"; "" without.
-        steps_done, steps_total: Outer counts: partitions, child tables, tablespaces; None without.
+        steps_done, steps_total: Outer counts: partitions, child tables, tablespaces; None if the view has none.
         steps_unit: Unit of the outer counts.
         tuples: Rows processed so far (COPY, CREATE INDEX, CLUSTER), dead rows found (VACUUM); None if the view has no
             such count.

@@ -26,7 +26,7 @@ class DiskSetup(Struct, frozen=True, gc=False):
 
     Attributes:
         name: Name in /proc/diskstats.
-        roles: PostgreSQL's directories on it.
+        roles: PostgreSQL's directories on the disk.
         model: Vendor and model; "" where they are not known. Foreign text.
         size_bytes: 512 × /sys/block/…/size.
         rotational: queue/rotational; None if unknown. Virtual disks often report it wrongly.

@@ -93,7 +93,7 @@ class StatementText(Struct, frozen=True, gc=False):
 
     queryid: Annotated[int, WIDE]
     query: str
-    """The first 4,000 characters; "" where the server has lost it. Foreign text."""
+    """The first 4,000 characters; "" if the server has lost the text. Foreign text."""
     characters: int
     """Length of the full text."""
 

@@ -117,7 +117,7 @@ class LockWait(Struct, frozen=True, gc=False):
         pid: Pid of the waiting backend.
         locktype: pg_locks.locktype: relation, tuple, transactionid, advisory, …
         mode: Requested mode: "AccessExclusiveLock".
-        relation: The relation, if it is in our database; for a row its table. Foreign text.
+        relation: The relation, if it is in our database; for a row, the table of the row. Foreign text.
         target: The locked object: "row (0,17)", "xid 1234", "relation 16384 of another database". Foreign text.
         wait_start_ms: pg_locks.waitstart; None for the first moments of a wait.
         holders: Pids of the holders, 0 for a prepared transaction; at most 16.
@@ -192,10 +192,11 @@ class WaitCount(Struct, frozen=True, gc=False):
 
     Attributes:
         wait_event_type: pg_stat_activity.wait_event_type; "CPU" for an active backend without a wait.
-        wait_event: The event; "" for CPU, "turn" and "between" of class Client for idle sessions.
+        wait_event: The event; "" for CPU; for idle sessions of class Client "turn" (shown as Client:think) and
+            "between" (Client:idle).
         backend_type: "client backend", "checkpointer", …
         observations: Backends in this wait, summed over the samples; 0 for a kind of an earlier frame.
-        query_id: Id of the running statement; None without one, and with too many kinds of waits at once.
+        query_id: Id of the running statement; None without a statement, and with too many kinds of waits at once.
         datname: Database; None for processes without one.
         usename: Role; None for processes without one.
         of_load: Whether application_name is pgbench.

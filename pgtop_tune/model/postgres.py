@@ -234,7 +234,7 @@ class Parameter(Struct, frozen=True, gc=False):
         source: Source of the value: default, configuration file, command line, …
         sourcefile: File and line where the role may see it, else "".
         in_auto_conf: Whether postgresql.auto.conf sets it; None where the role may not read it.
-        stored: The value in postgresql.auto.conf, as written; None where it was not read. Frames do not contain this value.
+        stored: The value in postgresql.auto.conf, as written; None if not read. Frames do not contain this value.
         pending: The value in the files that waits for a restart; None without one, or where the role may not read them.
     """
 

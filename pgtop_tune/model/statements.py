@@ -67,8 +67,8 @@ class StatementCounters(Struct, frozen=True, gc=False):
 class StatementSample(Struct, frozen=True, gc=False):
     """The most important entries: those that changed most since the reading before, and those with the most total time.
 
-    A rate needs two readings of an entry. An entry in this sample that is not in the one before has its older reading
-    in `before`. If it is in neither, it is new on the server, and all of its counts are new.
+    A rate needs two readings of an entry. If an entry of this sample is missing in the previous sample, `before` has its
+    older reading. If `before` lacks the entry, too, the entry is new on the server, and all of its counts are new.
     """
 
     at_s: float

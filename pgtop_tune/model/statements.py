@@ -67,7 +67,7 @@ class StatementCounters(Struct, frozen=True, gc=False):
 class StatementSample(Struct, frozen=True, gc=False):
     """The most important entries: those that changed most since the reading before, and those with the most total time.
 
-    A rate needs two readings of an entry. If an entry of this sample is missing in the previous sample, `before` has its
+    A rate needs two readings of an entry. If an entry of this sample is missing in the previous one, `before` has its
     older reading. If `before` lacks the entry, too, the entry is new on the server, and all of its counts are new.
     """
 

@@ -78,7 +78,7 @@ class BenchReport(Struct, frozen=True, gc=False):
         failed: Failed transactions of all kinds, including the next two (pgbench 15 and later).
         retried: Transactions that were tried more than once.
         retries: Total number of tries beyond the first.
-        skipped: Transactions that were not begun, because they could not have met --latency-limit.
+        skipped: Transactions that were not started, because they could not have met --latency-limit.
         latency_limit_exceeded: Transactions above --latency-limit.
         schedule_lag_ms: Mean lag behind the schedule, with --rate.
         scale: Scaling factor that pgbench found.
@@ -197,13 +197,13 @@ class RunState(StrEnum):
 
 
 class BenchRun(Struct, frozen=True, gc=False):
-    """One run of pgbench, unchanged but for its state while it lasts.
+    """One run of pgbench; only its state changes while it lasts.
 
     Attributes:
         run: Number of the run in this session, from 1.
         command: The exact command line, shell-quoted; never holds a password.
         sampling_rate: Share of transactions in the transaction log, 0 to 1.
-        duration_s: Value of -T; None for a run by transactions or until stopped.
+        duration_s: Value of -T; None for a run with a number of transactions or until stopped.
         rate_per_s: Value of --rate; None without a schedule.
         exit_status: Exit status of pgbench; None while it runs. Negative for the signal that ended it.
         message: pgbench's last lines on stderr when it failed. Foreign text.
@@ -228,18 +228,18 @@ class BenchRun(Struct, frozen=True, gc=False):
     """Transactions of each client, the value of -t."""
     latency_limit_ms: float | None = None
     max_tries: int | None = None
-    """--max-tries; None is once."""
+    """--max-tries; None means one try."""
     connect_per_transaction: bool = False
     scripts: tuple[str, ...] = ()
     """Names in the order of the command line; `ScriptLatencies.script` counts them from 0. Foreign text."""
     machine: str = ""
     """Machine on which pgbench runs, as the operator named it; "" for this one."""
     clock_ahead_ms: float | None = None
-    """Offset of that machine's clock ahead of ours; None for this machine."""
+    """Time by which the clock of `machine` is ahead of ours; None for this machine."""
     clock_uncertain_ms: float | None = None
-    """Largest error of that offset: half of the quickest round trip of its measurement."""
+    """Largest error of `clock_ahead_ms`: half of the shortest round trip of its measurement."""
     seed: int | None = None
-    """--random-seed; None is a new one each time."""
+    """--random-seed; None means a new seed for each run."""
     script_hashes: tuple[str, ...] = ()
     """SHA-256 of each script file, in the order of `scripts`; empty for a builtin, and in older recordings."""
     continue_on_error: bool = False
@@ -283,13 +283,15 @@ class BenchProgress(Struct, frozen=True, gc=False):
 
 
 class Silence(Struct, frozen=True, gc=False):
-    """A series of progress lines without the end of a transaction, successful or failed.
+    """A series of progress lines in which no transaction ended, successful or failed.
 
     Attributes:
-        since_ms: Time of the last line with a transaction, on our clock; before the first one, the begin of the load.
+        since_ms: Time of the last line with a transaction, on our clock; before the first such line, the start of the
+            load.
         until_ms: Time of the next line with a transaction, or of the run's end; None while the silence lasts.
         zero_s: Seconds of the lines without a transaction.
-        usual_ms: Mean latency of all transactions before it, by pgbench's progress lines; None before the first.
+        usual_ms: Mean latency of all transactions before the silence, from pgbench's progress lines; None before the
+            first transaction.
     """
 
     since_ms: int
@@ -304,7 +306,7 @@ def estimate_mark(percentile: float | None, counted_below: float) -> str:
 
 
 class ScriptLatencies(Struct, frozen=True, gc=False):
-    """The part of a `LatencySecond` of one of several scripts, with the same fields.
+    """The transactions of one script in a `LatencySecond`, with the same fields; only with several scripts.
 
     Attributes:
         script: Number of the script from 0, in the order of the command line.
@@ -325,23 +327,23 @@ class LatencySecond(Struct, frozen=True, gc=False):
     """Logged transactions that ended within one second of the wall clock.
 
     Latencies are of successful transactions, including all their tries. With --rate they count from the scheduled
-    start, including the lag; without, from the begin of the transaction, after connecting. Counts are of the log:
-    divide by the sampling rate for an estimate of all.
+    start, including the lag; without --rate, from the start of the transaction, after connecting. Counts refer to the
+    log: divide by the sampling rate to estimate all transactions.
 
     Attributes:
         second: Seconds since the epoch, on our clock.
-        logged: Transactions in this histogram; 0 for a second without a successful one.
+        logged: Transactions in this histogram; 0 for a second without a successful transaction.
         sum_us: Sum of their latencies, for the mean.
-        max_us: Their exact maximum; 0 without any.
+        max_us: Exact maximum of their latencies; 0 without transactions.
         buckets: (index, count) pairs, ascending; `metrics.percentiles` defines the edges of a bucket.
         failed: Failed transactions of all kinds, including the next two (pgbench 15 and later).
-        skipped: Transactions that were not begun, because they could not have met --latency-limit.
-        lag_sum_us: Sum of their lags behind the schedule, estimated where lines were only counted; None without --rate.
-        lag_max_us: Largest lag that was read; None without --rate.
-        scripts: Histograms by script, where there are several.
-        counted: Transactions in `logged` that were only counted: they are spread over buckets and scripts like the
-        others.
-        counted_below_us: Latency below which all of these are; 0 without any.
+        skipped: Transactions that were not started, because they could not have met --latency-limit.
+        lag_sum_us: Sum of their lags behind the schedule, estimated if lines were only counted; None without --rate.
+        lag_max_us: Largest lag read from the log; None without --rate.
+        scripts: Histograms by script, if the run has several.
+        counted: Transactions in `logged` that were only counted; they are spread over buckets and scripts like the
+            other transactions.
+        counted_below_us: Upper bound of the latency of these transactions; 0 if there are none.
     """
 
     second: int
@@ -367,9 +369,9 @@ class BenchSample(Struct, frozen=True, gc=False):
         run: The run, or the last one that ended.
         progress: Progress lines that arrived since the previous frame, oldest first.
         latencies: Seconds of the transaction log that became complete. pgbench buffers its log, so a second can come
-            several frames late, and with few transactions many seconds at once. A second comes again with the
-            transactions that pgbench wrote later still: the histograms of a second add up.
-        silences: Silences that ended since the previous frame, and the one that lasts, oldest first.
+            several frames late, and with few transactions many seconds at once. A second is repeated with transactions
+            that pgbench wrote even later: add up the histograms of a second.
+        silences: Silences that ended since the previous frame, and the one that still lasts, oldest first.
     """
 
     at_s: float

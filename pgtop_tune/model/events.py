@@ -16,8 +16,8 @@ class LogLine(Struct, frozen=True, gc=False):
     """One entry of the log.
 
     Attributes:
-        id: "file:byte offset" of its begin.
-        severity: LOG, WARNING, ERROR, FATAL, PANIC; "" without a known one.
+        id: "file:byte offset" of the entry's first byte.
+        severity: LOG, WARNING, ERROR, FATAL, PANIC; "" if unknown.
         prefix: Text of log_line_prefix. Foreign text, as `message`.
         message: The message, followed by DETAIL and HINT; at most 500 characters.
     """
@@ -29,11 +29,11 @@ class LogLine(Struct, frozen=True, gc=False):
 
 
 class LogTail(Struct, frozen=True, gc=False):
-    """The newest entries of the server's log that are not about single statements.
+    """The newest entries of the server's log, without entries about single statements.
 
     Attributes:
         file: Name from pg_current_logfile().
-        skipped_bytes: Bytes that were skipped since the session began, because the log grew faster than it was read.
+        skipped_bytes: Bytes skipped since the session began, because the log grew faster than pgtop-tune read it.
         left_out: Number of entries about statements and connections (log_statement, log_duration, log_connections).
         lines: Entries, oldest first, at most a hundred.
     """
@@ -58,7 +58,7 @@ class EventKind(StrEnum):
     ROLE = "role"
     """A standby became a primary, or the connected server has another role."""
     GAP = "gap"
-    """This program took no samples: it was stopped, or had no CPU. The first frame after the gap has this event."""
+    """pgtop-tune took no samples: it was stopped, or got no CPU time. The first frame after the gap has this event."""
     RESET = "reset"
     DEADLOCK = "deadlock"
     PRESSURE = "pressure"

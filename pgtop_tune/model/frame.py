@@ -32,16 +32,16 @@ class Frame(Struct, frozen=True, gc=False):
     """All readings of one tick.
 
     Attributes:
-        sequence: 0, 1, 2 … within a session; a gap stands for late ticks, which were skipped.
+        sequence: 0, 1, 2 … within a session; a missing number is a late tick that was skipped.
         taken_at_ms: Milliseconds since the epoch, this machine's wall clock (may step).
         elapsed_s: Seconds since the session began, monotonic. Sections carry their own `at_s` on the same clock.
-        host: The server's machine, or the reason why it is missing.
+        host: The server's machine, or the reason why its section is missing.
         postgres: The server, or the reason why it does not answer.
         bench: pgbench of ours, or Unavailable(NO_LOAD).
         footprint: Our own cost.
         events: Events since the previous frame.
         pooler: The poolers that the operator named, or Unavailable(NO_POOLER).
-        ceilings: Limits of the server that were measured some time before.
+        ceilings: Limits of the server, measured earlier.
     """
 
     sequence: int

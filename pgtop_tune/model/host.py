@@ -25,7 +25,7 @@ class FileSystem(Struct, frozen=True, gc=False):
         mount: Mount point; foreign text.
         kind: ext4, xfs, btrfs, …
         source: Mounted device, as the file system reports it.
-        roles: PostgreSQL's directories on it: "data", "wal", "temp", "log", "tablespace NAME".
+        roles: PostgreSQL's directories on the mount: "data", "wal", "temp", "log", "tablespace NAME".
         total_bytes: f_blocks.
         free_bytes: f_bfree, including blocks reserved for root.
         available_bytes: f_bavail: space that the server can still write.
@@ -99,7 +99,7 @@ class HostFacts(Struct, frozen=True, gc=False):
     """Facts of the machine that do not change during a session.
 
     Attributes:
-        hostname: Name of the machine of the numbers.
+        hostname: Name of the machine that the numbers describe.
         kernel: `uname -r`.
         source: Source of the numbers, for the pane titles: "local", "psutil" or "server's /proc over SQL".
         boot_id: /proc/sys/kernel/random/boot_id; another one after a reboot, which resets every counter. With psutil
@@ -108,7 +108,7 @@ class HostFacts(Struct, frozen=True, gc=False):
         ticks_per_s: sysconf(_SC_CLK_TCK).
         page_size_bytes: sysconf(_SC_PAGESIZE).
         memory_bytes: MemTotal.
-        untold: Figures that this source lacks: with /proc those of lines that this kernel or container lacks.
+        untold: Figures that this source lacks; with /proc, the figures of lines missing in this kernel or container.
     """
 
     hostname: str
@@ -130,7 +130,7 @@ class HostFacts(Struct, frozen=True, gc=False):
 class CpuTimes(Struct, frozen=True, gc=False):
     """One `cpu` line of /proc/stat, in ticks since boot. `user` contains `guest`, `nice` contains `guest_nice`.
 
-    None stands for a kind of time that the system does not count: macOS has the first three and idle.
+    None is a kind of time that the system does not count: macOS counts only the first three and idle.
     """
 
     cpu: str
@@ -157,11 +157,11 @@ class CpuSample(Struct, frozen=True, gc=False):
     procs_running: int | None
     """Runnable now, on a CPU or waiting for one (`procs_running`)."""
     procs_blocked: int | None
-    """Blocked on I/O now (`procs_blocked`). None for this and the two before it: not known (`HostFacts.untold`)."""
+    """Blocked on I/O now (`procs_blocked`). None for this field and the two above: unknown (`HostFacts.untold`)."""
     load_1m: float | None
     load_5m: float | None
     load_15m: float | None
-    """None for the three where /proc/loadavg is missing."""
+    """None for all three loads if /proc/loadavg is missing."""
     interrupts: int | None = None
     """Hardware interrupts served since boot (first number of `intr`); None if unknown."""
 
@@ -196,7 +196,7 @@ class MemorySample(Struct, frozen=True, gc=False):
     page_tables_bytes: int | None
     anon_huge_bytes: int | None
     shmem_huge_bytes: int | None
-    """Both None in a kernel that does not count them."""
+    """None, as `anon_huge_bytes`, in a kernel that does not count huge pages."""
     committed_bytes: int | None
     commit_limit_bytes: int | None
     swap_total_bytes: int | None
@@ -210,9 +210,9 @@ class MemorySample(Struct, frozen=True, gc=False):
     thp_defrag: str = ""
     """The word in brackets in …/defrag: always, defer, defer+madvise, madvise, never; "" if unreadable."""
     file_huge_bytes: int | None = None
-    """FileHugePages; None in a kernel that does not count them."""
+    """FileHugePages; None in a kernel without this line."""
     arc_bytes: int | None = None
-    """The cache of ZFS (ARC); None without ZFS, and where /proc/meminfo is that of another machine."""
+    """The cache of ZFS (ARC); None without ZFS, and if larger than the used memory of /proc/meminfo (lxcfs)."""
 
 
 class PressureLine(Struct, frozen=True, gc=False):
@@ -220,7 +220,7 @@ class PressureLine(Struct, frozen=True, gc=False):
 
     some_us: int
     full_us: int | None
-    """None where the kernel has no such line (cpu before Linux 5.13)."""
+    """None if the kernel has no `full` line (cpu before Linux 5.13)."""
 
 
 class PressureSample(Struct, frozen=True, gc=False):
@@ -245,16 +245,16 @@ class DiskCounters(Struct, frozen=True, gc=False):
     in_flight: int | None
     """Requests in progress now (a gauge)."""
     busy_ms: int | None
-    """`io_ticks`: wall time with at least one request in progress."""
+    """`io_ticks`: wall-clock time with at least one request in progress."""
     weighted_ms: int | None
     """`time_in_queue`: request-milliseconds; its rate is the mean queue."""
     roles: tuple[str, ...] = ()
-    """PostgreSQL's directories on it: "data", "wal", "temp", "tablespace NAME"; empty for other devices."""
+    """PostgreSQL's directories on the device: "data", "wal", "temp", "tablespace NAME"; empty for other devices."""
     stacked: bool = False
-    """Whether it consists of other devices of this sample (LVM, md), and is no part of sums."""
+    """Whether the device consists of other devices of this sample (LVM, md); sums leave it out."""
     cap_iops: float | None = None
     cap_bytes_per_s: float | None = None
-    """Limits of the device that the operator gave (--disk-cap); None without."""
+    """Limit of the device, as `cap_iops`, given by the operator (--disk-cap); None if not given."""
 
 
 class DiskSample(Struct, frozen=True, gc=False):
@@ -276,14 +276,14 @@ class ProcessCounters(Struct, frozen=True, gc=False):
     user_ticks: int
     system_ticks: int
     rss_bytes: int
-    """Field 24 of stat × the page size, to the 128 KiB below."""
+    """Field 24 of stat × the page size, rounded down to 128 KiB."""
     delay_ticks: int | None
-    """Field 42 `delayacct_blkio_ticks`: time waited for block I/O; always 0 where delay accounting is off, None
-    where it is not known."""
+    """Field 42 `delayacct_blkio_ticks`: time waited for block I/O; always 0 while delay accounting is off, None
+    if unknown."""
     read_bytes: int | None = None
-    """Bytes read from storage, /proc/PID/io `read_bytes`; None where not permitted or not read this time."""
+    """Bytes read from storage, /proc/PID/io `read_bytes`; None if not permitted or not read this time."""
     write_bytes: int | None = None
-    """Bytes passed to write calls, `wchar`: files and pipes, not sockets; they reach storage later, if at all."""
+    """Bytes passed to write calls, `wchar`: files and pipes, not sockets; the bytes reach storage later, if at all."""
     run_delay_ms: int | None = None
     """Time in the run queue: field 2 of /proc/PID/schedstat, main thread; None when not read."""
     reaped_ticks: int = 0
@@ -323,12 +323,12 @@ class ProcessSample(Struct, frozen=True, gc=False):
     at_s: float
     processes: Annotated[tuple[ProcessCounters, ...], KeyedBy("pid")]
     io_refused: int = 0
-    """Processes whose /proc/PID/io we may not read; the server's user or root may. With psutil also processes that are
+    """Processes whose /proc/PID/io we may not read; the server's user or root may. With psutil, also processes that are
     hidden from us."""
     threads: Annotated[tuple[ThreadCounters, ...], KeyedBy("tid")] = ()
-    """Threads of pgbench on *this* machine, also with the server elsewhere: one busy thread falsifies the load."""
+    """Threads of pgbench on *this* machine, also if the server runs elsewhere: one busy thread falsifies the load."""
     others: Annotated[tuple[OtherProgram, ...], KeyedBy("pid")] = ()
-    """The busiest two other programs, while other programs use CPU time; their numbers are some seconds old."""
+    """The two other programs that use most CPU time, if any does; their numbers are some seconds old."""
 
 
 class HostSample(Struct, frozen=True, gc=False):

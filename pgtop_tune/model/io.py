@@ -134,6 +134,6 @@ class WalFiles(Struct, frozen=True, gc=False):
     at_s: float
     segments: int
     wal_bytes: int
-    """Size of all files in it."""
+    """Size of all files in the WAL directory."""
     recycled: int | None
     """Segments prepared for reuse, behind the one being written; None on a standby."""

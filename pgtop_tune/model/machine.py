@@ -129,9 +129,9 @@ class StorageIo(Struct, frozen=True, gc=False):
 
     Attributes:
         own_read_bytes: Bytes read from storage by server, load and this program.
-        own_write_bytes: Bytes that they passed to write calls and made dirty in the page cache.
+        own_write_bytes: Bytes that these programs passed to write calls and made dirty in the page cache.
         others_read_bytes, others_write_bytes: The same of all other programs.
-        refused: Programs whose file this one may not read; those outside of a container count as one together.
+        refused: Programs whose /proc/PID/io pgtop-tune may not read; all programs outside the container count as one.
     """
 
     at_s: float
@@ -164,13 +164,13 @@ class CgroupSample(Struct, frozen=True, gc=False):
 
     Attributes:
         path: The group: "/system.slice/postgresql.service".
-        version: 1 or 2; 2 where only one of memory and CPU is in version 1.
+        version: 1 or 2; 2 if only one of memory and CPU is in version 1.
         memory_max_bytes: memory.max (v2), memory.limit_in_bytes (v1); None without a limit, as for all limits here.
         memory_high_bytes: memory.high (v2), from which on reclaim throttles the group.
         memory_bytes: memory.current, memory.usage_in_bytes of the group that sets the limit; including page cache.
         memory_max_events: Number of times the limit was hit (`max` of memory.events; memory.failcnt).
         oom_kills: `oom_kill` of memory.events or memory.oom_control.
-        cpu_quota_cores: cpu.max or cfs_quota_us ÷ cfs_period_us: CPU time it may use, in CPUs.
+        cpu_quota_cores: cpu.max or cfs_quota_us ÷ cfs_period_us: CPU time that the group may use, in CPUs.
         cpu_periods: `nr_periods` of cpu.stat of the group that sets the CPU limit.
         cpu_throttled_periods: `nr_throttled`.
         cpu_throttled_us: `throttled_usec` (v2), `throttled_time` (v1): summed over its CPUs.
@@ -197,7 +197,7 @@ class CgroupSample(Struct, frozen=True, gc=False):
     memory_some_us: int | None
     memory_full_us: int | None
     cpus_allowed: int | None = None
-    """Number of CPUs on which the postmaster may run, by a cpuset or its affinity; None for all."""
+    """Number of CPUs that a cpuset or its affinity allows the postmaster; None for all CPUs."""
 
     @property
     def cpus(self) -> float | None:

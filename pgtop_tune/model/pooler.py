@@ -23,7 +23,7 @@ class PoolerAddress(Struct, frozen=True):
     """Address of an admin console.
 
     Attributes:
-        name: The operator's name for it.
+        name: The operator's name for the pooler.
         described: user@host:port/database, without secrets.
         host, port: Its first endpoint.
         keywords: libpq's keywords, none of them secret.
@@ -80,8 +80,8 @@ class PoolerCounters(Struct, frozen=True, gc=False):
     Attributes:
         id: Unique in the sample.
         user: User; "" where all users of the database are counted together (PgBouncer).
-        instance: Name of the server of the row (PgCat); "".
-        wait_us: Time that clients waited for a server connection; counted when they got it.
+        instance: Name of the server of the row (PgCat); otherwise "".
+        wait_us: Time that clients waited for a server connection; counted when they got the connection.
         assignments: Number of server connections that clients got (PgBouncer 1.23 and later).
         logins: Logins of clients (PgBouncer 1.24 and later).
         errors: Errors (PgCat).
@@ -109,12 +109,12 @@ class PooledDatabase(Struct, frozen=True, gc=False):
     Attributes:
         id: Unique in the sample.
         name: Name for clients (PgBouncer); name of the server (PgCat).
-        host: Host of the server; "" is its Unix socket.
+        host: Host of the server; "" means its Unix socket.
         database: Name on the server.
-        force_user: The user of all server connections; "" for that of the client.
+        force_user: The user of all server connections; "" if each connection has the client's user.
         pool_size: Most server connections of one pool.
-        reserve_pool_size: Further connections while clients wait for long.
-        max_connections: Most server connections of all pools of the database together; 0 is no limit.
+        reserve_pool_size: Additional connections while clients wait for long.
+        max_connections: Most server connections of all pools of the database together; 0 means no limit.
         current_connections: Present server connections.
         paused: 1 while no query may pass.
         disabled: 1 while no client may log in (PgBouncer), or while the server is banned (PgCat).
@@ -140,7 +140,7 @@ class PoolerSettings(Struct, frozen=True, gc=False):
     """Rows of SHOW CONFIG that limit connections.
 
     Attributes:
-        max_prepared_statements: Setting of PgBouncer from 1.21 on; 0 is off; None without the setting.
+        max_prepared_statements: Setting of PgBouncer from 1.21 on; 0 means off; None in versions without the setting.
         prepare_cache_size: Largest number of prepared statements that PgCat keeps for a server connection, from SHOW
             SERVERS; 0 also before any was prepared. PgCat does not show the setting itself.
     """
@@ -160,7 +160,7 @@ class ConsoleSample(Struct, frozen=True, gc=False):
 
     Attributes:
         at_s: Time on the session's monotonic clock.
-        kind: "PgBouncer", "PgCat", or the first word of its version.
+        kind: "PgBouncer", "PgCat", or the first word of the version.
         version: "1.18.0"; "" if unknown.
         clients: used_clients of SHOW LISTS: connected clients (PgBouncer), clients in a transaction (PgCat).
         login_clients: Clients during their login.
@@ -183,10 +183,10 @@ class Pooler(Struct, frozen=True, gc=False):
     """A pooler that the operator named.
 
     Attributes:
-        name: The operator's name for it.
-        address: user@host:port/database of its console.
-        console: Reading of its console, or the reason why it is missing.
-        host, port: Its address as the operator gave it; a socket directory may stand for the host.
+        name: The operator's name for the pooler.
+        address: user@host:port/database of the pooler's console.
+        console: Reading of the console, or the reason why the reading is missing.
+        host, port: Its address as given by the operator; a socket directory may replace the host.
     """
 
     name: str

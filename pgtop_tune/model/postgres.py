@@ -43,9 +43,9 @@ class ServerFacts(Struct, frozen=True, gc=False):
     postmaster_pid: int | None
     cluster_name: str
     data_directory: str
-    """Empty when the role may not see it (pg_read_all_settings)."""
+    """Empty if the role may not see the parameter (pg_read_all_settings)."""
     system_identifier: str
-    """pg_control_system(), as text; empty when not permitted. It identifies the server in the change journal."""
+    """pg_control_system(), as text; empty if not permitted. The change journal identifies the server by it."""
     max_connections: int
     block_bytes: int
     wal_segment_bytes: int
@@ -60,7 +60,7 @@ class ServerFacts(Struct, frozen=True, gc=False):
     may_use_reserved: bool = False
     """Whether the role may use reserved_connections, as a member of pg_use_reserved_connections (16)."""
     pooled: bool = False
-    """Whether a pooler is in between: pg_backend_pid() is not the process that answered the start-up packet."""
+    """Whether a pooler is in between: pg_backend_pid() differs from the process that answered the start-up packet."""
 
 
 NEWEST_MAJOR: Final = 19
@@ -141,7 +141,7 @@ class DatabaseCounters(Struct, frozen=True, gc=False):
     own_transactions: int = 0
     """Transactions that our own sessions have finished, which are subtracted from TPS."""
     databases: int = 0
-    """Number of databases in the sums; a dropped database takes its counts with it."""
+    """Number of databases in the sums; the counts of a dropped database disappear from the sums."""
 
 
 class WalCounters(Struct, frozen=True, gc=False):
@@ -194,12 +194,13 @@ class CheckpointCounters(Struct, frozen=True, gc=False):
 
 
 class CheckpointCycle(Struct, frozen=True, gc=False):
-    """pg_stat_wal.wal_fpi at the begin of checkpoints that were observed.
+    """pg_stat_wal.wal_fpi at the start of observed checkpoints.
 
     Attributes:
         at_s: Time of the reading.
-        full_pages_at_begin: Value at the last reading before the last checkpoint began; None before the first one.
-        full_pages_at_previous: The same for the checkpoint before that.
+        full_pages_at_begin: Value at the last reading before the last checkpoint began; None before the first
+            checkpoint.
+        full_pages_at_previous: The same value for the checkpoint before.
     """
 
     at_s: float
@@ -233,7 +234,7 @@ class Parameter(Struct, frozen=True, gc=False):
         source: Source of the value: default, configuration file, command line, …
         sourcefile: File and line where the role may see it, else "".
         in_auto_conf: Whether postgresql.auto.conf sets it; None where the role may not read it.
-        stored: The value in postgresql.auto.conf, as written; None where it was not read. Frames do not have it.
+        stored: The value in postgresql.auto.conf, as written; None if not read. Frames do not contain this value.
         pending: The value in the files that waits for a restart; None without one, or where the role may not read them.
     """
 

@@ -21,21 +21,21 @@ class TableCounters(Struct, frozen=True, gc=False):
 
     Attributes:
         oid: pg_class.oid.
-        name: "schema.table"; for a TOAST table that of its table.
+        name: "schema.table"; for a TOAST table, the name of the table it belongs to.
         kind: "table", "matview" or "toast".
         idx_scan: Scans of all its indexes.
         blks_read: Heap blocks not found in shared buffers.
         blks_hit: Heap blocks found in shared buffers.
         newpage_upd: n_tup_newpage_upd; None before 16.
         vacuum_ms: total_vacuum_time + total_autovacuum_time; None before 18, as `analyze_ms`.
-        tuples: pg_class.reltuples, an estimate of the last (auto)vacuum or (auto)analyze; -1 before the first.
-        pages: pg_class.relpages, of the same time.
+        tuples: pg_class.reltuples, an estimate from the last (auto)vacuum or (auto)analyze; -1 before the first one.
+        pages: pg_class.relpages, from the same vacuum or analyze.
         frozen_pages: pg_class.relallfrozen; None before 18.
         frozen_xid: relfrozenxid.
         min_multixact: relminmxid.
-        options: reloptions ("autovacuum_enabled=off"); a TOAST table without any has those of its table.
-        autovacuum_score: pg_stat_autovacuum_scores.score: autovacuum processes tables from 1 on, the highest first, but
-            none with autovacuum_enabled=off; None before 19.
+        options: reloptions ("autovacuum_enabled=off"); a TOAST table without options has the options of its main table.
+        autovacuum_score: pg_stat_autovacuum_scores.score: autovacuum processes tables with a score of 1 or more, the
+            highest first, except with autovacuum_enabled=off; None before 19.
     """
 
     oid: int
@@ -83,9 +83,10 @@ class IndexCounters(Struct, frozen=True, gc=False):
         table_oid: pg_class.oid of its table.
         name: "schema.index".
         table: "schema.table".
-        is_constraint: Whether it belongs to a primary key, unique or exclusion constraint, which works without scans.
+        is_constraint: Whether the index belongs to a primary key, unique or exclusion constraint, which is enforced
+            without index scans.
         is_valid: pg_index.indisvalid; false after a failed CREATE INDEX CONCURRENTLY.
-        last_scan_ms: last_idx_scan; None before 16, and when never scanned.
+        last_scan_ms: last_idx_scan; None before 16, and if never scanned.
         pages: pg_class.relpages.
     """
 
@@ -107,12 +108,13 @@ class IndexCounters(Struct, frozen=True, gc=False):
 class RelationSample(Struct, frozen=True, gc=False):
     """Tables and indexes of the connected database, read on a slow cadence.
 
-    With many tables, those used lately and those with the most dead tuples, pages, or age; `n_tables` counts all.
+    With many tables, only recently used tables and the tables with the most dead tuples, pages, or age; `n_tables`
+    counts all.
 
     Attributes:
         now_ms: clock_timestamp() of the server.
         next_xid, next_multixact: Next ids, from which ages are computed.
-        n_tables: Tables, materialized views and TOAST tables of the database that are not the system's.
+        n_tables: Number of tables, materialized views and TOAST tables of the database, without system tables.
         n_indexes: Indexes of the tables in `tables`.
     """
 
@@ -132,7 +134,7 @@ class DatabaseFacts(Struct, frozen=True, gc=False):
     Attributes:
         frozen_xid: datfrozenxid.
         min_multixact: datminmxid.
-        connection_limit: CONNECTION LIMIT; -1 without one.
+        connection_limit: CONNECTION LIMIT; -1 without a limit.
         allows_connections: datallowconn.
     """
 
@@ -171,7 +173,7 @@ class TempFiles(Struct, frozen=True, gc=False):
 
 
 class TempFileSample(Struct, frozen=True, gc=False):
-    """pg_ls_tmpdir() of all tablespaces. Shared files of parallel workers are in directories, and not listed."""
+    """pg_ls_tmpdir() of all tablespaces. Shared files of parallel workers are in directories and are not listed."""
 
     at_s: float
     processes: Annotated[tuple[TempFiles, ...], KeyedBy("pid")]
@@ -186,17 +188,19 @@ class ProgressRow(Struct, frozen=True, gc=False):
     Attributes:
         pid: Pid of the backend, which has at most one such command.
         command: "VACUUM", "ANALYZE", "CREATE INDEX CONCURRENTLY", "CLUSTER", "REPACK", "COPY FROM", "BASE BACKUP", …
-        relation: Table, with index where there is one; the oid as text when it is of another database, "" without.
+        relation: Table, with its index if the command has one; the oid as text for a table of another database, ""
+            without a table.
         phase: The server's name of the phase; "" where the view has none.
-        done, total: Counts of the phase; None where it counts nothing, or the total is not known.
+        done, total: Counts of the phase; None if the phase counts nothing, or the total is unknown.
         unit: Unit of `done` and `total`: "blocks", "tuples", "bytes", "indexes", "lockers", "statistics"; "" without.
-        steps_done, steps_total: Outer counts: partitions, child tables, tablespaces; None without.
+        steps_done, steps_total: Outer counts: partitions, child tables, tablespaces; None if the view has none.
         steps_unit: Unit of the outer counts.
-        tuples: Rows processed so far (COPY, CREATE INDEX, CLUSTER), dead ones found (VACUUM); None without.
+        tuples: Rows processed so far (COPY, CREATE INDEX, CLUSTER), dead rows found (VACUUM); None if the view has no
+            such count.
         memory_bytes: Memory of the dead tuples that VACUUM has collected.
         memory_limit_bytes: Limit of that memory, at which VACUUM needs another pass over the indexes.
         passes: Completed index vacuum cycles.
-        delay_ms: Sleep for the cost limit (18, with track_cost_delay_timing); None without.
+        delay_ms: Time slept because of the cost limit (18+, with track_cost_delay_timing); None otherwise.
         mode: "normal", "aggressive" or "failsafe" for VACUUM, "full" or "incremental" for a base backup (19+); ""
             without.
         started_by: "manual", "autovacuum", "autovacuum_wraparound" for VACUUM and ANALYZE (19+); "" without.

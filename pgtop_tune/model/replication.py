@@ -24,7 +24,7 @@ class Sender(Struct, frozen=True, gc=False):
     flush_lsn_bytes: int | None
     replay_lsn_bytes: int | None
     write_lag_ms: float | None
-    """Time until the last positions were reported; None when nothing was sent for a while."""
+    """Time until the standby reported the last positions; None if no WAL was sent for a while."""
     flush_lag_ms: float | None
     replay_lag_ms: float | None
     sync_state: str | None
@@ -35,8 +35,9 @@ class Receiver(Struct, frozen=True, gc=False):
     """pg_stat_wal_receiver and the replay, on a standby.
 
     Attributes:
-        status: Status of the receiver; None without one (restoring from an archive, or the primary is away).
-        sender: "host:port" of the sender; "" when not known.
+        status: Status of the receiver; None if no receiver runs (the standby restores from an archive, or cannot reach
+            the primary).
+        sender: "host:port" of the sender; "" if unknown.
         received_lsn_bytes: Position flushed to disk here.
         latest_end_lsn_bytes: The sender's last reported end of WAL.
         message_ms: Time of its last message.
@@ -84,14 +85,14 @@ class Slot(Struct, frozen=True, gc=False):
     """One row of pg_replication_slots, with pg_stat_replication_slots for a logical one.
 
     Attributes:
-        active_pid: Pid of its consumer; None without one.
+        active_pid: Pid of the slot's consumer; None if the slot has none.
         xmin, catalog_xmin: Transaction ids with which the slot holds back vacuum; None without one.
         wal_status: reserved, extended, unreserved or lost.
         safe_wal_bytes: safe_wal_size: WAL that may be written before the slot is in danger; None without a limit.
-        inactive_since_ms: Time of its last use; None before 17, and while it is in use.
+        inactive_since_ms: Time when the slot was last used; None before 17, and while the slot is in use.
         invalid: invalidation_reason (17+), "conflicting" (16); "" otherwise.
         failover: 17+; None before.
-        two_phase: Whether it decodes prepared transactions; None where a recording does not have it.
+        two_phase: Whether the slot decodes prepared transactions; None in recordings without this field.
         mem_exceeded: Number of times that logical_decoding_work_mem was exceeded (19+).
         sync_skips: Number of skipped synchronizations of the slot to this standby (19+).
         sync_skip_reason: slotsync_skip_reason of the last attempt (19+); "" without.
@@ -130,7 +131,7 @@ class SlotSample(Struct, frozen=True, gc=False):
     """pg_replication_slots, read every few seconds.
 
     Attributes:
-        lsn_bytes: End of WAL here, from which retained WAL is counted.
+        lsn_bytes: End of WAL on this server, from which retained WAL is counted.
         next_xid: Next transaction id, from which ages are computed.
     """
 
@@ -187,9 +188,9 @@ class OpenTransaction(Struct, frozen=True, gc=False):
     Attributes:
         pid: Pid of the backend; the section `activity` has its other columns.
         backend_type: "walsender" for the feedback of a standby.
-        xid: Its own transaction id; None when it has written nothing.
-        xmin: Oldest transaction that is running for its snapshot; None between statements of READ COMMITTED.
-        is_vacuum: Whether it is a plain VACUUM, which does not hold back vacuum.
+        xid: Its own transaction id; None if the transaction has written nothing.
+        xmin: Oldest transaction that its snapshot considers running; None between statements of READ COMMITTED.
+        is_vacuum: Whether the transaction is a plain VACUUM, which does not hold back vacuum.
     """
 
     pid: int

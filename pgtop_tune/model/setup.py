@@ -14,7 +14,7 @@ class SetValue(Struct, frozen=True, gc=False):
 
     Attributes:
         name: Name in sysctl ("vm.swappiness"), for others the end of the path ("transparent_hugepage/enabled").
-        value: Value in the kernel now; where the kernel lists several words, the chosen one.
+        value: Value in the kernel now; the selected word if the kernel lists several.
     """
 
     name: str
@@ -26,13 +26,13 @@ class DiskSetup(Struct, frozen=True, gc=False):
 
     Attributes:
         name: Name in /proc/diskstats.
-        roles: PostgreSQL's directories on it.
+        roles: PostgreSQL's directories on the disk.
         model: Vendor and model; "" where they are not known. Foreign text.
         size_bytes: 512 × /sys/block/…/size.
         rotational: queue/rotational; None if unknown. Virtual disks often report it wrongly.
-        write_cache: queue/write_cache: "write back" or "write through"; "" where there is none.
-        scheduler: The chosen word of queue/scheduler.
-        read_ahead_kb: queue/read_ahead_kb; None where there is none, as `nr_requests`.
+        write_cache: queue/write_cache: "write back" or "write through"; "" if the disk has none.
+        scheduler: The selected word of queue/scheduler.
+        read_ahead_kb: queue/read_ahead_kb; None if the file is missing, as `nr_requests`.
         nr_requests: queue/nr_requests.
     """
 
@@ -66,11 +66,11 @@ class MachineSetup(Struct, frozen=True, gc=False):
 
     Attributes:
         cpu_model: `model name` of /proc/cpuinfo; "" where the kernel gives none. Foreign text.
-        sockets: Different `physical id` of /proc/cpuinfo; None where there are none.
-        virtualisation: Vendor and product of /sys/class/dmi/id under a hypervisor, and "container" where our own
-            process is in one; "" for a machine that appears to be physical.
+        sockets: Number of different `physical id` values in /proc/cpuinfo; None if it has none.
+        virtualisation: Vendor and product of /sys/class/dmi/id under a hypervisor, and "container" if our own process
+            is in one; "" for a machine that appears to be physical.
         clock_source: /sys/devices/system/clocksource/clocksource0/current_clocksource; "" where unreadable.
-        settings: Settings that matter to a database server, see `host.system_settings`.
+        settings: Settings that affect a database server, see `host.system_settings`.
     """
 
     at_s: float
@@ -87,7 +87,7 @@ class MachineSetup(Struct, frozen=True, gc=False):
 
 
 class MeasuredLimit(Struct, frozen=True, gc=False):
-    """A measured limit of every load.
+    """A measured limit that applies to every load.
 
     Attributes:
         id: Stable: "wal-flushes".

@@ -67,8 +67,8 @@ class StatementCounters(Struct, frozen=True, gc=False):
 class StatementSample(Struct, frozen=True, gc=False):
     """The most important entries: those that changed most since the reading before, and those with the most total time.
 
-    A rate needs two readings of an entry. An entry in this sample that is not in the one before has its older reading
-    in `before`. If it is in neither, it is new on the server, and all of its counts are new.
+    A rate needs two readings of an entry. If an entry of this sample is missing in the previous one, `before` has its
+    older reading. If `before` lacks the entry, too, the entry is new on the server, and all of its counts are new.
     """
 
     at_s: float
@@ -89,11 +89,11 @@ class StatementSample(Struct, frozen=True, gc=False):
 
 
 class StatementText(Struct, frozen=True, gc=False):
-    """The text of a query id in pg_stat_statements: that of the first such statement, with constants replaced."""
+    """The text of a query id in pg_stat_statements: the first statement with this id, with constants replaced."""
 
     queryid: Annotated[int, WIDE]
     query: str
-    """The first 4,000 characters; "" where the server has lost it. Foreign text."""
+    """The first 4,000 characters; "" if the server has lost the text. Foreign text."""
     characters: int
     """Length of the full text."""
 

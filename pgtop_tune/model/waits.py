@@ -65,7 +65,8 @@ class TailRow(Struct, frozen=True, gc=False):
         open: Whether the transactions were still open at the last sample of the frame.
         wait_event_type: Class, see `OldTransaction`.
         wait_event: Event, see `OldTransaction`.
-        transactions: Sum of the shares of their samples in this wait: a transaction counts 1 over all of its rows.
+        transactions: Sum of the shares of the transactions' samples in this wait: a transaction counts 1 over all of
+            its rows.
         looks: Number of samples in this wait.
         query_id: Id of the waiting statement.
         root_pid: Session at the root of the queue for a lock; 0 for a prepared transaction, None if unknown,
@@ -87,13 +88,13 @@ class TailRow(Struct, frozen=True, gc=False):
 
 
 class TailSample(Struct, frozen=True, gc=False):
-    """Transactions older than a floor: those that ended since the previous frame, and those that are open.
+    """Transactions older than a floor that ended since the previous frame or are still open.
 
     Attributes:
-        looks: Number of samples since the previous frame, without the first one of a connection.
+        looks: Number of samples since the previous frame, without the first sample of a connection.
         every_ms: Mean time between samples.
         floor_ms: Least age of the transactions.
-        one_in: Number of sessions of which one was followed; 1 for all. Rows are extrapolated to all sessions.
+        one_in: One in this number of sessions was followed; 1 means all. Rows are extrapolated to all sessions.
         rows: A limited number of rows; too many are merged without their roots and statements.
     """
 
@@ -116,7 +117,7 @@ class LockWait(Struct, frozen=True, gc=False):
         pid: Pid of the waiting backend.
         locktype: pg_locks.locktype: relation, tuple, transactionid, advisory, …
         mode: Requested mode: "AccessExclusiveLock".
-        relation: The relation, if it is in our database; for a row its table. Foreign text.
+        relation: The relation, if it is in our database; for a row, the table of the row. Foreign text.
         target: The locked object: "row (0,17)", "xid 1234", "relation 16384 of another database". Foreign text.
         wait_start_ms: pg_locks.waitstart; None for the first moments of a wait.
         holders: Pids of the holders, 0 for a prepared transaction; at most 16.
@@ -153,7 +154,7 @@ class LockCounters(Struct, frozen=True, gc=False):
 
     Attributes:
         locktype: "relation", "transactionid", "tuple", "advisory", …; the lock type is the wait event of class Lock.
-        waits: Waits that lasted longer than deadlock_timeout and ended with the lock.
+        waits: Waits that lasted longer than deadlock_timeout and ended with the lock granted.
         wait_us: Time of these waits.
         fastpath_exceeded: Locks that went to the shared lock table because the fast-path slots of their session were
             full.
@@ -191,10 +192,11 @@ class WaitCount(Struct, frozen=True, gc=False):
 
     Attributes:
         wait_event_type: pg_stat_activity.wait_event_type; "CPU" for an active backend without a wait.
-        wait_event: The event; "" for CPU, "turn" and "between" of class Client for idle sessions.
+        wait_event: The event; "" for CPU; for idle sessions of class Client "turn" (shown as Client:think) and
+            "between" (Client:idle).
         backend_type: "client backend", "checkpointer", …
         observations: Backends in this wait, summed over the samples; 0 for a kind of an earlier frame.
-        query_id: Id of the running statement; None without one, and with too many kinds of waits at once.
+        query_id: Id of the running statement; None without a statement, and with too many kinds of waits at once.
         datname: Database; None for processes without one.
         usename: Role; None for processes without one.
         of_load: Whether application_name is pgbench.

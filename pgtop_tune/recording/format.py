@@ -47,11 +47,11 @@ class Header(Struct, frozen=True):
 
     Attributes:
         format: "pgtop-tune/1.1".
-        tool: Version of the program that wrote it.
+        tool: Version of the program that wrote the recording.
         created_ms: Wall clock when the recording began, milliseconds since the epoch.
-        timezone: UTC offset of the machine that recorded, "+02:00", for reading times as its operator knew them.
-        interval_s: Interval the session was set to when it began.
-        target: The server, "bench@/run/postgresql:5432/bench"; no password in it.
+        timezone: UTC offset of the recording machine, "+02:00", to show times as its operator saw them.
+        interval_s: Interval of the session when it began.
+        target: The server, "bench@/run/postgresql:5432/bench"; without a password.
     """
 
     format: str

@@ -242,7 +242,7 @@ def test_a_disk_that_fills_up_is_told_in_pgbenchs_own_words(tiny_tablespace: Thr
     place = (*_place(tiny_tablespace), "-d", "tiny")
     checked = init("-s", "5", *place, home=tmp_path)
     assert checked.status == 4
-    assert re.search(r"of disk space, but only \d+\.\dM is free", checked.err)
+    assert re.search(r"of disk space, but only \d+\.\d MB is free", checked.err)
     for words in (["-s", "5"], ["--dataset", "bus", "--size", "600k"]):
         ran = init(*words, "--skip-space-check", *place, home=tmp_path)
         assert ran.status == 4, ran.err

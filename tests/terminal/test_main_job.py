@@ -52,7 +52,7 @@ def test_a_parameter_is_changed_on_screen_and_undone(fresh_server: Throwaway, tm
         assert setting(fresh_server, "max_wal_size") == "2GB"
         terminal.press("\x1b")
         terminal.until_gone("remark")
-        terminal.until("▲max_wal_size 1GB→2GB")
+        terminal.until("max_wal_size 1GB→2GB▲")
         terminal.press("u")
         terminal.until("y  undo")
         terminal.press("y")
@@ -93,7 +93,7 @@ def test_a_load_is_started_and_stopped_and_recorded(fresh_server: Throwaway, tmp
         terminal.press("s")
         # The dialog leaves by itself with the load's first second.
         terminal.until_gone("--failures-detailed")
-        terminal.until("▲tpcb-like")
+        terminal.until("tpcb-like ×")
         terminal.until("failed 0")
         terminal.press("q")
         terminal.until("A load is running")

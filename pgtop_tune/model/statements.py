@@ -15,6 +15,9 @@ from pgtop_tune.model.recorded_as import WIDE, KeyedBy
 OWN_MARK: Final = "/* pgtop-tune */"
 """Comment in the texts of this program's own statements, on the server and in its statistics."""
 
+PLAIN_QUERIES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "WITH", "TABLE")
+"""First words of statements that EXPLAIN plans. Source: EXPLAIN's manual page, "statement"."""
+
 
 class StatementCounters(Struct, frozen=True, gc=False):
     """One entry of pg_stat_statements. Counters that an older version of the extension lacks are None."""

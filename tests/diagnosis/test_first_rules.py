@@ -21,12 +21,13 @@ from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.pooler import Pooler, PoolerSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend, PostgresSample, ServerFacts
 from pgtop_tune.model.replication import HorizonSample, PreparedTransaction
-from pgtop_tune.model.waits import LockSample, LockWait
+from pgtop_tune.model.waits import LockSample, LockWait, WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import TICKS
 from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS, checkpoints_often, throttled
 from tests.support.pooler_frames import bouncer, counters, pool
 from tests.support.situations import Situation
+from tests.support.statement_frames import texts
 
 SLOW_WAL = Situation(
     waits={"IO:WalSync": 0.95, "LWLock:WALWrite": 14.4, "Client:turn": 0.65}, latency_ms=31.0, tps=520.0, cpu=0.3,
@@ -95,6 +96,39 @@ def test_a_long_queue_for_cpus_that_are_not_quite_full_is_no_mystery() -> None:
     first = said(replace(FULL_CPUS, waits=waits, cpu=2.3, queued=2.8, busy=84.0, latency_ms=0.8)).first
     assert first.rule == "cpu.server"
     assert first.sentence.startswith("the server's own work takes 2.3 of the 4 CPUs: ")
+
+
+PREPARED_TEXTS = {1: "UPDATE pgbench_accounts SET abalance = $1", 7: "END"}
+
+
+@pytest.mark.parametrize(
+    ("of_kind", "per_second", "named"),
+    [
+        ({1: 40}, 1, "UPDATE pgbench_accounts SET abalance = …"),
+        ({7: 40}, 1, ""),
+        # A full machine hides the CPU from samples: "100 % by END" rested on three of a thousand.
+        ({7: 1}, 5, ""),
+        ({1: 1}, 5, ""),
+    ],
+)
+def test_a_statement_is_named_only_where_enough_samples_saw_it_and_a_plan_only_offered_where_there_is_one(
+    of_kind: dict[int, int], per_second: int, named: str
+) -> None:
+    def sampled(second: int) -> WaitSample:
+        seen = of_kind if second % per_second == 0 else {}
+        counts = tuple(WaitCount("CPU", "", "client backend", n, query_id=number) for number, n in seen.items())
+        whole = sections.waits(FULL_CPUS.frame(second))
+        assert isinstance(whole, WaitSample)
+        return replace(whole, counts=(*(replace(count, query_id=None) for count in whole.counts), *counts))
+
+    sampled_server = {"waits": sampled, "statement_texts": lambda second: texts(float(second), PREPARED_TEXTS)}
+    first = said(replace(FULL_CPUS, server=sampled_server)).first
+    assert first.rule == "cpu.server"
+    assert first.statement == named
+    assert ("by " in first.sentence) is bool(named)
+    assert [deed.target for deed in first.deeds if deed.kind is DeedKind.EXPLAIN] == (
+        [PREPARED_TEXTS[1]] if named else []
+    )
 
 
 def test_full_cpus_without_a_queue_are_full_use_and_no_finding() -> None:

@@ -10,7 +10,7 @@ from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, explain, page
 from pgtop_tune.diagnosis.rules.client import turn_owner
-from pgtop_tune.diagnosis.rules.statements import TIME, named, worker_deeds
+from pgtop_tune.diagnosis.rules.statements import TIME, Named, named, worker_deeds
 from pgtop_tune.metrics import host, host_details, sections
 from pgtop_tune.model.waits import CPU
 
@@ -32,11 +32,24 @@ _SLOW_CLOCK: Final = 70.0
 _BUSY: Final = 80.0
 _KERNEL: Final = 0.5
 _MANY_CONNECTS: Final = 10.0
+_HALF: Final = 0.5
 
 
 def _cpus(cpus: float) -> str:
     """Return "1 CPU", "0.5 CPUs"."""
     return f"{number(cpus, 3)} CPU{'' if cpus == 1 else 's'}"
+
+
+def _working(facts: Facts) -> Named:
+    """Return the statement with at least half of the CPU time. Samples see little of it on a full machine, and the time
+    of statements includes their waits: a statement is named if it has half also where all other waits are its own.
+    """
+    by = named(facts, TIME, CPU.lower())
+    if by.statement is None or not by.total:
+        return by
+    busy_ms = facts.latency_ms - facts.b("client:*")
+    waits = 1.0 - min((cpu_ms(facts) + queue_ms(facts)) / busy_ms, 1.0) if busy_ms > 0.0 else 1.0
+    return by if by.statement.share - waits >= _HALF else Named(None)
 
 
 def _server(facts: Facts) -> Hit | None:
@@ -53,7 +66,7 @@ def _server(facts: Facts) -> Hit | None:
     cpus_text = _cpus(cpus)
     fills = busy >= FULL or _own_cpus_full(facts)
     whose = f"the server's own work {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
-    by = named(facts, TIME, CPU.lower())
+    by = _working(facts)
     short = f"the server {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
     return Hit(
         sentence=(
@@ -115,7 +128,7 @@ def _full(facts: Facts) -> Hit | None:
     are = f"the {cpus} CPUs are {'saturated' if busy >= FULL else f'{busy:.0f} % busy'}"
     largest = facts.other_programs[:1]
     names = f" ({', '.join(facts.other_programs)})" if largest and other_cpus is not None else ""
-    by = named(facts, TIME, CPU.lower())
+    by = _working(facts)
     # The statement is the part that the operator can change; the programs are named before it.
     return Hit(
         sentence=f"{are}: {', '.join(shares)}{names}; {facts.share_text(waiting_ms)} in the CPU queue{by.clause}",
@@ -173,7 +186,7 @@ def _others(facts: Facts) -> Hit | None:
         return None
     share = min(other_cpus / (busy / 100.0 * cpus), 1.0)
     subject, programs = f"other programs take {other_cpus:.1f} of {_cpus(cpus)}", facts.other_programs
-    by, used = named(facts, TIME, CPU.lower()), facts.server_cpus or 0.0
+    by, used = _working(facts), facts.server_cpus or 0.0
     bound = f"; cost up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}" if measured else ""
     own_use = f"; the server uses {used:.1f}, most for {by.words}" if by.words and used >= _OTHERS * cpus else ""
     return Hit(

@@ -32,8 +32,6 @@ from pgtop_tune.metrics.vacuum import PREPARED, GrownRelation, HorizonHolder, ho
 from pgtop_tune.model.relations import TableCounters
 
 TIME: Final = "exec_us"
-_MOST: Final = 50.0
-"""Per cent of the counter's sum over all statements."""
 _ROWS: Final = 10_000
 """Rows that an execution reads one by one: an index would take some pages in their place."""
 _READ_FOR_ONE: Final = 100
@@ -150,8 +148,8 @@ def named(facts: Facts, counter: str, *waits: str, of_total: float | None = None
             statement that failed or has not ended yet is not counted.
     """
     part = _largest(facts, counter)
-    counted = part is not None and part.percent >= _MOST
-    if part is None or not counted or (of_total and (part.rate.grown.per_s(counter) or 0.0) < of_total / 2.0):
+    too_little = of_total and part is not None and (part.rate.grown.per_s(counter) or 0.0) < of_total / 2.0
+    if part is None or not part.statement.is_culprit or too_little:
         longest = facts.longest_statement() if under_way else None
         return Named(longest[0], runs_s=longest[1]) if longest is not None else Named(facts.statement(*waits))
     if of_total is None and (sampled := facts.statement(*waits)) is not None:

@@ -23,6 +23,7 @@ from pgtop_tune.base.errors import ServerProblem, UsageProblem
 from pgtop_tune.base.secret import MASK
 from pgtop_tune.model.backend_action import BackendKey, PlanRisk, PlanShape, QueryPlan
 from pgtop_tune.model.postgres import HIDDEN_QUERY
+from pgtop_tune.model.statements import PLAIN_QUERIES
 from pgtop_tune.postgres import queries
 from pgtop_tune.postgres.readers.sessions import QUERY_CHARACTERS, shown_query
 from pgtop_tune.postgres.server.capabilities import PREDEFINED
@@ -108,7 +109,6 @@ def _nodes(node: Any, depth: int) -> Iterator[str]:
 # This is no parser: it distinguishes comments, quotes and words, as PostgreSQL's scanner does, and refuses everything
 # uncertain. The server's own parser decides before anything is run (`explain`).
 
-_PLAIN: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "WITH", "TABLE")
 _TARGETED: Final = ("INSERT", "MERGE")
 """Words before an INTO that names the target table."""
 
@@ -180,7 +180,7 @@ def plain_query(text: str) -> PlainQuery:
         elif depth <= looked_at or not keywords:
             looked_at = looked_at if keywords else depth
             keywords.append(token.upper() if kind == "word" else "")
-        if keywords and keywords[0] not in _PLAIN:
+        if keywords and keywords[0] not in PLAIN_QUERIES:
             raise UsageProblem(
                 f"EXPLAIN accepts only plain queries, but this one begins with {keywords[0] or 'something else'}",
                 "plain queries begin with SELECT, INSERT, UPDATE, DELETE, MERGE, VALUES, TABLE or WITH",

@@ -42,8 +42,6 @@ from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spac
 
 # Temporary files that exist now, and the sessions that made them.
 
-_TEXT: Final = 500
-
 
 class Maker(Struct, frozen=True):
     """A process with temporary files.

@@ -28,7 +28,7 @@ from pgtop_tune.diagnosis.rule import (
 )
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.statements import StatementRate, statement_rates
-from pgtop_tune.metrics.vacuum import PREPARED, GrownRelation, HorizonHolder, holders, table_rates
+from pgtop_tune.metrics.vacuum import GrownRelation, HorizonHolder, holders, table_rates
 from pgtop_tune.model.relations import TableCounters
 
 TIME: Final = "exec_us"
@@ -315,11 +315,7 @@ def _name_of(facts: Facts, holder: HorizonHolder) -> str:
     activity = facts.interval.now(sections.activity)
     rows = activity.backends if activity is not None else ()
     backend = next((row for row in rows if holder.backend is not None and row.pid == holder.backend[0]), None)
-    if backend is not None:
-        return session_name(backend)
-    if holder.kind == PREPARED:
-        return f"prepared transaction '{short_name(holder.name, _TABLE)}'"
-    return f"{holder.kind} {short_name(holder.name, _TABLE)}"
+    return holder.title if backend is None else session_name(backend)
 
 
 def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[str, tuple[Deed, ...], str]:

@@ -44,14 +44,14 @@ def _horizon(facts: Facts) -> Hit | None:
     for_s = duration(oldest.since_s or 0.0)
     return Hit(
         sentence=(
-            f"{oldest.kind} {short_name(oldest.name)} has held back vacuum for {for_s}: {short_name(table.name)} has"
+            f"{oldest.title} has held back vacuum for {for_s}: {short_name(table.name)} has"
             f" {count(table.n_dead_tup)} dead and {count(table.n_live_tup)} live rows"
         ),
-        short=f"{oldest.kind} {short_name(oldest.name)} has held back vacuum for {for_s}",
+        short=f"{oldest.title} has held back vacuum for {for_s}",
         culprit=short_name(oldest.name),
         statement=short_name(oldest.activity) if oldest.backend is not None else "",
         evidence=evidence(
-            ("holder", f"{oldest.kind} {short_name(oldest.name)} {short_name(oldest.owner)}".strip()),
+            ("holder", f"{oldest.title} {short_name(oldest.owner)}".strip()),
             ("dead rows", f"{count(table.n_dead_tup)} in {short_name(table.name)}"),
         ),
         next_step="end the holder (page 9); after a vacuum, CPU per transaction falls",

@@ -49,10 +49,18 @@ _HOLDS_S: Final = 10.0
 _TABLE: Final = 20
 _BRIEF: Final = 26
 _CONDITION: Final = re.compile(r"\b(WHERE|JOIN|LIMIT|HAVING)\b")
-_EQUALS: Final = re.compile(r"(?<![<>!])=\s*([$?'\d]|ANY\b)|\bIN\s*\(", re.IGNORECASE)
-"""A comparison of a column to a value."""
+_EQUALS: Final = re.compile(r"(?<![<>!])=\s*([$?'\d]|ANY\b)|(?<!NOT )\bIN\s*\(", re.IGNORECASE)
+"""A comparison of a column, or of a function of it, to a value."""
+_ARITHMETIC: Final = re.compile(r"[%+*/-]\s*[$?\d][\w.]*\)*\s*=")
+"""A comparison of a sum or a remainder, which no index of the column helps."""
+_DIFFERS: Final = re.compile(r"<>|!=|\bNOT IN\b", re.IGNORECASE)
+_EARLIER: Final = 50
+"""Executions before the window that tell how many pages one used to touch."""
+_MORE_PAGES: Final = 5.0
+"""Growth of the pages of an execution that another plan explains, and no growth of the table."""
 _ORDERED: Final = re.compile(r"\bLIMIT\b", re.IGNORECASE)
 """A query for the first rows may walk the index of their order, and not that of its condition."""
+_SAVEPOINT: Final = re.compile(r"\s*(SAVEPOINT|RELEASE|ROLLBACK\s+TO)\b", re.IGNORECASE)
 _WHOLE_ROW: Final = 0.5
 _WHOLE_TABLES: Final = (
     "COPY",
@@ -83,13 +91,29 @@ class _StatementPart(Struct, frozen=True):
         return Statement(self.text, counters.queryid, counters.datname or "", self.percent / 100.0)
 
 
-def _rates(facts: Facts) -> list[StatementRate]:
+def rates_of(facts: Facts) -> list[StatementRate]:
+    """Return every statement with its growth over ten seconds."""
     return statement_rates(facts.interval)
+
+
+def is_savepoint(text: str) -> bool:
+    """Return whether a statement begins or ends a subtransaction of its session."""
+    return _SAVEPOINT.match(text) is not None
+
+
+def savepoints_per_s(facts: Facts) -> float:
+    """Return the savepoints per second that sessions set, without those that EXCEPTION blocks set."""
+    rates = facts.once(rates_of)
+    return sum(
+        rate.grown.per_s("calls") or 0.0
+        for rate in rates
+        if facts.text_of(rate.counters.queryid).lstrip()[:9].upper() == "SAVEPOINT"
+    )
 
 
 def _largest(facts: Facts, counter: str) -> _StatementPart | None:
     """Return the statement with the largest part of a counter of pg_stat_statements; None where its text is not known."""
-    rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(_rates)]
+    rates = [(rate, rate.grown.sum(counter) or 0) for rate in facts.once(rates_of)]
     total = sum(grown for _, grown in rates)
     rate, grown = max(rates, key=lambda pair: pair[1], default=(None, 0))
     text = facts.text_of(rate.counters.queryid) if rate is not None else ""
@@ -214,7 +238,7 @@ def _tables_of(facts: Facts, query: str) -> list[GrownRelation[TableCounters]]:
 
 def _worst(facts: Facts) -> _Scan | None:
     """Return the statement with most time among those that read far more than they return."""
-    rates = facts.once(_rates)
+    rates = facts.once(rates_of)
     # A statement inside of a function counts in the statement that calls it, too.
     whole_us = sum(rate.grown.sum("exec_us") or 0 for rate in rates if rate.counters.toplevel)
     scans: list[_Scan] = []
@@ -346,10 +370,46 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
         "a missing index or a wrong plan" if scan.table is None else by_index if scan.by_index else "a missing index"
     )
     next_step = "show its plan (e); add an index on the filtered columns if few rows match. Not the cause if the plan reads few rows"
-    if not _EQUALS.search(statement.text) and not scan.by_index:
+    under, own_plans = _generic(facts, scan)
+    before = _pages_before(scan.rate)
+    if before is not None and scan.blocks >= _MORE_PAGES * before:
+        return (
+            f"likely another plan: {count(before)} pages before{under}", (*own_plans, *plan),
+            "show its plan (e), and ANALYZE its tables; plan_cache_mode = force_custom_plan, where values differ much. Not the"
+            " cause if the plan is as before",
+        )  # fmt: skip
+    if not _EQUALS.search(_ARITHMETIC.sub(" ", statement.text)) and not scan.by_index:
         # Without a comparison to a value most rows may match.
-        return "likely the whole table by design", (*plan, *worker_deeds(facts)), next_step
-    return f"likely {unsure}", plan, next_step
+        differs = _DIFFERS.search(statement.text) is not None
+        why = "the whole table: <> matches most rows" if differs else "the whole table by design"
+        if differs:
+            next_step = (
+                "show its plan (e): an index helps only the few other rows, as a partial index on this condition"
+            )
+        return f"likely {why}{under}", (*plan, *own_plans, *worker_deeds(facts)), next_step
+    return f"likely {unsure}{under}", (*plan, *own_plans), next_step
+
+
+def _pages_before(rate: StatementRate) -> float | None:
+    """Return the pages that an execution touched before the window; None where there were few of them."""
+    row, grown = rate.counters, rate.grown
+    calls = row.calls - (grown.sum("calls") or 0)
+    pages = row.shared_blks_hit + row.shared_blks_read - (grown.sum("shared_blks_hit", "shared_blks_read") or 0)
+    return pages / calls if calls >= _EARLIER else None
+
+
+def _generic(facts: Facts, scan: _Scan) -> tuple[str, tuple[Deed, ...]]:
+    """Return that the statement runs with a plan for all values, and the deed against it; nothing where that is not known.
+
+    The server counts generic plans from 19 on; before, only the parameter that forces them tells.
+    """
+    if facts.setting("plan_cache_mode") == "force_generic_plan" and "$" in facts.text_of(scan.rate.counters.queryid):
+        return (
+            ", under a generic plan (plan_cache_mode)",
+            (stage("plan_cache_mode", "set", "values that differ much get plans of their own", "auto"),),
+        )
+    generic = scan.rate.grown.sum("generic_plan_calls") or 0
+    return (", under a generic plan" if generic >= _WORKS * (scan.rate.grown.sum("calls") or 1) else ""), ()
 
 
 def worker_deeds(facts: Facts) -> tuple[Deed, ...]:

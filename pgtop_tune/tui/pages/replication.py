@@ -18,8 +18,8 @@ from pgtop_tune.metrics.replication import (
     slot_danger,
     slot_states,
 )
-from pgtop_tune.metrics.vacuum import holders
 from pgtop_tune.metrics.vacuum import age as xid_age
+from pgtop_tune.metrics.vacuum import holders
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker
 from pgtop_tune.runtime.session import Session

@@ -94,11 +94,11 @@ def test_a_statement_that_times_out_is_named_with_its_errors_a_second() -> None:
     """A storm of cancellations was "the 2 CPUs are saturated", with the rollbacks as a note."""
     first = first_of(TIMED_OUT)
     assert first.sentence == (
-        "most likely SELECT count(*) FROM big JOIN parts USI… fails 20 times per second after up to 0.3 s, canceled by"
+        "most likely SELECT count(*) FROM big JOIN parts USI… fails 20 times per second after up to 0.30 s, canceled by"
         " a timeout or with an error; 100 % of its time is lost"
     )
     told = first_of(replace(TIMED_OUT, server={**TIMED_OUT.server, "server_log": logged}))
-    assert "after up to 0.3 s: canceling statement due to statement timeout; " in told.sentence
+    assert "after up to 0.30 s: canceling statement due to statement timeout; " in told.sentence
     assert told.confidence is Confidence.IS
 
 
@@ -188,7 +188,7 @@ def subtransactions(savepoints: int, utility: str = "on") -> Situation:
 @pytest.mark.parametrize(
     ("savepoints", "utility", "maker"),
     [
-        (3_000, "on", "; 3k savepoints/s, most by session 10 (batch)"),
+        (3_000, "on", "; 3.00k savepoints/s, most by session 10 (batch)"),
         (0, "on", "; no session sets savepoints: likely EXCEPTION blocks in CALL nightly(2)"),
         (0, "off", ""),
     ],

@@ -280,14 +280,14 @@ def sampled(counts: dict[str, float], query_id: int | None = 1) -> Callable[[int
 
 REPORT: Final = "SELECT count(*) FROM big JOIN parts USING (id) WHERE v = $1"
 COMPILED: Final = Situation(
-    waits={"CPU:": 3.0}, load=False, tps=250.0, cpu=2.9, busy=75.0,
+    waits={"CPU:": 3.0}, load=False, tps=250.0, latency_ms=12.0, cpu=2.9, busy=75.0,
     server=of_statements(
         {"calls": 250, "exec_us": 2_800_000, "jit_us": 2_520_000, "jit_functions": 1_250}, text=REPORT
     ),
     parameters=(parameter("jit_above_cost", "10", "10"),),
 )  # fmt: skip
 PLANNED: Final = Situation(
-    load=False, tps=40.0, cpu=2.9, busy=75.0,
+    load=False, tps=40.0, latency_ms=72.5, cpu=2.9, busy=75.0,
     server={**of_statements({"calls": 40, "exec_us": 400_000}, text=REPORT), "waits": sampled({"CPU:": 2.9})},
     parameters=(parameter("pg_stat_statements.track_planning", "off", "off"),),
 )  # fmt: skip
@@ -310,12 +310,12 @@ def timing_out(second: int, now_ms: int) -> tuple[Backend, ...]:
 
 
 TIMED_OUT: Final = Situation(
-    load=False, tps=1.0, cpu=2.9, busy=99.0, backends=timing_out, counters={"database.xact_rollback": 20.0},
+    load=False, tps=1.0, latency_ms=6_000.0, cpu=2.9, busy=99.0, backends=timing_out, counters={"database.xact_rollback": 20.0},
     server={**of_statements({"calls": 1, "exec_us": 40}, text=REPORT), "waits": sampled({"CPU:": 6.0})},
 )  # fmt: skip
 POINT: Final = "SELECT * FROM item WHERE id = $1"
 REPEATED: Final = Situation(
-    waits={"Client:turn": 2.0, "CPU:": 0.1}, load=False, tps=17.0, cpu=0.2, busy=20.0,
+    waits={"Client:turn": 2.0, "CPU:": 0.1}, load=False, tps=17.0, latency_ms=124.0, cpu=0.2, busy=20.0,
     server=of_statements({"calls": 3_400, "exec_us": 41_000}, {"calls": 17, "exec_us": 20}, text=POINT),
 )  # fmt: skip
 

@@ -167,7 +167,7 @@ def _plan(facts: Facts) -> Hit | None:
         return None
     percent = f"{100 * planned.share:.0f} %"
     scanned = _tables_of_execution(facts, planned.rate.calls_per_s or 1.0)
-    tables = f"; it scans {scanned} tables" if scanned >= _MANY_TABLES else ""
+    tables = f"; it scans at least {scanned} tables" if scanned >= _MANY_TABLES else ""
     off = f"; {_PLANNING.partition('.')[2]} is off" if is_off else ""
     says = f"planning takes {percent} of the time of {statement.words}"
     counts = (stage(_PLANNING, "set", "planning is counted: confirms or refutes it", "on"),) if is_off else ()

@@ -140,7 +140,8 @@ def other_plan(second: int) -> StatementSample:
     """A missing index from second 20 on; before, an execution touched five pages."""
     sample: StatementSample = MADE["a missing index"][1].server["statement_counters"](second)
     early = tuple(
-        replace(row, calls=row.calls + 10_000, shared_blks_hit=row.shared_blks_hit + 50_000) for row in sample.statements
+        replace(row, calls=row.calls + 10_000, shared_blks_hit=row.shared_blks_hit + 50_000)
+        for row in sample.statements
     )
     return replace(sample, statements=early)
 

@@ -310,7 +310,8 @@ def timing_out(second: int, now_ms: int) -> tuple[Backend, ...]:
 
 
 TIMED_OUT: Final = Situation(
-    load=False, tps=1.0, latency_ms=6_000.0, cpu=2.9, busy=99.0, backends=timing_out, counters={"database.xact_rollback": 20.0},
+    load=False, tps=1.0, latency_ms=6_000.0, cpu=2.9, busy=99.0, backends=timing_out,
+    counters={"database.xact_rollback": 20.0},
     server={**of_statements({"calls": 1, "exec_us": 40}, text=REPORT), "waits": sampled({"CPU:": 6.0})},
 )  # fmt: skip
 POINT: Final = "SELECT * FROM item WHERE id = $1"

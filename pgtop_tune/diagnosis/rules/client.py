@@ -158,9 +158,9 @@ def _repeated(facts: Facts) -> _Repeated | None:
     least = _MANY_STATEMENTS * facts.tps
     if not facts.tps or max((per_s for per_s, _ in calls), default=0.0) < least:
         return None
-    others = [pair for pair in calls if not is_savepoint(facts.text_of(pair[1].counters.queryid))]
-    most, rate = max(others, key=lambda pair: pair[0], default=(0.0, None))
-    if rate is None or most < max(least, _MOST_CALLS * sum(per_s for per_s, _ in others)):
+    repeatable = [pair for pair in calls if not is_savepoint(facts.text_of(pair[1].counters.queryid))]
+    most, rate = max(repeatable, key=lambda pair: pair[0], default=(0.0, None))
+    if rate is None or most < max(least, _MOST_CALLS * sum(per_s for per_s, _ in repeatable)):
         return None
     savepoints = savepoints_per_s(facts) / facts.tps
     counters = rate.counters

@@ -185,11 +185,11 @@ def _part_of_writes(facts: Facts, table: TableCounters) -> float:
     """Return the part of the time of all statements that writes into a table take, 0 to 1; 0 where it is not known."""
     name = re.compile(rf'(?<!\w)"?{re.escape(table.name.partition(".")[2])}"?(?!\w)')
     times = [(rate.grown.sum(TIME) or 0, facts.text_of(rate.counters.queryid)) for rate in facts.once(rates_of)]
-    whole = sum(time for time, _ in times)
+    total = sum(time for time, _ in times)
     writing = sum(
         time for time, text in times if text.lstrip()[:6].upper() in ("INSERT", "UPDATE") and name.search(text)
     )
-    return writing / whole if whole else 0.0
+    return writing / total if total else 0.0
 
 
 def _rolled_back(facts: Facts) -> Hit | None:

@@ -44,7 +44,15 @@ from pgtop_tune.tui.parameters.actions import ParameterActions
 from pgtop_tune.tui.preload import read_ahead_for_keys
 from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.scene.header import ShownMessage
-from pgtop_tune.tui.scene.scene import KeyMoved, MarksUnwanted, MomentChosen, Scene, SceneScreen, WindowDragged
+from pgtop_tune.tui.scene.scene import (
+    KeyMoved,
+    MarksUnwanted,
+    MomentChosen,
+    RowChosen,
+    Scene,
+    SceneScreen,
+    WindowDragged,
+)
 from pgtop_tune.tui.session_actions import SessionActions
 from pgtop_tune.tui.source_actions import SourceActions
 from pgtop_tune.tui.terminal.textual_private import DiscreetApp, driver_of
@@ -589,6 +597,10 @@ class PgtopApp(DiscreetApp):
     def on_moment_chosen(self, message: MomentChosen) -> None:
         """Show the frame whose values stand where a chart was clicked."""
         self.time_travel.jump(max(self.time_travel.shown.history.told_by(message.at_s), 0.0))
+
+    def on_row_chosen(self, message: RowChosen) -> None:
+        """Turn to the page of a row and select it."""
+        self.show_row(message.page, message.key)
 
     def on_window_dragged(self, message: WindowDragged) -> None:
         """Mark the window that was dragged through a chart."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
@@ -74,6 +74,19 @@ class MomentChosen(Message):
     def __init__(self, at_s: float) -> None:
         super().__init__()
         self.at_s = at_s
+
+
+class RowChosen(Message):
+    """A click on a row of a page that stands on another screen.
+
+    Attributes:
+        page: Its page.
+        key: The row's key there.
+    """
+
+    def __init__(self, page: str, key: Hashable) -> None:
+        super().__init__()
+        self.page, self.key = page, key
 
 
 class WindowDragged(Message):

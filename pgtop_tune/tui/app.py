@@ -340,6 +340,7 @@ class PgtopApp(DiscreetApp):
         self._screen_loop: asyncio.AbstractEventLoop | None = None
         self._leave_status: int | None = None
         self._shown_message: ShownMessage | None = None
+        self._told_on: dict[str, Dialog[Any] | None] = {}
         self._choose_theme()
 
     def _add_features(self) -> None:
@@ -549,7 +550,7 @@ class PgtopApp(DiscreetApp):
             experiment=None if self.time_travel.in_past else self.experiment.shown,
             marks=self.windows.marks,
             baseline=self.overlay.watch(self.time_travel.shown.now),
-            message=None if any(isinstance(screen, Dialog) for screen in self._open_screens) else self._message,
+            message=None if self._dialogs else self._message_of(None),
         )
 
     @property
@@ -558,18 +559,30 @@ class PgtopApp(DiscreetApp):
         return self.screen_stack if self.is_running else ()
 
     @property
-    def _message(self) -> ShownMessage | None:
-        newest = self.newest_message()
-        return None if newest is None else ShownMessage(newest.message, newest.severity)
+    def _dialogs(self) -> list[Dialog[Any]]:
+        """The open dialogs from below to the top."""
+        return [screen for screen in self._open_screens if isinstance(screen, Dialog)]
+
+    def _message_of(self, dialog: Dialog[Any] | None) -> ShownMessage | None:
+        """Return the newest message of a dialog, or of the screen: its own, and problems of dialogs that are closed."""
+        dialogs = self._dialogs
+        for message in reversed(self.messages_in_time()):
+            told_on = self._told_on.get(message.identity)
+            closed = told_on is not None and told_on not in dialogs
+            if told_on is dialog or (closed and dialog is None and message.severity != "information"):
+                return ShownMessage(message.message, message.severity)
+        return None
 
     def messages_changed(self) -> None:
-        """Show the newest message: in its line, and on the edge of a dialog that is open."""
-        newest, message = self.newest_message(), self._message
-        if newest is not None:
-            self.set_timer(max(newest.time_left, 0.0) + _AFTER_MESSAGE_S, self.messages_changed)
-        for screen in self.screen_stack:
-            if isinstance(screen, Dialog):
-                screen.show_message(message)
+        """Show the newest message where it was told: in the screen's line, or on the edge of the dialog on top then."""
+        messages, dialogs = self.messages_in_time(), self._dialogs
+        on_top = dialogs[-1] if dialogs else None
+        self._told_on = {message.identity: self._told_on.get(message.identity, on_top) for message in messages}
+        if messages:
+            self.set_timer(max(messages[-1].time_left, 0.0) + _AFTER_MESSAGE_S, self.messages_changed)
+        for dialog in dialogs:
+            dialog.show_message(self._message_of(dialog))
+        message = self._message_of(None)
         if message != self._shown_message:
             self._shown_message = message
             self._repaint()
@@ -582,9 +595,8 @@ class PgtopApp(DiscreetApp):
         with self.batch_update():
             if not isinstance(self.screen, TooSmall):
                 self._in_view.show(scene)
-            for screen in self.screen_stack:
-                if isinstance(screen, Dialog):
-                    screen.frames_arrived(self.context.live if screen.LIVE else scene.session)
+            for dialog in self._dialogs:
+                dialog.frames_arrived(self.context.live if dialog.LIVE else scene.session)
 
     def on_marks_unwanted(self, message: MarksUnwanted) -> None:
         """Forget the windows."""

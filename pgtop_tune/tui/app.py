@@ -30,6 +30,7 @@ from pgtop_tune.tui.actions import (
     available,
     check_keymap,
     key_name,
+    keys_of,
     page_of,
 )
 from pgtop_tune.tui.app_context import AppContext
@@ -129,7 +130,8 @@ class LeaveActions:
                 raise UsageProblem("too late: the pending change has been reverted")
         except PgtopError as problem:
             self._context.leaving = False
-            self._context.tell(f"{problem}\nthe program did not end; q asks again", "error")
+            again = self._context.with_keys("the program did not end; {quit} asks again")
+            self._context.tell(f"{problem}\n{again}", "error")
             return
         self._context.app.exit(0)
 
@@ -213,11 +215,15 @@ class ActionCommands(Provider):
     def _app(self) -> PgtopApp:
         return cast("PgtopApp", self.app)
 
+    def _shown(self, action: Action) -> str:
+        keys = keys_of(action, self._app.context.options.keymap)
+        return f"{action.description}  ({', '.join(map(key_name, keys))})"
+
     def _doing(self, screen: SceneScreen) -> Offered:
         """Yield actions and tables."""
         for action in screen.possible():
             if action.action != "app.command_palette":
-                yield _shown(action), partial(self.app.run_action, action.action, screen)
+                yield self._shown(action), partial(self.app.run_action, action.action, screen)
         page_keys = {key for key, _ in screen.page_names("").names}
         for page in all_pages():
             for table in page.tables if len(page.tables) > 1 and page.key in page_keys else ():
@@ -263,10 +269,6 @@ class ActionCommands(Provider):
                 if score > 0:
                     # Not the matcher's own highlight, which reads foreign text as markup.
                     yield Hit(score, Content(phrase), act, text=phrase)
-
-
-def _shown(action: Action) -> str:
-    return f"{action.description}  ({', '.join(key_name(key) for key in action.keys)})"
 
 
 _AFTER_MESSAGE_S: Final = 0.05
@@ -662,13 +664,15 @@ class PgtopApp(DiscreetApp):
     def action_suspend_process(self) -> None:
         """Suspend this program; refuse while a change is pending, which a suspended program could not revert."""
         if self.experiment.running:
-            self.context.tell(
-                "an experiment is running: a suspended program could not restore its values. x shows and stops it",
-                "warning",
+            message = (
+                "an experiment is running: a suspended program could not restore its values. {experiment} stops it"
             )
+            self.context.tell(self.context.with_keys(message), "warning")
         elif self.parameters.pending is not None:
-            message = "a change is pending: a suspended program could not revert it. Y confirms it, u undoes it"
-            self.context.tell(message, "warning")
+            message = (
+                "a change is pending: a suspended program could not revert it. {keep} confirms it, {undo} undoes it"
+            )
+            self.context.tell(self.context.with_keys(message), "warning")
         else:
             super().action_suspend_process()
 

@@ -609,8 +609,9 @@ class PgtopApp(DiscreetApp):
         self.context.tell_moved(message.action_id)
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
-        """Show the frame whose values stand where a chart was clicked."""
-        self.time_travel.jump(max(self.time_travel.shown.history.told_by(message.at_s), 0.0))
+        """Show the moment of a bar, or the frame whose values stand where a chart was clicked."""
+        at_s = self.time_travel.shown.history.told_by(message.at_s) if message.charted else message.at_s
+        self.time_travel.jump(max(at_s, 0.0))
 
     def on_row_chosen(self, message: RowChosen) -> None:
         """Turn to the page of a row and select it."""

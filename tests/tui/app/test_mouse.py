@@ -147,6 +147,21 @@ async def test_a_click_in_a_chart_shows_its_moment_and_drags_mark_windows() -> N
         assert transport.jumped == [39.0]
 
 
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (160, 50)])
+async def test_a_click_on_the_bar_of_a_replay_goes_there(size: tuple[int, int]) -> None:
+    transport = ScriptedTransport()
+    source = ScriptedSource([Step(tuple(frames(3)), restart=True)])
+    async with running_screen(source, transport=transport, size=size) as rig:
+        await rig.sees("replay")
+        y = rig.app.screen.query_one("#transport").region.y
+        line = rig.text().split("\n")[y].rstrip()
+        await click(rig, (len(line) - 1, y))
+        await rig.until(lambda: transport.jumped == [120.0])
+        await click(rig, (line.index("replay"), y))
+        await click(rig, (line.index("─"), y))
+        await rig.until(lambda: transport.jumped == [120.0, 0.0])
+
+
 @pytest.mark.parametrize(("key", "at_x", "ends_s"), [("3", 125, 15.0), ("7", 140, 21.0)])
 async def test_a_click_in_a_chart_of_a_page_shows_its_moment(key: str, at_x: int, ends_s: float) -> None:
     transport = ScriptedTransport()

@@ -42,5 +42,5 @@ def test_a_terminal_that_forgot_our_form_of_reports_and_half_a_character_take_no
             terminal.send(b"\x1b[M" + bytes((32 + buttons, 32 + 180, 32 + 110)))
         terminal.send("é".encode()[:1])
         terminal.press("?")
-        terminal.until("redraw the whole screen")
+        terminal.until("Home keys")
         assert 1006 in terminal.modes()

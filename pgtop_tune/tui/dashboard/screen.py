@@ -16,6 +16,7 @@ from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency, latency_lines
 from pgtop_tune.tui.dashboard.session_details import query_of, session_dialog
 from pgtop_tune.tui.dashboard.session_rows import (
+    EVERYTHING,
     SessionRow,
     SessionsView,
     background_line,
@@ -25,7 +26,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
     selection_moved,
     session_rows,
 )
-from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, sessions_lines
+from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, ON_DASHBOARD, sessions_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits, waits_axis
 from pgtop_tune.tui.dashboard.wal import wal_lines
@@ -424,13 +425,23 @@ class Dashboard(SceneScreen):
         return dashboard_lines(scene.session, self._layout, width, self._glyphs, state)
 
     def explained(self, cells: int) -> list[Line]:
-        from pgtop_tune.tui.dashboard.explain import PANE_METRICS, explain_lines
+        from pgtop_tune.tui.dashboard.explain import HEADINGS, explain_lines
 
         lines: list[Line] = []
         now = self._scene.session.now
-        for pane in PANE_METRICS:
-            lines += [(), head(((pane, "title"),), cells, self._glyphs), *explain_lines(pane, cells, now)]
+        for pane, heading in HEADINGS.items():
+            lines += [(), head(((heading, "title"),), cells, self._glyphs), *explain_lines(pane, cells, now)]
         return lines
+
+    @property
+    def help_at(self) -> str:
+        """The column that the operator sorted by; the sessions where one is chosen; else the pane on top."""
+        from pgtop_tune.tui.dashboard.explain import HEADINGS
+
+        if self._view.sort != EVERYTHING.sort:
+            headings = [word for word, sort in _SORT_OF_HEADING.items() if sort == self._view.sort]
+            return next(column.title for column in ON_DASHBOARD if column.title.split()[0] in headings)
+        return HEADINGS["sessions" if self.has_selection or self._view.filter else "header"]
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
         """Return the selected session; the dashboard has no tags."""

@@ -26,7 +26,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
     selection_moved,
     session_rows,
 )
-from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, ON_DASHBOARD, sessions_lines
+from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, ON_DASHBOARD, alike_phrases, sessions_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits, waits_axis
 from pgtop_tune.tui.dashboard.wal import wal_lines
@@ -207,7 +207,12 @@ def _sessions(picture: _Picture, height: int) -> list[Line]:
     if rows is None:
         rows, background = folded(session_rows(session, state.view), state.view)
     of_sessions, right = session_widths(width) if state.statements is not None else (width, 0)
-    line = background_line(background, of_sessions, glyphs, state.background_key) if background else ()
+    line: Line = ()
+    if background:
+        out_of_view = rows[state.view.top + max(height - HEAD_ROWS - 1, 0) :]
+        line = background_line(
+            background, of_sessions, glyphs, state.background_key, alike_phrases(out_of_view, glyphs)
+        )
     lines = sessions_lines(session, of_sessions, height, glyphs, view=state.view, rows=rows, background=line)
     if state.statements is None or not right:
         return lines

@@ -357,6 +357,8 @@ def alike_phrases(rows: Sequence[SessionRow], glyphs: Glyphs) -> list[Phrase]:
 
 def _alike(rows: Sequence[SessionRow], rank: int, glyphs: Glyphs) -> Phrase:
     row, backend = rows[0], rows[0].backend
+    if backend.query == HIDDEN_QUERY:
+        return Phrase(((f"{len(rows)} hidden", "warning"),), rank)
     doing = f"on {_wait(row)}" if row.running else short_state(backend.state or backend.backend_type)
     name = f" ({_shown(backend.application_name)})" if backend.application_name else ""
     short = (f"{len(rows)} {doing}{name}", "label")

@@ -64,10 +64,10 @@ def background_line(
     phrases = [*before, Phrase(((f"{len(rows)} background process{'' if len(rows) == 1 else 'es'}", "dim"),))]
     phrases += [
         Phrase(((f"{one_line(backend_type, 30)} {percent(share)} % CPU", "label"),), rank)
-        for rank, (share, backend_type) in enumerate(busy[:_NAMED], 2)
+        for rank, (share, backend_type) in enumerate(busy[:_NAMED], 3)
     ]
     if key:
-        phrases.append(Phrase(((key, "key"), (" lists them", "dim")), 1))
+        phrases.append(Phrase(((key, "key"), (" lists them", "dim")), 2))
     return padded(((" ", PLAIN), *fitting(phrases, width - 2, dot(glyphs))), width)
 
 

@@ -351,7 +351,7 @@ def alike_phrases(rows: Sequence[SessionRow], glyphs: Glyphs) -> list[Phrase]:
     largest = sorted((alike for alike in kinds.values() if len(alike) >= _ALIKE), key=lambda alike: -len(alike))
     return [
         Phrase(((f"{len(rows)} more", "label"),) if rows else (), 1),
-        *(_alike(alike, rank, glyphs) for rank, alike in enumerate(largest[:_KINDS], 2)),
+        *(_alike(alike, rank, glyphs) for rank, alike in enumerate(largest[:_KINDS], 1)),
     ]
 
 

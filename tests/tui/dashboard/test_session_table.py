@@ -287,4 +287,6 @@ def test_sessions_out_of_view_are_counted_and_alike_ones_named_together() -> Non
         last = dashboard_lines(session, (("sessions", rows),), 120, UNICODE)["sessions"][-1]
         assert plain_text(last).strip() == line
     hidden = session_with(*(backend(pid, NOW_MS, state=None, query=HIDDEN_QUERY) for pid in range(100, 160)), vacuums)
-    assert "51 more · 51 hidden" in plain_text(dashboard_lines(hidden, (("sessions", 12),), 80, UNICODE)["sessions"][-1])
+    assert "51 more · 51 hidden" in plain_text(
+        dashboard_lines(hidden, (("sessions", 12),), 80, UNICODE)["sessions"][-1]
+    )

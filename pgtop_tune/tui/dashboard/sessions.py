@@ -313,8 +313,8 @@ def sessions_lines(
     if not rows and (lines := _no_sessions(session, width)):
         # The room of the headings and rows says why there are none.
         blank: Line = ((" " * width, PLAIN),)
-        lines = [_head(session, width, glyphs, view, rows, 0), blank, *lines, *[blank] * height]
-        return lines[:height]
+        lines = [_head(session, width, glyphs, view, rows, 0), blank, *lines, *[blank] * height][:height]
+        return [*lines, background] if background else lines
     visible = max(height - HEAD_ROWS, 0)
     view = scrolled(view, rows, visible)
     columns = columns_for(width)

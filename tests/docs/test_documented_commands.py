@@ -8,6 +8,7 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import date
 from pathlib import Path
 from urllib.parse import quote
@@ -16,17 +17,18 @@ import psycopg
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from tests.conftest import LONG_S
 from tests.docs.documented_blocks import PAGES, PROGRAM, ROOT, blocks
 from tests.support.accounts import home_variables
+from tests.support.poolers import PgBouncer
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers, conninfo
 from tests.terminal.screen import Terminal
 
 TURNS = 3
 FULL_SCREEN = b"\x1b[?1049h"
-STATUSES = {"check": {0, 1}, "compare": {0, 1}, "baseline check": {0, 1}, "ab": {0, 8}, "tune": {0, 8}}
-"""Exit statuses that are answers: 1 for findings, 8 for no verdict in so short a time."""
-BLOCK_S = 170
+STATUSES = {"check": {0, 1}, "compare": {0, 7, 8}, "baseline check": {0, 1}, "ab": {0, 8}, "tune": {0, 8}}
+"""Exit statuses that are answers: 1 for findings, 7 for a difference, 8 for no verdict in so short a time."""
 TOOLS = {
     "ssh": 'while [ "${1#-}" != "$1" ]; do shift; done; shift; exec sh -c "$*"',
     "sudo": 'exec "$@"',
@@ -36,11 +38,11 @@ TOOLS = {
 
 
 def _pages() -> Iterator[ParameterSet]:
-    """README and a third of the pages a day, and with the long tests every page with its long blocks."""
+    """A third of the pages a day, and with the long tests every page with its long blocks."""
     for page in PAGES:
         turn = (zlib.crc32(page.name.encode()) + date.today().toordinal()) % TURNS
         if any(not block.is_long for block in blocks(page)):
-            marks = () if turn == 0 or page.parent == ROOT else (pytest.mark.long,)
+            marks = () if turn == 0 else (pytest.mark.long,)
             yield pytest.param(page, False, id=page.stem, marks=marks)
         if any(block.is_long for block in blocks(page)):
             yield pytest.param(page, True, id=f"{page.stem}-whole", marks=pytest.mark.long)
@@ -52,17 +54,17 @@ def _program(directory: Path) -> Path:
     programs.mkdir()
     python, calls = shlex.quote(sys.executable), shlex.quote(str(directory / "calls"))
     note = f"printf '%s\\t%s\\n' $status \"$*\" >> {calls}"
-    ours = f"{python} -m pgtop_tune \"$@\"\nstatus=$?\n{note}\nexit $status"
+    ours = f'{python} -m pgtop_tune "$@"\nstatus=$?\n{note}\nexit $status'
     for name, text in {**TOOLS, "pgtop-tune": ours}.items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
     return programs
 
 
-def _run(script: str, environment: dict[str, str]) -> str:
+def _run(script: str, environment: dict[str, str], timeout_s: float) -> str:
     """Run a script in a terminal; `q` ends each screen that it opens. Return what it wrote."""
     with Terminal(["bash", "-c", script], environment) as terminal:
-        screens, deadline = 0, time.monotonic() + BLOCK_S
+        screens, deadline = 0, time.monotonic() + timeout_s
         while terminal.read():
             assert time.monotonic() < deadline, f"{script}\n{terminal.text()}"
             if terminal.raw.count(FULL_SCREEN) > screens and "q quit" in terminal.text():
@@ -80,7 +82,7 @@ def test_the_commands_of_a_page_succeed_in_their_order(
     programs, calls = _program(tmp_path), tmp_path / "calls"
     place = tmp_path / "place"
     place.mkdir()
-    with quick_server(servers.binaries(18)) as server:
+    with quick_server(servers.binaries(18)) as server, ExitStack() as stack:
         with psycopg.connect(conninfo(server), autocommit=True) as session:
             session.execute("CREATE DATABASE bench")
             for role in ("bench", "monitor"):
@@ -94,12 +96,17 @@ def test_the_commands_of_a_page_succeed_in_their_order(
             "PGUSER": server.user,
             "PGBIN": str(server.bin_dir),
         }
+        pooler = None
+        if any(block.pooler_ports for block in shown):
+            pooler = stack.enter_context(PgBouncer(server, unix_socket_dir=server.socket_dir))
         for block in shown:
             script = block.script.replace("/run/postgresql", str(server.socket_dir))
             script = script.replace("@db1", "@" + quote(str(server.socket_dir), safe=""))
+            for port in block.pooler_ports if pooler else ():
+                script = script.replace(f":{port}", f":{pooler.port}")
             expected = len(PROGRAM.findall(script))
             calls.write_text("")
-            said = _run(f"cd {place}\n{script}", environment)
+            said = _run(f"cd {place}\n{script}", environment, LONG_S if is_whole else 280)
             for call in (lines := calls.read_text().splitlines()):
                 status, _, words = call.partition("\t")
                 answers = next((those for name, those in STATUSES.items() if words.startswith(name)), {0})

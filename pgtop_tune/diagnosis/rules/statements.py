@@ -374,13 +374,13 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
     unsure = (
         "a missing index or a wrong plan" if scan.table is None else by_index if scan.by_index else "a missing index"
     )
-    next_step = "show its plan (e); add an index on the filtered columns if few rows match. Not the cause if the plan reads few rows"
+    next_step = "show its plan; add an index on the filtered columns if few rows match. Not the cause if the plan reads few rows"
     under, own_plans = _generic(facts, scan)
     before = _pages_before(scan.rate)
     if before is not None and scan.blocks >= _MORE_PAGES * before:
         return (
             f"likely another plan: {count(before)} pages before{under}", (*own_plans, *plan),
-            "show its plan (e), and ANALYZE its tables; plan_cache_mode = force_custom_plan, where values differ much. Not the"
+            "show its plan, and ANALYZE its tables; plan_cache_mode = force_custom_plan, where values differ much. Not the"
             " cause if the plan is as before",
         )  # fmt: skip
     if not _EQUALS.search(_ARITHMETIC.sub(" ", statement.text)) and not scan.by_index:
@@ -388,9 +388,7 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
         differs = _DIFFERS.search(statement.text) is not None
         cause = "the whole table: <> matches most rows" if differs else "the whole table by design"
         if differs:
-            next_step = (
-                "show its plan (e): an index helps only the few other rows, as a partial index on this condition"
-            )
+            next_step = "show its plan: an index helps only the few other rows, as a partial index on this condition"
         return f"likely {cause}{under}", (*plan, *own_plans, *worker_deeds(facts)), next_step
     return f"likely {unsure}{under}", (*plan, *own_plans), next_step
 
@@ -596,7 +594,7 @@ def _plan(facts: Facts) -> Hit | None:
         ),
         next_step=(
             "prepare it once per session, or filter on the partition key, so that fewer tables are planned. Not the cause if"
-            " EXPLAIN (e) shows a short planning time"
+            " EXPLAIN shows a short planning time"
         ),
         deeds=(*plan_deeds, *counts, page("5", "shows planning, where it is counted")),
         agreed=is_counted,
@@ -651,7 +649,7 @@ def _failing(facts: Facts) -> Hit | None:
             ("statement_timeout", limit if limit not in ("", "0") else "none for the server; roles may have their own"),
         ),
         next_step=(
-            "read the errors on page 2 (57014 is a timeout or a cancel); make it faster (e), or let its clients wait longer"
+            "read the errors on page 2 (57014 is a timeout or a cancel); make it faster, or let its clients wait longer"
             " between retries"
         ),
         deeds=(*explain(statement, "shows why it takes so long"), page("2", "shows the errors in the server log")),

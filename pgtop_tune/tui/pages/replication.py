@@ -18,8 +18,8 @@ from pgtop_tune.metrics.replication import (
     slot_danger,
     slot_states,
 )
+from pgtop_tune.metrics.vacuum import IDLE, holders
 from pgtop_tune.metrics.vacuum import age as xid_age
-from pgtop_tune.metrics.vacuum import holders
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker
 from pgtop_tune.runtime.session import Session
@@ -266,10 +266,9 @@ def _of_primary(interval: Interval) -> list[Phrase]:
     if holding and holding[0].age > 0:
         oldest = holding[0]
         style = "critical" if oldest.age >= _OLD_XACTS else PLAIN
-        by = f"by {oldest.title}"
         full, short = (
-            labelled("vacuum held back", f"{spaced(oldest.age)} {unit} {by}", style)
-            for unit in ("transactions", "xacts")
+            labelled("vacuum held back", f"{spaced(oldest.age)} {unit} by {title}", style)
+            for unit, title in (("transactions", oldest.title), ("xacts", oldest.title.removesuffix(f", {IDLE}")))
         )
         phrases.append(Phrase(full, 0, short))
     return phrases

@@ -564,7 +564,10 @@ def _plan(facts: Facts) -> Hit | None:
     if not rates:
         return None
     is_counted, is_off = (facts.setting(_PLANNING) == value for value in ("on", "off"))
-    planned = _counted_planning(rates) if is_counted else _sampled_planning(facts, rates)
+    planned = _counted_planning(rates) if is_counted else None
+    if planned is None or planned.share < _HALF:
+        # The start of a plan with many tables is in no counter.
+        planned, is_counted = _sampled_planning(facts, rates), False
     if planned is None or planned.share < _HALF:
         return None
     statement = _statement(facts, planned.rate, planned.share)
@@ -575,7 +578,8 @@ def _plan(facts: Facts) -> Hit | None:
     scanned = _tables_of_execution(facts, planned.rate.calls_per_s or 1.0)
     tables = f"; it scans at least {scanned} tables" if scanned >= _MANY_TABLES else ""
     off = f"; {_PLANNING.partition('.')[2]} is off" if is_off else ""
-    says = f"planning takes {percent} of the time of {statement.words}"
+    action = "planning" if is_counted else "planning, or starting its plan,"
+    says = f"{action} takes {percent} of the time of {statement.words}"
     counts = (stage(_PLANNING, "set", "planning is counted: confirms or refutes it", "on"),) if is_off else ()
     return Hit(
         sentence=f"{says}: {planned.says}{tables}{off}",

@@ -83,8 +83,12 @@ def queue_of(facts: Facts, root: RootLook) -> Queue | None:
 
 
 def _command(backend: Backend) -> str:
-    """Return the command of a session: "ALTER TABLE"."""
-    return short_name(" ".join((backend.query or "").split()[:2]).upper()) or "a session"
+    """Return the command of a session, without a name: "ALTER TABLE", "UPDATE"."""
+    words = (backend.query or "").upper().split()
+    return short_name(" ".join(words[: 1 + (words[0] in _OF_TWO_WORDS)])) if words else "a session"
+
+
+_OF_TWO_WORDS: Final = frozenset(("ALTER", "CREATE", "DROP", "REFRESH"))
 
 
 def _waiters(facts: Facts, root: RootLook) -> str:

@@ -93,6 +93,19 @@ async def test_an_area_is_of_its_own_colour_alone_also_where_all_text_stands_on_
         assert pilot.app.query_one(Counting).render_line(0).text[0] == "▓"
 
 
+async def test_an_area_in_a_style_with_a_ground_of_its_own_has_the_colour_of_that_ground() -> None:
+    """In high-contrast a load that stood still was a white area with red edges."""
+    async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
+        pilot.app.theme = "high-contrast"
+        await shown(pilot, [(("█▅", "critical"), (" 9 s", "critical"), ("▂", on("series-1", "critical")))])
+        alarm = shipped_themes()["high-contrast"].spans["critical"]
+        assert alarm is not None
+        area, text, edge, *_ = [segment.style for segment in pilot.app.query_one(Counting).render_line(0)]
+        assert (area and area.color, area and str(area.bgcolor and area.bgcolor.name)) == (alarm.bgcolor, "color(16)")
+        assert text == alarm
+        assert edge and edge.bgcolor == alarm.bgcolor
+
+
 async def test_a_cell_of_a_heat_map_is_filled_and_keeps_its_character_where_there_are_no_shades() -> None:
     async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
         assert await shown(pilot, [(("▒", of_map("series-1", 4)),)]) == [" " * WIDTH] * HEIGHT

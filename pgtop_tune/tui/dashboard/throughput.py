@@ -163,7 +163,7 @@ _ROOMY: Final = 98
 _BESIDE_SINCE: Final = 12
 """Cells of the head that its name and the strokes need beside what a change did."""
 _UNLIKE: Final = 0.15
-"""Share by which the server's throughput has to differ from the client's for its line: their seconds are not the same."""
+"""Share by which the throughputs of server and client differ before the server has a line: they count other seconds."""
 _FAILED: Final = 14
 """Cells of the head that failed transactions need, where there are any: they stay in sight."""
 

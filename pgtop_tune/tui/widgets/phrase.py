@@ -62,10 +62,7 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
     kept = [_measured(phrase.line, gap_cells, phrase) for phrase in phrases if phrase.line]
     needed = sum([taken for _, taken, _ in kept]) - gap_cells
     if needed > cells:
-        kept = [
-            row if row[2].short is None else _measured(row[2].short, gap_cells, row[2])
-            for row in kept
-        ]
+        kept = [row if row[2].short is None else _measured(row[2].short, gap_cells, row[2]) for row in kept]
         needed = sum([taken for _, taken, _ in kept]) - gap_cells
         while needed > cells and len(kept) > 1:
             needed -= kept.pop(max(range(len(kept)), key=lambda index: (kept[index][2].rank, index)))[1]

@@ -258,7 +258,7 @@ def _look(terminal: Terminal) -> None:
         host=found[1], port=found[2], user="postgres", dbname="postgres", application_name="psql"
     ) as session:
         session.execute("UPDATE pgbench_branches SET bbalance = bbalance + 1")
-        terminal.until("the jam", lambda text: re.search(r"STALLED for +1\d", text) is not None)
+        terminal.until("the jam", lambda text: re.search(r"STALLED 1\d s", text) is not None)
         terminal.picture("locks")
         session.rollback()
     terminal.resize(COLUMNS, ROWS)

@@ -336,7 +336,7 @@ def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
         phrases.append(Phrase(((f"oldest {open_for}", "critical"),), 0, ((open_for, "critical"),)))
     if newest.second is not None:
         several = f"{newest.second.span_s} s, " if newest.second.span_s > 1 else ""
-        phrases.append(Phrase(((f"figures of {several}{ago}", "critical"),), 1, ((ago, "critical"),)))
+        phrases.append(Phrase(((f"figures of {several}{ago}", "critical"),), 1, ((f"of {ago}", "critical"),)))
     return phrases
 
 

@@ -355,8 +355,8 @@ class Diagnoser:
     def _once(self, findings: list[Finding]) -> list[Finding]:
         """Return the findings without those that an outage has told already: its symptom, with its culprit."""
         first = findings[0]
-        told = self._by_id[first.rule].before if first.kind is FindingKind.OUTAGE and first.culprit else ()
-        return [finding for finding in findings if finding.rule not in told or finding.culprit != first.culprit]
+        symptoms = self._by_id[first.rule].before if first.kind is FindingKind.OUTAGE and first.culprit else ()
+        return [finding for finding in findings if finding.rule not in symptoms or finding.culprit != first.culprit]
 
     def _track(self, rule: FindingRule) -> _Track:
         return self._tracks.setdefault(rule.id, _Track())

@@ -84,8 +84,9 @@ def queue_of(facts: Facts, root: RootLook) -> Queue | None:
 
 def _command(backend: Backend) -> str:
     """Return the command of a session, without a name: "ALTER TABLE", "UPDATE"."""
-    words = (backend.query or "").upper().split()
-    return short_name(" ".join(words[: 1 + (words[0] in _OF_TWO_WORDS)])) if words else "a session"
+    query_words = (backend.query or "").upper().split()
+    command = query_words[: 2 if _OF_TWO_WORDS.intersection(query_words[:1]) else 1]
+    return short_name(" ".join(command)) or "a session"
 
 
 _OF_TWO_WORDS: Final = frozenset(("ALTER", "CREATE", "DROP", "REFRESH"))

@@ -60,18 +60,18 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
     """
     gap_cells = width((gap,))
     kept = [_measured(phrase.line, gap_cells, phrase) for phrase in phrases if phrase.line]
-    needed = sum([taken for _, taken, _ in kept]) - gap_cells
+    needed = sum([used_cells for _, used_cells, _ in kept]) - gap_cells
     if needed > cells:
         kept = [row if row[2].short is None else _measured(row[2].short, gap_cells, row[2]) for row in kept]
-        needed = sum([taken for _, taken, _ in kept]) - gap_cells
+        needed = sum([used_cells for _, used_cells, _ in kept]) - gap_cells
         while needed > cells and len(kept) > 1:
             needed -= kept.pop(max(range(len(kept)), key=lambda index: (kept[index][2].rank, index)))[1]
         for index in sorted(range(len(kept)), key=lambda index: kept[index][2].rank):
-            _, taken, phrase = kept[index]
-            whole = _measured(phrase.line, gap_cells, phrase)
-            if needed + whole[1] - taken <= cells:
-                kept[index] = whole
-                needed += whole[1] - taken
+            _, used_cells, phrase = kept[index]
+            in_full = _measured(phrase.line, gap_cells, phrase)
+            if needed + in_full[1] - used_cells <= cells:
+                kept[index] = in_full
+                needed += in_full[1] - used_cells
     joined: list[Span] = []
     for line in (line for line, _, _ in kept if line):
         if joined:

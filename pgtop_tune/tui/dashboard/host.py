@@ -279,7 +279,7 @@ def _source(frame: Frame) -> Phrase:
     if isinstance(facts, Unavailable) or not facts.untold:
         return Phrase(())
     source = one_line(facts.source, 20)
-    return Phrase(((f"by {source}: ? shows what is missing", "dim"),), 4, ((f"by {source}", "dim"),))
+    return Phrase(((f"by {source}: help shows what is missing", "dim"),), 4, ((f"by {source}", "dim"),))
 
 
 def _details(frame: Frame, interval: Interval) -> list[Phrase]:

@@ -59,7 +59,7 @@ _VALUE: Final = 24
 _EARLY: Final = "too early to tell"
 _YOUNG: Final = "the load was too young before the change"
 _WITHDRAWN: Final = "no longer clear"
-_LEFT_OPEN: Final = "undecided: an A/B experiment (x) decides"
+_LEFT_OPEN: Final = "undecided: an A/B experiment decides"
 _NEXT: Final = ", next at {} s"
 _VERDICTS: Final[dict[Verdict, tuple[str, str, str]]] = {
     Verdict.BETTER: ("better", "better", "good"),

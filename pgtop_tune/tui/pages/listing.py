@@ -506,6 +506,7 @@ def listing_lines(
     left_out: int = 0,
     pointed: Hashable = None,
     hidden: int = 0,
+    idle_key: str = "i",
 ) -> list[Line]:
     """Return the head, headings and as many rows as fit; `height` lines of `width` cells.
 
@@ -520,6 +521,7 @@ def listing_lines(
         left_out: Rows the source had beyond `MOST_ROWS`.
         pointed: Key of the row that stands beside the table; None for none.
         hidden: Rows that are left out because they are quiet.
+        idle_key: Lists them.
     """
     blank: Line = ((" " * width, PLAIN),)
     if isinstance(rows, Unavailable):
@@ -549,7 +551,7 @@ def listing_lines(
         message = f'no row contains "{one_line(view.filter, _FILTER)}"' if view.filter else table.empty
         elsewhere = view.filter or (view.hide_quiet and hidden)
         if view.hide_quiet and hidden and not view.filter:
-            message = f"{hidden} {table.quiet_word}: i lists them"
+            message = f"{hidden} {table.quiet_word}: {idle_key} lists them"
         message_lines = [
             *((("  ", PLAIN), *line) for line in wrapped(message, width - 3, PLAIN)),
             *([] if elsewhere else _would_stand_here(table, view, width)),

@@ -57,8 +57,8 @@ def test_planning_is_counted_or_what_executions_do_not_explain() -> None:
     assert ": 60.0 ms of 70.0 ms per execution" in counted.sentence
     assert counted.confidence is Confidence.IS
     assert likely.sentence == (
-        "most likely planning, or starting its plan, takes 86 % of the time of SELECT count(*) FROM big JOIN parts USI…:"
-        " 2.9 sessions work for it, its executions take 0.4; track_planning is off"
+        "most likely planning, or starting its plan, takes 86 % of the time of SELECT count(*) FROM big JOIN parts"
+        " USI…: 2.9 sessions work for it, its executions take 0.4; track_planning is off"
     )
     assert [deed.target for deed in likely.deeds if deed.kind is DeedKind.STAGE_PARAMETER] == [
         "pg_stat_statements.track_planning"

@@ -122,11 +122,13 @@ class RankedFinding(Struct, frozen=True):
     Attributes:
         left_s: As `Hit.left_s`.
         strength: Its share of L, 0 to 1; 1 where no transaction ends.
+        before: Symptoms that it stands before.
     """
 
     finding: Finding
     left_s: float | None
     strength: float
+    before: tuple[str, ...] = ()
 
     @property
     def place(self) -> int:
@@ -142,7 +144,7 @@ class RankedFinding(Struct, frozen=True):
         return 1 if near else 3 if self.left_s is not None and self.left_s < LATER_S else 4
 
 
-def ranked(findings: Sequence[RankedFinding], rules: Mapping[str, FindingRule]) -> list[RankedFinding]:
+def ranked(findings: Sequence[RankedFinding]) -> list[RankedFinding]:
     """Order findings by place, then by impact; causes before their symptoms, limits within the hour after the first."""
     order = sorted(findings, key=lambda entry: (entry.place, -entry.strength, entry.finding.rule))
     for index in range(len(order) - 1):
@@ -151,10 +153,9 @@ def ranked(findings: Sequence[RankedFinding], rules: Mapping[str, FindingRule]) 
         if nearly_equal and _SURE.index(next_one.finding.confidence) < _SURE.index(one.finding.confidence):
             order[index], order[index + 1] = next_one, one
     for cause in list(order):
-        symptoms = set(rules[cause.finding.rule].before) if cause.finding.rule in rules else set()
         at = order.index(cause)
-        first = next((n for n in range(at) if order[n].finding.rule in symptoms and order[n].place == cause.place), at)
-        order.insert(first, order.pop(at))
+        symptoms = (n for n in range(at) if order[n].finding.rule in cause.before and order[n].place == cause.place)
+        order.insert(next(symptoms, at), order.pop(at))
     after_first_latency = sum(entry.place < 2 for entry in order) + 1
     within_hour = [entry for entry in order if entry.place == 3]
     if within_hour and any(entry.place == 2 for entry in order):
@@ -481,12 +482,13 @@ class Diagnoser:
                 finding = _finding(rule, track.hit, track.confidence, track.strength, track.since_ms)
                 if has_requested_rate and finding.kind is FindingKind.LATENCY and track.strength < _HALF:
                     finding = replace(finding, kind=FindingKind.NOTE)
-                entries.append(RankedFinding(finding, track.hit.left_s, track.strength))
+                before = (*rule.before, *track.hit.before)
+                entries.append(RankedFinding(finding, track.hit.left_s, track.strength, before))
         clear = [entry for entry in entries if entry.finding.confidence is not Confidence.UNCLEAR]
         if not any(entry.place <= LAST_TO_BIND for entry in clear):
             unclear = [entry for entry in entries if entry.finding.confidence is Confidence.UNCLEAR]
             clear += sorted(unclear, key=lambda entry: -entry.strength)[:1]
-        return self._with_first(ranked(clear, self._by_id), now_s)
+        return self._with_first(ranked(clear), now_s)
 
     def _with_first(self, order: list[RankedFinding], now_s: float) -> list[RankedFinding]:
         """Keep the first finding first until another leads for long enough."""
@@ -495,7 +497,7 @@ class Diagnoser:
             return order
         leader = order[0]
         former = next((entry for entry in order if entry.finding.rule == self._first), None)
-        leader_causes_former = former is not None and former.finding.rule in self._by_id[leader.finding.rule].before
+        leader_causes_former = former is not None and former.finding.rule in leader.before
         if former is None or former is leader or leader_causes_former or leader.place < former.place:
             self._first, self._leader = leader.finding.rule, (leader.finding.rule, now_s)
             return order
@@ -539,6 +541,9 @@ def _strength(rule: FindingRule, hit: Hit | None, facts: Facts) -> float:
 
 
 def _with_gain(rule: FindingRule, hit: Hit, facts: Facts) -> Hit:
+    if not facts.tps:
+        # Without X the time is not that of a transaction.
+        return replace(hit, impact_ms=None)
     most = gain(facts, rule.id, hit.impact_ms) if hit.kind_of(rule) is FindingKind.LATENCY else None
     return hit if most is None else replace(hit, evidence=(*hit.evidence, ("if removed", most)))
 

@@ -19,10 +19,11 @@ from typing import Final, TypeVar, cast
 from msgspec import Struct
 
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import with_ms
 from pgtop_tune.metrics import host, host_details, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, hidden_sessions, is_active, sessions
 from pgtop_tune.metrics.blockers import IDLE_IN_TRANSACTION, blocking
-from pgtop_tune.metrics.budget import LatencyBudget, latency_budget
+from pgtop_tune.metrics.budget import LatencyBudget, latency_budget, session_time
 from pgtop_tune.metrics.catalogue import Interval, Keyed, Metric
 from pgtop_tune.metrics.client_bound import client_bound
 from pgtop_tune.metrics.host_values import cpu_of_server, foreign_cpu_over
@@ -164,11 +165,11 @@ class Facts:
     @cached_property
     def budget(self) -> LatencyBudget | None:
         """Return the parts of a transaction's time."""
-        return self.interval.once(latency_budget)
+        return self.interval.once(latency_budget) or self.interval.once(session_time)
 
     @cached_property
     def latency_ms(self) -> float:
-        """Return L; 0 where it is not known."""
+        """Return L; without X the ms of all sessions in a second; 0 where it is not known."""
         return self.budget.total_ms if self.budget else 0.0
 
     @cached_property
@@ -217,6 +218,10 @@ class Facts:
     def share_text(self, impact_ms: float) -> str:
         """Return "41 % of each transaction"."""
         return f"{100.0 * impact_ms / self.latency_ms:.0f} % of {self.of_whole}" if self.latency_ms else ""
+
+    def ms_text(self, part_ms: float) -> str:
+        """Return a part of L as "1.20 ms"; without X as "1.2 sessions"."""
+        return with_ms(part_ms) if self.tps else f"{part_ms / 1000.0:.1f} sessions"
 
     def percent(self, impact_ms: float) -> str:
         """Return "41 % of time": where the room is short."""
@@ -401,6 +406,12 @@ class Facts:
         """Return the per cent of the machine's CPU time that was used, stolen time included."""
         return self.of(host.CPU_BUSY)
 
+    @property
+    def kernel_share(self) -> float:
+        """Return the share of the kernel in the busy CPU time, 0 to 1; 0 where it is not known."""
+        user, system = self.of(host.CPU_USER) or 0.0, self.of(host.CPU_SYSTEM) or 0.0
+        return system / (user + system) if system else 0.0
+
     @cached_property
     def queue_ms(self) -> float:
         """Return the ms of each transaction in which its backend was ready to run and had no CPU.
@@ -409,7 +420,7 @@ class Facts:
         if they ran, beyond the CPUs that the server used.
         """
         measured_ms = self.b(QUEUE.lower())
-        if measured_ms or self.run is not None or not self.tps or (self.busy or 0.0) < FULL or not self.server_cpus:
+        if measured_ms or self.run is not None or not self.budget or (self.busy or 0.0) < FULL or not self.server_cpus:
             return measured_ms
         # A session that waits for its parallel workers waits for a CPU while they do.
         on_cpu = self.s(CPU.lower()) + self.s_of(WORKER, CPU.lower())

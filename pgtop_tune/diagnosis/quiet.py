@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.base.units import count, mean, with_ms
+from pgtop_tune.base.units import count, mean
 from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
@@ -132,7 +132,7 @@ def _sentence(facts: Facts, settling: str | None) -> Hit:
     if facts.budget is None:
         verdict_text = "no clear bottleneck" if _is_full(facts) else "no bottleneck"
         return Hit(sentence=f"{verdict_text}: {plural(facts.waits.active, 'active session')}; {_used(facts)}")
-    total_text = with_ms(facts.latency_ms)
+    total_text = facts.ms_text(facts.latency_ms)
     parts_ms = _parts_ms(facts)
     parts = _parts(facts, parts_ms)
     named = ", ".join(f"{label} {value}" for label, value in parts)
@@ -206,7 +206,7 @@ def _parts(facts: Facts, parts: Mapping[str, float]) -> tuple[tuple[str, str], .
     """Return the budget in few words, ms."""
     other_ms = max(facts.latency_ms - sum(parts.values()), 0.0)
     large = {label: value for label, value in parts.items() if value >= 0.01 * facts.latency_ms}
-    return tuple((label, with_ms(value)) for label, value in {**large, "other": other_ms}.items())
+    return tuple((label, facts.ms_text(value)) for label, value in {**large, "other": other_ms}.items())
 
 
 def _parts_ms(facts: Facts) -> dict[str, float]:

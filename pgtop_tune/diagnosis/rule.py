@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pgtop_tune.base.sql_quoting import literal
-from pgtop_tune.base.units import duration, with_ms
+from pgtop_tune.base.units import duration
 from pgtop_tune.diagnosis.facts import Facts, RootLook, Statement, beginning
 from pgtop_tune.diagnosis.finding import BRIEF_CELLS, SHORT_CELLS, Deed, DeedKind, FindingKind
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
@@ -40,6 +40,7 @@ class Hit(Struct, frozen=True, kw_only=True):
         left_s: Time until a limit is reached; None where no time is known.
         blocks: No transaction ends while it lasts (X = 0): it is an outage.
         note: Worth a line, and too small to be ranked by its impact.
+        before: Symptoms of this cause, beside those of its rule.
     """
 
     sentence: str
@@ -58,6 +59,7 @@ class Hit(Struct, frozen=True, kw_only=True):
     left_s: float | None = None
     blocks: bool = False
     note: bool = False
+    before: tuple[str, ...] = ()
 
     def kind_of(self, rule: FindingRule) -> FindingKind:
         """Return the kind of finding that the hit makes of its rule."""
@@ -334,7 +336,7 @@ def waiting(
         culprit=culprit_of(statement),
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
-        evidence=evidence((label, with_ms(impact_ms)), *more),
+        evidence=evidence((label, facts.ms_text(impact_ms)), *more),
         next_step=next_step,
         deeds=(*deeds, *explain(statement, "shows how it gets there")),
         looks=facts.n(*waits),

@@ -29,7 +29,7 @@ from pgtop_tune.metrics.blockers import blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import WORKING
 from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, SHORTEST_S, running, stalled_within, work_window_s
-from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.server import TPS, is_uncounted
 from pgtop_tune.metrics.waits import WaitShare, label_of, wait_profile
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import BETWEEN, CLIENT, TURN, WaitCount
@@ -122,7 +122,7 @@ class LatencyBudget(Struct, frozen=True):
 
     Attributes:
         total_ms: The client's mean latency; the sum of the parts when no client of ours measures.
-        tps: Transactions per second the parts were divided by.
+        tps: Transactions per second the parts were divided by; 0 where they are not known (`session_time`).
         parts: Largest first; with a measured latency they add up to it, the last being "other".
         measured: Whether `total_ms` is the client's own.
         window_s: Length of the window; less in the first seconds of a load.
@@ -161,6 +161,19 @@ def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> Lat
     parts = tuple(_part(wait, server_tps) for wait in profile)
     return LatencyBudget(
         total_ms=sum(part.ms for part in parts), tps=server_tps, parts=parts, measured=False, window_s=window_s,
+        counts=_in_transaction,
+    )  # fmt: skip
+
+
+def session_time(interval: Interval) -> LatencyBudget | None:
+    """Return the parts of the sessions' time, ms per second; None where the server counts its transactions."""
+    if running(interval) is not None or not interval.once(is_uncounted):
+        return None
+    parts = tuple(_part(wait, 1.0) for wait in wait_profile(interval, BUDGET_WINDOW_S, included=_in_transaction))
+    if not parts:
+        return None
+    return LatencyBudget(
+        total_ms=sum(part.ms for part in parts), tps=0.0, parts=parts, measured=False, window_s=BUDGET_WINDOW_S,
         counts=_in_transaction,
     )  # fmt: skip
 

@@ -154,11 +154,15 @@ def _archive_backlog(interval: Interval) -> float | None:
 
 
 def _since_archived(interval: Interval) -> float | None:
-    archiver, activity = interval.now(sections.archiver), interval.now(sections.activity)
-    if archiver is None or archiver.last_archived_ms is None:
-        return None
+    archiver = interval.now(sections.archiver)
+    return None if archiver is None else passed_s(interval, archiver.last_archived_ms)
+
+
+def passed_s(interval: Interval, moment_ms: int | None) -> float | None:
+    """Return the seconds since a moment of the server's clock; None without one."""
+    activity = interval.now(sections.activity)
     now_ms = interval.newest.taken_at_ms if activity is None else activity.now_ms
-    return max(now_ms - archiver.last_archived_ms, 0) / 1000.0
+    return None if moment_ms is None else max(now_ms - moment_ms, 0) / 1000.0
 
 
 def _wal_directory(interval: Interval) -> float | None:
@@ -183,8 +187,25 @@ def wal_disk_free_bytes(interval: Interval) -> float | None:
     )
 
 
+def archiving_fails(interval: Interval) -> bool:
+    """Return whether the last attempt to archive a segment failed: no segment from it on is recycled."""
+    archiver = interval.now(sections.archiver)
+    return archiver is not None and (archiver.last_failed_ms or 0) > (archiver.last_archived_ms or 0)
+
+
+def _is_retained(interval: Interval) -> bool:
+    """Return whether WAL is kept beyond max_wal_size: the archiver fails, or a slot without limit has no consumer."""
+    slots = interval.now(sections.slots)
+    return archiving_fails(interval) or any(
+        slot.active_pid is None and slot.restart_lsn_bytes is not None and slot.safe_wal_bytes is None
+        for slot in (() if slots is None else slots.slots)
+    )
+
+
 def _room_until_recycled(interval: Interval) -> float | None:
     """Return the bytes by which the WAL directory may grow before segments are recycled; None when they are not known."""
+    if _is_retained(interval):
+        return None
     files = interval.now(sections.wal_files)
     limits_mb = [number(interval, name) for name in ("max_wal_size", "wal_keep_size")]
     if files is None or None in limits_mb:
@@ -230,7 +251,7 @@ WAL_DIRECTORY_GROWTH = Metric(
 )  # fmt: skip
 WAL_DISK_UNTIL_FULL = Metric(
     "server.wal_disk_until_full", "WAL disk full in", "s",
-    "Time until the file system of the WAL directory is full at the growth of the last two minutes. Empty while the directory is smaller than max_wal_size plus wal_keep_size and the disk has room for both, because growth then ends there.",
+    "Time until the file system of the WAL directory is full at the growth of the last two minutes. Empty while the directory is smaller than max_wal_size plus wal_keep_size and the disk has room for both, because growth then ends there, unless a failing archiver or an unused slot retains WAL.",
     "statvfs(pg_wal).f_bavail / growth of pg_ls_waldir(); max_wal_size + wal_keep_size − sum(size) of pg_ls_waldir()", _wal_disk_until_full,
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -59,8 +60,47 @@ def _transactions(counters: DatabaseCounters) -> int:
 
 
 def _tps(interval: Interval) -> float | None:
+    return None if interval.whole.once(is_uncounted) else _counted_tps(interval)
+
+
+def _counted_tps(interval: Interval) -> float | None:
     pair = _database_pair(interval)
     return _without_ours(pair_rate(pair, _transactions), pair_rate(pair, lambda counters: counters.own_transactions))
+
+
+_SEEN_S: Final = 10.0
+_FEWEST: Final = 30
+_ENDED: Final = 10
+_FAR: Final = 10.0
+_SHORTEST_MS: Final = 20
+"""Times of `activity` are rounded to 10 ms, and its rows are read within some ms."""
+
+
+def is_uncounted(interval: Interval) -> bool:
+    """Return whether sessions run transactions that the server does not count: those that touch no table.
+
+    A session keeps its counts back until it has some of a relation to report (pgstat_report_stat). Of the transactions
+    that run, at most X · t have begun within the last t seconds (Little's law): ten times as many contradict X, where
+    samples saw that transactions end.
+    """
+    looks = interval.recent(sections.activity, _SEEN_S)
+    tps = _counted_tps(interval.over(_SEEN_S))
+    if tps is None or not looks:
+        return False
+    seen = interval.each(_transactions_run, looks)
+    ages_s = sorted(age_ms / 1000.0 for transactions in seen for age_ms in transactions.values())
+    if not any(n >= _FAR * tps * ages_s[n - 1] * len(looks) for n in range(_FEWEST, len(ages_s) + 1)):
+        return False
+    return sum(len(older.keys() - newer.keys()) for newer, older in pairwise(seen)) >= _ENDED
+
+
+def _transactions_run(activity: Activity) -> dict[tuple[int, int], int]:
+    """Return the ages in ms of the transactions in which client backends run a statement, by pid and start."""
+    begun = [
+        (row.pid, row.xact_start_ms) for row in client_backends(activity) if row.state == "active" and row.xact_start_ms
+    ]
+    read_ms = max(activity.now_ms, *(start_ms for _, start_ms in begun)) if begun else 0
+    return {(pid, start_ms): read_ms - start_ms + _SHORTEST_MS for pid, start_ms in begun}
 
 
 def _without_ours(total_rate: float | None, own_rate: float | None) -> float | None:
@@ -242,7 +282,7 @@ def _blocked(interval: Interval) -> float | None:
 TPS = Metric(
     "server.tps", "server", "1/s",
     "Transactions that ended per second: commits and rollbacks in all databases, without those of pgtop-tune; over at "
-    "least a second, because backends report once a second. Single values therefore vary more than the client's.",
+    "least a second, because backends report once a second. Single values therefore vary more than the client's. Unknown while samples show that most transactions touch no table: the server does not count these.",
     "Δ(xact_commit + xact_rollback) of pg_stat_database − pgtop-tune's own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pgtop_tune.base.units import number, with_ms
+from pgtop_tune.base.units import number
 from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms
 from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
@@ -74,11 +74,10 @@ def _server(facts: Facts) -> Hit | None:
     fills = busy >= FULL or _own_cpus_full(facts)
     whose = f"the server's own work {'saturates' if fills else f'takes {used:.1f} of'} {the_cpus}"
     by = _working(facts)
+    split = f"{facts.ms_text(working_ms)} of each transaction on a CPU, {facts.ms_text(waiting_ms)} waiting for one"
     short = f"the server {'saturates' if fills else f'takes {used:.1f} of'} {the_cpus}"
     return Hit(
-        sentence=(
-            f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one{by.clause}"
-        ),
+        sentence=f"{whose}: {split if facts.tps else facts.share_text(impact_ms)}{by.clause}",
         middle=(f"{short}: {facts.percent(impact_ms)}{by.clause}",),
         short=f"{short}{by.brief or f': {facts.percent(impact_ms)}'}",
         culprit=by.culprit,
@@ -87,8 +86,8 @@ def _server(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
             ("used by the server", f"{used:.1f} of {_cpus(cpus)}"),
-            ("on a CPU", with_ms(working_ms)),
-            ("waiting for a CPU", with_ms(waiting_ms)),
+            ("on a CPU", facts.ms_text(working_ms)),
+            ("waiting for a CPU", facts.ms_text(waiting_ms)),
         ),
         next_step=(
             f"run about {2 * cpus:.0f} clients: throughput stays or rises; then tune the statement with most time."
@@ -147,7 +146,7 @@ def _full(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
             ("used by the server", f"{used:.1f} of {_cpus(cpus)}"),
-            ("waiting for a CPU", with_ms(waiting_ms)),
+            ("waiting for a CPU", facts.ms_text(waiting_ms)),
         ),
         next_step="move pgbench and other programs to another host. Not the cause if the CPU queue stays the same",
         deeds=(
@@ -175,7 +174,7 @@ def _pgbench(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("its busiest thread needs", f"{load.busiest_demand:.0f} % of a CPU" if load.busiest_demand else None),
             ("pgbench uses", f"{used} CPUs"),
-            ("client think time and CPU queue", with_ms(impact_ms)),
+            ("client think time and CPU queue", facts.ms_text(impact_ms)),
         ),
         next_step="run pgbench on another host: throughput rises by up to its share of the CPUs",
         deeds=(page("7", "shows pgbench beside the server"),),
@@ -194,7 +193,7 @@ def _others(facts: Facts) -> Hit | None:
     share = min(other_cpus / (busy / 100.0 * cpus), 1.0)
     subject, programs = f"other programs take {other_cpus:.1f} of {_cpus(cpus)}", facts.other_programs
     by, used = _working(facts), facts.server_cpus or 0.0
-    bound = f"; cost up to {with_ms(waiting_ms * share)} of {with_ms(facts.latency_ms)}" if measured else ""
+    bound = f"; cost up to {facts.ms_text(waiting_ms * share)} of {facts.ms_text(facts.latency_ms)}" if measured else ""
     own_use = f"; the server uses {used:.1f}, most for {by.words}" if by.words and used >= _OTHERS * cpus else ""
     return Hit(
         sentence=f"{subject}{f': {facts.other_names}' if programs else ''}{bound}{own_use}",
@@ -206,7 +205,10 @@ def _others(facts: Facts) -> Hit | None:
         statement=by.words,
         evidence=evidence(
             ("other programs", f"{other_cpus:.1f} CPUs"),
-            ("waiting for a CPU", with_ms(waiting_ms) if measured else "not measured for sessions of other programs"),
+            (
+                "waiting for a CPU",
+                facts.ms_text(waiting_ms) if measured else "not measured for sessions of other programs",
+            ),
             ("statement that waits", by.words),
         ),
         next_step="stop these programs, or lower their priority. Not the cause if the CPU queue stays the same",
@@ -251,7 +253,7 @@ def _quota(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("periods throttled", f"{throttled:.0f} %"),
             ("used by the server", f"{used:.2f} of {quota_text}"),
-            ("waiting for a CPU", with_ms(facts.queue_ms)),
+            ("waiting for a CPU", facts.ms_text(facts.queue_ms)),
         ),
         next_step="raise the quota, or use fewer sessions. Not the cause if as many periods are throttled",
         deeds=(page("7", "shows the host"),),
@@ -298,7 +300,7 @@ def _kernel(facts: Facts) -> Hit | None:
     user, system, busy = facts.of(host.CPU_USER), facts.of(host.CPU_SYSTEM), facts.busy
     if not system or user is None or (busy or 0.0) < _BUSY or facts.connects > _MANY_CONNECTS:
         return None
-    share = system / (user + system)
+    share = facts.kernel_share
     if share < _KERNEL:
         return None
     setup = facts.interval.now(sections.setup)

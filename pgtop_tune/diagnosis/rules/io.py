@@ -93,7 +93,7 @@ def _cap(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("limit", f"{limit}, {'seen' if cap.learned else 'given'}"),
             ("now", now),
-            ("waits for this disk", with_ms(impact_ms)),
+            ("waits for this disk", facts.ms_text(impact_ms)),
             ("queue", f"{queue:.1f}" if queue is not None else None),
             ("time per request", with_ms(await_ms) if await_ms is not None else None),
             ("busy", f"{facts.by(host.DISK_BUSY).get(disk.name, 0.0):.0f} %"),
@@ -163,7 +163,7 @@ def _read_disk(facts: Facts) -> Hit | None:
         statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
-            ("reads", with_ms(impact_ms)),
+            ("reads", facts.ms_text(impact_ms)),
             ("blocks read", f"{count(reads.blocks_per_s)}/s"),
             ("time per block", with_ms(reads.each_ms)),
             ("from disk", f"{100 * min(reads.from_disk, 1.0):.0f} %"),
@@ -224,7 +224,7 @@ def _write(facts: Facts) -> Hit | None:
         culprit=by.culprit,
         statement=by.words,
         impact_ms=impact_ms,
-        evidence=evidence(("writes by sessions", with_ms(impact_ms)), ("pages", f"{count(written)}/s")),
+        evidence=evidence(("writes by sessions", facts.ms_text(impact_ms)), ("pages", f"{count(written)}/s")),
         next_step="set bgwriter_delay to 20ms and bgwriter_lru_maxpages to 1000: sessions write less. Not the cause if latency then stays the same",
         deeds=(
             stage("bgwriter_lru_maxpages", "raise", "the background writer cleans pages before sessions need them"),
@@ -247,7 +247,9 @@ def _dirty(facts: Facts) -> Hit | None:
         short=f"the kernel throttles writers: {size(dirty)} dirty",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("dirty and in writeback", size(dirty)), ("available", size(available)), ("writes", with_ms(impact_ms))
+            ("dirty and in writeback", size(dirty)),
+            ("available", size(available)),
+            ("writes", facts.ms_text(impact_ms)),
         ),
         next_step="set vm.dirty_background_bytes to 256 MB: stalls become shorter",
         deeds=(stage("vm.dirty_background_bytes", "lower", "the kernel writes earlier, and less at once"),),
@@ -300,7 +302,7 @@ def _temp(facts: Facts) -> Hit | None:
         culprit=by.culprit,
         statement=by.words,
         impact_ms=impact_ms,
-        evidence=evidence(("temporary files", byte_rate(spilled)), ("waits for these files", with_ms(impact_ms))),
+        evidence=evidence(("temporary files", byte_rate(spilled)), ("waits for these files", facts.ms_text(impact_ms))),
         next_step="raise work_mem for the role that spills. Not the cause if throughput stays the same without temporary files",
         deeds=(
             stage("work_mem", "raise", "sorts and hashes stay in memory"),

@@ -26,6 +26,7 @@ from pgtop_tune.diagnosis.rule import (
     statement_of,
 )
 from pgtop_tune.diagnosis.rules.io import spilling
+from pgtop_tune.diagnosis.rules.wal import archiver_parameter, archiver_rows
 from pgtop_tune.metrics import host, host_details, io, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.connections import ConnectionGroup, groups, limits
@@ -82,8 +83,10 @@ def _disk(facts: Facts) -> Hit | None:
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
-    # The growth of some seconds is no forecast for minutes.
-    is_near = percent >= _HALF_FULL or left_s < _AT_ONCE_S
+    # The growth of some seconds is no forecast for minutes, unless nothing removes WAL.
+    is_near = (
+        percent >= _HALF_FULL or left_s < _AT_ONCE_S or ("wal" in row.roles and io.archiving_fails(facts.interval))
+    )
     keeper, soon = _keeper(facts, row), when.partition(":")[0]
     end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
     because = f"; {keeper.clause}" if keeper.clause else ""
@@ -95,7 +98,10 @@ def _disk(facts: Facts) -> Hit | None:
         share=percent / 100.0,
         left_s=None if left_s == inf and percent >= _DISK_ENDS else left_s if is_near else max(left_s, _NOT_SOON_S),
         evidence=evidence(
-            ("used", f"{percent:.0f} %"), ("left", available), ("full in", duration(left_s) if left_s < inf else None)
+            ("used", f"{percent:.0f} %"),
+            ("left", available),
+            ("full in", duration(left_s) if left_s < inf else None),
+            *(archiver_rows(facts) if "wal" in row.roles else ()),
         ),
         next_step=keeper.next_step,
         culprit=keeper.name,
@@ -117,7 +123,8 @@ def _left_s(facts: Facts, row: FileSystem, used: float, minutes: float | None) -
         if by_wal_s is None and grows and growth and grows >= _WAL_GROWS * growth:
             left_s = None
         left_s = by_wal_s if left_s is None else min(left_s, by_wal_s or inf)
-    if left_s is not None and left_s < (_DISK_S if used >= _HALF_FULL else _NEAR_S):
+    is_kept = "wal" in row.roles and io.archiving_fails(facts.interval)
+    if left_s is not None and left_s < (_DISK_S if used >= _HALF_FULL or is_kept else _NEAR_S):
         return left_s
     return inf if used >= _DISK_FULL else None
 
@@ -355,11 +362,14 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
                 slot_deeds(state), f"slot {name} retains {size(state.retained_bytes)} of WAL", f"slot {name}",
             )  # fmt: skip
         backlog = io.ARCHIVE_BACKLOG(facts.interval) or 0.0
-        if backlog >= _BACKLOG:
+        fails, parameter = io.archiving_fails(facts.interval), archiver_parameter(facts)
+        if backlog >= _BACKLOG or fails:
+            waiting = f"{plural(backlog, 'segment')} of WAL {'waits' if backlog == 1 else 'wait'} to be archived"
             return _Keeper(
-                "mend archive_command: the server log has its message (9)",
-                (page("6", "shows the archiver"), page("2", "shows the server log")),
-                f"{backlog:.0f} segments of WAL wait to be archived",
+                f"fix {parameter}: the server log has its message (2). Not fixed if the last archived segment stays the same",
+                (page("2", "shows the server log"), page("6", "shows the archiver")),
+                f"{parameter} fails: {waiting}" if fails else waiting,
+                parameter if fails else "",
             )  # fmt: skip
     spilled = facts.of(server.TEMP_BYTES) or 0.0
     by = spilling(facts)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Final
 
 from msgspec import Struct
 
-from pgtop_tune.base.units import duration, with_ms
+from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.chains import handed_to_wal_ms, roots_flushing, row_ms
-from pgtop_tune.diagnosis.facts import JAM_IDLE_S, JAM_LOOKS, Facts, RootLook
+from pgtop_tune.diagnosis.facts import JAM_IDLE_S, JAM_LOOKS, Facts, RootLook, Statement
 from pgtop_tune.diagnosis.finding import Deed, DeedKind
 from pgtop_tune.diagnosis.rule import (
     FindingRule,
@@ -29,6 +30,7 @@ from pgtop_tune.diagnosis.rule import (
     stage,
     statement_of,
 )
+from pgtop_tune.diagnosis.rules.statements import rates_of
 from pgtop_tune.metrics import sections
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.waits import LockWait
@@ -46,6 +48,7 @@ _KINDS: Final = {
 }
 """Waits for locks of other kinds."""
 _NOTIFIES: Final = "pg_database 0"
+_NOTIFY: Final = re.compile(r"^\s*NOTIFY\b|\bpg_notify\s*\(", re.IGNORECASE)
 _STRONG: Final = ("AccessExclusiveLock", "ExclusiveLock", "ShareRowExclusiveLock", "ShareLock")
 
 
@@ -215,7 +218,7 @@ def _dead(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("deadlocks", f"{deadlocks} in {minutes * 60:.0f} s" if deadlocks > 0 else None),
             ("circular waits", f"in {circles} of {len(facts.roots)} samples"),
-            ("waits for locks", with_ms(impact_ms)),
+            ("waits for locks", facts.ms_text(impact_ms)),
         ),
         next_step="lock rows in the same order everywhere; a shorter deadlock_timeout ends each deadlock earlier",
         deeds=(
@@ -287,10 +290,10 @@ def _row(facts: Facts) -> Hit | None:
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("queue for rows", with_ms(row_ms(facts))),
+            ("queue for rows", facts.ms_text(row_ms(facts))),
             (
                 "while the holder flushes WAL",
-                with_ms(handed_to_wal_ms(facts)) if handed_to_wal_ms(facts) else None,
+                facts.ms_text(handed_to_wal_ms(facts)) if handed_to_wal_ms(facts) else None,
             ),
             ("samples with a queue", f"{len(looks)} of {len(facts.roots)}"),
         ),
@@ -329,14 +332,19 @@ def _other(facts: Facts) -> Hit | None:
     )
     if target == _NOTIFIES:
         # A commit with notifications locks "database 0" until it is flushed (PreCommit_Notify of async.c).
-        says = "commits that NOTIFY wait for each other"
+        says, notifier = "commits that NOTIFY wait for each other", _notifier(facts)
+        per_s = f"; {count(notifier[1])}/s of {notifier[0].words}" if notifier is not None else ""
         return Hit(
-            sentence=f"{says}: {facts.share_text(impact_ms)}{does}",
-            short=f"{says}: {facts.percent(impact_ms)}",
-            culprit="NOTIFY",
+            sentence=f"{says}: {facts.share_text(impact_ms)}{per_s}{does}",
+            middle=(f"{says}: {facts.percent(impact_ms)}{per_s}",),
+            short=f"commits wait for each other: {notifier[0].words}"
+            if notifier is not None
+            else f"{says}: {facts.percent(impact_ms)}",
+            culprit="NOTIFY" if notifier is None else culprit_of(notifier[0]),
+            statement="" if notifier is None else notifier[0].words,
             impact_ms=impact_ms,
             evidence=evidence(
-                ("waits for the lock of NOTIFY", with_ms(impact_ms)), ("holder", does.removeprefix("; "))
+                ("waits for the lock of NOTIFY", facts.ms_text(impact_ms)), ("holder", does.removeprefix("; "))
             ),
             next_step="NOTIFY once per batch, in a transaction of its own; a faster WAL device shortens each turn",
             deeds=deeds,
@@ -350,11 +358,22 @@ def _other(facts: Facts) -> Hit | None:
         culprit=lock,
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
-        evidence=evidence(("waits for the lock", with_ms(impact_ms)), ("lock", lock)),
+        evidence=evidence(("waits for the lock", facts.ms_text(impact_ms)), ("lock", lock)),
         next_step="hold it for a shorter time; look at the holders (4). If the waits stay, another lock was the cause",
         deeds=deeds,
         looks=facts.n(label),
     )
+
+
+def _notifier(facts: Facts) -> tuple[Statement, float] | None:
+    """Return the statement with most notifications, and its executions per second; None where a function sends them."""
+    calls = [
+        (rate.calls_per_s or 0.0, rate.counters, text)
+        for rate in facts.once(rates_of)
+        if _NOTIFY.search(text := facts.text_of(rate.counters.queryid))
+    ]
+    per_s, row, text = max(calls, key=lambda call: call[0], default=(0.0, None, ""))
+    return (Statement(text, row.queryid, row.datname or "", 1.0), per_s) if row is not None and per_s else None
 
 
 def _does(looks: list[RootLook], facts: Facts) -> str:

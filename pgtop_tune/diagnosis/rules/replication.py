@@ -29,7 +29,12 @@ _SPILL_S: Final = 60.0
 _SPILLS: Final = 1e6
 _SENDERS: Final = 0.2
 _PARTS: Final = (
-    ("sync.net", "network", "use a nearer standby; remote_write does not help", ""),
+    (
+        "sync.net",
+        "network or its write",
+        "measure the round trip: if it is short, the standby's disk is slow; remote_write does not help",
+        "",
+    ),
     (
         "sync.disk",
         "flush",
@@ -136,13 +141,13 @@ def _waits(rule: str, part: str, advice: str, effect: str) -> Callable[[Facts], 
         of_stages = f"; {stages.words}" if stages is not None else ""
         staged = stage("synchronous_commit", "set", effect) if effect else None
         return Hit(
-            sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}{of_stages}",
-            short=f"commits wait {with_ms(impact_ms)} for {standby}{because}",
+            sentence=f"commits wait {facts.ms_text(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}{of_stages}",
+            short=f"commits wait {facts.ms_text(impact_ms)} for {standby}{because}",
             brief=f"commits wait for {standby}",
             culprit=standby if sender else "",
             impact_ms=impact_ms,
             evidence=evidence(
-                ("wait for the standby", with_ms(impact_ms)),
+                ("wait for the standby", facts.ms_text(impact_ms)),
                 ("write lag", with_ms(sender.write_lag_ms) if sender and sender.write_lag_ms is not None else None),
                 ("flush lag", with_ms(sender.flush_lag_ms) if sender and sender.flush_lag_ms is not None else None),
                 ("replay lag", with_ms(sender.replay_lag_ms) if sender and sender.replay_lag_ms is not None else None),
@@ -229,7 +234,7 @@ def _spill(facts: Facts) -> Hit | None:
         share=None,
         evidence=evidence(
             ("spilled", byte_rate(per_s) if per_s else None),
-            ("waits", with_ms(impact_ms) if impact_ms else None),
+            ("waits", facts.ms_text(impact_ms) if impact_ms else None),
             ("logical_decoding_work_mem", value),
         ),
         next_step="raise logical_decoding_work_mem, or use smaller transactions. Not the cause if it spills as much",

@@ -37,6 +37,8 @@ from pgtop_tune.model.relations import TableCounters
 from pgtop_tune.model.waits import CPU
 
 TIME: Final = "exec_us"
+CPU_RULES: Final = ("cpu.server", "cpu.full")
+"""Findings of which a statement may be the cause."""
 _ROWS: Final = 10_000
 """Rows that an execution reads one by one: an index would take some pages in their place."""
 _READ_FOR_ONE: Final = 100
@@ -622,7 +624,7 @@ def _failure(facts: Facts) -> str:
 def _failing(facts: Facts) -> Hit | None:
     """Find a statement on which sessions work and whose executions do not end: they time out, or fail."""
     rollbacks, statement = facts.of(server.ROLLBACKS) or 0.0, facts.statement("*")
-    if rollbacks < _FAILS or statement is None or statement.query_id is None or not facts.tps:
+    if rollbacks < _FAILS or statement is None or statement.query_id is None or not facts.budget:
         return None
     query_id, sampled = statement.query_id, facts.sampled(statement.query_id, "*")
     counted = sum(
@@ -642,7 +644,7 @@ def _failing(facts: Facts) -> Hit | None:
         brief=f"{culprit_of(statement)}… fails {count(rollbacks)}/s",
         culprit=culprit_of(statement),
         statement=statement.words,
-        impact_ms=min(1000.0 * lost / facts.tps, facts.latency_ms),
+        impact_ms=min(1000.0 * lost / (facts.tps or 1.0), facts.latency_ms),
         evidence=evidence(
             ("statement", statement.words),
             ("transactions rolled back", f"{count(rollbacks)}/s"),
@@ -672,23 +674,22 @@ def _ends_within(facts: Facts, query_id: int, rollbacks: float, runs_s: float) -
 
 
 _NEEDS: Final = (sections.statement_counters, sections.waits)
-_CPU_RULES: Final = ("cpu.server", "cpu.full")
 RULES: Final = (
     FindingRule(
         id="stmt.scan",
         page="5",
         needs=_NEEDS,
         find=_scan,
-        before=(*_CPU_RULES, "io.read.disk", "io.read.cache"),
+        before=(*CPU_RULES, "io.read.disk", "io.read.cache"),
         sure_of_cpu=True,
     ),
-    FindingRule(id="plan.jit", page="5", needs=_NEEDS, find=_jit, before=(*_CPU_RULES, "stmt.scan"), sure_of_cpu=True),
+    FindingRule(id="plan.jit", page="5", needs=_NEEDS, find=_jit, before=(*CPU_RULES, "stmt.scan"), sure_of_cpu=True),
     FindingRule(
         id="plan.time",
         page="5",
         needs=(*_NEEDS, sections.parameters),
         find=_plan,
-        before=(*_CPU_RULES, "lw.locks"),
+        before=(*CPU_RULES, "lw.locks"),
         sure_of_cpu=True,
     ),
     FindingRule(
@@ -696,7 +697,7 @@ RULES: Final = (
         page="2",
         needs=(*_NEEDS, sections.database, sections.activity),
         find=_failing,
-        before=(*_CPU_RULES, "stmt.scan", "io.read.disk", "io.read.cache"),
+        before=(*CPU_RULES, "stmt.scan", "io.read.disk", "io.read.cache"),
         sure_of_cpu=True,
     ),
 )

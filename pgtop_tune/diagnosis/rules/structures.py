@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from pgtop_tune.base.units import count, with_ms
+from pgtop_tune.base.units import count
 from pgtop_tune.diagnosis.chains import manager_is_of_rows
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.rule import (
@@ -135,7 +135,9 @@ def _overflow(
         culprit=culprit_of(statement),
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
-        evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s"), ("made by", origin)),
+        evidence=evidence(
+            ("waits", facts.ms_text(impact_ms)), ("pages read", f"{count(reads)}/s"), ("made by", origin)
+        ),
         next_step=f"{next_step}; from PostgreSQL 17 on, raise {parameter}",
         deeds=(
             stage(parameter, "raise", "its pages stay in memory (PostgreSQL 17 and later), after a restart"),

@@ -18,10 +18,10 @@ from pgtop_tune.diagnosis.chains import (
     wal_bytes_ms,
     wal_ms,
 )
-from pgtop_tune.diagnosis.facts import Facts
+from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, plural, short_name, stage
-from pgtop_tune.diagnosis.rules.statements import named
+from pgtop_tune.diagnosis.rules.statements import CPU_RULES, named
 from pgtop_tune.metrics import ceilings, checkpoints, io, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
@@ -76,8 +76,8 @@ def _flush(facts: Facts) -> Hit | None:
         short=f"commits wait for the WAL device: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("waits for WAL", with_ms(facts.b(*DEVICE))),
-            ("queue for rows during flushes", with_ms(handed_ms) if handed_ms else None),
+            ("waits for WAL", facts.ms_text(facts.b(*DEVICE))),
+            ("queue for rows during flushes", facts.ms_text(handed_ms) if handed_ms else None),
             ("WAL device busy", f"{100 * busy:.0f} % of the time"),
             ("flushes", f"{count(flushes)}/s{limit}" if flushes else None),
             ("time per flush", with_ms(flush_ms) if flush_ms else None),
@@ -114,7 +114,7 @@ def _delay(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("commit_delay", with_ms(delay_ms)),
             ("commit_siblings", facts.setting("commit_siblings")),
-            ("waits for WAL", with_ms(impact_ms)),
+            ("waits for WAL", facts.ms_text(impact_ms)),
         ),
         next_step="set commit_delay to half a flush, or to 0. Not the cause if latency stays the same",
         deeds=(stage("commit_delay", "lower", "commits no longer sleep before they flush"),),
@@ -143,7 +143,7 @@ def _volume(facts: Facts) -> Hit | None:
         statement=by.words,
         impact_ms=impact_ms,
         evidence=evidence(
-            ("waits for WAL", with_ms(impact_ms)),
+            ("waits for WAL", facts.ms_text(impact_ms)),
             ("WAL", f"{byte_rate(written)}{per_transaction}" if written else None),
             ("WAL per flush", size(bytes_per_flush(facts)) if bytes_per_flush(facts) else None),
             ("full-page images", f"{'~' if full.estimated else ''}{full.percent:.0f} % of WAL" if full else None),
@@ -179,11 +179,29 @@ def _buffers(facts: Facts) -> Hit | None:
         short=f"wal_buffers fills up {plural(times, 'time')} per transaction: {facts.percent(impact_ms)}",
         impact_ms=impact_ms,
         evidence=evidence(
-            ("buffers full", f"{count(full)}/s"), ("waits to insert", with_ms(inserts_ms)), ("wal_buffers", value)
+            ("buffers full", f"{count(full)}/s"), ("waits to insert", facts.ms_text(inserts_ms)), ("wal_buffers", value)
         ),
         next_step="set wal_buffers to 64MB (needs a restart): the count falls to 0. Not the cause if latency then stays the same",
         deeds=(stage("wal_buffers", "raise", "it is no longer full, after a restart"),),
     )
+
+
+def archiver_rows(facts: Facts) -> tuple[tuple[str, str | None], ...]:
+    """Return evidence of an archiver that fails: its command and its last failure; nothing of one that works."""
+    archiver = facts.interval.now(sections.archiver)
+    failed_s = None if archiver is None else io.passed_s(facts.interval, archiver.last_failed_ms)
+    if archiver is None or failed_s is None or not io.archiving_fails(facts.interval):
+        return ()
+    name = archiver_parameter(facts)
+    return (
+        (name, short_name(facts.shown(name))),
+        ("last failed", f"{short_name(archiver.last_failed_wal)}, {duration(failed_s)} ago"),
+    )
+
+
+def archiver_parameter(facts: Facts) -> str:
+    """Return the parameter with the archiver's command, or with its library (15 and later)."""
+    return "archive_library" if facts.setting("archive_library") else "archive_command"
 
 
 def _archive(facts: Facts) -> Hit | None:
@@ -200,14 +218,16 @@ def _archive(facts: Facts) -> Hit | None:
         evidence=evidence(
             ("waiting", plural(backlog, "segment") if backlog is not None else None),
             ("failed", f"{plural(failed, 'time')} in the last minute" if fails else None),
-            ("last failed", short_name(looks[0].last_failed_wal) if fails else None),
+            *archiver_rows(facts),
         ),
-        next_step="fix archive_command: the server log has its error message. Not fixed if the last archived segment stays the same",
+        next_step=f"fix {archiver_parameter(facts)}: the server log has its error message. Not fixed if the last archived segment stays the same",
         deeds=(page("2", "shows the server log"), page("6", "shows the archiver")),
     )
 
 
 _SEEN_S: Final = 300.0
+_KERNEL: Final = 0.4
+"""Share of the kernel in busy CPU time from which on WAL, and not the work for rows, may fill the CPUs."""
 _OFTEN: Final = 0.5
 _PAGES: Final = 0.5
 _WAL: Final = 0.25
@@ -262,6 +282,8 @@ def _often(facts: Facts) -> Hit | None:
     impact_ms = share * wal_ms(facts) + facts.b("io:datafilewrite", "io:datafilesync")
     often, value = f"every {duration(apart_s)}" if apart_s >= 0.5 else "constantly", facts.shown("max_wal_size")
     pages = f"; full-page images are {100 * share:.0f} % of WAL" if share >= _PAGES else ""
+    # Full pages cost the CPUs of sessions that write them, and of the kernel.
+    costs_cpu = share >= _PAGES and ((facts.busy or 0.0) < FULL or facts.kernel_share >= _KERNEL)
     return Hit(
         sentence=f"checkpoints occur {often} because max_wal_size is {value}{pages}",
         short=f"checkpoints occur {often}: max_wal_size is {value}",
@@ -270,14 +292,14 @@ def _often(facts: Facts) -> Hit | None:
             ("requested", f"{requested}, timed {timed:.0f}"),
             ("time between", duration(apart_s)),
             ("full-page images", f"{100 * share:.0f} % of WAL"),
-            ("waits due to these checkpoints", with_ms(impact_ms)),
+            ("waits due to these checkpoints", facts.ms_text(impact_ms)),
         ),
         next_step="raise max_wal_size: requested checkpoints stop. Not the cause if WAL per second is the same two cycles later",
         deeds=(
             stage("max_wal_size", "raise", "checkpoints come by time, and fewer pages are written whole"),
             page("6", "shows checkpoints"),
         ),
-        agreed=True,
+        before=CPU_RULES if costs_cpu else (),
     )
 
 
@@ -296,7 +318,7 @@ def _pages(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(
             ("full-page images", f"{100 * share:.0f} % of WAL"),
-            ("waits for WAL volume", with_ms(waits_ms)),
+            ("waits for WAL volume", facts.ms_text(waits_ms)),
             ("checkpoints", "requested" if requested else "timed"),
         ),
         next_step=(

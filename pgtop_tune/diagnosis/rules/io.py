@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import ceil, log2
 from typing import Final
 
+from pgtop_tune.base.sql_quoting import identifier
 from pgtop_tune.base.units import byte_rate, count, size, with_ms
-from pgtop_tune.diagnosis.chains import READS, TEMP_WAITS, read_ms, temp_ms, wal_ms
+from pgtop_tune.diagnosis.chains import READS, TEMP_WAITS, cpu_ms, queue_ms, read_ms, temp_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, short_name, stage, waiting
-from pgtop_tune.diagnosis.rules.statements import Named, named
+from pgtop_tune.diagnosis.finding import Deed, FindingKind
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, short_name, sql, stage, waiting
+from pgtop_tune.diagnosis.rules.statements import CPU_RULES, Named, named, rates_of
 from pgtop_tune.metrics import host, host_details, io, sections, server
 from pgtop_tune.metrics.ceilings import CapReached, disks_at_cap
 from pgtop_tune.metrics.io import io_rates
-from pgtop_tune.metrics.statements import statement_rates
+from pgtop_tune.metrics.statements import StatementRate, statement_rates
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters
 
@@ -30,6 +32,9 @@ _SPILLS: Final = 2
 """Least number of looks in ten seconds at which the count of temporary bytes had grown. The server counts a file when
 it is closed, and a statement may take seconds until then."""
 _SPILLS_BYTES: Final = 10e6
+_MUCH: Final = 0.25
+_HALF: Final = 0.5
+_MIB: Final = 1 << 20
 _WAITED_FOR: Final = 0.05
 """Share of L: a shorter wait makes no finding, and saves the search for limits in two minutes of frames."""
 _EXTENDING: Final = ("lock:extend", "io:datafileextend")
@@ -288,8 +293,15 @@ def _temp(facts: Facts) -> Hit | None:
     steps = [newer.temp_bytes > older.temp_bytes for newer, older in pairwise(looks)]
     if sum(steps) < _SPILLS:
         return None
-    spilled, impact_ms = facts.of(server.TEMP_BYTES), temp_ms(facts)
+    spilled, waits_ms = facts.of(server.TEMP_BYTES), temp_ms(facts)
     by = spilling(facts)
+    rate, of_work = _spilling_work(facts, by)
+    # The kernel copies and writes the files: its part of the statement's CPU time is theirs, too.
+    kernel_ms = of_work * facts.kernel_share * (cpu_ms(facts) + queue_ms(facts))
+    impact_ms = min(waits_ms + kernel_ms, facts.latency_ms)
+    each = rate.grown.each("temp_blks_written", "calls") if rate is not None else None
+    each_bytes = (each or 0.0) * (rate.block_bytes or 0) if rate is not None else 0.0
+    per_execution = f"{size(each_bytes)} per execution" if each_bytes else None
     return Hit(
         sentence=(
             f"sorts and hashes spill {byte_rate(spilled)} to temporary files: {facts.share_text(impact_ms)}{by.clause}"
@@ -302,9 +314,18 @@ def _temp(facts: Facts) -> Hit | None:
         culprit=by.culprit,
         statement=by.words,
         impact_ms=impact_ms,
-        evidence=evidence(("temporary files", byte_rate(spilled)), ("waits for these files", facts.ms_text(impact_ms))),
-        next_step="raise work_mem for the role that spills. Not the cause if throughput stays the same without temporary files",
+        evidence=evidence(
+            ("temporary files", byte_rate(spilled)),
+            ("by the statement", per_execution),
+            ("waits for these files", facts.ms_text(waits_ms)),
+            ("kernel CPU of the statement, at most", facts.ms_text(kernel_ms) if kernel_ms else None),
+        ),
+        next_step=(
+            f"raise work_mem for its role or its transaction (SET LOCAL){f' towards {per_execution}' if per_execution else ''}."
+            " Not the cause if throughput stays the same without temporary files"
+        ),
         deeds=(
+            *_work_mem(facts, rate, each_bytes),
             stage("work_mem", "raise", "sorts and hashes stay in memory"),
             *explain(by.statement, "shows which sort or hash spills"),
             page("8", "shows temporary files"),
@@ -312,7 +333,30 @@ def _temp(facts: Facts) -> Hit | None:
         # The server counts the bytes; samples only say how long sessions wait for them.
         looks=None if (spilled or 0.0) >= _SPILLS_BYTES else facts.n(*TEMP_WAITS),
         note=impact_ms < LEAST * facts.latency_ms and (spilled or 0.0) >= _SPILLS_BYTES,
+        before=(*CPU_RULES, "io.read.disk", "io.cap") if impact_ms >= _MUCH * facts.latency_ms and of_work else (),
     )
+
+
+def _spilling_work(facts: Facts, by: Named) -> tuple[StatementRate | None, float]:
+    """Return the statement that spills, and its share of the time of all statements; 0 for one below half of it."""
+    rates = [rate for rate in facts.once(rates_of) if by.statement and rate.counters.queryid == by.statement.query_id]
+    rate = max(rates, key=lambda one: one.grown.sum("exec_us") or 0, default=None)
+    share = min(sum(one.share or 0.0 for one in rates) / 100.0, 1.0)
+    return rate, share if share >= _HALF else 0.0
+
+
+def _work_mem(facts: Facts, rate: StatementRate | None, each_bytes: float) -> tuple[Deed, ...]:
+    """Return the deed that gives the role of a statement memory for what it spills; none where that is much memory."""
+    memory = host.MEMORY_TOTAL(facts.interval) or 0.0
+    if (
+        rate is None
+        or not rate.counters.usename
+        or not 0.0 < each_bytes * max(facts.waits.active, 1.0) < _HALF * memory
+    ):
+        return ()
+    megabytes = 1 << max(ceil(log2(each_bytes / _MIB)), 0)
+    statement = f"ALTER ROLE {identifier(rate.counters.usename)} SET work_mem = '{megabytes}MB';"
+    return (sql(statement, "its new sessions sort and hash in memory"),)
 
 
 def _extend(facts: Facts) -> Hit | None:

@@ -49,6 +49,10 @@ _BLOCKS: Final = 200
 """Pages that an execution touches: 1.6 MB."""
 _FEW_BLOCKS: Final = 20
 """Pages, and pages for each returned row, from which on dead rows that a transaction keeps are looked for."""
+_SCAN: Final = 5.0
+"""Pages that a scan takes at most before its first row: the levels of an index, or a small table."""
+_FEWER: Final = 1_000.0
+"""Pages that scans of unknown number may explain."""
 _BLOCKS_FOR_ONE: Final = 50
 """Pages for each returned row; an index takes a handful."""
 _DEAD_OF_LIVE: Final = 0.5
@@ -202,6 +206,7 @@ class _Scan(Struct, frozen=True):
         by_index: Whether these rows come from an index scan.
         of_trigger: Whether the statement does not name the table: a foreign key or a trigger reads it.
         holder: Holder of the dead rows of the table, oldest first; None where vacuum can remove them.
+        by_scans: Whether the number of its scans explains its pages: of partitions, or of an index for many keys.
     """
 
     rate: StatementRate
@@ -213,6 +218,7 @@ class _Scan(Struct, frozen=True):
     by_index: bool = False
     of_trigger: bool = False
     holder: HorizonHolder | None = None
+    by_scans: bool = False
 
     @property
     def dead(self) -> int:
@@ -282,11 +288,28 @@ def _with_table(facts: Facts, scan: _Scan) -> _Scan | None:
             break
     else:
         dead = [one.row for one in tables if one.row.n_dead_tup >= _ROWS]
-        scan = replace(scan, table=max(dead, key=lambda row: row.n_dead_tup, default=None))
+        scan = replace(
+            scan,
+            table=max(dead, key=lambda row: row.n_dead_tup, default=None),
+            by_scans=scan.blocks <= _pages_of_scans(facts, calls),
+        )
     scan = replace(scan, holder=_holder(facts, scan.rate.counters.queryid)) if scan.dead else scan
     # A few pages for a row are dead rows only where they are known to be kept.
     reads_much = scan.blocks >= max(_BLOCKS, _BLOCKS_FOR_ONE * scan.returned)
     return scan if reads_much or scan.holder is not None else None
+
+
+def _pages_of_scans(facts: Facts, calls_per_s: float) -> float:
+    """Return the pages of an execution that the number of scans and of rows fetched by index explains.
+
+    Partitions have names of their own, so scans of other statements are counted, too.
+    """
+    tables = table_rates(facts.interval)
+    scans = [scans for table in tables if (scans := table.per_s("seq_scan", "idx_scan")) is not None]
+    if not scans or not calls_per_s:
+        return _FEWER
+    fetched = sum(table.per_s("idx_tup_fetch") or 0.0 for table in tables)
+    return (_SCAN * sum(scans) + fetched) / calls_per_s
 
 
 def _reads_all(text: str) -> bool:
@@ -338,6 +361,7 @@ def _scan(facts: Facts) -> Hit | None:
         ),
         next_step=next_step,
         deeds=(*deeds, page("5", "shows pages and rows of each statement")),
+        note=scan.by_scans and not scan.dead,
     )
 
 
@@ -373,6 +397,8 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
             " go on",
         )  # fmt: skip
     by_index = "a wrong index" if _ORDERED.search(statement.text) else "an index that many rows match"
+    if scan.by_scans:
+        return "by many small scans", plan, "read fewer keys or partitions per execution; an index is there already"
     unsure = (
         "a missing index or a wrong plan" if scan.table is None else by_index if scan.by_index else "a missing index"
     )
@@ -435,7 +461,7 @@ _PLANS: Final = (CPU.lower(), "lwlock:lockmanager")
 _ENDED: Final = 1.0
 _SHORT_S: Final = 1.0
 """Longest execution of a statement that ends often enough for its counters to keep up with samples."""
-_MANY_TABLES: Final = 20
+MANY_TABLES: Final = 20
 _FAILS: Final = 1.0
 _LEAST_MS: Final = 1.0
 _LEAST_MS_FULL: Final = 5.0
@@ -552,7 +578,7 @@ def _sampled_planning(facts: Facts, rates: list[StatementRate]) -> _Planned | No
     return _Planned(rate, share, min(share * working / all_working, 1.0) if all_working else 0.0, says)
 
 
-def _tables_of_execution(facts: Facts, calls_per_s: float) -> int:
+def tables_of_execution(facts: Facts, calls_per_s: float) -> int:
     """Return the number of tables that each execution scans, as far as that is known."""
     scans_per_call = [
         (table.per_s("seq_scan", "idx_scan") or 0.0) / calls_per_s for table in table_rates(facts.interval)
@@ -577,8 +603,8 @@ def _plan(facts: Facts) -> Hit | None:
     if not plan_deeds:
         return None
     percent = f"{100 * planned.share:.0f} %"
-    scanned = _tables_of_execution(facts, planned.rate.calls_per_s or 1.0)
-    tables = f"; it scans at least {scanned} tables" if scanned >= _MANY_TABLES else ""
+    scanned = tables_of_execution(facts, planned.rate.calls_per_s or 1.0)
+    tables = f"; it scans at least {scanned} tables" if scanned >= MANY_TABLES else ""
     off = f"; {_PLANNING.partition('.')[2]} is off" if is_off else ""
     action = "planning" if is_counted else "planning, or starting its plan,"
     says = f"{action} takes {percent} of the time of {statement.words}"

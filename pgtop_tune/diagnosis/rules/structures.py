@@ -6,13 +6,17 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from pgtop_tune.base.units import count
+from msgspec.structs import replace
+
+from pgtop_tune.base.units import count, duration
 from pgtop_tune.diagnosis.chains import manager_is_of_rows
-from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
+from pgtop_tune.diagnosis.facts import WINDOW_S, Facts, Statement
+from pgtop_tune.diagnosis.finding import DeedKind
 from pgtop_tune.diagnosis.rule import (
     FindingRule,
     Hit,
     culprit_of,
+    end,
     evidence,
     explain,
     page,
@@ -21,9 +25,17 @@ from pgtop_tune.diagnosis.rule import (
     stage,
     waiting,
 )
-from pgtop_tune.diagnosis.rules.statements import is_savepoint, savepoints_per_s
+from pgtop_tune.diagnosis.rules.statements import (
+    CPU_RULES,
+    MANY_TABLES,
+    is_savepoint,
+    rates_of,
+    savepoints_per_s,
+    tables_of_execution,
+)
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import slru_rates
+from pgtop_tune.model.postgres import Backend
 
 _MANAGER: Final = "lwlock:lockmanager"
 _PAGE: Final = ("lwlock:buffercontent", "buffer:buffershared", "buffer:bufferexclusive", "buffer:buffershareexclusive")
@@ -36,6 +48,9 @@ _SNAPSHOT: Final = (
 )
 _READS: Final = 100.0
 _TWO: Final = 1.5
+_CACHED: Final = 64
+"""Subtransactions of a session that other sessions see without a lookup (PGPROC_MAX_CACHED_SUBXIDS)."""
+_LONG_S: Final = 5.0
 
 
 def _locks(facts: Facts) -> Hit | None:
@@ -45,11 +60,15 @@ def _locks(facts: Facts) -> Hit | None:
     if counters:
         older, newer = (sum(row.fastpath_exceeded for row in look.types) for look in counters)
         beyond_fast_path = (newer - older) / (counters[1].at_s - counters[0].at_s)
-    return waiting(
+    scanned = _tables_scanned(facts, facts.statement(_MANAGER))
+    tables = f", each execution scans {scanned} tables" if scanned >= MANY_TABLES else ""
+    hit = waiting(
         facts,
         (_MANAGER,),
-        "sessions contend for the lock manager",
-        "use plans that touch fewer partitions and indexes; from PostgreSQL 18 on, raise max_locks_per_transaction",
+        f"sessions contend for the lock manager{tables}",
+        "filter on the partition key, or use plans that touch fewer partitions and indexes; from PostgreSQL 18 on, raise"
+        " max_locks_per_transaction",
+        short="sessions contend for the lock manager",
         brief="lock manager",
         more=(
             ("sessions", f"{facts.s(_MANAGER):.1f}"),
@@ -63,6 +82,14 @@ def _locks(facts: Facts) -> Hit | None:
             ),
         ),
     )
+    return hit if hit is None or not tables else replace(hit, before=(*CPU_RULES, "stmt.scan"))
+
+
+def _tables_scanned(facts: Facts, statement: Statement | None) -> int:
+    """Return the number of tables that each execution of a statement scans; 0 where it is not known."""
+    rates = facts.once(rates_of)
+    calls = [rate.calls_per_s or 0.0 for rate in rates if statement and rate.counters.queryid == statement.query_id]
+    return tables_of_execution(facts, sum(calls)) if sum(calls) else 0
 
 
 def _mapping(facts: Facts) -> Hit | None:
@@ -153,7 +180,39 @@ def _subtransactions(facts: Facts) -> Hit | None:
     next_step = "use fewer savepoints and EXCEPTION blocks in long transactions"
     waits = ("lwlock:subtrans*",)
     claim, parameter = "subtransactions overflow", "subtransaction_buffers"
-    return _overflow(facts, waits, "subtrans", claim, next_step, parameter, _maker)
+    hit, writer = _overflow(facts, waits, "subtrans", claim, next_step, parameter, _maker), _writer(facts)
+    if hit is None or writer is None:
+        return hit and replace(hit, before=(*CPU_RULES, "stmt.scan"))
+    row, open_s, ids = writer
+    name, share = session_name(row), facts.share_text(hit.impact_ms or 0.0)
+    says = f"{claim}, likely those of {name}"
+    return replace(
+        hit,
+        sentence=f"{says}, open for {duration(open_s)}: {share}{hit.statement and f'; at {hit.statement}'}",
+        short=f"{claim}: {name}",
+        culprit=name,
+        evidence=(*hit.evidence, ("transaction ids since it began", count(ids))),
+        next_step=f"end {name}, or have it commit; {hit.next_step}",
+        deeds=(end(DeedKind.END_SESSION, row, "its transaction is rolled back, and the lookups end"), *hit.deeds),
+        before=(*CPU_RULES, "stmt.scan"),
+    )
+
+
+def _writer(facts: Facts) -> tuple[Backend, float, int] | None:
+    """Return the session with the oldest transaction that writes, its age, and the transaction ids since it began.
+
+    The server does not tell which ids are of subtransactions. None where the oldest is young, or few ids have passed.
+    """
+    horizon, activity = facts.interval.now(sections.horizon), facts.interval.now(sections.activity)
+    if horizon is None or activity is None:
+        return None
+    writing = [(one.xid, one.pid) for one in horizon.open if one.xid is not None]
+    xid, pid = min(writing, default=(0, 0))
+    row = next((row for row in activity.backends if row.pid == pid), None)
+    if row is None or row.xact_start_ms is None or horizon.next_xid - xid < _CACHED:
+        return None
+    open_s = (activity.now_ms - row.xact_start_ms) / 1000.0
+    return (row, open_s, horizon.next_xid - xid) if open_s >= _LONG_S else None
 
 
 def _maker(facts: Facts) -> str:

@@ -20,7 +20,7 @@ from pgtop_tune.tui.scene.banners import finding_line
 from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import GIB
-from tests.support.made_situations import FULL_CPUS, MADE, RETAINED, scans, throttled
+from tests.support.made_situations import FULL_CPUS, MADE, RETAINED, of_statements, scans, throttled
 from tests.support.relation_frames import relations, table
 from tests.support.situations import Situation
 from tests.support.statement_frames import sample, statement, texts
@@ -189,6 +189,12 @@ def test_commits_that_notify_wait_for_each_other() -> None:
         waits={"Lock:object": 14.0, "IO:WalSync": 0.9}, latency_ms=128.0, tps=124.0, server={"locks": locks}
     )
     assert first_of(notifies).sentence.startswith("commits that NOTIFY wait for each other: 88 % of each transaction")
+    server = of_statements(
+        {"calls": 124, "exec_us": 300}, {"calls": 124, "exec_us": 900}, text="SELECT pg_notify($1, $2)"
+    )
+    first = first_of(replace(notifies, server={**notifies.server, **server}))
+    assert "88 % of each transaction; 124/s of SELECT pg_notify($1, $2)" in first.sentence
+    assert (first.culprit, first.statement) == ("SELECT pg_notify($1,", "SELECT pg_notify($1, $2)")
 
 
 def test_the_slot_that_fills_the_disk_of_wal_is_its_culprit() -> None:

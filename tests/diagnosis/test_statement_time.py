@@ -221,7 +221,7 @@ def in_stage(write: int, flush: int) -> Any:
     ("write", "flush", "rule", "stages"),
     [
         (20_000, 30_000, "sync.disk", "(flush)"),
-        (50_000, 0, "sync.net", "(network)"),
+        (50_000, 0, "sync.net", "(network or its write)"),
         (500, 500, "sync.disk", "for standby b; "),
     ],
 )

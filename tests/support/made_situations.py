@@ -278,6 +278,21 @@ def sampled(counts: dict[str, float], query_id: int | None = 1) -> Callable[[int
     return of_second
 
 
+def of_short_age(second: int, now_ms: int) -> tuple[Backend, ...]:
+    """Eight sessions, each in a transaction of its own that began 10 ms ago."""
+    return tuple(
+        backend(pid, now_ms, query_id=1, query="SELECT 1", xact_start_ms=now_ms - 10, application_name="shop")
+        for pid in range(FIRST_PID, FIRST_PID + 8)
+    )
+
+
+NO_TABLE: Final = Situation(
+    load=False, tps=1.3, cpu=1.9, cpus=2, busy=99.0, clients=8, backends=of_short_age,
+    server={
+        **of_statements({"calls": 700, "exec_us": 5_600_000}, text="SELECT sum(sqrt(i)) FROM generate_series($1, $2)"),
+        "waits": sampled({"CPU:": 8.0}),
+    },
+)  # fmt: skip
 REPORT: Final = "SELECT count(*) FROM big JOIN parts USING (id) WHERE v = $1"
 COMPILED: Final = Situation(
     waits={"CPU:": 3.0}, load=False, tps=250.0, latency_ms=12.0, cpu=2.9, busy=75.0,

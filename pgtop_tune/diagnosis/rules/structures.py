@@ -185,10 +185,11 @@ def _subtransactions(facts: Facts) -> Hit | None:
         return hit and replace(hit, before=(*CPU_RULES, "stmt.scan"))
     row, open_s, ids = writer
     name, share = session_name(row), facts.share_text(hit.impact_ms or 0.0)
-    says = f"{claim}, likely those of {name}"
+    at = hit.statement and f"; at {hit.statement}"
     return replace(
         hit,
-        sentence=f"{says}, open for {duration(open_s)}: {share}{hit.statement and f'; at {hit.statement}'}",
+        sentence=f"{claim}: {share}; the oldest writer is {name}, open for {duration(open_s)}{at}",
+        middle=(f"{claim}: {share}; the oldest writer is {name}",),
         short=f"{claim}: {name}",
         culprit=name,
         evidence=(*hit.evidence, ("transaction ids since it began", count(ids))),

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
-from pgtop_tune.tui.widgets.lines import UNICODE, Line
+from pgtop_tune.tui.dashboard.waits import budget_lines
+from pgtop_tune.tui.widgets.lines import UNICODE, Line, plain_text
 from pgtop_tune.tui.widgets.time_axis import CHARTED
-from tests.support.made_situations import jammed, jammed_since
+from tests.support.made_situations import NO_TABLE, jammed, jammed_since
 from tests.support.situations import Situation
 
 QUIET = Situation(waits={"CPU:": 1.0}, tps=1000.0, cpu=1.0, load=False)
@@ -43,3 +44,14 @@ def test_commits_of_monitoring_do_not_make_a_jam_look_healthy() -> None:
     assert "16 of 16 active sessions wait 48 s" in said
     assert "▁" in said
     assert not red(*[QUIET] * 30, *[replace(HELD, tps=400.0)] * 20), "others work on"
+
+
+def test_transactions_that_the_server_does_not_count_are_a_dash_with_the_reason() -> None:
+    """The pane said 0 beside 703 queries a second, and the waits were those "of each transaction"."""
+    session = NO_TABLE.session()
+    for width, reason in ((80, "tps not counted"), (120, "the server does not count transactions without tables")):
+        lines = [plain_text(line) for line in throughput_lines(session, width, 5, UNICODE)]
+        assert reason in lines[0]
+        assert "qps    70" in lines[0]
+        assert "server     -" in "".join(lines)
+    assert "waits of 8.0 active sessions" in plain_text(budget_lines(session, 120, 4, UNICODE)[0])

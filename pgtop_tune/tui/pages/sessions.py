@@ -170,6 +170,9 @@ def _column(column: SessionColumn) -> PageColumn:
         align=column.align,
         elastic=column.elastic,
         visible=column.visible,
+        unit=column.unit,
+        # Readers of JSON take large numbers for floats.
+        raw=(lambda row: str(row.backend.query_id or "")) if column.id == "query-id" else None,
     )
 
 

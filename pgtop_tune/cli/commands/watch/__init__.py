@@ -60,6 +60,8 @@ class ReplayRequest(Struct, frozen=True):
     Example: pgtop-tune replay run.jsonl.gz --speed 10
 
     Example: ssh db1 cat run.jsonl.gz | pgtop-tune replay -
+
+    For scripts: pgtop-tune replay run.jsonl.gz --jsonl | jq '.metrics["server.tps"] // empty'
     """
 
     file: Annotated[Path, Argument(metavar="FILE", help="A recording, plain or compressed; - is standard input.")]
@@ -68,6 +70,9 @@ class ReplayRequest(Struct, frozen=True):
     ] = 1.0
     start: Annotated[float, Option("--start", min=0.0, help="Start this many seconds into the recording.")] = 0.0
     lines: Annotated[bool, Option("--lines", help="Print one line per frame instead of the screen.")] = False
+    jsonl: Annotated[
+        bool, Option("--jsonl", help="Print every frame as a line of JSON: its metrics by id, and all readings.")
+    ] = False
     screen: ScreenWords = ScreenWords()
 
 

@@ -49,6 +49,7 @@ COMMANDS: Final = (
     ("demo", "watch.DemoRequest", "watch.demo_server.run_demo"),
     ("record", "recordings.RecordRequest", "recordings.record"),
     ("replay", "watch.ReplayRequest", "watch.screen.replay_recording"),
+    ("show", "show.ShowRequest", "show.moments.show_rows"),
     ("parameters", "parameters.ParametersRequest", "parameters.advice.say_parameters"),
     ("advise", "parameters.AdviseRequest", "parameters.advice.run_advise"),
     ("set", "parameters.SetRequest", "parameters.set_reset.set_values"),

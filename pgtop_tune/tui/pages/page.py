@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from pgtop_tune.base.safe_text import one_line, printable
-from pgtop_tune.base.units import UNKNOWN, age, ms, percent, size
+from pgtop_tune.base.units import UNKNOWN, age, count, ms, percent, size
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -52,6 +52,7 @@ class PageColumn(Struct, frozen=True):
         most: Cells it grows to where all columns of the table have room and some is left; 0 for never.
         visible: Whether it is shown until the operator chooses otherwise.
         metric: Id in the catalogue of the number it shows; "" where it is none.
+        form: Writes its number, also in the chart of a row's history.
         unit: Unit of its value, as in the catalogue: "bytes/s", "ms"; "" for a count and for words.
         raw: Value for programs, where it is another one than sorting compares: `show` writes it.
     """
@@ -72,6 +73,7 @@ class PageColumn(Struct, frozen=True):
     visible: bool = True
     most: int = 0
     metric: str = ""
+    form: Callable[[float | None], str] = count
     unit: str = ""
     raw: Callable[[Any], object] | None = None
 
@@ -281,6 +283,7 @@ def figure(
         visible=visible,
         metric=metric,
         used=used,
+        form=unit,
         unit=_measure(unit, title) if measure is None else measure,
     )
 

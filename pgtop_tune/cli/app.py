@@ -101,7 +101,7 @@ GROUPS: Final = {
 }
 """Help and examples of the commands that have commands of their own."""
 _NAMES: Final = frozenset(call.split()[0] for call, _, _ in COMMANDS)
-_LONG: Final = 4
+_LONG: Final = 5
 _LOOKS: Final[Mapping[str, Any]] = {"rich_markup_mode": "rich", "context_settings": {"help_option_names": ["--help"]}}
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from string import ascii_lowercase
@@ -16,7 +17,7 @@ import typer
 from msgspec import Struct
 
 from pgtop_tune import __version__
-from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.errors import NoSuchDatabase, PgtopError, UsageProblem
 from pgtop_tune.base.paths import elsewhere
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code, terminating
 from pgtop_tune.cli.options import register
@@ -27,7 +28,10 @@ from pgtop_tune.process.handed_on import command_line, take_over
 DEFAULT_COMMAND: Final = "top"
 _COMPLETIONS: Final = (["--install-completion"], ["--show-completion"])
 _SHELL_BY_NAME: Final = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"
-_OF_THE_PROGRAM: Final = ("--help", "--version", "--install-completion", "--show-completion")
+_OF_THE_PROGRAM: Final = ("--help", "-?", "--version", "-V", "--install-completion", "--show-completion")
+_HELP: Final = "help"
+_INSTEAD: Final[Mapping[str, str]] = {"version": "--version"}
+"""Words that stand for an option of the program; a database of such a name needs -d."""
 
 
 def _print_version(requested: bool) -> None:
@@ -38,14 +42,15 @@ def _print_version(requested: bool) -> None:
 
 def _program(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", "-V", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     pass
 
 
+_SHOWS: Final = "watch.screen.show_server"
 COMMANDS: Final = (
-    ("top", "watch.TopRequest", "watch.screen.show_server"),
+    (DEFAULT_COMMAND, "watch.TopRequest", _SHOWS),
     ("demo", "watch.DemoRequest", "watch.demo_server.run_demo"),
     ("record", "recordings.RecordRequest", "recordings.record"),
     ("replay", "watch.ReplayRequest", "watch.screen.replay_recording"),
@@ -77,6 +82,7 @@ COMMANDS: Final = (
     ("experiment report", "experiment.ExperimentReportRequest", "experiment.results.write_report"),
     ("experiment attach", "experiment.AttachRequest", "experiment.results.attach"),
     ("experiment stop", "experiment.StopRequest", "experiment.results.stop"),
+    (_HELP, "guide.HelpRequest", "guide.pages.say_page"),
 )
 """Words of a command; below `cli.commands`, the struct of its options and help, and the function that takes it."""
 GROUPS: Final = {
@@ -101,7 +107,10 @@ GROUPS: Final = {
 """Help and examples of the commands that have commands of their own."""
 _NAMES: Final = frozenset(call.split()[0] for call, _, _ in COMMANDS)
 _LONG: Final = 4
-_LOOKS: Final[Mapping[str, Any]] = {"rich_markup_mode": "rich", "context_settings": {"help_option_names": ["--help"]}}
+_LOOKS: Final[Mapping[str, Any]] = {
+    "rich_markup_mode": "rich",
+    "context_settings": {"help_option_names": ["--help", "-?"]},
+}
 
 
 def program(only: str = "") -> typer.Typer:
@@ -138,6 +147,11 @@ def program(only: str = "") -> typer.Typer:
 
 
 def _run_command(function: str, request: Struct) -> int | None:
+    connection = getattr(request, "connection", None) if function == _SHOWS else None
+    if connection is not None and near_command(connection.target):
+        from pgtop_tune.cli.connections import check_database
+
+        check_database(connection)
     exit_status: int | None = _member(function)(request)
     return exit_status
 
@@ -150,20 +164,21 @@ def _member(path: str) -> Any:
 def with_default_command(arguments: list[str]) -> list[str]:
     """Return the arguments, with `top` in front where they name no command: `pgtop-tune -h db1` means `top -h db1`.
 
-    Raises:
-        UsageProblem: The first word is nearly a command: a slip is likelier than a database of that name.
+    `help COMMAND` becomes `COMMAND --help`, also behind a group.
     """
-    if arguments and (arguments[0] in _NAMES or arguments[0] in _OF_THE_PROGRAM):
+    if not arguments:
+        return [DEFAULT_COMMAND]
+    first, *others = arguments
+    if first in GROUPS and others[:1] == [_HELP]:
+        return [first, *others[1:], "--help"]
+    if first == _HELP and (not others or others[0] in _NAMES):
+        return [*others, "--help"]
+    if first in _NAMES or first in _OF_THE_PROGRAM:
         return arguments
-    if arguments and (meant := _mistyped(arguments[0])):
-        raise UsageProblem(
-            f"no such command '{arguments[0]}'; did you mean {meant}?",
-            f"to watch a database of that name: {PROGRAM} -d {arguments[0]}",
-        )
-    return [DEFAULT_COMMAND, *arguments]
+    return [_INSTEAD[first], *others] if first in _INSTEAD else [DEFAULT_COMMAND, *arguments]
 
 
-def _mistyped(word: str) -> str:
+def near_command(word: str) -> str:
     """Return the command that is one slip away: a letter added, left out, wrong or swapped; "" for none.
 
     Short commands are near too many words: for these only swapped letters count.
@@ -172,6 +187,15 @@ def _mistyped(word: str) -> str:
     if not typed.isalpha():
         return ""
     return next((name for name in sorted(_NAMES) if typed in _slips(name)), "")
+
+
+def _with_near_command(problem: PgtopError, typed: list[str]) -> PgtopError:
+    """Return a problem of the words, or of a database that does not exist, with the command that was probably meant."""
+    word = next(iter(typed[1:] if typed[:1] == [_HELP] else typed), "")
+    meant = "" if word in _NAMES else near_command(word)
+    if meant and isinstance(problem, UsageProblem | NoSuchDatabase):
+        return UsageProblem(problem.message, f"did you mean the command {meant}?")
+    return problem
 
 
 def _slips(name: str) -> set[str]:
@@ -206,6 +230,7 @@ def main() -> None:
                 tell(note)
             _run(arguments, "" if completing else arguments[0])
     except PgtopError as problem:
+        problem = _with_near_command(problem, sys.argv[1:])
         complain(problem)
         sys.exit(exit_code(problem))
     except KeyboardInterrupt:
@@ -213,12 +238,12 @@ def main() -> None:
     except BrokenPipeError:
         _leave_unread()
     except SystemExit as ended:
-        # typer exits with 1 for every exception that it has caught.
+        # typer exits with 1 for it.
         if isinstance(ended.__context__, BrokenPipeError):
             _leave_unread()
-        if isinstance(ended.__context__, typer.Abort):
-            sys.exit(ExitCode.SIGNALLED + signal.SIGINT)
         raise
+    except typer.Abort:
+        sys.exit(ExitCode.SIGNALLED + signal.SIGINT)
     except Exception as failure:
         refused = _refused(failure)
         if refused is not None:
@@ -233,7 +258,11 @@ def _run(arguments: list[str], command: str) -> None:
         # typer takes the name of a shell only where it does not detect the shell.
         os.environ[_SHELL_BY_NAME] = "1"
     try:
-        program(command)(args=arguments, prog_name=PROGRAM)
+        sys.exit(program(command)(args=arguments, prog_name=PROGRAM, standalone_mode=False))
+    except typer.TyperException as error:
+        if type(error).__name__ == _ONLY_HELP:
+            sys.exit(ExitCode.USAGE)
+        raise _usage_problem(error) from None
     except SystemExit:
         flush_or_say_why(sys.stdout, "stdout")
         raise
@@ -241,6 +270,40 @@ def _run(arguments: list[str], command: str) -> None:
         flush_or_say_why(sys.stderr, "stderr")
         flush_or_say_why(sys.stdout, "stdout", "\n")
         raise
+
+
+_KINDS: Final[Mapping[str, str]] = {
+    "NoSuchOption": "no such option {option}",
+    "MissingParameter": "{parameter} is missing",
+    "BadParameter": "{parameter}: {message}",
+}
+"""Name of an exception of typer → its words; other exceptions have their own."""
+
+
+_ONLY_HELP: Final = "NoArgsIsHelpError"
+"""Name of the exception of a group without a command; its help is printed already."""
+
+
+def _usage_problem(error: typer.TyperException) -> UsageProblem:
+    """Return typer's refusal of the command line as ours: one sentence, and the command that shows the options."""
+    context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
+    command = PROGRAM if context is None else context.command_path
+    words = _KINDS.get(type(error).__name__, "{message}").format(
+        option=getattr(error, "option_name", ""),
+        parameter="" if parameter is None else _shown(parameter),
+        message=error.message[:1].lower() + error.message[1:].rstrip("."),
+    )
+    if context is not None and (typed := getattr(error, "option_name", "")):
+        options = [option for row in context.command.params for option in row.opts if option.startswith("--")]
+        if near := get_close_matches(typed, options, n=2, cutoff=0.75):
+            return UsageProblem(words, f"did you mean {' or '.join(near)}?")
+    return UsageProblem(words, f"see `{command} --help`")
+
+
+def _shown(parameter: Any) -> str:
+    """Return an option as typed, or an argument as the help names it."""
+    options = [option for option in parameter.opts if option.startswith("-")]
+    return options[0] if options else str(parameter.metavar or parameter.name)
 
 
 def _refused(failure: Exception) -> PgtopError | None:

@@ -13,7 +13,14 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from pgtop_tune.base.errors import LoadProblem, PasswordNeeded, ServerProblem, UsageProblem
+from pgtop_tune.base.errors import (
+    ConnectionProblem,
+    LoadProblem,
+    NoSuchDatabase,
+    PasswordNeeded,
+    ServerProblem,
+    UsageProblem,
+)
 from pgtop_tune.base.safe_text import printable
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.cli import options
@@ -137,6 +144,22 @@ async def opened(connection: ConnectionWords) -> AsyncIterator[tuple[PsycopgSess
         raise LoadProblem(refusal.message, refusal.hint) from None
     finally:
         await sql_session.aclose()
+
+
+def check_database(connection: ConnectionWords) -> None:
+    """Raise NoSuchDatabase where the server lacks the database; every other refusal is for the command to meet."""
+    import asyncio
+
+    async def look() -> None:
+        async with opened(connection):
+            pass
+
+    try:
+        asyncio.run(look())
+    except NoSuchDatabase:
+        raise NoSuchDatabase(f'there is no command and no database "{connection.target}"') from None
+    except (ConnectionProblem, LoadProblem):
+        return
 
 
 def let_in(connection: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_another: bool = False) -> _T:

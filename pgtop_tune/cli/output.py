@@ -6,6 +6,7 @@ import codecs
 import errno
 import io
 import json
+import locale
 import os
 import signal
 import stat
@@ -48,10 +49,23 @@ def fill_closed_streams() -> None:
 
 
 def suit_the_locale() -> None:
-    """Write characters that the locale's encoding lacks as ASCII of the same width, on stdout and stderr."""
+    """Write characters that the locale's encoding lacks as ASCII of the same width, on stdout and stderr.
+
+    Python writes UTF-8 in the locale C (PEP 540), whose terminals may show nothing but ASCII.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=_SUBSTITUTE)
+            coerced = stream.encoding.lower() == "utf-8" and not speaks_utf8()
+            stream.reconfigure(encoding="ascii" if coerced else stream.encoding, errors=_SUBSTITUTE)
+
+
+def speaks_utf8() -> bool:
+    """Return True for a locale of UTF-8 as the user set it, not as Python coerces it."""
+    locale_name = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    encoding = locale_name.lower().replace("-", "")
+    return "utf8" in encoding or (
+        not locale_name and locale.getpreferredencoding(False).lower().replace("-", "") == "utf8"
+    )
 
 
 def write_for_programs() -> None:

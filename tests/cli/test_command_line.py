@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune import __version__
-from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli.app import COMMANDS, with_default_command
+from pgtop_tune.cli.app import COMMANDS, near_command, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import OF_KEYS, ROOT, run
 from tests.support.servers import conninfo
@@ -31,6 +30,17 @@ HEAVY = ("textual", "asyncpg", "psycopg", "psutil")
         (["replay", "a.jsonl"], ["replay", "a.jsonl"]),
         (["--help"], ["--help"]),
         (["--version"], ["--version"]),
+        (["-V"], ["-V"]),
+        (["-?"], ["-?"]),
+        (["version"], ["--version"]),
+        (["help"], ["--help"]),
+        (["help", "bench", "run"], ["bench", "run", "--help"]),
+        (["bench", "help", "run"], ["bench", "run", "--help"]),
+        (["help", "waits"], ["help", "waits"]),
+        (["-d", "help"], ["top", "-d", "help"]),
+        (["versions"], ["top", "versions"]),
+        (["reports"], ["top", "reports"]),
+        (["-d", "checks"], ["top", "-d", "checks"]),
     ],
 )
 def test_without_a_command_it_is_top(typed: list[str], run_as: list[str]) -> None:
@@ -42,32 +52,75 @@ def test_without_a_command_it_is_top(typed: list[str], run_as: list[str]) -> Non
     [
         ("recrod", "record"), ("recod", "record"), ("records", "record"), ("repaly", "replay"), ("chekc", "check"),
         ("Check", "check"), ("paramters", "parameters"), ("bnech", "bench"), ("rset", "reset"), ("ste", "set"),
+        *((database, "") for database in ("postgres", "shop", "app_db", "db", "pgbench", "bench2", "pet", "t")),
     ],
 )  # fmt: skip
-def test_a_mistyped_command_is_no_database(typed: str, meant: str) -> None:
-    with pytest.raises(UsageProblem) as refused:
-        with_default_command([typed, "-o", "run.jsonl"])
-    assert refused.value.message == f"no such command '{typed}'; did you mean {meant}?"
-    assert refused.value.hint == f"to watch a database of that name: pgtop-tune -d {typed}"
+def test_a_word_may_be_a_slip_of_a_command(typed: str, meant: str) -> None:
+    assert near_command(typed) == meant
 
 
-@pytest.mark.parametrize("database", ["postgres", "shop", "app_db", "users", "db", "pgbench", "bench2", "pet", "t"])
-def test_names_of_databases_are_not_taken_for_slips(database: str) -> None:
-    assert with_default_command([database]) == ["top", database]
-
-
-@pytest.mark.parametrize("words", [["-d", "recrod"], ["top", "recrod"], ["-h", "db1", "recrod"], ["dbname=recrod"]])
-def test_a_database_named_nearly_as_a_command_can_be_reached(words: list[str]) -> None:
-    assert with_default_command(words)[0] == "top"
-
-
-def test_a_mistyped_command_ends_with_the_guess(tmp_path: Path) -> None:
-    ran = run("recrod", "-o", str(tmp_path / "a.jsonl"), home=tmp_path)
+def test_a_slip_is_tried_as_a_database_first(server: Throwaway, tmp_path: Path) -> None:
+    place = ("-h", str(server.socket_dir), "-p", str(server.port), "-U", "postgres")
+    ran = run("recrod", *place, home=tmp_path)
     assert (ran.status, ran.err) == (
         2,
-        "pgtop-tune: no such command 'recrod'; did you mean record?\n"
-        "hint: to watch a database of that name: pgtop-tune -d recrod\n",
+        'pgtop-tune: there is no command and no database "recrod"\nhint: did you mean the command record?\n',
     )
+    ran = run("records", "-h", "/nowhere", home=tmp_path)
+    assert ran.err == "pgtop-tune: the screen needs a terminal\nhint: did you mean the command record?\n"
+    ran = run("recrod", "-o", "a.jsonl", home=tmp_path)
+    assert ran.err == "pgtop-tune: no such option -o\nhint: did you mean the command record?\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["help", "recrod"], "no page of the guide called 'recrod'\nhint: did you mean the command record?\n"),
+        (["help", "wait"], "no page of the guide called 'wait'\nhint: did you mean the page waits?\n"),
+        (["help", "NOSUCH"], "hint: `pgtop-tune help` lists the commands, `pgtop-tune help guide` the pages\n"),
+        (["help", "../conventions"], "no page of the guide called '../conventions'\n"),
+    ],
+)
+def test_help_for_nothing_there_is_names_what_is_near(words: list[str], said: str, tmp_path: Path) -> None:
+    ran = run(*words, home=tmp_path)
+    assert (ran.status, ran.out) == (2, "")
+    assert said in ran.err
+
+
+def test_a_page_of_the_guide_is_plain_text_on_a_pipe(tmp_path: Path) -> None:
+    names = {line.split()[0] for line in run("help", "guide", home=tmp_path).out.splitlines()}
+    assert names == {path.stem for path in (ROOT / "docs" / "guide").glob("*.md")}
+    page = run("help", "waits", home=tmp_path).out
+    assert "Where the time goes" in page
+    assert "\x1b" not in page
+    assert "images/" not in page
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["record", "--secs"], "no such option --secs\nhint: did you mean --seconds?"),
+        (["top", "--nonsense"], "no such option --nonsense\nhint: see `pgtop-tune top --help`"),
+        (["replay"], "FILE is missing\nhint: see `pgtop-tune replay --help`"),
+        (["check", "--format", "jsn"], "--format: 'jsn' is not one of 'text', "),
+        (
+            ["experiment", "nonsense"],
+            "no such command 'nonsense'. Did you mean 'noise'?\nhint: see `",
+        ),
+        (["baseline", "list", "--nonsense"], "no such option --nonsense\nhint: see `pgtop-tune baseline list --help`"),
+    ],
+)
+def test_a_refused_word_is_one_sentence_and_a_hint(words: list[str], said: str, tmp_path: Path) -> None:
+    ran = run(*words, home=tmp_path)
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith(f"pgtop-tune: {said}")
+    assert len(ran.err.splitlines()) == 2
+
+
+def test_a_locale_of_ascii_gets_ascii(tmp_path: Path) -> None:
+    ran = run("top", "--help", home=tmp_path, variables={"LC_ALL": "C"})
+    assert ran.out.isascii()
+    assert "+- Options -" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -120,14 +173,6 @@ def test_what_draws_is_imported_while_it_is_not_known_where_the_server_is(known:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.split() == ["True", str(not known), "200"], "Textual reads its pace when it is imported"
-
-
-@pytest.mark.parametrize("words", [["top", "--nonsense"], ["bench", "list", "--nonsense"], ["bench", "nonsense"]])
-def test_a_command_that_was_built_alone_refuses_words_like_any_other(words: list[str], tmp_path: Path) -> None:
-    ran = run(*words, home=tmp_path)
-    assert ran.status == 2
-    assert "nonsense" in ran.err
-    assert f"Usage: pgtop-tune {words[0]}" in ran.err
 
 
 def test_version(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import locale
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +19,7 @@ from pgtop_tune.cli.commands.watch import ReplayRequest, ScreenWords, TopRequest
 from pgtop_tune.cli.connections import begin_resolving, live_options
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.memory import hold_back, one_heap
-from pgtop_tune.cli.output import PROGRAM, not_stdout, say, tell
+from pgtop_tune.cli.output import PROGRAM, not_stdout, say, speaks_utf8, tell
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.knobs.knob import Knob
@@ -370,19 +369,10 @@ def screen_options(screen: ScreenWords, config: Config) -> ScreenOptions:
     mouse = screen.mouse if screen.mouse is not None else config.mouse
     return ScreenOptions(
         theme=screen.theme or (_PLAIN_THEME if screen.plain else config.theme),
-        ascii=screen.ascii_only or screen.plain or config.ascii or not _speaks_utf8(),
+        ascii=screen.ascii_only or screen.plain or config.ascii or not speaks_utf8(),
         mouse=mouse if mouse is not None else not screen.plain,
         keymap=config.keys,
         overlay=screen.overlay,
-    )
-
-
-def _speaks_utf8() -> bool:
-    """Return True for a locale of UTF-8 as the user set it, not as Python coerces it."""
-    locale_name = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
-    encoding = locale_name.lower().replace("-", "")
-    return "utf8" in encoding or (
-        not locale_name and locale.getpreferredencoding(False).lower().replace("-", "") == "utf8"
     )
 
 

@@ -9,10 +9,23 @@ from pathlib import Path
 import pytest
 
 from pgtop_tune import __version__
+from pgtop_tune.base.errors import PgtopError
+from pgtop_tune.cli import app
 from pgtop_tune.cli.app import COMMANDS, near_command, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import OF_KEYS, ROOT, run
 from tests.support.servers import conninfo
+
+
+def parsed(words: list[str], monkeypatch: pytest.MonkeyPatch, field: str | None) -> object:
+    """What the command line makes of an option; of words that it refuses, its sentence."""
+    requests: list[object] = []
+    monkeypatch.setattr(app, "_run_command", lambda _, request: requests.append(request))
+    monkeypatch.setattr(app, "partial", lambda function, name: lambda request: app._run_command(name, request))
+    with pytest.raises((SystemExit, PgtopError)) as ended:
+        app._run(words, words[0])
+    return getattr(requests[0], field) if field and requests else str(ended.value)
+
 
 HEAVY = ("textual", "asyncpg", "psycopg", "psutil")
 
@@ -117,6 +130,33 @@ def test_a_refused_word_is_one_sentence_and_a_hint(words: list[str], said: str, 
     assert len(ran.err.splitlines()) == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "field", "value"),
+    [
+        (["record", "--seconds", "300"], "seconds", 300.0),
+        (["record", "--seconds", "1h30m"], "seconds", 5400.0),
+        (["top", "-i", "500ms"], "interval", 0.5),
+        (["top", "--interval", "2"], "interval", 2.0),
+        (["bench", "run", "-T", "5m"], "seconds", 300),
+        (["bench", "run", "-L", "20"], "latency_limit", 20.0),
+        (["bench", "run", "-L", "0.5s"], "latency_limit", 500.0),
+        (["bench", "run", "-R", "1.5k"], "rate", 1500.0),
+        (["bench", "run", "--warmup", "2m"], "warm_up", 120),
+        (["replay", "a.jsonl", "--start", "1m30s"], "start", 90.0),
+        (["advise", "--seconds", "0"], "seconds", 0.0),
+        (["record", "--seconds", "0.1s"], None, "--seconds: 0.1s is not at least 0.2 s"),
+        (["record", "-i", "2m"], None, "-i: 2m is not at most 60 s"),
+        (["bench", "run", "-T", "1.5s"], None, "-T: 1.5s is not a whole number of s"),
+        (["bench", "run", "-T", "5x"], None, '-T: "5x" is not a duration'),
+        (["bench", "run", "-R", "0"], None, "-R: 0 is not a rate above zero"),
+    ],
+)
+def test_times_and_rates_take_units(
+    words: list[str], field: str | None, value: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parsed(words, monkeypatch, field) == value or str(parsed(words, monkeypatch, field)).startswith(str(value))
+
+
 def test_a_locale_of_ascii_gets_ascii(tmp_path: Path) -> None:
     ran = run("top", "--help", home=tmp_path, variables={"LC_ALL": "C"})
     assert ran.out.isascii()
@@ -192,7 +232,7 @@ def test_the_screen_without_a_terminal_says_what_to_do(tmp_path: Path) -> None:
     ("words", "status", "sentence"),
     [
         (["record", "-d", "bench"], 2, "no output file"),
-        (["record", "-o", "{tmp}/a.jsonl", "-d", "a", "b"], 2, "two databases given: a and b"),
+        (["record", "-o", "{tmp}/a.jsonl", "-d", "a", "b", "c"], 2, "more databases or users than one: c is too many"),
         (["record", "-o", "{tmp}/a.jsonl", "service=missing"], 2, "missing"),
         (["record", "-o", "{tmp}/no/such/a.jsonl", "-h", "/nowhere"], 5, "cannot create"),
         (["replay", "{tmp}/none.jsonl"], 5, "cannot read"),

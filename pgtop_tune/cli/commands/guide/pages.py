@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.paths import shipped_directory
 from pgtop_tune.cli.commands.guide import HelpRequest
 from pgtop_tune.cli.output import say
 
@@ -20,10 +21,8 @@ _PICTURE: Final = re.compile(r"^!\[.*\n", re.MULTILINE)
 
 
 def pages() -> Mapping[str, Path]:
-    """Return the pages of the guide by name: inside the installed package, or beside it in a working copy."""
-    package = Path(__file__).resolve().parents[3]
-    installed = package / "guide"
-    directory = installed if installed.is_dir() else package.parent / "docs" / "guide"
+    """Return the pages of the guide by name."""
+    directory = shipped_directory("guide", "docs/guide")
     return {path.stem: path for path in sorted(directory.glob("*.md"))}
 
 

@@ -18,6 +18,7 @@ from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.assignments import (
     check_machine_options,
     checked_name,
+    joined,
     scope_of,
     split_names,
     split_words,
@@ -59,7 +60,7 @@ def set_values(request: SetRequest) -> int:
                 "nothing to set", "pass NAME=VALUE as in max_wal_size=4GB; --restart alone applies pending parameters"
             )
         return let_in(request.connection, lambda conninfo: run_until_signalled(apply_pending(conninfo, request)))
-    assignments, settings = split_words(request.assignments)
+    assignments, settings = split_words(joined(request.assignments))
     pending = bool(request.for_how_long)
     check_machine_options(settings, persist=request.persist, pending=pending, of_load=scope is None)
     parameters = wanted_parameters(assignments, SYSTEM if scope is None else scope)

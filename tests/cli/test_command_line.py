@@ -34,7 +34,7 @@ HEAVY = ("textual", "asyncpg", "psycopg", "psutil")
     ("typed", "run_as"),
     [
         ([], ["top"]),
-        (["-h", "db1", "bench"], ["top", "-h", "db1", "bench"]),
+        (["-h", "db1", "shop"], ["top", "-h", "db1", "shop"]),
         (["postgresql://db1/bench"], ["top", "postgresql://db1/bench"]),
         (["shop"], ["top", "shop"]),
         (["bench", "list"], ["bench", "list"]),
@@ -77,18 +77,18 @@ def test_a_slip_is_tried_as_a_database_first(server: Throwaway, tmp_path: Path) 
     ran = run("recrod", *place, home=tmp_path)
     assert (ran.status, ran.err) == (
         2,
-        'pgtop-tune: there is no command and no database "recrod"\nhint: did you mean the command record?\n',
+        'pgtop-tune: there is no command and no database "recrod"\nhint: did you mean `pgtop-tune record`?\n',
     )
     ran = run("records", "-h", "/nowhere", home=tmp_path)
-    assert ran.err == "pgtop-tune: the screen needs a terminal\nhint: did you mean the command record?\n"
+    assert (ran.status, "nothing is listening" in ran.err) == (3, True)
     ran = run("recrod", "-o", "a.jsonl", home=tmp_path)
-    assert ran.err == "pgtop-tune: no such option -o\nhint: did you mean the command record?\n"
+    assert ran.err == "pgtop-tune: no such option -o\nhint: did you mean `pgtop-tune record`?\n"
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["help", "recrod"], "no page of the guide called 'recrod'\nhint: did you mean the command record?\n"),
+        (["help", "recrod"], "no page of the guide called 'recrod'\nhint: did you mean `pgtop-tune record`?\n"),
         (["help", "wait"], "no page of the guide called 'wait'\nhint: did you mean the page waits?\n"),
         (["help", "NOSUCH"], "hint: `pgtop-tune help` lists the commands, `pgtop-tune help guide` the pages\n"),
         (["help", "../conventions"], "no page of the guide called '../conventions'\n"),
@@ -144,7 +144,7 @@ def test_a_refused_word_is_one_sentence_and_a_hint(words: list[str], said: str, 
         (["bench", "run", "--warmup", "2m"], "warm_up", 120),
         (["replay", "a.jsonl", "--start", "1m30s"], "start", 90.0),
         (["advise", "--seconds", "0"], "seconds", 0.0),
-        (["record", "--seconds", "0.1s"], None, "--seconds: 0.1s is not at least 0.2 s"),
+        (["record", "--seconds", "0.1s"], None, "-T: 0.1s is not at least 0.2 s"),
         (["record", "-i", "2m"], None, "-i: 2m is not at most 60 s"),
         (["bench", "run", "-T", "1.5s"], None, "-T: 1.5s is not a whole number of s"),
         (["bench", "run", "-T", "5x"], None, '-T: "5x" is not a duration'),
@@ -164,7 +164,7 @@ def test_a_locale_of_ascii_gets_ascii(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["bench", "init", "--help"], *([name, "--help"] for name, _, _ in COMMANDS)]
+    "words", [["--help"], ["--version"], ["bench", "init", "--help"], *([*name.split(), "--help"] for name, _, _ in COMMANDS)]
 )
 def test_help_and_version_load_nothing_heavy(words: list[str], tmp_path: Path) -> None:
     script = (
@@ -219,19 +219,9 @@ def test_version(tmp_path: Path) -> None:
     assert run("--version", home=tmp_path).out == f"pgtop-tune {__version__}\n"
 
 
-def test_the_screen_without_a_terminal_says_what_to_do(tmp_path: Path) -> None:
-    ran = run("-h", "/nowhere", home=tmp_path)
-    assert ran.status == 2
-    assert ran.err.startswith(
-        "pgtop-tune: the screen needs a terminal\nhint: without a terminal, run pgtop-tune record"
-    )
-    assert ran.out == ""
-
-
 @pytest.mark.parametrize(
     ("words", "status", "sentence"),
     [
-        (["record", "-d", "bench"], 2, "no output file"),
         (["record", "-o", "{tmp}/a.jsonl", "-d", "a", "b", "c"], 2, "more databases or users than one: c is too many"),
         (["record", "-o", "{tmp}/a.jsonl", "service=missing"], 2, "missing"),
         (["record", "-o", "{tmp}/no/such/a.jsonl", "-h", "/nowhere"], 5, "cannot create"),

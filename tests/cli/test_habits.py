@@ -196,7 +196,7 @@ def test_parameters_by_name_and_pattern_as_json_and_csv(server: Throwaway, tmp_p
 
 
 def test_the_name_of_a_report_decides_its_format(server: Throwaway, tmp_path: Path) -> None:
-    begins = {"a.html": "<!DOCTYPE html>", "a.json": "{", "a.md": "# ", "a.txt": "", "a.sh": "#!"}
+    begins = {"a.html": "<!doctype html>", "a.json": "{", "a.md": "# ", "a.txt": "", "a.sh": "#!"}
     for name, begin in begins.items():
         run("check", "--select", "MEM", "-o", str(tmp_path / name), conninfo(server), home=tmp_path)
         assert (tmp_path / name).read_text().startswith(begin), name

@@ -358,9 +358,11 @@ def main() -> None:
         with terminating():
             arguments = sys.argv[1:]
             if completing:
-                from pgtop_tune.cli.completion import prepare
+                from pgtop_tune.cli.completion import prepare, without_begun_word
 
                 prepare(lambda word: any(name.startswith(word) for name in _NAMES), DEFAULT_COMMAND)
+                with without_begun_word():
+                    _run(arguments, "")
             else:
                 arguments = with_default_command(take_general(command_line(arguments)))
                 if LOG_FILE in os.environ:

@@ -5,11 +5,12 @@ A shell asks the whole program for each word, so every function imports what it 
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from threading import Timer
 from typing import Any, Final
@@ -53,6 +54,20 @@ def prepare(is_command: Callable[[str], bool], default_command: str) -> None:
         words = parts[2].split(" ")
         if _is_of_default(words, is_command):
             os.environ[_LINE] = f"{parts[1]}{default_command} {parts[2]}"
+
+
+@contextmanager
+def without_begun_word() -> Iterator[None]:
+    """Take from what is offered the part of the word that bash keeps."""
+    if not _begun:
+        yield
+        return
+    offered = io.StringIO()
+    try:
+        with redirect_stdout(offered):
+            yield
+    finally:
+        sys.stdout.write("".join(line.removeprefix(_begun[0]) for line in offered.getvalue().splitlines(keepends=True)))
 
 
 def _is_of_default(words: list[str], is_command: Callable[[str], bool]) -> bool:
@@ -100,8 +115,7 @@ def checks(incomplete: str) -> list[str]:
 
 
 def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
-    begun = len(_begun[0]) if _begun and incomplete.startswith(_begun[0]) else 0
-    return sorted({name[begun:] for name in names if name.startswith(incomplete)})
+    return sorted({name for name in names if name.startswith(incomplete)})
 
 
 def _services() -> list[str]:
@@ -128,7 +142,9 @@ def _asked(ctx: Any, statement: str, *values: str) -> list[str]:
         from pgtop_tune.cli.connections import ConnectionWords, resolve_words
         from pgtop_tune.postgres.server.libpq import connect
 
-        typed: dict[str, Any] = {name: ctx.params.get(name) or "" for name in ("host", "port", "user", "database", "target")}
+        typed: dict[str, Any] = {
+            name: ctx.params.get(name) or "" for name in ("host", "port", "user", "database", "target")
+        }
         conninfo = resolve_words(ConnectionWords(**typed))
         if not (typed["database"] or typed["target"]):
             conninfo = replace(conninfo, dbname=os.environ.get("PGDATABASE") or "postgres")

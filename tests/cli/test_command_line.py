@@ -164,7 +164,8 @@ def test_a_locale_of_ascii_gets_ascii(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["--version"], ["bench", "init", "--help"], *([*name.split(), "--help"] for name, _, _ in COMMANDS)]
+    "words",
+    [["--help"], ["--version"], ["bench", "init", "--help"], *([*name.split(), "--help"] for name, _, _ in COMMANDS)],
 )
 def test_help_and_version_load_nothing_heavy(words: list[str], tmp_path: Path) -> None:
     script = (

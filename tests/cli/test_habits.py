@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import time
 from pathlib import Path
 
 import psycopg
@@ -262,3 +263,80 @@ def test_a_dry_run_tells_and_changes_nothing(server: Throwaway, words: tuple[str
     assert ran.out
     with psycopg.connect(conninfo(server)) as connection:
         assert connection.execute("SELECT to_regclass('pgbench_accounts')").fetchone() == (None,)
+
+
+def completed(words: str, server: Throwaway, home: Path, shell: str = "zsh") -> list[str]:
+    """What a shell is offered for the last word."""
+    count = len(words.split(" "))
+    asked = {
+        "_PGTOP_TUNE_COMPLETE": f"complete_{shell}",
+        "PGHOST": str(server.socket_dir), "PGPORT": str(server.port), "PGUSER": server.user,
+        "PGSERVICEFILE": str(home / "services"),
+    }  # fmt: skip
+    asked |= {"COMP_WORDS": words, "COMP_CWORD": str(count - 1)} if shell == "bash" else {"_TYPER_COMPLETE_ARGS": words}
+    asked |= {"_TYPER_COMPLETE_FISH_ACTION": "get-args"} if shell == "fish" else {}
+    return run(home=home, variables=asked).out.replace('"', " ").split()
+
+
+def offers(wanted: str, words: str, server: Throwaway, home: Path, shell: str = "zsh") -> bool:
+    """Whether a shell is offered a word; a busy machine may need more than the second that the server has."""
+    until_s = time.monotonic() + 30
+    while time.monotonic() < until_s:
+        if any(wanted in word for word in completed(words, server, home, shell)):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("pgtop-tune -d postg", "postgres"),
+        ("pgtop-tune check postg", "postgres"),
+        ("pgtop-tune chec", "check"),
+        ("pgtop-tune set shared_buff", "shared_buffers"),
+        ("pgtop-tune top --theme ansi-d", "ansi-dark"),
+        ("pgtop-tune bench show select-", "select-only"),
+        ("pgtop-tune check --select MEM-0", "MEM-01"),
+    ],
+)
+def test_a_shell_completes_names(words: str, offered: str, shell: str, server: Throwaway, tmp_path: Path) -> None:
+    assert offers(offered, words, server, tmp_path, shell)
+
+
+def test_a_shell_completes_values_and_services(server: Throwaway, tmp_path: Path) -> None:
+    (tmp_path / "services").write_text("[habits]\nhost=db1\n")
+    assert offers("synchronous_commit=remote_apply", "pgtop-tune set synchronous_commit=remote_", server, tmp_path)
+    # bash ends words at "=", and keeps them.
+    assert offers("remote_apply", "pgtop-tune set synchronous_commit = remote_", server, tmp_path, "bash")
+    assert "service=habits" in " ".join(completed("pgtop-tune service=hab", server, tmp_path))
+    assert completed("pgtop-tune service = hab", server, tmp_path, "bash") == ["habits"]
+
+
+def test_a_server_that_is_not_there_completes_nothing(server: Throwaway, tmp_path: Path) -> None:
+    assert completed("pgtop-tune -h /nowhere -d postg", server, tmp_path, "bash") == []
+
+
+def test_a_log_has_messages_and_no_secrets(server: Throwaway, tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    target = f"{conninfo(server)} password=hunter2"
+    assert run("--log-file", str(log), "parameters", "work_mem", target, home=tmp_path).status == 0
+    assert run("parameters", "wrk_mem", "-d", target, "--log-file", str(log), home=tmp_path).status == 2
+    text = log.read_text()
+    assert "info pgtop-tune parameters work_mem" in text
+    assert "error pgtop-tune: the server has no parameter wrk_mem" in text
+    assert "hunter2" not in text
+    assert log.stat().st_mode & 0o077 == 0
+    ran = run("--log-file", str(log), "--log-level", "loud", "check", "--list", home=tmp_path)
+    assert (ran.status, "'loud' is no log level" in ran.err) == (2, True)
+
+
+def test_frames_between_two_moments_are_replayed(server: Throwaway, tmp_path: Path) -> None:
+    recording = tmp_path / "a.jsonl"
+    run("record", "-q", "-T", "3", "-i", "200ms", "-o", str(recording), conninfo(server), home=tmp_path)
+    whole = run("replay", str(recording), home=tmp_path).out.splitlines()
+    part = run("replay", str(recording), "--since", "1s", "--until", "+1s", home=tmp_path).out.splitlines()
+    assert 2 < len(part) < len(whole) - 4
+    assert set(part) <= set(whole)
+    ran = run("replay", str(recording), "--until", "2020-01-01", "--since", "1s", home=tmp_path)
+    assert (ran.status, ran.err.startswith("pgtop-tune: 2020-01-01 is before 1s")) == (2, True)

@@ -74,8 +74,8 @@ def load_config(path: Path | None = None) -> Config:
     if path is not None:
         return Config(**_values_of(path))
     named = os.environ.get(CONFIG, "")
-    own = Path(named).expanduser() if named else config_dir() / FILE_NAME
-    of_machine, of_user = _values_of(OF_MACHINE), _values_of(own, must_exist=bool(named))
+    user_file = Path(named).expanduser() if named else config_dir() / FILE_NAME
+    of_machine, of_user = _values_of(OF_MACHINE), _values_of(user_file, must_exist=bool(named))
     keys = {**of_machine.get("keys", {}), **of_user.get("keys", {})}
     return Config(**{**of_machine, **of_user, **_of_variables(), "keys": keys})
 

@@ -263,8 +263,8 @@ def quantity(text: str, units: Mapping[str, float]) -> float | None:
     """
     text = text.strip()
     parts = _PART.findall(text) if len(text) <= _LONGEST else []
-    known = all(unit in units and (unit or len(parts) == 1) for _, unit in parts)
-    if not parts or not known or _PART.sub("", text):
+    is_known = all(unit in units and (unit or len(parts) == 1) for _, unit in parts)
+    if not parts or not is_known or _PART.sub("", text):
         return None
     return sum(float(number) * units[unit] for number, unit in parts)
 

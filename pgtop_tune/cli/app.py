@@ -35,17 +35,17 @@ _BENCH: Final = "bench"
 _RECORDINGS: Final = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 
 
-def _completion(words: list[str]) -> list[str]:
-    if words[:1] not in ([shell] for shell in _SHELLS):
+def _completion(typed_words: list[str]) -> list[str]:
+    if typed_words[:1] not in ([shell] for shell in _SHELLS):
         raise UsageProblem("completion needs the name of a shell", f"pass {', '.join(_SHELLS)}")
-    return ["--show-completion", words[0]]
+    return ["--show-completion", typed_words[0]]
 
 
 _WITH_VALUE: Final = frozenset({"-h", "--host", "-p", "--port", "-U", "--username", "-d", "--dbname"})
 _WITHOUT_VALUE: Final = frozenset({"-w", "--no-password", "-W", "--password"})
 _SHELLS: Final = ("bash", "zsh", "fish")
 _INSTEAD: Final[Mapping[str, Callable[[list[str]], list[str]]]] = {
-    "version": lambda words: ["--version", *words],
+    "version": lambda following: ["--version", *following],
     "completion": _completion,
 }
 """Words that stand for an option of the program; a database of such a name needs -d."""
@@ -88,20 +88,20 @@ def take_general(arguments: list[str]) -> list[str]:
     Raises:
         UsageProblem: An option lacks its value.
     """
-    remaining, words, in_check = list[str](), list(arguments), False
-    while words:
-        word = words.pop(0)
+    remaining, typed_words, in_check = list[str](), list(arguments), False
+    while typed_words:
+        word = typed_words.pop(0)
         name, equals, value = word.partition("=")
         in_check = in_check or word == "check"
         variable = "" if in_check and name == "--config" else _GENERAL.get(name, "")
         if word == "--":
-            return [*remaining, word, *words]
+            return [*remaining, word, *typed_words]
         if word in _WITHOUT_COLOUR:
             os.environ["NO_COLOR"] = "1"
         elif variable:
-            if not equals and not words:
+            if not equals and not typed_words:
                 raise UsageProblem(f"{name} needs a value", f"see `{PROGRAM} --help`")
-            os.environ[variable] = value if equals else words.pop(0)
+            os.environ[variable] = value if equals else typed_words.pop(0)
         elif word != _NO_PAGER:
             remaining.append(word)
         else:
@@ -237,31 +237,31 @@ def with_default_command(arguments: list[str]) -> list[str]:
     Raises:
         UsageProblem: Help is wanted for no command, or the words are numbers.
     """
-    words = _command_first(arguments)
-    if not words:
+    typed_words = _command_first(arguments)
+    if not typed_words:
         return [DEFAULT_COMMAND]
-    first, *others = words
-    if first in GROUPS and others[:1] == [_HELP]:
-        return [first, *others[1:], "--help"]
+    first, *following = typed_words
+    if first in GROUPS and following[:1] == [_HELP]:
+        return [first, *following[1:], "--help"]
     if first == _BENCH:
         from pgtop_tune.cli.commands.bench import with_command
 
-        return [first, *with_command(others, _names_below(first))]
-    if first == _HELP and (not others or others[0] in _NAMES or others[0].startswith("-")):
-        return [*(word for word in others if word in _NAMES or not word.startswith("-")), "--help"]
+        return [first, *with_command(following, _names_below(first))]
+    if first == _HELP and (not following or following[0] in _NAMES or following[0].startswith("-")):
+        return [*(word for word in following if word in _NAMES or not word.startswith("-")), "--help"]
     if first in _NAMES or first in _OF_THE_PROGRAM:
-        return words
+        return typed_words
     if first in _INSTEAD:
-        return _INSTEAD[first](others)
+        return _INSTEAD[first](following)
     if not first.startswith("-"):
-        if "--help" in others or "-?" in others:
+        if "--help" in following or "-?" in following:
             raise UsageProblem(f"there is no command {first!r}", "`pgtop-tune help` lists the commands")
-        if all(word.isdecimal() for word in words):
-            every = f"-i {first}{''.join(f' -n {count}' for count in others[:1])}"
-            raise UsageProblem(f"{' '.join(words)} names no database", f"for lines: {PROGRAM} -b {every}")
+        if all(word.isdecimal() for word in typed_words):
+            every = f"-i {first}{''.join(f' -n {count}' for count in following[:1])}"
+            raise UsageProblem(f"{' '.join(typed_words)} names no database", f"for lines: {PROGRAM} -b {every}")
         if first.endswith(_RECORDINGS) and os.path.isfile(first):
-            return ["replay", *words]
-    return [DEFAULT_COMMAND, *words]
+            return ["replay", *typed_words]
+    return [DEFAULT_COMMAND, *typed_words]
 
 
 def _command_first(arguments: list[str]) -> list[str]:
@@ -275,11 +275,12 @@ def _command_first(arguments: list[str]) -> list[str]:
             at += 1
         else:
             break
-    if not 0 < at < len(arguments) or arguments[at] not in _NAMES:
+    if not 0 < at < len(arguments) or arguments[at] not in _NAMES or arguments[at:] in ([group] for group in GROUPS):
+        # Alone, `bench` behind options is a database, as in psql.
         return arguments
-    rest = arguments[at:]
-    end = rest.index("--") if "--" in rest else len(rest)
-    return [*rest[:end], *arguments[:at], *rest[end:]]
+    behind = arguments[at:]
+    end = behind.index("--") if "--" in behind else len(behind)
+    return [*behind[:end], *arguments[:at], *behind[end:]]
 
 
 def _may_be_a_slip(database: str) -> bool:
@@ -432,7 +433,7 @@ def _usage_problem(error: typer.TyperException) -> UsageProblem:
     """Return typer's refusal of the command line as ours: one sentence, and the command that shows the options."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     command = PROGRAM if context is None else context.command_path
-    words = _KINDS.get(type(error).__name__, "{message}").format(
+    message = _KINDS.get(type(error).__name__, "{message}").format(
         option=getattr(error, "option_name", ""),
         parameter="" if parameter is None else _shown(parameter),
         message=error.message[:1].lower() + error.message[1:].rstrip("."),
@@ -445,13 +446,13 @@ def _usage_problem(error: typer.TyperException) -> UsageProblem:
             reason, hint = REFUSED[option]
             return UsageProblem(f"bench run takes no {option}: {reason}", hint)
     if type(error).__name__ == "NoSuchOption" and option in _OPTIONS_MEANT:
-        return UsageProblem(words, _OPTIONS_MEANT[option])
+        return UsageProblem(message, _OPTIONS_MEANT[option])
     if context is not None and option:
         rows = context.command.params
         options = [name for row in rows for name in row.opts if name.startswith("--")] + ["--help", "--version"]
         if near := get_close_matches(option, options, n=2, cutoff=0.75):
-            return UsageProblem(words, f"did you mean {' or '.join(near)}?")
-    return UsageProblem(words, _NEEDS_HOST if option == "-h" else f"see `{command} --help`")
+            return UsageProblem(message, f"did you mean {' or '.join(near)}?")
+    return UsageProblem(message, _NEEDS_HOST if option == "-h" else f"see `{command} --help`")
 
 
 _NEEDS_HOST: Final = "-h is the host, as in psql; the help is --help or -?"
@@ -464,6 +465,8 @@ _OPTIONS_MEANT: Final[Mapping[str, str]] = {
     "-X": "--config /dev/null reads no configuration file",
     "-A": _FOR_SCRIPTS,
     "-H": "--format html",
+    "-n": "-n is --dry-run where a command changes something; `replay --since -10s` shows the last frames",
+    "-o": "redirect the output: > FILE",
     "-S": "--since",
     "-t": _FOR_SCRIPTS,
     "-x": _FOR_SCRIPTS,

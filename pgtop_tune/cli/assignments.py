@@ -25,7 +25,7 @@ _LINKS: Final = frozenset({"=", "to", "TO", "To"})
 _SAME_WORD: Final = re.compile(rf"({_NAME.pattern})\s+(?:to\s+|(?!=))(.+)", re.ASCII | re.IGNORECASE | re.DOTALL)
 
 
-def joined(words: Sequence[str]) -> list[str]:
+def as_assignments(typed_words: Sequence[str]) -> list[str]:
     """Return the NAME=VALUE words of "NAME=VALUE", "NAME VALUE", "NAME to VALUE" and "NAME = VALUE".
 
     A value that ends with a comma goes on in the next word, as SET of SQL has lists.
@@ -33,7 +33,7 @@ def joined(words: Sequence[str]) -> list[str]:
     Raises:
         UsageProblem: A name has no value, or it is not clear whether a word is a value or the next NAME=VALUE.
     """
-    remaining, assignments = list(words), list[str]()
+    remaining, assignments = list(typed_words), list[str]()
     while remaining:
         word = remaining.pop(0)
         if "=" in word.lstrip("="):
@@ -49,7 +49,7 @@ def joined(words: Sequence[str]) -> list[str]:
         if not value or (not linked and "=" in value.lstrip("=")):
             raise UsageProblem(
                 f"{word!r} has no value",
-                "pass NAME=VALUE, NAME VALUE, NAME to VALUE or NAME = VALUE; a database needs -d",
+                f"pass {word}=VALUE, or `pgtop-tune parameters {word}` to see it; a database needs -d",
             )
         if not linked:
             value = value.removeprefix("=")

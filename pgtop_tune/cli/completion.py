@@ -1,4 +1,4 @@
-"""What a shell completes besides commands and options: databases, services, parameters and values, profiles, themes.
+"""Completion of words besides commands and options: databases, services, parameters and values, profiles, themes.
 
 A shell asks the whole program for each word, so every function imports what it needs, and says nothing where it fails.
 """
@@ -40,19 +40,19 @@ def prepare(is_command: Callable[[str], bool], default_command: str) -> None:
         is_command: Whether a word is a command, or the beginning of one.
     """
     if _WORDS in os.environ:
-        words, cursor = os.environ[_WORDS].split(), int(os.environ.get(_CURSOR) or 0)
-        words = words[: cursor + 1] + [""] * (cursor + 1 - len(words))
-        if "=" in words[-2:] and len(words) > 2:
-            at = len(words) - 1 if words[-1] == "=" else len(words) - 2
-            begun, value = "".join(words[at - 1 : at + 1]), "".join(words[at + 1 :])
-            words = [*words[: at - 1], begun + value]
+        arguments, cursor = os.environ[_WORDS].split(), int(os.environ.get(_CURSOR) or 0)
+        arguments = arguments[: cursor + 1] + [""] * (cursor + 1 - len(arguments))
+        if "=" in arguments[-2:] and len(arguments) > 2:
+            at = len(arguments) - 1 if arguments[-1] == "=" else len(arguments) - 2
+            begun, value = "".join(arguments[at - 1 : at + 1]), "".join(arguments[at + 1 :])
+            arguments = [*arguments[: at - 1], begun + value]
             _begun[:] = [begun]
-        if _is_of_default(words[1:], is_command):
-            words.insert(1, default_command)
-        os.environ[_WORDS], os.environ[_CURSOR] = " ".join(words), str(len(words) - 1)
+        if _is_of_default(arguments[1:], is_command):
+            arguments.insert(1, default_command)
+        os.environ[_WORDS], os.environ[_CURSOR] = " ".join(arguments), str(len(arguments) - 1)
     elif _LINE in os.environ and (parts := _FIRST.fullmatch(os.environ[_LINE])):
-        words = parts[2].split(" ")
-        if _is_of_default(words, is_command):
+        arguments = parts[2].split(" ")
+        if _is_of_default(arguments, is_command):
             os.environ[_LINE] = f"{parts[1]}{default_command} {parts[2]}"
 
 
@@ -70,9 +70,9 @@ def without_begun_word() -> Iterator[None]:
         sys.stdout.write("".join(line.removeprefix(_begun[0]) for line in offered.getvalue().splitlines(keepends=True)))
 
 
-def _is_of_default(words: list[str], is_command: Callable[[str], bool]) -> bool:
-    first = words[0] if words else ""
-    return "=" in first or (len(words) > 1 and not is_command(first) and not first.startswith("--"))
+def _is_of_default(arguments: list[str], is_command: Callable[[str], bool]) -> bool:
+    first = arguments[0] if arguments else ""
+    return "=" in first or (len(arguments) > 1 and not is_command(first) and not first.startswith("--"))
 
 
 def databases(ctx: Any, incomplete: str) -> list[str]:

@@ -93,12 +93,13 @@ def warn_of_passfile() -> None:
 
 def _keywords(connection: ConnectionWords) -> dict[str, Any]:
     # As psql: DBNAME USERNAME, and behind -d USERNAME alone.
-    words = [word for word in (connection.target, connection.target_user) if word]
-    database = connection.database or (words.pop(0) if words else "")
-    user = connection.user or (words.pop(0) if words else "")
-    if words:
+    positional = [word for word in (connection.target, connection.target_user) if word]
+    database = connection.database or (positional.pop(0) if positional else "")
+    user = connection.user or (positional.pop(0) if positional else "")
+    if positional:
         raise UsageProblem(
-            f"more databases or users than one: {words[0]} is too many", "pass -d DATABASE -U USER, or DATABASE USER"
+            f"more databases or users than one: {positional[0]} is too many",
+            "pass -d DATABASE -U USER, or DATABASE USER",
         )
     if connection.no_password and connection.ask_password:
         raise UsageProblem("-w and -W contradict each other", "pass one of them")
@@ -122,14 +123,14 @@ def _place(hosts: str, port: str) -> tuple[str, str]:
     Raises:
         UsageProblem: A port is given twice.
     """
-    places = [_HOST_AND_PORT.fullmatch(host) for host in hosts.split(",")]
-    if not hosts or None in places:
+    typed_hosts = [_HOST_AND_PORT.fullmatch(host) for host in hosts.split(",")]
+    if not hosts or None in typed_hosts:
         return hosts, port
-    known = [place for place in places if place is not None]
-    ports = [place[3] or "" for place in known]
+    matches = [match for match in typed_hosts if match is not None]
+    ports = [match[3] or "" for match in matches]
     if any(ports) and port:
         raise UsageProblem(f"-h {hosts} and -p {port} both give a port", "pass one of them")
-    return ",".join(place[1] or place[2] for place in known), ",".join(ports) if any(ports) else port
+    return ",".join(match[1] or match[2] for match in matches), ",".join(ports) if any(ports) else port
 
 
 def with_inherited_password(conninfo: ConnInfo) -> ConnInfo:

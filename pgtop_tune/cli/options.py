@@ -39,14 +39,14 @@ machine_option: Final = partial(Option, rich_help_panel="Machine and purpose")
 
 
 def times(
-    least_s: float = 0.0, most_s: float = inf, *, alone: str = "s", whole: bool = False
+    least_s: float = 0.0, most_s: float = inf, *, alone: str = "s", integer: bool = False
 ) -> Callable[[str | float], float]:
     """Return the parser of an option that takes a time: "2", "500ms", "1h30m".
 
     Args:
         least_s, most_s: Limits of the time.
         alone: Unit of a number without one, and of the parser's result.
-        whole: The result is a whole number.
+        integer: The result is a whole number.
     """
 
     def time(typed: str | float) -> float:
@@ -60,9 +60,9 @@ def times(
             limit = f"at least {number(least_s)}" if length_s < least_s else f"at most {number(most_s)}"
             raise typer.BadParameter(f"{typed} is not {limit} s")
         length = length_s if alone == "s" else length_s / TIMES[alone]
-        if whole and length != int(length):
+        if integer and length != int(length):
             raise typer.BadParameter(f"{typed} is not a whole number of {alone}")
-        return int(length) if whole else length
+        return int(length) if integer else length
 
     return time
 
@@ -356,9 +356,11 @@ def _format(field: FieldInfo, values: dict[str, Any]) -> Any:
     flags = [name for name in _FLAGS if values.get(name)]
     if not flags:
         return typed
-    others = [f"--{name}" for name in flags[1:]] + [f"--format {typed}"] * (typed not in (field.default, flags[0]))
-    if others:
-        raise UsageProblem(f"--{flags[0]} and {others[0]} contradict each other", "pass one of them")
+    contradicting = [f"--{name}" for name in flags[1:]] + [f"--format {typed}"] * (
+        typed not in (field.default, flags[0])
+    )
+    if contradicting:
+        raise UsageProblem(f"--{flags[0]} and {contradicting[0]} contradict each other", "pass one of them")
     return _formats(field)(flags[0])
 
 
@@ -390,7 +392,9 @@ _NO_FILES: Final = frozenset({"csv", "html", "json", "jsonl", "markdown", "table
 def _check_output(value: object) -> None:
     """Refuse the name of a format as the name of a file, which nobody would look for."""
     if str(value) in _NO_FILES:
-        raise UsageProblem(f"-o takes a file, not the format {value}", f"pass --format {value}, or -o ./{value}")
+        raise UsageProblem(
+            f"-o takes a file, not the format {value}", f"see --format; a file of this name is -o ./{value}"
+        )
 
 
 def _from_values(request: type[Struct], values: dict[str, Any]) -> Struct:

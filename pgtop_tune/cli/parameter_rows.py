@@ -218,11 +218,11 @@ def known_names() -> frozenset[str]:
     return SAFE | RISKS.keys() | {knob.name.lower() for knob in KNOBS}
 
 
-def split_patterns(words: Sequence[str]) -> tuple[list[str], list[str]]:
+def split_patterns(typed_names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the words that name parameters or match names, and the others: a database and a user."""
     names = known_names()
-    patterns = [word for word in words if word.lower() in names or _MAGIC.intersection(word)]
-    return patterns, [word for word in words if word not in patterns]
+    patterns = [word for word in typed_names if word.lower() in names or _MAGIC.intersection(word)]
+    return patterns, [word for word in typed_names if word not in patterns]
 
 
 def parameter_json(row: ParameterRow) -> dict[str, Any]:

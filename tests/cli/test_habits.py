@@ -15,7 +15,7 @@ import pytest
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import app
 from pgtop_tune.cli.app import take_general, with_default_command
-from pgtop_tune.cli.assignments import joined
+from pgtop_tune.cli.assignments import as_assignments
 from pgtop_tune.cli.commands.bench import further_options
 from pgtop_tune.cli.connections import ConnectionWords, _place, resolve_words
 from pgtop_tune.cluster.throwaway import Throwaway
@@ -38,6 +38,7 @@ from tests.support.servers import conninfo
         ("-d reports check", "check -d reports"),
         ("-h db1 -p5433 --username=op -w bench run -T 5", "bench run -T 5 -h db1 -p5433 --username=op -w"),
         ("-d reports -i 2", "top -d reports -i 2"),
+        ("-h localhost -p 5432 bench", "top -h localhost -p 5432 bench"),
         ("completion zsh", "--show-completion zsh"),
         ("help -a", "--help"),
     ],
@@ -88,13 +89,13 @@ def test_options_of_the_program_hold_before_and_behind_the_command(monkeypatch: 
     ],
 )
 def test_a_value_is_assigned_in_four_ways(words: list[str], assignments: list[str]) -> None:
-    assert joined(words) == assignments
+    assert as_assignments(words) == assignments
 
 
 @pytest.mark.parametrize("words", [["work_mem"], ["work_mem", "to"], ["bench", "work_mem=8MB"]])
 def test_a_name_without_a_value_is_refused(words: list[str]) -> None:
     with pytest.raises(UsageProblem, match="has no value"):
-        joined(words)
+        as_assignments(words)
 
 
 @pytest.mark.parametrize(

@@ -290,11 +290,11 @@ class ConnInfo(Struct, frozen=True):
         """Return `user@host:port/dbname` for titles and messages, without secrets. Foreign text."""
         return f"{self.user}@{','.join(map(str, self.endpoints))}/{self.dbname}"
 
-    def session_name(self, ours: str) -> str:
+    def session_name(self, own_name: str) -> str:
         """Return the application_name of a session of ours: our name, and the operator's (PGAPPNAME) behind it."""
-        theirs = self.keywords.get("application_name", "").encode("ascii", "replace").decode()
-        room = _NAME_BYTES - len(f"{ours} ()")
-        return f"{ours} ({theirs[:room]})" if theirs and room > 0 else ours
+        operator_name = self.keywords.get("application_name", "").encode("ascii", "replace").decode()
+        room = _NAME_BYTES - len(f"{own_name} ()")
+        return f"{own_name} ({operator_name[:room]})" if operator_name and room > 0 else own_name
 
     def with_password(self, password: Secret) -> ConnInfo:
         """Return the same connection with a password that the user typed."""

@@ -46,21 +46,21 @@ _TYPED_BEFORE: Final = """
 """Options of pgbench that pgtop-tune sets, so that they cannot stand behind --."""
 
 
-def further_options(words: Sequence[str]) -> tuple[str, ...]:
+def further_options(arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the words for pgbench behind --. Raises UsageProblem for an option that pgtop-tune sets itself."""
-    for word in words:
+    for word in arguments:
         name = word.partition("=")[0] if word.startswith("--") else word[:2] if word.startswith("-") else ""
-        own = (_OURS, "pass it before --") if name in _TYPED_BEFORE.split() else None
-        if refused := REFUSED.get(name) or own:
+        ours_refused = (_OURS, "pass it before --") if name in _TYPED_BEFORE.split() else None
+        if refused := REFUSED.get(name) or ours_refused:
             reason, hint = refused
             raise UsageProblem(f"{name} cannot be passed on to pgbench: {reason}", hint)
-    return tuple(words)
+    return tuple(arguments)
 
 
 _INIT: Final = ("-i", "--initialize")
 
 
-def with_command(words: Sequence[str], commands: Sequence[str]) -> list[str]:
+def with_command(arguments: Sequence[str], commands: Sequence[str]) -> list[str]:
     """Return the words behind `bench` as a command: words as for pgbench are those of `init` or `run`.
 
     -i is pgbench's -i unless a time follows: `bench -i -s 10` creates tables. Words behind -- become options.
@@ -68,7 +68,7 @@ def with_command(words: Sequence[str], commands: Sequence[str]) -> list[str]:
     Args:
         commands: The commands of `bench`.
     """
-    before, after = list(words), list[str]()
+    before, after = list(arguments), list[str]()
     if "--" in before:
         at = before.index("--")
         before, after = before[:at], before[at + 1 :]
@@ -81,8 +81,8 @@ def with_command(words: Sequence[str], commands: Sequence[str]) -> list[str]:
         # As in -is 10.
         joined = [word[:2] == "-i" and word[2:3].isalpha() for word in before]
         if any(created) or any(joined):
-            rest = [f"-{word[2:]}" if is_joined else word for word, is_joined in zip(before, joined, strict=True)]
-            before = ["init", *(word for word, is_init in zip(rest, created, strict=True) if not is_init)]
+            for_init = [f"-{word[2:]}" if is_joined else word for word, is_joined in zip(before, joined, strict=True)]
+            before = ["init", *(word for word, is_init in zip(for_init, created, strict=True) if not is_init)]
         else:
             before = ["run", *before]
     return before + [f"--pgbench-option={word}" for word in after]
@@ -168,7 +168,7 @@ class RunRequest(Struct, frozen=True):
             "-T",
             "--time",
             metavar="TIME",
-            parser=options.times(1.0, whole=True),
+            parser=options.times(1.0, integer=True),
             help="Duration: 300, 5m (60s).",
         ),
     ] = None
@@ -261,7 +261,7 @@ class RunRequest(Struct, frozen=True):
         _measuring_option(
             "--warmup",
             metavar="TIME",
-            parser=options.times(whole=True),
+            parser=options.times(integer=True),
             help="Load before each run that is not measured: 30, 2m.",
         ),
     ] = 0
@@ -283,7 +283,7 @@ class RunRequest(Struct, frozen=True):
             "-P",
             "--progress",
             metavar="TIME",
-            parser=options.times(1.0, whole=True),
+            parser=options.times(1.0, integer=True),
             help="Print a line of progress for each 1s, 5s or 1m, with the means of this time.",
         ),
     ] = 1

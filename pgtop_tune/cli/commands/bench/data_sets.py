@@ -154,9 +154,9 @@ def make_data_set(request: InitRequest) -> None:
         say(line)
 
 
-def _say_plan(words: str, existing: PgbenchFacts | BusFacts | None) -> None:
+def _say_plan(plan_text: str, existing: PgbenchFacts | BusFacts | None) -> None:
     """Print what --dry-run leaves undone."""
-    say(words)
+    say(plan_text)
     if existing is not None:
         say(f"the database has a data set already: {existing.describe()}")
 

@@ -122,9 +122,9 @@ def as_one_line(seconds: Sequence[BenchProgress]) -> BenchProgress:
     """Return the progress of some seconds as one line: means for each second and transaction, sums of failures."""
 
     def per_transaction(value: Callable[[BenchProgress], float | None]) -> float | None:
-        known = [(value_ms, line.tps) for line in seconds if (value_ms := value(line)) is not None]
-        weight = sum(tps for _, tps in known)
-        return sum(value_ms * tps for value_ms, tps in known) / weight if weight else None
+        weighted = [(value_ms, line.tps) for line in seconds if (value_ms := value(line)) is not None]
+        weight = sum(tps for _, tps in weighted)
+        return sum(value_ms * tps for value_ms, tps in weighted) / weight if weight else None
 
     last = seconds[-1]
     return replace(
@@ -421,9 +421,9 @@ def typed_scripts(
             file.write_bytes(sys.stdin.buffer.read(LONGEST_BYTES + 1))
         scripts = [replace(choice, file=str(file)) if choice.file in _STDIN else choice for choice in choices]
         for builtin in builtins:
-            own = Path(directory) / f"{builtin.file}.sql"
-            own.write_text(f"{builtin_text(builtin.file, find_pgbench(pgbench))}\n", encoding="utf-8")
-            scripts.append(replace(builtin, file=str(own)))
+            script_file = Path(directory) / f"{builtin.file}.sql"
+            script_file.write_text(f"{builtin_text(builtin.file, find_pgbench(pgbench))}\n", encoding="utf-8")
+            scripts.append(replace(builtin, file=str(script_file)))
         yield tuple(scripts)
 
 

@@ -68,12 +68,12 @@ def show_status(request: StatusRequest) -> None:
             say(line)
         return
     if as_json:
-        said = (
+        statuses = (
             status_json(begun, now_ms(), runs=is_running(directory))
             for directory in experiments()
             if (begun := outcome_of(read_entries(directory), directory.name)) is not None
         )
-        say_json(list(said))
+        say_json(list(statuses))
         return
     running = [run for run in detached.detached_runs() if run.key.lives]
     for run in running:

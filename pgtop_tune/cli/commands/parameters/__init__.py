@@ -73,7 +73,7 @@ class ParametersRequest(Struct, frozen=True):
     pgtop-tune parameters --group os -d bench
     """
 
-    words: Annotated[
+    names: Annotated[
         list[str] | None,
         Argument(
             metavar="[NAME|PATTERN]... [DBNAME|URI]",

@@ -337,8 +337,8 @@ def say_parameters(request: ParametersRequest) -> None:
         ConnectionProblem: The server is not there, or refuses the login.
         UsageProblem: There is no such group.
     """
-    words = request.words or []
-    patterns, places = (words, []) if request.connection.database else split_patterns(words)
+    typed_names = request.names or []
+    patterns, places = (typed_names, []) if request.connection.database else split_patterns(typed_names)
     if patterns and request.group:
         raise UsageProblem(f"--group and {patterns[0]} contradict each other", "pass one of them")
     if len(places) > _MOST_PLACES:

@@ -386,11 +386,12 @@ def objective_of(request: TuningRequest) -> Objective | None:
 
 
 async def server_space(session: TuningSession, search: SearchRequest) -> tuple[Mapping[str, Parameter], KnobSpace]:
-    """Return the parameters of the server, and the knobs among them that can be searched."""
+    """Return the parameters of the server, and the knobs among them that may be searched, before any value is tried."""
     knobs = wanted_knobs(search.knobs, search.groups)
     parameters = await session.parameters((*GUARDED, *PARAMETERS, *(knob.name for knob in knobs)))
-    space = knob_space(knobs, parameters, allow_restart=search.request.allow_restart, by_name=bool(search.knobs))
-    return parameters, await session.without_refused(space)
+    return parameters, knob_space(
+        knobs, parameters, allow_restart=search.request.allow_restart, by_name=bool(search.knobs)
+    )
 
 
 async def beginning(session: TuningSession, search: SearchRequest) -> Beginning:
@@ -403,6 +404,7 @@ async def beginning(session: TuningSession, search: SearchRequest) -> Beginning:
     request = search.request
     of_machine = any(map(is_machine_knob, search.knobs)) or any(map(is_machine_group, search.groups))
     parameters, space = await server_space(session, search)
+    space = await session.without_refused(space)
     if of_machine or space.dimensions:
         interval = await session.loaded_interval()
         if session.cell is None:

@@ -37,7 +37,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Keyed, Metric, Section
 from pgtop_tune.metrics.load import ProgressMetric
 from pgtop_tune.metrics.setting_risks import RISKS
-from pgtop_tune.tui.actions import ACTIONS, Action, key_name
+from pgtop_tune.tui.actions import ACTIONS, Action, key_name, with_keys
 from pgtop_tune.tui.dashboard.explain import PANE_METRICS
 from pgtop_tune.tui.dialogs.help import Entry
 
@@ -135,7 +135,7 @@ def keys() -> str:
     for group, actions in groups.items():
         rows = [(_shown_keys(each), plain(each.description), f"`{each.id}`", ", ".join(each.needs)) for each in actions]
         parts += [f"## {group.capitalize()}\n", table(("keys", "effect", "action", "needs"), rows)]
-    moved = [(_shown_keys(each), plain(each.moved)) for each in ACTIONS if each.moved]
+    moved = [(_shown_keys(each), plain(with_keys(each.moved, {}))) for each in ACTIONS if each.moved]
     parts += [
         "## Keys that moved\n",
         "These did something else in earlier versions. The screen says so once.\n",

@@ -125,8 +125,8 @@ def differing_sheet(comparison: WindowComparison) -> Sheet:
     return Sheet(
         heading="differences",
         lines=(
-            "certain differences first; size is the change in standard deviations of the blocks, with ~ of single seconds "
-            "(fewer than four blocks)",
+            "certain differences first; size is the change in standard deviations of the blocks, with ~ of single "
+            "seconds (fewer than four blocks)",
         ),
         table=_table("largest effect first", comparison.others) if comparison.others else None,
         notes=tuple(one_line(note, 300) for note in notes),

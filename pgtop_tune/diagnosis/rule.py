@@ -242,15 +242,15 @@ def root_next_step(root: RootLook) -> str:
         where = f" (in {short_name(root.database)})" if root.database else ""
         return f"ROLLBACK PREPARED {short_name(literal(root.gid))}{where}, or COMMIT PREPARED"
     if root.idle_s:
-        return f"end {root_name(root)} (K), or have its client commit. Not the cause if the queue remains"
+        return f"end {root_name(root)}, or have its client commit. Not the cause if the queue remains"
     if root.backend is None or root.backend.backend_type != CLIENT_BACKEND:
         return f"wait for {root_name(root)}; the others can be canceled meanwhile"
     if root.backend.state == "idle":
-        return f"{root_name(root)} holds a lock of its session: end it (K), or have its client release the lock"
+        return f"{root_name(root)} holds a lock of its session: end it, or have its client release the lock"
     if root.backend.state is None:
         return f"find out who uses {root_name(root)}: its activity is hidden from this role (pg_monitor shows it)"
     for_s = f" for {duration(root.runs_s)}" if root.runs_s else ""
-    return f"{root_name(root)} has run {statement_of(root.backend) or 'its statement'}{for_s}: cancel it (c), or wait"
+    return f"{root_name(root)} has run {statement_of(root.backend) or 'its statement'}{for_s}: cancel it, or wait"
 
 
 def root_deeds(facts: Facts, root: RootLook) -> tuple[Deed, ...]:

@@ -134,7 +134,7 @@ class SwitchbackService:
     async def start(self, wanted: ExperimentRequest) -> None:
         """See `ExperimentControl.start`."""
         if self._task is not None:
-            raise UsageProblem("an experiment is running already", "x shows it")
+            raise UsageProblem("an experiment is running already", "its dialog shows it")
         from pgtop_tune.changes.change_sets import ChangeSets
         from pgtop_tune.experiment.switchback.arms import CURRENT, Arms, Rival, resolved
         from pgtop_tune.experiment.switchback.block_frames import BlockFrames
@@ -148,7 +148,9 @@ class SwitchbackService:
         parameters = {parameter.name.lower(): parameter for parameter in await self._parameters.list(names)}
         missing = [name for name in names if name.lower() not in parameters]
         if missing or not names:
-            raise UsageProblem(f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "p lists parameters")
+            raise UsageProblem(
+                f"{', '.join(missing) or 'nothing'}: {_UNKNOWN}", "the list of parameters has their names"
+            )
         rivals = resolved([Rival(name, CURRENT, b) for name, b in wanted.values], parameters)
         server = self._server
         if server is not None:
@@ -306,7 +308,7 @@ _EVERY_S: Final = 2.0
 _STOP_LOOK_S: Final = 0.2
 _SWITCHED: Final = frozenset({"A/B", "tuning"})
 """Kinds whose switches of parameters are no changes that the title judges."""
-_KILLED: Final = "Its program was killed. The revert watchdog restores the values; u lists the changes in force."
+_KILLED: Final = "Its program was killed. The revert watchdog restores the values."
 
 
 class OtherExperiments:
@@ -405,7 +407,7 @@ class OtherExperiments:
         if experiment is None or not experiment.key.lives:
             return
         if experiment.program == "screen":
-            raise UsageProblem(f"it belongs to the screen of process {experiment.key.pid}", "press x and s there")
+            raise UsageProblem(f"it belongs to the screen of process {experiment.key.pid}", "stop it on that screen")
         interruption = Interruption(experiment.key, experiment.words)
         while True:
             if not await asyncio.to_thread(interruption.goes_on):

@@ -186,7 +186,7 @@ class EngineClient:
             # `call` may wait for the engine's loop to exist; that must not happen in the screen's.
             answer = await asyncio.to_thread(self._engine.call, work)
         except RuntimeError as ended:
-            raise PgtopError(str(ended), "quit (q) and start again") from None
+            raise PgtopError(str(ended), "quit and start again") from None
         try:
             return await asyncio.wrap_future(answer)
         except PgtopError:

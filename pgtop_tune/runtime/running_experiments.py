@@ -110,8 +110,8 @@ class RunningExperiment(Struct, frozen=True, kw_only=True):
     def hint(self) -> str:
         """The command or key that stops the experiment."""
         if self.detached:
-            return f"stop it with `pgtop-tune experiment stop {self.detached}`, or with x on a screen"
-        return "stop it with x on that screen" if self.program == "screen" else "stop it with Ctrl-C in its terminal"
+            return f"stop it with `pgtop-tune experiment stop {self.detached}`, or on a screen"
+        return "stop it on that screen" if self.program == "screen" else "stop it with Ctrl-C in its terminal"
 
 
 def running_experiments() -> tuple[RunningExperiment, ...]:

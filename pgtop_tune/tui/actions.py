@@ -126,7 +126,7 @@ class Action(Struct, frozen=True):
         needs: What must be there for the action to exist.
         part: Part of the footer.
         moving: Word for the footer while another moment than the newest is shown.
-        moved: What one of its keys did in earlier versions, and the key for that now.
+        moved: What one of its keys did in earlier versions, and the key for that now; for `with_keys`.
     """
 
     id: str
@@ -167,7 +167,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("findings", ("w",), "app.findings", "bottleneck: every finding with its evidence and next step",
         _SCREEN, "why"),
     Action("deed", ("f",), "app.deed", "do what the first line ends with (end, plan, page), asked first", _SCREEN,
-        moved="f does the action at the end of the first line; * and Ins tag rows"),
+        moved="{deed} does the action at the end of the first line; {tag} tags rows"),
     Action("note", ("m",), "app.note", "add a note to the tape", _SCREEN, "note", (Need.LIVE,)),
     Action("ghost", ("g",), "app.overlay", "show an earlier run under the charts, with difference; or none",
         _SCREEN, "", (Need.OVERLAYS,)),
@@ -205,7 +205,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         FooterPart.DEED, "compare"),
     Action("details", ("enter",), "details", "all details of the selected row; of the bottleneck without one", ROWS,
         "open", part=FooterPart.ROW,
-        moved="Enter without a selected row opens the bottleneck; ↓ selects the first row"),
+        moved="{details} without a selected row opens the bottleneck; {down} selects the first row"),
     Action("explain", ("e",), "app.explain", "plan of the selected query or statement (EXPLAIN, never ANALYZE)", ROWS,
         "plan", (Need.BACKENDS,), FooterPart.ROW),
     Action("cancel", ("c",), "app.signal('cancel')", "cancel the selected, tagged or all filtered statements", ROWS,
@@ -264,7 +264,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
 _SHOWN_KEYS: Final = {
     "comma": ",", "full_stop": ".", "question_mark": "?", "escape": "Esc", "enter": "Enter", "space": "Space",
     "up": "↑", "down": "↓", "left": "←", "right": "→", "tab": "Tab", "insert": "Ins",
-    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "f1": "F1", "asterisk": "*",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "asterisk": "*",
 }  # fmt: skip
 
 
@@ -282,7 +282,9 @@ def key_name(key: str) -> str:
         return _SHOWN_KEYS[key]
     if key.startswith("ctrl+"):
         return f"Ctrl+{key[5:].upper()}"
-    return f"Shift+{key_name(key[6:])}" if key.startswith("shift+") else key
+    if key.startswith("shift+"):
+        return f"Shift+{key_name(key[6:])}"
+    return key.upper() if key[0] == "f" and key[1:].isdigit() else key
 
 
 def available(has: Iterable[Need]) -> tuple[Action, ...]:
@@ -295,6 +297,11 @@ def keys_of(action: Action, keymap: Mapping[str, str]) -> tuple[str, ...]:
     """Return the keys of an action under a checked keymap."""
     mapped = keymap.get(action.id)
     return tuple(key.strip() for key in mapped.split(",")) if mapped else action.keys
+
+
+def with_keys(text: str, keymap: Mapping[str, str]) -> str:
+    """Return a text of ours with the keys of the actions that it names: "{quit} asks again" → "q asks again"."""
+    return text.format_map({action.id: key_name(keys_of(action, keymap)[0]) for action in ACTIONS})
 
 
 def check_keymap(keymap: Mapping[str, str]) -> None:

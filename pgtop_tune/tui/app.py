@@ -30,6 +30,7 @@ from pgtop_tune.tui.actions import (
     available,
     check_keymap,
     key_name,
+    keys_of,
     page_of,
 )
 from pgtop_tune.tui.app_context import AppContext
@@ -44,7 +45,15 @@ from pgtop_tune.tui.parameters.actions import ParameterActions
 from pgtop_tune.tui.preload import read_ahead_for_keys
 from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.scene.header import ShownMessage
-from pgtop_tune.tui.scene.scene import KeyMoved, MarksUnwanted, MomentChosen, Scene, SceneScreen, WindowDragged
+from pgtop_tune.tui.scene.scene import (
+    KeyMoved,
+    MarksUnwanted,
+    MomentChosen,
+    RowChosen,
+    Scene,
+    SceneScreen,
+    WindowDragged,
+)
 from pgtop_tune.tui.session_actions import SessionActions
 from pgtop_tune.tui.source_actions import SourceActions
 from pgtop_tune.tui.terminal.textual_private import DiscreetApp, driver_of
@@ -121,7 +130,8 @@ class LeaveActions:
                 raise UsageProblem("too late: the pending change has been reverted")
         except PgtopError as problem:
             self._context.leaving = False
-            self._context.tell(f"{problem}\nthe program did not end; q asks again", "error")
+            again = self._context.with_keys("the program did not end; {quit} asks again")
+            self._context.tell(f"{problem}\n{again}", "error")
             return
         self._context.app.exit(0)
 
@@ -205,11 +215,15 @@ class ActionCommands(Provider):
     def _app(self) -> PgtopApp:
         return cast("PgtopApp", self.app)
 
+    def _shown(self, action: Action) -> str:
+        keys = keys_of(action, self._app.context.options.keymap)
+        return f"{action.description}  ({', '.join(map(key_name, keys))})"
+
     def _doing(self, screen: SceneScreen) -> Offered:
         """Yield actions and tables."""
         for action in screen.possible():
             if action.action != "app.command_palette":
-                yield _shown(action), partial(self.app.run_action, action.action, screen)
+                yield self._shown(action), partial(self.app.run_action, action.action, screen)
         page_keys = {key for key, _ in screen.page_names("").names}
         for page in all_pages():
             for table in page.tables if len(page.tables) > 1 and page.key in page_keys else ():
@@ -255,10 +269,6 @@ class ActionCommands(Provider):
                 if score > 0:
                     # Not the matcher's own highlight, which reads foreign text as markup.
                     yield Hit(score, Content(phrase), act, text=phrase)
-
-
-def _shown(action: Action) -> str:
-    return f"{action.description}  ({', '.join(key_name(key) for key in action.keys)})"
 
 
 _AFTER_MESSAGE_S: Final = 0.05
@@ -332,6 +342,7 @@ class PgtopApp(DiscreetApp):
         self._screen_loop: asyncio.AbstractEventLoop | None = None
         self._leave_status: int | None = None
         self._shown_message: ShownMessage | None = None
+        self._told_on: dict[str, Dialog[Any] | None] = {}
         self._choose_theme()
 
     def _add_features(self) -> None:
@@ -541,7 +552,7 @@ class PgtopApp(DiscreetApp):
             experiment=None if self.time_travel.in_past else self.experiment.shown,
             marks=self.windows.marks,
             baseline=self.overlay.watch(self.time_travel.shown.now),
-            message=None if any(isinstance(screen, Dialog) for screen in self._open_screens) else self._message,
+            message=None if self._dialogs else self._message_of(None),
         )
 
     @property
@@ -550,18 +561,30 @@ class PgtopApp(DiscreetApp):
         return self.screen_stack if self.is_running else ()
 
     @property
-    def _message(self) -> ShownMessage | None:
-        newest = self.newest_message()
-        return None if newest is None else ShownMessage(newest.message, newest.severity)
+    def _dialogs(self) -> list[Dialog[Any]]:
+        """The open dialogs from below to the top."""
+        return [screen for screen in self._open_screens if isinstance(screen, Dialog)]
+
+    def _message_of(self, dialog: Dialog[Any] | None) -> ShownMessage | None:
+        """Return the newest message of a dialog, or of the screen: its own, and problems of dialogs that are closed."""
+        dialogs = self._dialogs
+        for message in reversed(self.messages_in_time()):
+            told_on = self._told_on.get(message.identity)
+            closed = told_on is not None and told_on not in dialogs
+            if told_on is dialog or (closed and dialog is None and message.severity != "information"):
+                return ShownMessage(message.message, message.severity)
+        return None
 
     def messages_changed(self) -> None:
-        """Show the newest message: in its line, and on the edge of a dialog that is open."""
-        newest, message = self.newest_message(), self._message
-        if newest is not None:
-            self.set_timer(max(newest.time_left, 0.0) + _AFTER_MESSAGE_S, self.messages_changed)
-        for screen in self.screen_stack:
-            if isinstance(screen, Dialog):
-                screen.show_message(message)
+        """Show the newest message where it was told: in the screen's line, or on the edge of the dialog on top then."""
+        messages, dialogs = self.messages_in_time(), self._dialogs
+        on_top = dialogs[-1] if dialogs else None
+        self._told_on = {message.identity: self._told_on.get(message.identity, on_top) for message in messages}
+        if messages:
+            self.set_timer(max(messages[-1].time_left, 0.0) + _AFTER_MESSAGE_S, self.messages_changed)
+        for dialog in dialogs:
+            dialog.show_message(self._message_of(dialog))
+        message = self._message_of(None)
         if message != self._shown_message:
             self._shown_message = message
             self._repaint()
@@ -574,9 +597,8 @@ class PgtopApp(DiscreetApp):
         with self.batch_update():
             if not isinstance(self.screen, TooSmall):
                 self._in_view.show(scene)
-            for screen in self.screen_stack:
-                if isinstance(screen, Dialog):
-                    screen.frames_arrived(self.context.live if screen.LIVE else scene.session)
+            for dialog in self._dialogs:
+                dialog.frames_arrived(self.context.live if dialog.LIVE else scene.session)
 
     def on_marks_unwanted(self, message: MarksUnwanted) -> None:
         """Forget the windows."""
@@ -587,8 +609,13 @@ class PgtopApp(DiscreetApp):
         self.context.tell_moved(message.action_id)
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
-        """Show the frame whose values stand where a chart was clicked."""
-        self.time_travel.jump(max(self.time_travel.shown.history.told_by(message.at_s), 0.0))
+        """Show the moment of a bar, or the frame whose values stand where a chart was clicked."""
+        at_s = self.time_travel.shown.history.told_by(message.at_s) if message.charted else message.at_s
+        self.time_travel.jump(max(at_s, 0.0))
+
+    def on_row_chosen(self, message: RowChosen) -> None:
+        """Turn to the page of a row and select it."""
+        self.show_row(message.page, message.key)
 
     def on_window_dragged(self, message: WindowDragged) -> None:
         """Mark the window that was dragged through a chart."""
@@ -638,13 +665,15 @@ class PgtopApp(DiscreetApp):
     def action_suspend_process(self) -> None:
         """Suspend this program; refuse while a change is pending, which a suspended program could not revert."""
         if self.experiment.running:
-            self.context.tell(
-                "an experiment is running: a suspended program could not restore its values. x shows and stops it",
-                "warning",
+            message = (
+                "an experiment is running: a suspended program could not restore its values. {experiment} stops it"
             )
+            self.context.tell(self.context.with_keys(message), "warning")
         elif self.parameters.pending is not None:
-            message = "a change is pending: a suspended program could not revert it. Y confirms it, u undoes it"
-            self.context.tell(message, "warning")
+            message = (
+                "a change is pending: a suspended program could not revert it. {keep} confirms it, {undo} undoes it"
+            )
+            self.context.tell(self.context.with_keys(message), "warning")
         else:
             super().action_suspend_process()
 

@@ -12,7 +12,7 @@ from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.actions import ACTIONS
+from pgtop_tune.tui.actions import ACTIONS, with_keys
 from pgtop_tune.tui.controls import Services
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE
 from pgtop_tune.tui.widgets.time_axis import CHARTED
@@ -89,6 +89,10 @@ class AppContext:
         """Show a passing message; it may hold foreign text."""
         self.app.notify("\n".join(printable_lines(message)), severity=severity, markup=False, timeout=timeout_s)
 
+    def with_keys(self, text: str) -> str:
+        """Return a text of ours with the operator's keys for the actions that it names in braces."""
+        return with_keys(text, self.options.keymap)
+
     def tell_instead(self, message: str) -> None:
         """Show a message as `tell` does, in place of earlier ones: for keys that are pressed several times in a row."""
         self.app.clear_notifications()
@@ -99,7 +103,7 @@ class AppContext:
         moved = next((action.moved for action in ACTIONS if action.id == action_id), "")
         if moved and action_id not in self._moved_told:
             self._moved_told.add(action_id)
-            self.tell(moved)
+            self.tell(self.with_keys(moved))
 
     def run_telling(self, work: Coroutine[Any, Any, tuple[str, bool]], group: str) -> None:
         """Run work that ends with a sentence and whether all is well, and tell it. One at a time in a group."""

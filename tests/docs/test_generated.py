@@ -22,7 +22,7 @@ from tests.support.recordings import write
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
-FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^ *```(?P<language>\w*)\n(?P<body>.*?)^ *```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 INLINE = re.compile(r"`(pgtop-tune[^`\n]*)`")
 BY_HAND = ("other-checks.md",)

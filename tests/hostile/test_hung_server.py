@@ -69,9 +69,9 @@ def test_a_stopped_server_is_said_keys_are_answered_and_it_comes_back(battered: 
         assert "trying again" in said
         assert "PostgreSQL 18" not in said
         terminal.press("?")
-        terminal.until("keys, and the meaning of every number")
+        terminal.until("Home keys")
         terminal.press("\x1b")
-        terminal.until_gone("keys, and the meaning of every number")
+        terminal.until_gone("Home keys")
         for page, title in (("2", "connections"), ("5", "statements"), ("8", "tables")):
             terminal.press(page)
             until(terminal, lambda text, title=title: title in text and silent_for(LONGER_THAN_WE_WAIT_S)(text))

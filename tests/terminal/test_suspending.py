@@ -48,9 +48,9 @@ def test_the_shell_gets_its_terminal_back_and_fg_draws_the_whole_screen(server: 
             terminal.until_gone("shell>")
             terminal.until("q quit")
             terminal.press("?")
-            terminal.until("redraw the whole screen")
+            terminal.until("Home keys")
             terminal.press("\x1b")
-            terminal.until_gone("redraw the whole screen")
+            terminal.until_gone("Home keys")
         (program,) = (
             pid for pid in children(terminal.pid) if b"pgtop_tune" in Path(f"/proc/{pid}/cmdline").read_bytes()
         )
@@ -92,7 +92,7 @@ def test_a_signal_within_a_write_does_not_hang_the_screen(tmp_path: Path) -> Non
     with Terminal(command, {**os.environ, **environment(tmp_path)}, 120, 40) as terminal:
         for _ in range(3):
             terminal.until("q quit")
-            insist(terminal, "?", lambda text: "redraw the whole screen" in text)
-            insist(terminal, "\x1b", lambda text: "redraw the whole screen" not in text)
+            insist(terminal, "?", lambda text: "Home keys" in text)
+            insist(terminal, "\x1b", lambda text: "Home keys" not in text)
         terminal.kill(signal.SIGTERM)
         assert terminal.wait() == 128 + signal.SIGTERM

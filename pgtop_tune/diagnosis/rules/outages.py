@@ -222,7 +222,7 @@ def _load(facts: Facts) -> Hit | None:
         sentence=sentence,
         share=1.0,
         evidence=evidence(("pgbench reports", one_line(message, _WORDS)), ("failed for", duration(for_s))),
-        next_step=one_line(hint, _WORDS) or "start the load again (b)",
+        next_step=one_line(hint, _WORDS) or "start the load again",
         blocks=True,
     )
 

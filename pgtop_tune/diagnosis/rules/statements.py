@@ -349,7 +349,7 @@ def _cause(facts: Facts, scan: _Scan, statement: Statement, name: str) -> tuple[
     unsure = (
         "a missing index or a wrong plan" if scan.table is None else by_index if scan.by_index else "a missing index"
     )
-    next_step = "show its plan (e); add an index on the filtered columns if few rows match. Not the cause if the plan reads few rows"
+    next_step = "show its plan; add an index on the filtered columns if few rows match. Not the cause if the plan reads few rows"
     if not _EQUALS.search(statement.text) and not scan.by_index:
         # Without a comparison to a value most rows may match.
         return "likely the whole table by design", (*plan, *worker_deeds(facts)), next_step

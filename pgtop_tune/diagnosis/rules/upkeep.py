@@ -147,7 +147,7 @@ def _own(facts: Facts) -> Hit | None:
         sentence=f"pgtop-tune uses {used:.0f} % of a CPU",
         share=used / 100.0 / (facts.machine_cpus or 1),
         evidence=evidence(("this program", f"{used:.1f} % of a CPU")),
-        next_step="use a longer interval: key + or -i 5",
+        next_step="use a longer interval (-i 5)",
     )
 
 

@@ -130,7 +130,7 @@ async def check_nothing_pending(*controls: ChangeControl | MachineControl) -> No
         names = ", ".join(dict.fromkeys(pending))
         raise UsageProblem(
             f"a change of {names} is pending confirmation and would revert during the experiment",
-            "Y on the screen confirms it; u, or `pgtop-tune revert`, undoes it",
+            "confirm it on the screen, or undo it with `pgtop-tune revert`",
         )
 
 

@@ -72,7 +72,7 @@ class WindowActions:
         before, self._growing = self.marks, (-1, self.marks)
         self.marks = before.end(frame.elapsed_s) if end else before.begin(frame.elapsed_s)
         if end and self.marks == before:
-            self._warn("a window ends after its start: set the start ([) at an earlier time first")
+            self._warn("a window ends after its start: set the start ({mark-begin}) at an earlier time first")
         elif len(self.marks.windows) == 2 and before.begun_s is not None and end:
             self.compare()
         self._context.repaint()
@@ -99,7 +99,10 @@ class WindowActions:
 
         frames, pair = self._context.controls.frames, self.marks.pair
         if frames is None or pair is None:
-            self._warn("no window is marked: [ starts one and ] ends it, at the time shown; or Shift with the arrows")
+            self._warn(
+                "no window is marked: {mark-begin} starts one and {mark-end} ends it, at the time shown; "
+                "{mark-earlier} and {mark-later} mark one while moving"
+            )
         elif pair[0].overlaps(pair[1]):
             self._warn("the two windows overlap: mark separate ones")
         elif pair[0].seconds <= 0:
@@ -109,7 +112,7 @@ class WindowActions:
             self._context.app.push_screen(WindowsDialog(frames, pair, self._context.glyphs, began))
 
     def _warn(self, message: str) -> None:
-        self._context.tell(message, "warning")
+        self._context.tell(self._context.with_keys(message), "warning")
 
 
 class OverlayActions:
@@ -245,7 +248,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
         if paths is None:
             return [((f"searching {self.glyphs.ellipsis}", "dim"),)]
         if not paths:
-            message = "no recordings yet: r starts one; --ghost FILE draws any recording or record of bench run"
+            message = "no recordings yet: start one, or give --ghost FILE: any recording or record of bench run"
             return wrapped(message, cells, "warning")
         room = max(self.app.size.height - _FRAME_ROWS - 1, 1)
         self._first = min(max(self._first, self._at - room + 1), self._at)

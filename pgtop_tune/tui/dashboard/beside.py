@@ -8,7 +8,7 @@ from typing import Final
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import age, count, ms, percent
 from pgtop_tune.metrics import sections
-from pgtop_tune.metrics.blockers import lock_tree
+from pgtop_tune.metrics.blockers import LockNode, lock_tree
 from pgtop_tune.metrics.statements import StatementRate, query_texts, statement_rates
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.statements import StatementSample
@@ -29,10 +29,10 @@ _STATEMENT_COLUMNS: Final = (
 _LOCK_COLUMNS: Final = (
     Column("PID", 11),
     Column("waits", 6, "right"),
-    Column("object", 22),
+    Column("object", 30),
     Column("query", 20, elastic=True),
 )
-_LEAST_LOCKS: Final = 2
+_HEAD_ROWS: Final = 2
 _DEEPEST: Final = 2
 """Levels that are indented; the page of locks has the others."""
 
@@ -62,9 +62,28 @@ class TopStatements:
 
 def beside_sessions(session: Session, statements: TopStatements, width: int, height: int, glyphs: Glyphs) -> list[Line]:
     """Return statements above, locks below; `height` lines of `width` cells."""
-    locks = _locks(session, width, max(height // 2, _LEAST_LOCKS), glyphs)
-    above = _statements(session, statements, width, max(height - len(locks), 0), glyphs)
-    return [*above, *locks][:height]
+    tree, above = _divided(session, height)
+    locks = [] if tree is None else _locks(tree, height - above - _HEAD_ROWS, width, glyphs)
+    return [*_statements(session, statements, width, above, glyphs), *locks][:height]
+
+
+def beside_row(session: Session, statements: TopStatements, height: int, y: int) -> StatementRate | LockNode | None:
+    """Return the row that stands in a line of `beside_sessions`; None for heads and blank lines."""
+    tree, above = _divided(session, height)
+    rates = statements.of(session, above)
+    rows = (tree or []) if y >= above else [] if isinstance(rates, Unavailable) else rates
+    at = y - _HEAD_ROWS - (above if y >= above else 0)
+    return rows[at] if 0 <= at < len(rows) else None
+
+
+def _divided(session: Session, height: int) -> tuple[list[LockNode] | None, int]:
+    """Return the lock tree, None where it is not known, and the rows of the statements above it."""
+    activity = NOT_YET if session.now is None else sections.activity(session.now)
+    if session.now is None or isinstance(activity, Unavailable):
+        return None, height
+    locks = sections.locks(session.now)
+    tree = lock_tree(activity, None if isinstance(locks, Unavailable) else locks)
+    return tree, max(height - max(min(len(tree) + _HEAD_ROWS, height // 2), _HEAD_ROWS), 0)
 
 
 def _statements(session: Session, statements: TopStatements, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -73,6 +92,9 @@ def _statements(session: Session, statements: TopStatements, width: int, height:
     if isinstance(rates, Unavailable):
         (text, style), *_ = absence(rates)
         lines += [padded(((" ", PLAIN), (line, style)), width) for line in wrap(text, width - 2)]
+        return [*lines, *[padded((), width)] * height][:height]
+    if not rates:
+        lines.append(padded(((" no statement ended since the sample before", "dim"),), width))
         return [*lines, *[padded((), width)] * height][:height]
     texts = statements.texts(session, rates)
     rows: list[tuple[Cell, ...]] = [
@@ -86,21 +108,15 @@ def _statements(session: Session, statements: TopStatements, width: int, height:
     return [*lines, *table_lines(_STATEMENT_COLUMNS, rows, width=width, height=height - 1, glyphs=glyphs)][:height]
 
 
-def _locks(session: Session, width: int, most: int, glyphs: Glyphs) -> list[Line]:
+def _locks(tree: list[LockNode], most: int, width: int, glyphs: Glyphs) -> list[Line]:
     """Return the head and the tree; one line says that there is none."""
-    frame = session.now
-    activity = NOT_YET if frame is None else sections.activity(frame)
-    if frame is None or isinstance(activity, Unavailable):
-        return []
-    locks = sections.locks(frame)
-    tree = lock_tree(activity, None if isinstance(locks, Unavailable) else locks)
     waiting = sum(node.waited_ms is not None for node in tree)
     title: Line = (("locks ", "title"), *labelled("waiting", str(waiting), "wait-lock" if waiting else PLAIN))
     lines = [head(title, width, glyphs, [Phrase((("4", "label"),))])]
     if not tree:
         return [*lines, padded(((" no session waits for a lock", "dim"),), width)]
     rows: list[tuple[Cell, ...]] = []
-    for node in tree[: most - 2]:
+    for node in tree[: max(most, 0)]:
         name = "prepared" if node.pid == PREPARED_TRANSACTION else str(node.pid)
         pid_text = "  " * min(node.depth - 1, _DEEPEST) + "> " + name if node.depth else name
         query = one_line(node.prepared or (node.backend.query if node.backend else "") or "", _TEXT)

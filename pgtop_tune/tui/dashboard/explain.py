@@ -104,6 +104,17 @@ PANE_METRICS: Final[Mapping[str, tuple[DescribedNumber, ...]]] = {
 }  # fmt: skip
 """What each pane shows."""
 
+HEADINGS: Final[Mapping[str, str]] = {
+    "header": "this program",
+    "host": "host",
+    "throughput": "TPS",
+    "latency": "latency of the load",
+    "budget": _BUDGET.title,
+    "wal": "WAL and checkpoints",
+    "sessions": "sessions in the table",
+}
+"""What each pane is called in the help."""
+
 
 def explain_lines(pane: str, width: int, frame: Frame | None = None) -> list[Line]:
     """Return every number of a pane: title and unit, definition, source, critical line; wrapped to the width.

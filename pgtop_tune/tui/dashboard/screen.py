@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from pgtop_tune.metrics.statements import StatementRate
 from pgtop_tune.runtime.window import Marks
 from pgtop_tune.tui.actions import DASHBOARD_KEY, Action, FooterKeys, key_name, keys_of
-from pgtop_tune.tui.dashboard.beside import TopStatements, beside_sessions
+from pgtop_tune.tui.dashboard.beside import TopStatements, beside_row, beside_sessions
 from pgtop_tune.tui.dashboard.host import host_lines
 from pgtop_tune.tui.dashboard.latency import CLOCK_ROWS, has_latency, latency_lines
 from pgtop_tune.tui.dashboard.session_details import query_of, session_dialog
 from pgtop_tune.tui.dashboard.session_rows import (
+    EVERYTHING,
     SessionRow,
     SessionsView,
     background_line,
@@ -24,12 +26,12 @@ from pgtop_tune.tui.dashboard.session_rows import (
     selection_moved,
     session_rows,
 )
-from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, sessions_lines
+from pgtop_tune.tui.dashboard.sessions import HEAD_ROWS, ON_DASHBOARD, alike_phrases, sessions_lines
 from pgtop_tune.tui.dashboard.throughput import throughput_lines
 from pgtop_tune.tui.dashboard.waits import budget_lines, stacked_waits, waits_axis
 from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.header import NO_PAGES, PageNames, footer_line, header_line
-from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, word_at
+from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, RowChosen, Scene, SceneScreen, word_at
 from pgtop_tune.tui.widgets.lines import PLAIN
 from pgtop_tune.tui.widgets.phrase import head, padded
 from pgtop_tune.tui.widgets.time_axis import SPANS_S, SPARK_ROWS, axis_ticks, tape_line, time_axis
@@ -134,6 +136,12 @@ def chart_widths(width: int, rows: int) -> tuple[int, int]:
     return width - right - len(_APART), right
 
 
+def session_widths(width: int) -> tuple[int, int]:
+    """Return the cells of the sessions, and of statements and locks beside them: 0 where there is no room."""
+    right = int(width * _WAITS_SHARE) if width >= _STATEMENTS_FROM else 0
+    return width - right - len(_APART) if right else width, right
+
+
 class _Picture(Struct, frozen=True):
     """The input of every pane of a picture.
 
@@ -198,9 +206,13 @@ def _sessions(picture: _Picture, height: int) -> list[Line]:
     rows, background = state.rows, state.background
     if rows is None:
         rows, background = folded(session_rows(session, state.view), state.view)
-    right = 0 if width < _STATEMENTS_FROM or state.statements is None else int(width * _WAITS_SHARE)
-    of_sessions = width - right - len(_APART) if right else width
-    line = background_line(background, of_sessions, glyphs, state.background_key) if background else ()
+    of_sessions, right = session_widths(width) if state.statements is not None else (width, 0)
+    line: Line = ()
+    if background:
+        out_of_view = rows[state.view.top + max(height - HEAD_ROWS - 1, 0) :]
+        line = background_line(
+            background, of_sessions, glyphs, state.background_key, alike_phrases(out_of_view, glyphs)
+        )
     lines = sessions_lines(session, of_sessions, height, glyphs, view=state.view, rows=rows, background=line)
     if state.statements is None or not right:
         return lines
@@ -418,13 +430,23 @@ class Dashboard(SceneScreen):
         return dashboard_lines(scene.session, self._layout, width, self._glyphs, state)
 
     def explained(self, cells: int) -> list[Line]:
-        from pgtop_tune.tui.dashboard.explain import PANE_METRICS, explain_lines
+        from pgtop_tune.tui.dashboard.explain import HEADINGS, explain_lines
 
         lines: list[Line] = []
         now = self._scene.session.now
-        for pane in PANE_METRICS:
-            lines += [(), head(((pane, "title"),), cells, self._glyphs), *explain_lines(pane, cells, now)]
+        for pane, heading in HEADINGS.items():
+            lines += [(), head(((heading, "title"),), cells, self._glyphs), *explain_lines(pane, cells, now)]
         return lines
+
+    @property
+    def help_at(self) -> str:
+        """The column that the operator sorted by; the sessions where one is chosen; else the pane on top."""
+        from pgtop_tune.tui.dashboard.explain import HEADINGS
+
+        if self._view.sort != EVERYTHING.sort:
+            headings = [word for word, sort in _SORT_OF_HEADING.items() if sort == self._view.sort]
+            return next(column.title for column in ON_DASHBOARD if column.title.split()[0] in headings)
+        return HEADINGS["sessions" if self.has_selection or self._view.filter else "header"]
 
     def chosen_backends(self) -> tuple[BackendKey, ...]:
         """Return the selected session; the dashboard has no tags."""
@@ -526,12 +548,24 @@ class Dashboard(SceneScreen):
         return time_axis(session, width, of_charts, self._span_s).moment_of(x)
 
     def clicked_in(self, pane: str, x: int, y: int) -> None:
-        """Select a session, or sort by a heading."""
+        """Select a session, or sort by a heading; beside them, open a statement or select the session of a lock."""
         at = y - HEAD_ROWS + self._view.top
         if pane != "sessions":
             return
-        if y == HEAD_ROWS - 1:
+        if x >= session_widths(self.app.size.width)[0]:
+            self._clicked_beside(y)
+        elif y == HEAD_ROWS - 1:
             name = _SORT_OF_HEADING.get(word_at(self._drawn[pane][y], x))
             self._choose(self._view if name is None else replace(self._view, sort=name, top=0))
         elif HEAD_ROWS <= y < HEAD_ROWS + self.visible_rows and at < len(self._rows):
             self._choose(replace(self._view, selected=self._rows[at].key))
+
+    def _clicked_beside(self, y: int) -> None:
+        height = dict(self._layout)["sessions"]
+        row = None if y >= height - self.covered_rows else beside_row(self._scene.session, self._statements, height, y)
+        if isinstance(row, StatementRate):
+            self.post_message(RowChosen("statements", row.counters.id))
+        elif row is not None and row.backend is not None:
+            key = row.pid, row.backend.backend_start_ms
+            if any(listed.key == key for listed in self._rows):
+                self._choose(scrolled(replace(self._view, selected=key), self._rows, self.visible_rows))

@@ -47,7 +47,9 @@ def folded(rows: Sequence[SessionRow], view: SessionsView) -> tuple[list[Session
     return listed, background
 
 
-def background_line(rows: Sequence[SessionRow], width: int, glyphs: Glyphs, key: str = "") -> Line:
+def background_line(
+    rows: Sequence[SessionRow], width: int, glyphs: Glyphs, key: str = "", before: Sequence[Phrase] = ()
+) -> Line:
     """Return the line of background processes: "8 background processes: checkpointer 1.2 % CPU · a lists them".
 
     Args:
@@ -55,16 +57,17 @@ def background_line(rows: Sequence[SessionRow], width: int, glyphs: Glyphs, key:
         width: Cells.
         glyphs: Characters.
         key: Lists them; "" is not said.
+        before: Stands on the left of them.
     """
     cpu = [(row.figure(PROCESS_CPU) or 0.0, row.backend.backend_type) for row in rows]
     busy = sorted((figure for figure in cpu if figure[0] >= _BUSY_PERCENT), key=lambda figure: -figure[0])
-    phrases = [Phrase(((f"{len(rows)} background process{'' if len(rows) == 1 else 'es'}", "dim"),))]
+    phrases = [*before, Phrase(((f"{len(rows)} background process{'' if len(rows) == 1 else 'es'}", "dim"),))]
     phrases += [
         Phrase(((f"{one_line(backend_type, 30)} {percent(share)} % CPU", "label"),), rank)
-        for rank, (share, backend_type) in enumerate(busy[:_NAMED], 2)
+        for rank, (share, backend_type) in enumerate(busy[:_NAMED], 3)
     ]
     if key:
-        phrases.append(Phrase(((key, "key"), (" lists them", "dim")), 1))
+        phrases.append(Phrase(((key, "key"), (" lists them", "dim")), 2))
     return padded(((" ", PLAIN), *fitting(phrases, width - 2, dot(glyphs))), width)
 
 

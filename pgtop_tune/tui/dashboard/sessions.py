@@ -5,7 +5,7 @@ there is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -37,7 +37,7 @@ from pgtop_tune.tui.dashboard.session_rows import (
     scrolled,
     session_rows,
 )
-from pgtop_tune.tui.widgets.lines import GAP, PLAIN, Cell, Column, Glyphs, Line, table_lines, wrap
+from pgtop_tune.tui.widgets.lines import GAP, PLAIN, Cell, Column, Glyphs, Line, ellipsized, table_lines, wrap
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, dot, fitting, head, labelled, lasting, padded, wait_style
 
 # Columns of the session table: what stands in them, and which go first when the screen is narrow.
@@ -313,8 +313,8 @@ def sessions_lines(
     if not rows and (lines := _no_sessions(session, width)):
         # The room of the headings and rows says why there are none.
         blank: Line = ((" " * width, PLAIN),)
-        lines = [_head(session, width, glyphs, view, rows, 0), blank, *lines, *[blank] * height]
-        return lines[:height]
+        lines = [_head(session, width, glyphs, view, rows, 0), blank, *lines, *[blank] * height][:height]
+        return [*lines, background] if background else lines
     visible = max(height - HEAD_ROWS, 0)
     view = scrolled(view, rows, visible)
     columns = columns_for(width)
@@ -330,6 +330,40 @@ def sessions_lines(
     )
     lines = [_head(session, width, glyphs, view, rows, visible), *table][:height]
     return [*lines, background] if background else lines
+
+
+_ALIKE: Final = 5
+"""Sessions of a kind from which on they are named together."""
+_KINDS: Final = 2
+_ALIKE_QUERY: Final = 40
+
+
+def alike_phrases(rows: Sequence[SessionRow], glyphs: Glyphs) -> list[Phrase]:
+    """Return how many sessions are out of view below, and the largest kinds among them: "31 on IO:WALSync: END;".
+
+    Sessions are of a kind that share state, wait, role, database, application and statement.
+    """
+    kinds: dict[Hashable, list[SessionRow]] = {}
+    for row in rows:
+        of = row.backend
+        kind = of.state, of.wait_event, of.usename, of.datname, of.application_name, of.query_id or of.query
+        kinds.setdefault(kind, []).append(row)
+    largest = sorted((alike for alike in kinds.values() if len(alike) >= _ALIKE), key=lambda alike: -len(alike))
+    return [
+        Phrase(((f"{len(rows)} more", "label"),) if rows else (), 1),
+        *(_alike(alike, rank, glyphs) for rank, alike in enumerate(largest[:_KINDS], 1)),
+    ]
+
+
+def _alike(rows: Sequence[SessionRow], rank: int, glyphs: Glyphs) -> Phrase:
+    row, backend = rows[0], rows[0].backend
+    if backend.query == HIDDEN_QUERY:
+        return Phrase(((f"{len(rows)} hidden", "warning"),), rank)
+    doing = f"on {_wait(row)}" if row.running else short_state(backend.state or backend.backend_type)
+    name = f" ({_shown(backend.application_name)})" if backend.application_name else ""
+    short = (f"{len(rows)} {doing}{name}", "label")
+    query = ellipsized(_query(backend), _ALIKE_QUERY, glyphs.ellipsis).rstrip()
+    return Phrase((short, (f": {query}", "dim")), rank, (short,))
 
 
 def _no_sessions(session: Session, width: int) -> list[Line]:

@@ -171,7 +171,8 @@ class ExperimentActions:
         def run(services: Services, /, *args: P.args, **kwargs: P.kwargs) -> None:
             experiment = self.shown
             if experiment is not None and experiment.under_way:
-                self._context.tell("an experiment is running: x shows and stops it", "warning")
+                message = self._context.with_keys("an experiment is running: {experiment} shows and stops it")
+                self._context.tell(message, "warning")
             else:
                 act(services, *args, **kwargs)
 

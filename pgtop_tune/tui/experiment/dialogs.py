@@ -140,7 +140,7 @@ _LEAST_TPS: Final = 5.0
 _NAME_CELLS: Final = 30
 _VALUE_CELLS: Final = 18
 _LABEL_CELLS: Final = 8
-_NOTHING: Final = "Nothing is staged. Press p, stage a value with + or -, close with Esc, and press x again."
+_NOTHING: Final = "Nothing is staged. Press p, stage a value with + or -, close with Esc, and open this dialog again."
 _OF_MACHINE: Final = "is a setting of the machine: `pgtop-tune ab NAME=A,B` compares it under its own load"
 _RESET: Final = "a reset cannot be compared: stage the value itself"
 

@@ -356,7 +356,7 @@ def _without(frame: Frame, width: int) -> list[Line]:
     missing = {untold_figure.metric for untold_figure in facts.untold}
     columns = [column.title for table in TABLES for column in table.columns if column.metric in missing]
     titles = dict.fromkeys([row.title for row in _SINGLE if row.id in missing] + columns)
-    text = f"unavailable from {facts.source} (? shows why): {', '.join(titles)}"
+    text = f"unavailable from {facts.source} (help shows why): {', '.join(titles)}"
     return [_line("n/a", fit(((text, "dim"),), width - _LABEL), width)]
 
 

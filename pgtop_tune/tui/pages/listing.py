@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import count
+from pgtop_tune.base.units import mean, size, unit_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
@@ -139,13 +139,19 @@ class RowBeside:
         # A value stands in the column that it ends.
         axis = TimeAxis(*window(now_s, max(width - GUTTER, 1)), width)
         values = axis.means(list(self._points))
-        top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
-        since = Phrase(((f"since {lasting(shown_s)} ago", "label"),))
+        highest, form = max((value for value in values if value is not None), default=0.0), column.form
+        facts = [Phrase(((f"since {lasting(shown_s)} ago", "label"),))]
+        if form is size:
+            # Bytes have round steps on the axis in the unit of the largest.
+            unit_bytes, unit = unit_of(highest)
+            values = [None if value is None else value / unit_bytes for value in values]
+            highest, form = highest / unit_bytes, mean
+            facts.insert(0, Phrase(((f"in {unit}", "label"),), 1))
         return [
-            head(((column.title, "label"), (f"  {column.text(row).strip()}", "strong")), width, glyphs, [since]),
+            head(((column.title, "label"), (f"  {column.text(row).strip()}", "strong")), width, glyphs, facts),
             *filled_lines(
-                [Area(values, "series-1")], axis=axis, height=_CHART_ROWS - 1, top=top, unit_format=count,
-                glyphs=glyphs, peak=Peak(values, count),
+                [Area(values, "series-1")], axis=axis, height=_CHART_ROWS - 1, top=nice_ceiling(highest),
+                unit_format=form, glyphs=glyphs, peak=Peak(values, form),
             ),
         ]  # fmt: skip
 
@@ -500,6 +506,7 @@ def listing_lines(
     left_out: int = 0,
     pointed: Hashable = None,
     hidden: int = 0,
+    idle_key: str = "i",
 ) -> list[Line]:
     """Return the head, headings and as many rows as fit; `height` lines of `width` cells.
 
@@ -514,6 +521,7 @@ def listing_lines(
         left_out: Rows the source had beyond `MOST_ROWS`.
         pointed: Key of the row that stands beside the table; None for none.
         hidden: Rows that are left out because they are quiet.
+        idle_key: Lists them.
     """
     blank: Line = ((" " * width, PLAIN),)
     if isinstance(rows, Unavailable):
@@ -543,7 +551,7 @@ def listing_lines(
         message = f'no row contains "{one_line(view.filter, _FILTER)}"' if view.filter else table.empty
         elsewhere = view.filter or (view.hide_quiet and hidden)
         if view.hide_quiet and hidden and not view.filter:
-            message = f"{hidden} {table.quiet_word}: i lists them"
+            message = f"{hidden} {table.quiet_word}: {idle_key} lists them"
         message_lines = [
             *((("  ", PLAIN), *line) for line in wrapped(message, width - 3, PLAIN)),
             *([] if elsewhere else _would_stand_here(table, view, width)),

@@ -249,6 +249,7 @@ class PageScreen(SceneScreen):
             left_out=max(in_source - MOST_ROWS, 0),
             pointed=None if beside is None else listing.row_key(self.table, beside),
             hidden=in_source - len(self._found),
+            idle_key=self._key_of("idle"),
         )
         if width_of_table < width:
             right = self._beside.lines(

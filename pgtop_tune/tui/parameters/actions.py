@@ -48,7 +48,7 @@ def left_words(changes: Sequence[Change], current: Mapping[str, Parameter], now_
     more = f" and {len(kept) - _MOST} more" if len(kept) > _MOST else ""
     text = f"in force from earlier: {', '.join(named)}{more}"
     since = [f"{change.name} is {one_line(now, 40)} now" for change in kept if (now := _other(change, current))]
-    return text + (f"; set by others since: {', '.join(since[:_MOST])}" if since else "") + ". p lists, U undoes them."
+    return text + (f"; set by others since: {', '.join(since[:_MOST])}" if since else "")
 
 
 def _who(change: Change) -> str:
@@ -112,7 +112,8 @@ class ParameterActions:
             current = {parameter.name: parameter for parameter in await changes.list(names)}
             message = left_words(changes_left, current, time.time_ns() // 1_000_000)
             if message:
-                self._context.tell(message, timeout_s=_START_S)
+                keys = self._context.with_keys("{parameters} lists, {undo-all} undoes them.")
+                self._context.tell(f"{message}. {keys}", timeout_s=_START_S)
 
     @cached_property
     def panel(self) -> ListScope:

@@ -148,7 +148,7 @@ async def staged_by(deed: Deed, changes: Changes, scope: ListScope, session: Ses
             kept_rows = tuple(staged_row for staged_row in scope.staged if staged_row.name != row.name)
             scope.staged = (*kept_rows, replace(advised, staged=staged))
             return ""
-    return f"{deed.target}: no value is advised; p stages one"
+    return f"{deed.target}: no value is advised: stage one in the list of parameters"
 
 
 def staged_for(row: SettingRow, deed: Deed) -> Staged | None:

@@ -538,7 +538,7 @@ class Applying:
             f"the server's {name}" if value is None else f"{name}={one_line(value, _VALUE)}"
             for name, value in staged_set.next_load
         )
-        return Came(f"the next load starts with {begins} (PGOPTIONS); b starts a load", "good", names)
+        return Came(f"the next load starts with {begins} (PGOPTIONS)", "good", names)
 
     async def restart(self, staged: Sequence[SettingRow], staged_set: StagedChanges) -> Came:
         """Return one restart for everything that is staged for the whole server, and for what waits for one already."""

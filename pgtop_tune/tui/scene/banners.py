@@ -90,6 +90,7 @@ def _time_of_day(at_s: float, began_ms: float) -> str:
 
 _ROOM_FOR_TIME: Final = 70
 _ROOM_FOR_DATE: Final = 100
+_LEAST_BAR: Final = 4
 
 
 def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: int | None = None) -> Line:
@@ -101,19 +102,32 @@ def transport_line(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: 
         glyphs: For the bar.
         shown_ms: When the frame shown was taken, milliseconds since the epoch; None before the first.
     """
-    doing, style = _doing(state)
-    figures: Line = (
-        (" replay ", "title"), (doing.ljust(8), style), (clock(state.position_s), "strong"),
-        (f" / {clock(state.length_s)}  ", PLAIN),
-        *_taken(shown_ms, cells), (f"{state.speed:g}{glyphs.times} ".ljust(7), PLAIN),
-    )  # fmt: skip
+    figures = _figures(state, cells, glyphs, shown_ms)
     room = cells - width(figures) - 1
-    if room < 4:
+    if room < _LEAST_BAR:
         return fit(figures, cells)
     share = state.position_s / state.length_s if state.length_s > 0 else 1.0
     done = min(max(round(share * (room - 1)), 0), room - 1)
     played, remaining = glyphs.rule * done, glyphs.rule * (room - 1 - done)
     return (*figures, (played, "series-1"), (glyphs.bullet, "strong"), (remaining, "dim"))
+
+
+def moment_of_bar(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: int | None, x: int) -> float | None:
+    """Return the position in the replay that a cell of `transport_line` stands for; None beside the bar."""
+    start = width(_figures(state, cells, glyphs, shown_ms))
+    room = cells - start - 1
+    if room < _LEAST_BAR or not start <= x < start + room:
+        return None
+    return state.length_s * (x - start) / (room - 1)
+
+
+def _figures(state: TransportState, cells: int, glyphs: Glyphs, shown_ms: int | None) -> Line:
+    doing, style = _doing(state)
+    return (
+        (" replay ", "title"), (doing.ljust(8), style), (clock(state.position_s), "strong"),
+        (f" / {clock(state.length_s)}  ", PLAIN),
+        *_taken(shown_ms, cells), (f"{state.speed:g}{glyphs.times} ".ljust(7), PLAIN),
+    )  # fmt: skip
 
 
 def _taken(shown_ms: int | None, cells: int) -> Line:

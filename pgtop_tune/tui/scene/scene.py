@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from msgspec import Struct
@@ -37,6 +37,7 @@ from pgtop_tune.tui.scene.banners import (
     experiment_line,
     finding_line,
     marks_line,
+    moment_of_bar,
     pending_line,
     switched_danger,
     transport_line,
@@ -65,15 +66,29 @@ LEAST_DRAG: Final = 2
 
 
 class MomentChosen(Message):
-    """A click in a chart.
+    """A click in a chart, or on the bar of a replay.
 
     Attributes:
         at_s: On the session's clock.
+        charted: Whether it is a column of a chart, whose values a later frame told.
     """
 
-    def __init__(self, at_s: float) -> None:
+    def __init__(self, at_s: float, *, charted: bool = True) -> None:
         super().__init__()
-        self.at_s = at_s
+        self.at_s, self.charted = at_s, charted
+
+
+class RowChosen(Message):
+    """A click on a row of a page that stands on another screen.
+
+    Attributes:
+        page: Its page.
+        key: The row's key there.
+    """
+
+    def __init__(self, page: str, key: Hashable) -> None:
+        super().__init__()
+        self.page, self.key = page, key
 
 
 class WindowDragged(Message):
@@ -622,10 +637,19 @@ class SceneScreen(Screen[None]):
         key = key_at(lines[y], x) if y < len(lines) else ""
         if key and await self.press_shown(key):
             return
-        if at_s is not None:
+        position_s = self._position_at(x) if pane == TRANSPORT else None
+        if position_s is not None:
+            self.post_message(MomentChosen(position_s, charted=False))
+        elif at_s is not None:
             self.post_message(MomentChosen(at_s))
         else:
             self.clicked_in(pane, x, y)
+
+    def _position_at(self, x: int) -> float | None:
+        """Return the position that a cell of the bar of a replay stands for; None beside it."""
+        state, now = self._scene.transport, self._scene.session.now
+        shown_ms = None if now is None else now.taken_at_ms
+        return None if state is None else moment_of_bar(state, self.app.size.width, self._glyphs, shown_ms, x)
 
     def _hit(self, event: events.MouseEvent) -> tuple[str, int, int]:
         """Return the pane under the pointer, and the cell in it."""

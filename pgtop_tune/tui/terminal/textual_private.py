@@ -81,9 +81,9 @@ class DiscreetApp(App[int]):
     def messages_changed(self) -> None:
         """React to a new message, or to the end of all."""
 
-    def newest_message(self) -> Notification | None:
-        """`App._notifications`: the newest message whose time is not over."""
-        return next(reversed([*self._notifications]), None)
+    def messages_in_time(self) -> list[Notification]:
+        """`App._notifications`: the messages whose time is not over, the newest last."""
+        return [*self._notifications]
 
     def _fatal_error(self) -> None:
         """`App._fatal_error`, `._exit_renderables`, `._close_messages_no_wait`: it prints the locals of every frame."""

@@ -50,6 +50,27 @@ async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
         assert rig.app.theme != before
 
 
+async def test_every_text_names_the_key_that_is_bound() -> None:
+    own = {
+        "deed": "k",
+        "up": "up",
+        "tag": "ctrl+t",
+        "mark-begin": "1",
+        "dashboard": "f11",
+        "mark-end": "f9",
+        "idle": "h",
+    }
+    options = ScreenOptions(keymap=own)
+    async with running_screen(options=options, frames=lambda since_s: iter(()), size=(160, 40)) as rig:
+        await rig.press("2", "k")
+        await rig.sees("k does the action at the end of the first line; Ctrl+T tags rows")
+        await rig.press("escape", "D")
+        await rig.sees("no window is marked: 1 starts one and F9 ends it")
+        await rig.press("ctrl+p")
+        await rig.type("idlerows")
+        await rig.sees("hide or show idle rows  (h)")
+
+
 @pytest.mark.parametrize(
     ("keymap", "words"),
     [
@@ -78,7 +99,7 @@ def test_actions_exist_only_where_their_need_is_met() -> None:
 def test_the_footer_shows_the_operators_own_keys() -> None:
     actions = available(list(Need))
     assert ("?", "help") in footer_keys(actions, {}).last
-    assert ("f9", "help") in footer_keys(actions, {"help": "f9"}).last
+    assert ("F9", "help") in footer_keys(actions, {"help": "f9"}).last
     help_action = next(action for action in actions if action.id == "help")
     assert keys_of(help_action, {"help": "f9, ?"}) == ("f9", "?")
 

@@ -228,7 +228,21 @@ async def _suspend(rig: Rig) -> None:
     await rig.until(lambda: any("could not revert it" in each.message for each in rig.app._notifications))
 
 
+def first_line(rig: Rig) -> str:
+    """The line below the upper edge of a dialog."""
+    lines = rig.text().split("\n")
+    return lines[next((at for at, line in enumerate(lines) if "╭" in line), -2) + 1]
+
+
 async def _help(rig: Rig) -> None:
+    # It opens at what is on the screen; the keys are one key away.
+    for key, heading in ("escape", "this program"), ("down", "sessions in the table"), ("s", "PID"):
+        await rig.press(key, "question_mark")
+        await rig.until(lambda heading=heading: f" {heading}" in first_line(rig))  # type: ignore[misc]
+        await rig.press("home")
+        await rig.until(lambda: "load and parameters" in first_line(rig))
+        await rig.press("escape")
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
     await rig.press("question_mark")
     await rig.until(lambda: isinstance(rig.app.screen, HelpDialog))
     for action in rig.app._dashboard.offered():

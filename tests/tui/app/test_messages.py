@@ -57,6 +57,32 @@ async def test_with_a_dialog_open_it_stands_on_its_edge_and_never_over_its_conte
         await rig.until(lambda: rig.text().split("\n") == before)
 
 
+async def test_a_message_stays_with_what_was_on_top_when_it_came_and_only_problems_outlive_a_dialog() -> None:
+    async with running_screen(load=ScriptedLoad(), size=(80, 24)) as rig:
+        await rig.press("2")
+        await rig.sees("PID")
+        rig.app.context.tell("the first one")
+        await rig.sees("the first one")
+        await rig.press("b")
+        await rig.sees("pgbench -n")
+        rig.app.messages_changed()
+        await rig.pilot.pause()
+        assert "the first one" not in rig.text(), "it was told before the dialog was opened"
+        await rig.press("y")
+        await rig.sees("the command line is in your clipboard")
+        rig.app.context.tell("the disk is full", "warning")
+        await rig.sees("the disk is full")
+        await rig.press("escape")
+        await rig.until(lambda: "pgbench -n" not in rig.text())
+        await rig.sees("the disk is full")
+        await rig.press("b")
+        await rig.sees("pgbench -n")
+        rig.app.messages_changed()
+        await rig.pilot.pause()
+        assert "clipboard" not in rig.text()
+        assert "the disk is full" not in rig.text()
+
+
 def test_a_hint_does_not_run_into_the_sentence_before_it() -> None:
     (line,) = message_lines(ShownMessage(str(UsageProblem("it is none", "name another")), "error"), 80, UNICODE)
     assert "it is none; hint: name another" in plain_text(line)

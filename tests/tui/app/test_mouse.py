@@ -12,7 +12,10 @@ from pgtop_tune.tui.pages.screen import PageScreen
 from pgtop_tune.tui.parameters.dialog import ParameterDialog
 from pgtop_tune.tui.scene.scene import key_at, span_at, word_at
 from pgtop_tune.tui.widgets.lines import Line
+from tests.support.frames import frame, postgres_sample
 from tests.support.screens import Rig, ScriptedParameters, ScriptedSource, ScriptedTransport, frames, running_screen
+from tests.support.statement_frames import sample, statement
+from tests.support.wait_frames import queue_at
 
 FOOTER: Line = ((" ", ""), ("1-9", "key"), (" dash", "title"), ("  ", ""), ("b", "key"), (" load", ""), ("   ", ""))
 
@@ -75,6 +78,36 @@ async def test_footer_pages_headings_rows_and_the_wheel() -> None:
         await rig.until(lambda: page.view.descending is not before)
 
 
+async def test_beside_the_sessions_a_statement_opens_its_page_and_a_lock_selects_its_session() -> None:
+    activity, locks = queue_at(2)
+    steps = []
+    for second in (0, 2):
+        statements = sample(
+            float(second), 0.0 if second else None, [statement(1, calls=second, exec_us=9_000 * second), statement(2)]
+        )
+        given = {"activity": activity, "locks": locks, "statement_counters": statements}
+        steps.append(frame(second, postgres=postgres_sample(second, **given)))
+    source = ScriptedSource([Step(tuple(steps), restart=True)])
+    async with running_screen(source, size=(200, 50)) as rig:
+        dashboard = rig.app.screen
+        assert isinstance(dashboard, Dashboard)
+        await rig.sees("> 101")
+        first = dashboard.view
+        await click(rig, place(rig, "object"))
+        await click(rig, place(rig, "locks waiting"))
+        await rig.pilot.pause()
+        assert dashboard.view == first, "a heading is no row, and sorts no other table"
+        await click(rig, place(rig, "> 101"))
+        await rig.until(lambda: dashboard.view.selected is not None)
+        assert dashboard.view.selected is not None
+        assert dashboard.view.selected[0] == 101
+        x, y = place(rig, "ms/s")
+        await click(rig, (x, y + 1))
+        await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
+        assert rig.app._pages.page.id == "statements"
+        assert rig.app._pages.view.selected == statement(1).id
+
+
 async def test_a_table_named_in_the_head_of_a_page_is_turned_to() -> None:
     async with running_screen() as rig:
         await rig.press("3")
@@ -112,6 +145,21 @@ async def test_a_click_in_a_chart_shows_its_moment_and_drags_mark_windows() -> N
         ends = [dashboard.moment_at("latency", x + begin + more, 1) for begin in (5, 20) for more in (0, 10)]
         assert [at for window in rig.app.windows.marks.windows for at in (window.since_s, window.until_s)] == ends
         assert transport.jumped == [39.0]
+
+
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (160, 50)])
+async def test_a_click_on_the_bar_of_a_replay_goes_there(size: tuple[int, int]) -> None:
+    transport = ScriptedTransport()
+    source = ScriptedSource([Step(tuple(frames(3)), restart=True)])
+    async with running_screen(source, transport=transport, size=size) as rig:
+        await rig.sees("replay")
+        y = rig.app.screen.query_one("#transport").region.y
+        line = rig.text().split("\n")[y].rstrip()
+        await click(rig, (len(line) - 1, y))
+        await rig.until(lambda: transport.jumped == [120.0])
+        await click(rig, (line.index("replay"), y))
+        await click(rig, (line.index("─"), y))
+        await rig.until(lambda: transport.jumped == [120.0, 0.0])
 
 
 @pytest.mark.parametrize(("key", "at_x", "ends_s"), [("3", 125, 15.0), ("7", 140, 21.0)])

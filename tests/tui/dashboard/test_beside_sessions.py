@@ -7,10 +7,11 @@ from rich.cells import cell_len
 
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.postgres import Activity
+from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.beside import TopStatements, beside_sessions
 from pgtop_tune.tui.dashboard.screen import DashboardState, dashboard_lines
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text
-from tests.support.frames import EPOCH_MS, backend
+from tests.support.frames import EPOCH_MS, backend, frame
 from tests.support.statement_frames import HOSTILE, sample, session_with, statement, texts
 from tests.support.wait_frames import queueing_session
 
@@ -44,6 +45,14 @@ def test_the_most_expensive_statements_stand_above_the_locks(size: tuple[int, in
         assert not lines[5].strip(), "one that did nothing is not listed"
 
 
+def test_without_a_statement_that_ended_the_pane_says_so() -> None:
+    """In a jam it was an empty heading."""
+    quiet = {"statement_counters": sample(1.0, 0.0, [statement(1, calls=7, exec_us=70)])}
+    session = session_with([quiet, quiet])
+    text = "\n".join(plain_text(line) for line in beside_sessions(session, TopStatements(), 70, 12, UNICODE))
+    assert "no statement ended since the sample before" in text
+
+
 def test_the_lock_tree_stands_there_while_a_session_waits() -> None:
     text = "\n".join(plain_text(line) for line in beside_sessions(queueing_session(), TopStatements(), 80, 20, UNICODE))
     assert "locks waiting 5" in text
@@ -59,3 +68,15 @@ def test_without_statements_the_reason_stands_there_and_below_200_cells_the_sess
         drawn = dashboard_lines(session, (("sessions", 12),), width, UNICODE, state)["sessions"]
         assert ("needs shared_preload_libraries" in "\n".join(map(plain_text, drawn))) is beside
         assert {cell_len(plain_text(line)) for line in drawn} == {width}
+
+
+def test_a_silent_server_that_had_only_background_processes_fills_the_pane() -> None:
+    alone = Activity(0.0, EPOCH_MS, (backend(9, EPOCH_MS, backend_type="checkpointer", state=None, query=""),))
+    session = session_with([{"activity": alone}])
+    silent = Unavailable(Reason.NO_ANSWER, "no answer; trying again in 2 s")
+    session.apply(Step((frame(1, postgres=silent),)))
+    for width in (120, 200):
+        state = DashboardState(statements=TopStatements())
+        lines = dashboard_lines(session, (("sessions", 12),), width, UNICODE, state)["sessions"]
+        assert len(lines) == 12
+        assert "1 background process" in plain_text(lines[-1])

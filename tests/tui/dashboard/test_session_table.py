@@ -11,6 +11,7 @@ from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import ProcessCounters, ProcessSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity, Backend
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.screen import dashboard_lines
 from pgtop_tune.tui.dashboard.session_rows import (
     SORTS,
     SessionsView,
@@ -270,3 +271,22 @@ def test_those_that_wait_for_a_root_stand_below_it_as_in_the_tree() -> None:
     drawn = sessions_lines(queueing_session(), 100, 8, UNICODE, view=by_pid)
     lines = [plain_text(line).split()[0] for line in drawn[2:]]
     assert lines == ["100", "101", "102", "103", "104", "105"]
+
+
+def test_sessions_out_of_view_are_counted_and_alike_ones_named_together() -> None:
+    waiting = {"state": "active", "wait_event_type": "LWLock", "wait_event": "WALWrite", "query": "END;"}
+    many = [backend(pid, NOW_MS, application_name="pgbench", **waiting) for pid in range(100, 160)]
+    few = [backend(pid, NOW_MS, state="active", query=f"SELECT {pid}") for pid in range(160, 164)]
+    vacuums = backend(9, NOW_MS, backend_type="checkpointer", state=None, query="")
+    session = session_with(*many, *few, vacuums)
+    for rows, line in (
+        (12, "55 more · 51 on LWLock:WALWrite (pgbench): END; · 1 background process"),
+        (64, "3 more · 1 background process"),
+        (80, "1 background process"),
+    ):
+        last = dashboard_lines(session, (("sessions", rows),), 120, UNICODE)["sessions"][-1]
+        assert plain_text(last).strip() == line
+    hidden = session_with(*(backend(pid, NOW_MS, state=None, query=HIDDEN_QUERY) for pid in range(100, 160)), vacuums)
+    assert "51 more · 51 hidden" in plain_text(
+        dashboard_lines(hidden, (("sessions", 12),), 80, UNICODE)["sessions"][-1]
+    )

@@ -120,7 +120,7 @@ def test_before_the_first_look_there_is_no_figure_and_a_young_load_is_said() -> 
     [
         ({"verdict": Verdict.BETTER}, "better, next at 120 s"),
         ({"withdrawn": True}, "no longer clear, next at 120 s"),
-        ({"final": True, "next_s": None}, "undecided: an A/B experiment (x) decides"),
+        ({"final": True, "next_s": None}, "undecided: an A/B experiment decides"),
         ({"unlike": "foreign CPU differs"}, "foreign CPU differs, next at 120 s"),
         ({"moved": -0.06}, "drifting −6.0 % in 10 min before, next at 120 s"),
     ],

@@ -178,10 +178,10 @@ async def test_a_recording_shows_deeds_and_does_none() -> None:
 async def test_a_key_that_has_moved_says_so_once() -> None:
     async with showing(END) as rig:
         await rig.press("2", "f")
-        await rig.sees("* and Ins tag rows")
+        await rig.sees("Ins tags rows")
         await rig.press("escape")
         rig.app.clear_notifications()
-        await rig.until(lambda: "Ins tag rows" not in rig.text())
+        await rig.until(lambda: "Ins tags rows" not in rig.text())
         await rig.press("f")
         await rig.sees(f"pg_terminate_backend({KEY[0]})")
-        assert "Ins tag rows" not in rig.text()
+        assert "Ins tags rows" not in rig.text()

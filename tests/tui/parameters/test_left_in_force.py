@@ -20,7 +20,7 @@ def test_the_newest_come_first_with_author_age_and_what_others_set_since() -> No
     rows["max_wal_size"] = replace(rows["max_wal_size"], shown="4GB")
     assert left_words((WAL, MEM), rows, 3_660_000) == (
         "in force from earlier: work_mem 4MB→8MB (ann@db1, 1h00m ago), max_wal_size 1GB→4GB (ann@db1, 1h01m ago)"
-        "; set by others since: work_mem is 4MB now. p lists, U undoes them."
+        "; set by others since: work_mem is 4MB now"
     )
 
 

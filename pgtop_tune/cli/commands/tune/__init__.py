@@ -28,7 +28,7 @@ class TuneRequest(Struct, frozen=True):
 
     Exit status: 0 with a result, even if the start remains the best; 8 without.
 
-    Examples: pgtop-tune tune --profile tpcb-like -c 16 --budget 2h -d bench  ·
+    Examples: pgtop-tune tune --profile tpcb-like -c 16 --budget 4h -d bench  ·
     pgtop-tune tune --knobs random_page_cost,work_mem --profile select-only -d bench  ·
     pgtop-tune tune --group wal --objective p99@500 --constraint 'tps >= 490' --budget 8h --detach -d bench  ·
     pgtop-tune tune --watch --budget 1h -d shop  ·
@@ -46,7 +46,7 @@ class TuneRequest(Struct, frozen=True):
             help="Search a group of `pgtop-tune parameters` (checkpoints, wal, planner, memory), or machine.",
         ),
     ] = None
-    budget: Annotated[str, _search_option("--budget", metavar="TIME", help="Time limit: 2h, 8h.")] = "2h"
+    budget: Annotated[str, _search_option("--budget", metavar="TIME", help="Time limit: 4h, 8h.")] = "4h"
     objective: Annotated[
         str,
         _search_option(

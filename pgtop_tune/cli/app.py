@@ -436,7 +436,7 @@ def _usage_problem(error: typer.TyperException) -> UsageProblem:
     message = _KINDS.get(type(error).__name__, "{message}").format(
         option=getattr(error, "option_name", ""),
         parameter="" if parameter is None else _shown(parameter),
-        message=error.message[:1].lower() + error.message[1:].rstrip("."),
+        message=_plainly(error.message[:1].lower() + error.message[1:].rstrip(".")),
     )
     option = getattr(error, "option_name", "")
     if command == f"{PROGRAM} bench run":
@@ -476,6 +476,21 @@ _OPTIONS_MEANT: Final[Mapping[str, str]] = {
     "--user": "-U, --username",
 }
 """Options of other programs → the words for ours."""
+
+
+_PLAIN: Final[Mapping[str, str]] = {
+    "is not a valid int range": "is not a whole number",
+    "is not a valid int": "is not a whole number",
+    "is not a valid float range": "is not a number",
+    "is not a valid float": "is not a number",
+}
+"""Words of typer → ours; longer ones first."""
+
+
+def _plainly(message: str) -> str:
+    for ending, plain in _PLAIN.items():
+        message = message.replace(ending, plain)
+    return message
 
 
 def _shown(parameter: Any) -> str:

@@ -41,7 +41,7 @@ _TYPED_BEFORE: Final = """
     -b --builtin -c --client -C --connect -d --debug -D --define -f --file -h --host -j --jobs -L --latency-limit
     -M --protocol -n --no-vacuum -N --skip-some-updates -p --port -P --progress -r --report-latencies
     --report-per-command -R --rate -s --scale -S --select-only -t --transactions -T --time -U --username
-    --max-tries --continue-on-error --random-seed --failures-detailed
+    --max-tries --continue-on-error --failures-detailed
 """
 """Options of pgbench that pgtop-tune sets, so that they cannot stand behind --."""
 

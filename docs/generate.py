@@ -170,13 +170,13 @@ def cli() -> str:
         f"`pgtop-tune` without a command is `pgtop-tune {DEFAULT_COMMAND}`: `pgtop-tune -d bench` watches a server.\n",
     ]
     parts += [
-        "Durations take a unit everywhere: `2s`, `500ms`, `5m`, `1h30m`; rates and steps take `k` and `M`. A bare number\n"
-        "keeps the option's own unit.\n",
+        "Durations take a unit everywhere: `2s`, `500ms`, `5m`, `1h30m`; rates and steps take `k` and `M`. A\n"
+        "bare number keeps the option's own unit.\n",
         "`--json` and `--csv` are short for `--format`. With `-o`, the extension decides the format; `--format` takes\n"
         "precedence over it:\n",
         table(("command", "`-o`"), _OUTPUTS),
-        "Commands that change something show it with `--dry-run` and change nothing: `set`, `reset`, `advise --apply`,\n"
-        "`revert`, `ab`, `tune`, `experiment run`, `bench init`, `bench run`.\n",
+        "Commands that change something show it with `--dry-run` and change nothing: `set`, `reset`,\n"
+        "`advise --apply`, `revert`, `ab`, `tune`, `experiment run`, `bench init`, `bench run`.\n",
     ]
     for call, command in commands():
         title = " ".join(call[1:]) or call[0]

@@ -93,7 +93,7 @@ def test_rows_names_and_words_are_those_of_the_pages() -> None:
 
 
 def test_the_tree_of_locks_has_depth_root_and_whole_words(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = shown(capsys, subject=What.LOCKS, at=("end", recording), json=True)
+    text = shown(capsys, subject=What.LOCKS, at=("end", recording), format=ShowFormat.JSON)
     document = json.loads(text)
     assert (document["schema"], document["what"]) == ("pgtop-tune.show/1", "locks")
     assert document["time"].endswith("Z")
@@ -111,7 +111,7 @@ def test_formats_columns_order_and_limit(recording: Path, capsys: pytest.Capture
     chosen: dict[str, Any] = {
         "subject": What.LOCKS, "at": ("end", recording), "columns": "pid,waited,query", "sort": "waited", "limit": 2
     }  # fmt: skip
-    rows = list(csv.reader(io.StringIO(shown(capsys, **chosen, csv=True))))
+    rows = list(csv.reader(io.StringIO(shown(capsys, **chosen, format=ShowFormat.CSV))))
     assert rows[0] == ["time", "pid", "waited", "query"]
     assert [row[1:3] for row in rows[1:]] == [["101", "60000"], ["102", "5000"]]
     lines = [json.loads(line) for line in shown(capsys, **chosen, format=ShowFormat.JSONL).splitlines()]
@@ -122,8 +122,6 @@ def test_formats_columns_order_and_limit(recording: Path, capsys: pytest.Capture
     assert [line.split()[2] for line in words] == ["1m00s", "5.0"]
     with pytest.raises(UsageProblem, match="no column wiated"):
         show_rows(ShowRequest(**{**chosen, "columns": "wiated"}))
-    with pytest.raises(UsageProblem, match="several formats"):
-        show_rows(ShowRequest(**chosen, csv=True, json=True))
     with pytest.raises(UsageProblem, match="has no table disks"):
         show_rows(ShowRequest(**{**chosen, "table": "disks"}))
 
@@ -138,8 +136,8 @@ def test_no_text_in_csv_is_a_formula_or_obeyed(tmp_path: Path, capsys: pytest.Ca
 
     path = write(tmp_path / "evil.jsonl", map(evil, range(3)))
     wanted: dict[str, Any] = {"subject": What.SESSIONS, "at": ("end", path), "columns": "query,application"}
-    assert shown(capsys, **wanted, csv=True).splitlines()[1].split(",")[1:] == ["'=cmd()", "␛]0;x␇"]
-    text = shown(capsys, **wanted, json=True)
+    assert shown(capsys, **wanted, format=ShowFormat.CSV).splitlines()[1].split(",")[1:] == ["'=cmd()", "␛]0;x␇"]
+    text = shown(capsys, **wanted, format=ShowFormat.JSON)
     assert json.loads(text)["rows"] == [{"query": "=cmd()", "application": "\x1b]0;x\x07"}]
     assert "\x1b" not in text
 
@@ -153,7 +151,7 @@ def test_evidence_has_its_number_and_unit() -> None:
 def test_the_finding_of_a_moment_is_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     situation = Situation(waits={"Lock:transactionid": 16.0}, tps=0.0, backends=jammed, load=False)
     path = write(tmp_path / "jam.jsonl", map(situation.frame, range(40)))
-    document = json.loads(shown(capsys, subject=What.FINDING, at=("end", path), json=True))
+    document = json.loads(shown(capsys, subject=What.FINDING, at=("end", path), format=ShowFormat.JSON))
     first = document["rows"][0]
     said = Diagnoser().look_through(situation.interval(40)).first
     assert (first["rank"], first["rule"], first["finding"]) == (1, "lock.jam", said.sentence)

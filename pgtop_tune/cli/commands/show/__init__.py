@@ -80,8 +80,6 @@ class ShowRequest(Struct, frozen=True, kw_only=True):
         str, Option("--seconds", metavar="TIME", help="Sample for at least so long before the first rows: 10s.")
     ] = ""
     format: Annotated[ShowFormat, Option("--format", help="Format of the rows on stdout.")] = ShowFormat.TABLE
-    json: Annotated[bool, Option("--json", help="The same as --format json.")] = False
-    csv: Annotated[bool, Option("--csv", help="The same as --format csv.")] = False
     columns: Annotated[
         str,
         Option(

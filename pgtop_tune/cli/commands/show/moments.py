@@ -56,16 +56,12 @@ class RowChoice:
     """
 
     def __init__(self, request: ShowRequest) -> None:
-        formats = {request.format} - {ShowFormat.TABLE}
-        formats |= {short for short, option in _SHORT if getattr(request, option)}
-        if len(formats) > 1:
-            raise UsageProblem(f"several formats given: {', '.join(sorted(formats))}", "pass one of them")
         if request.at is not None and (request.watch or request.seconds or request.connection != ConnectionWords()):
             raise UsageProblem(
                 "--at shows one moment of a recording", "leave out --watch, --seconds and the options of a connection"
             )
         self.shown: Final[ShownTable] = shown_table(request.subject, request.table)
-        self.format: Final = formats.pop() if formats else ShowFormat.TABLE
+        self.format: Final = request.format
         self.seconds: Final = for_seconds(request.seconds, "--seconds") or self.shown.seconds
         self.every_s: Final = for_seconds(request.watch, "--watch")
         self._request = request
@@ -120,9 +116,6 @@ class RowChoice:
     def empty(self) -> str:
         """Return the words for no rows."""
         return self._table.empty
-
-
-_SHORT: Final = ((ShowFormat.JSON, "json"), (ShowFormat.CSV, "csv"))
 
 
 def show_rows(request: ShowRequest) -> int:

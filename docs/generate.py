@@ -27,6 +27,7 @@ from docs.markdown import plain, table
 from docs.profile_page import profiles
 from docs.provenance import cadence_of, files_of, function_of, name_of, screens_of, sections_of
 from docs.recording_format import recording_format
+from docs.show_page import show_page
 from docs.system_page import system
 from docs.tokens_page import tokens
 from docs.validity_page import validity
@@ -154,11 +155,29 @@ def _shown_keys(action: Action) -> str:
     return " ".join(f"`{key_name(key)}`" for key in action.keys)
 
 
+_OUTPUTS: Final = (
+    ("`check`", "`.html`, `.json`, `.md`, `.sh` (script of fixes), `.om` (OpenMetrics); others are text"),
+    ("`export`", "`.csv`, `.parquet`, `.om`; `.gz` compresses CSV and OpenMetrics"),
+    ("`record`", "`.jsonl`; `.gz` and `.zst` compress it"),
+    ("`report`, `experiment report`", "`.html`, `.md`"),
+    ("`tune --show`", "`.html`, `.md`, `.sql`"),
+)
+
+
 def cli() -> str:
     """The help of every command as typer writes it, in plain text, and the exit statuses."""
     parts = [
         "# Command line\n",
         f"`pgtop-tune` without a command is `pgtop-tune {DEFAULT_COMMAND}`: `pgtop-tune -d bench` watches a server.\n",
+    ]
+    parts += [
+        "Durations take a unit everywhere: `2s`, `500ms`, `5m`, `1h30m`; rates and steps take `k` and `M`. A\n"
+        "bare number keeps the option's own unit.\n",
+        "`--json` and `--csv` are short for `--format`. With `-o`, the extension decides the format; `--format` takes\n"
+        "precedence over it:\n",
+        table(("command", "`-o`"), _OUTPUTS),
+        "Commands that change something show it with `--dry-run` and change nothing: `set`, `reset`,\n"
+        "`advise --apply`, `revert`, `ab`, `tune`, `experiment run`, `bench init`, `bench run`.\n",
     ]
     for call, command in commands():
         title = " ".join(call[1:]) or call[0]
@@ -215,6 +234,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "checks.md": checks,
     "conditions.md": conditions_page,
     "exported.md": exported_page,
+    "show.md": show_page,
 }
 """File name and what writes its text."""
 

@@ -7,10 +7,12 @@ PgtopError
 │   ├── NoAnswer            it listens, and the login does not end in time
 │   ├── LockedOut           it takes the credentials and ends each new session: a library, a setting, a trigger
 │   └── NotLetIn            it is there and says no: role, database, pg_hba.conf
+│       ├── NoSuchDatabase  it has no database of that name
 │       ├── PasswordNeeded  it would, with a password
 │       └── WrongPassword   it would, with another password
 ├── ServerProblem           the server refused a statement
 │   └── PendingElsewhere    another program has a value pending there; nothing was changed
+├── NotAvailable            the server, its role or the recording does not have the rows that were asked for
 ├── UnsafeChange            the value can lose data and was not unlocked
 ├── ChangedMeanwhile        somebody else has changed it since it was looked at
 ├── LoadProblem             pgbench cannot be found, started, or prepared
@@ -68,12 +70,20 @@ class NotLetIn(ConnectionProblem):
     """The server is there and says no, and will say so again: role, password, database, pg_hba.conf."""
 
 
+class NoSuchDatabase(NotLetIn):
+    """The server has no database of that name."""
+
+
 class PasswordNeeded(NotLetIn):
     """The server asks for a password and none was found where libpq looks for it."""
 
 
 class WrongPassword(NotLetIn):
     """The server does not take the password."""
+
+
+class NotAvailable(PgtopError):
+    """The server, its role or the recording does not have the rows that were asked for."""
 
 
 class ServerProblem(PgtopError):

@@ -70,7 +70,8 @@ def jammed_since(begun: int) -> Callable[[int, int], tuple[Backend, ...]]:
             900, now_ms, application_name="psql", state="idle in transaction", xact_start_ms=begun_ms,
             state_change_ms=begun_ms + 1000, wait_event_type="Client", wait_event="ClientRead",
         )  # fmt: skip
-        wait = {"wait_event_type": "Lock", "wait_event": "transactionid", "query_start_ms": begun_ms + 1000}
+        began = dict.fromkeys(("xact_start_ms", "query_start_ms"), begun_ms + 1000)
+        wait = {"wait_event_type": "Lock", "wait_event": "transactionid", **began}
         return (psql, *(backend(pid, now_ms, blocked_by=(900,), **wait) for pid in range(10, 26)))
 
     return rows

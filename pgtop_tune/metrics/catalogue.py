@@ -138,7 +138,7 @@ class Interval:
         before: Interval of the same frames without the newest; this one continues its windows instead of reading anew.
     """
 
-    __slots__ = ("_carried", "_frames", "_handed_on", "_known", "_lately", "_pairs", "_recent", "newest", "whole")
+    __slots__ = ("_carried", "_frames", "_handed_on", "_known", "_lately", "_pairs", "_recent", "_whole", "newest")
 
     def __init__(self, frames: Sequence[Frame], before: Interval | None = None) -> None:
         self._frames = frames
@@ -146,8 +146,7 @@ class Interval:
         self._pairs: dict[tuple[Callable[..., object], float, bool], tuple[object, object] | None] = {}
         self._recent: dict[_WindowKey, _Window] = {}
         self.newest: Final = frames[-1]
-        self.whole = self
-        """The interval with all frames, where this one has only the ends of a window (`over`)."""
+        self._whole: Interval | None = None
         # Windows that the interval before did not use are dropped: there are windows of any length.
         self._carried: dict[Hashable, object] = {}
         self._handed_on: dict[Hashable, object] = {} if before is None else before._carried
@@ -225,8 +224,13 @@ class Interval:
             oldest = frame
         interval = Interval((self.newest,) if oldest is self.newest else (oldest, self.newest))
         interval._carried = self.carried(("over", window_s), dict[Hashable, object])
-        interval.whole = self.whole
+        interval._whole = self.whole
         return interval
+
+    @property
+    def whole(self) -> Interval:
+        """Return the interval with all frames, where this one has only the ends of a window (`over`)."""
+        return self if self._whole is None else self._whole
 
     @property
     def after_gap(self) -> bool:

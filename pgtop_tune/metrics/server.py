@@ -87,11 +87,11 @@ def is_uncounted(interval: Interval) -> bool:
     tps = _counted_tps(interval.over(_SEEN_S))
     if tps is None or not looks:
         return False
-    seen = interval.each(_transactions_run, looks)
-    ages_s = sorted(age_ms / 1000.0 for transactions in seen for age_ms in transactions.values())
+    transactions_run = interval.each(_transactions_run, looks)
+    ages_s = sorted(age_ms / 1000.0 for transactions in transactions_run for age_ms in transactions.values())
     if not any(n >= _FAR * tps * ages_s[n - 1] * len(looks) for n in range(_FEWEST, len(ages_s) + 1)):
         return False
-    return sum(len(older.keys() - newer.keys()) for newer, older in pairwise(seen)) >= _ENDED
+    return sum(len(older.keys() - newer.keys()) for newer, older in pairwise(transactions_run)) >= _ENDED
 
 
 def _transactions_run(activity: Activity) -> dict[tuple[int, int], int]:

@@ -299,8 +299,9 @@ def _temp(facts: Facts) -> Hit | None:
     # The kernel copies and writes the files: its part of the statement's CPU time is theirs, too.
     kernel_ms = of_work * facts.kernel_share * (cpu_ms(facts) + queue_ms(facts))
     impact_ms = min(waits_ms + kernel_ms, facts.latency_ms)
-    each = rate.grown.each("temp_blks_written", "calls") if rate is not None else None
-    each_bytes = (each or 0.0) * (rate.block_bytes or 0) if rate is not None else 0.0
+    each_bytes = 0.0
+    if rate is not None and rate.block_bytes:
+        each_bytes = rate.block_bytes * (rate.grown.each("temp_blks_written", "calls") or 0.0)
     per_execution = f"{size(each_bytes)} per execution" if each_bytes else None
     return Hit(
         sentence=(

@@ -83,10 +83,7 @@ def _disk(facts: Facts) -> Hit | None:
         if left_s < inf
         else f"is {percent:.0f} % full: {available} left"
     )
-    # The growth of some seconds is no forecast for minutes, unless nothing removes WAL.
-    is_near = (
-        percent >= _HALF_FULL or left_s < _AT_ONCE_S or ("wal" in row.roles and io.archiving_fails(facts.interval))
-    )
+    is_near = left_s < _AT_ONCE_S or _fills(facts, row, percent)
     keeper, soon = _keeper(facts, row), when.partition(":")[0]
     end_of_path = short_name(row.mount if len(row.mount) <= _OWNER else f"…{row.mount[1 - _OWNER :]}")
     because = f"; {keeper.clause}" if keeper.clause else ""
@@ -123,10 +120,14 @@ def _left_s(facts: Facts, row: FileSystem, used: float, minutes: float | None) -
         if by_wal_s is None and grows and growth and grows >= _WAL_GROWS * growth:
             left_s = None
         left_s = by_wal_s if left_s is None else min(left_s, by_wal_s or inf)
-    is_kept = "wal" in row.roles and io.archiving_fails(facts.interval)
-    if left_s is not None and left_s < (_DISK_S if used >= _HALF_FULL or is_kept else _NEAR_S):
+    if left_s is not None and left_s < (_DISK_S if _fills(facts, row, used) else _NEAR_S):
         return left_s
     return inf if used >= _DISK_FULL else None
+
+
+def _fills(facts: Facts, row: FileSystem, used: float) -> bool:
+    """Return whether growth is a forecast for minutes: half of the disk is full, or no WAL is removed."""
+    return used >= _HALF_FULL or ("wal" in row.roles and io.archiving_fails(facts.interval))
 
 
 def _connections(facts: Facts) -> Hit | None:

@@ -147,9 +147,9 @@ class Situation(Struct, frozen=True, kw_only=True):
         """The load's sessions, all active; where nothing ends they have begun nothing for a minute."""
         name = "pgbench" if self.load else "shop"
         begun = {} if self.load or self.tps else {"query_start_ms": now_ms - 60_000}
-        if self.tps:
-            # As old as so many sessions are at that throughput.
-            begun["xact_start_ms"] = now_ms - max(round(500 * self.clients / self.tps), 20)
+        # As old as so many sessions are at that throughput.
+        age_ms = max(round(500 * self.clients / self.tps), 20) if self.tps else 0
+        begun["xact_start_ms"] = now_ms - age_ms if age_ms else EPOCH_MS - 60_000
         return tuple(backend(FIRST_PID + n, now_ms, application_name=name, **begun) for n in range(self.clients))
 
     def _host(self, second: int) -> HostSample:

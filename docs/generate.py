@@ -142,7 +142,7 @@ def keys() -> str:
         table(("keys", "now"), moved),
         "## Other keys\n",
         "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) assigns other keys to actions:\n",
-        '```toml\n[keys]\nquit = "q,f10"\nnote = "n"\n```\n',
+        '```toml\n[keys]\nquit = "q,f12"\nnote = "ctrl+n"\n```\n',
         "Names are those in the column *action*. Separate several keys by commas; write `comma` for the comma key.\n"
         "With an unknown action, an action without a key, or one key for two actions, pgtop-tune does not start and\n"
         "prints the reason.\n",

@@ -318,7 +318,7 @@ class ChoiceDialog(Dialog[str]):
         elif to is not None:
             self._at = min(max(to, 0), last)
         else:
-            return self._to_letter(character)
+            return key != "q" and self._to_letter(character)
         return True
 
     def _to_letter(self, character: str | None) -> bool:

@@ -13,7 +13,7 @@ from pgtop_tune.base.units import count
 from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.tui.actions import Action, key_name, keys_of
+from pgtop_tune.tui.actions import Action, key_name, keys_among
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, labelled, plain_text
 from pgtop_tune.tui.widgets.phrase import head, padded
@@ -32,7 +32,7 @@ def key_lines(actions: Sequence[Action], keymap: Mapping[str, str], cells: int, 
     """
     groups: dict[str, list[Line]] = {}
     for action in actions:
-        keys = " ".join(key_name(key) for key in keys_of(action, keymap))
+        keys = " ".join(key_name(key) for key in keys_among(action, actions, keymap))
         groups.setdefault(action.group, []).extend(labelled(keys, action.description, cells, label_cells=_KEY_CELLS))
     return [line for group, lines in groups.items() for line in (head(((group, "title"),), cells, glyphs), *lines)]
 
@@ -100,7 +100,7 @@ class HelpDialog(Dialog[None]):
             self._say_search()
         elif key in ("n", "N") and self._wanted:
             self._seek(forward=key == "n")
-        elif key in ("question_mark", "f1", "q", "enter"):
+        elif key in ("question_mark", "f1", "h", "enter"):
             self.dismiss(None)
         elif key in ("tab", "shift+tab"):
             self._turn(forward=key == "tab")

@@ -206,7 +206,8 @@ class WaitGroupsDialog(Dialog[None]):
         """Select a group, choose other properties, go into a group or out of it."""
         view, groups = self._view, found_groups(self._session, self._view)
         last = max(len(groups.groups) - 1, 0)
-        moved = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -last, "end": last}
+        moved = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -last, "g": -last,
+                 "end": last, "G": last}  # fmt: skip
         if key in moved:
             view = replace(view, selected=min(max(view.selected + moved[key], 0), last))
         elif key in ("tab", "left", "right"):

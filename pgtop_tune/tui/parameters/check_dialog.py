@@ -497,8 +497,9 @@ class CheckDialog(ChangingDialog):
         acts: dict[str, Callable[[], None]] = {
             "up": lambda: move(-1), "k": lambda: move(-1), "down": lambda: move(1), "j": lambda: move(1),
             "pageup": lambda: move(-page), "pagedown": lambda: move(page),
-            "home": lambda: move(-len(self._table.rows)), "end": lambda: move(len(self._table.rows)),
-            "enter": self._details, "question_mark": self._details,
+            "home": lambda: move(-len(self._table.rows)), "g": lambda: move(-len(self._table.rows)),
+            "end": lambda: move(len(self._table.rows)), "G": lambda: move(len(self._table.rows)),
+            "enter": self._details, **dict.fromkeys(("question_mark", "f1", "h"), self._details),
             "space": self._tag, "x": self._tag,
             "w": lambda: self.begin("writing", self._script()),
             "r": lambda: None if self.busy or self._looking else self._look(),

@@ -105,7 +105,9 @@ class StatementTextReader:
             self._ask_from_s = started_s + _TEXT_PAUSE_S
             await self._read(context, queryids)
             ended_s = self._clock()
-            self._ask_from_s = max(ended_s + (ended_s - started_s) * _TEXT_COST, self._ask_from_s if self._lost else 0)
+            # Statements that follow the first sample, among them our own, need no pause.
+            cost = _TEXT_COST if self._shown is not None else 0.0
+            self._ask_from_s = max(ended_s + (ended_s - started_s) * cost, self._ask_from_s if self._lost else 0)
         lost = self._lost & queryids
         if lost:
             rows = await context.fetch("running_texts", as_text(lost))

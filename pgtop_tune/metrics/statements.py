@@ -126,7 +126,7 @@ def statement_rates(interval: Interval) -> list[StatementRate]:
         return []
     sample = interval.now(sections.statement_texts)
     texts = {} if sample is None else {text.queryid: text for text in sample.texts}
-    seen = query_texts(interval, (row.queryid for row in looks[0].statements))
+    query_of = query_texts(interval, (row.queryid for row in looks[0].statements))
     server = sections.server(interval.newest)
     block_bytes = None if isinstance(server, Unavailable) else server.block_bytes
     total_ms_per_s = all_ms_per_s(interval)
@@ -141,7 +141,7 @@ def statement_rates(interval: Interval) -> list[StatementRate]:
             io_timing=io_timing is not False,
         )
         for grown in _grown(looks)
-        if OWN_MARK not in seen.get(grown.row.queryid, "")
+        if OWN_MARK not in query_of.get(grown.row.queryid, "")
     ]
 
 

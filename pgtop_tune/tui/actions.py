@@ -313,10 +313,10 @@ def keys_of(action: Action, keymap: Mapping[str, str]) -> tuple[str, ...]:
     """
     if mapped := keymap.get(action.id):
         return _listed(mapped)
-    taken = {_LONG_NAMES.get(key, key) for keys in keymap.values() for key in _listed(keys)}
+    claimed = {_LONG_NAMES.get(key, key) for keys in keymap.values() for key in _listed(keys)}
     first = "" if action.before else action.keys[0]
-    keys = tuple(key for key in action.keys if key == first or _LONG_NAMES.get(key, key) not in taken)
-    return keys or next(keys_of(other, keymap) for other in ACTIONS if other.id == action.before)
+    keys = tuple(key for key in action.keys if key == first or _LONG_NAMES.get(key, key) not in claimed)
+    return keys or next(keys_of(partner, keymap) for partner in ACTIONS if partner.id == action.before)
 
 
 def _listed(keys: str) -> tuple[str, ...]:
@@ -325,8 +325,8 @@ def _listed(keys: str) -> tuple[str, ...]:
 
 def keys_among(action: Action, offered: Iterable[Action], keymap: Mapping[str, str]) -> tuple[str, ...]:
     """Return the keys of an action on a screen that offers these actions: one key does one thing there."""
-    taken = {key for other in offered if other.before == action.id for key in keys_of(other, keymap)}
-    return tuple(key for key in keys_of(action, keymap) if key not in taken)
+    claimed = {key for partner in offered if partner.before == action.id for key in keys_of(partner, keymap)}
+    return tuple(key for key in keys_of(action, keymap) if key not in claimed)
 
 
 def with_keys(text: str, keymap: Mapping[str, str]) -> str:

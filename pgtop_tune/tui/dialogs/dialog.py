@@ -50,6 +50,8 @@ class Dialog(OpensAtOnce[T]):
     """Width of the content where the terminal has room for it."""
     LIVE: ClassVar[bool] = True
     """Whether it follows the newest frames also while the screen is frozen."""
+    KEYS: ClassVar[str] = "Esc close"
+    """On the lower edge at first, "key effect" with two blanks between; the documentation lists it."""
     SHOWS_LOAD: ClassVar[bool] = False
     """Whether it says itself what becomes of a load."""
     BINDINGS: ClassVar[list[BindingType]] = [("escape,ctrl+c,q,f10", "close")]
@@ -64,11 +66,11 @@ class Dialog(OpensAtOnce[T]):
     Dialog.-ascii > Container { border: ascii $primary; }
     """
 
-    def __init__(self, title: str, glyphs: Glyphs, *, keys: str = "Esc close", low: bool = False) -> None:
+    def __init__(self, title: str, glyphs: Glyphs, *, keys: str = "", low: bool = False) -> None:
         super().__init__()
         self.glyphs = glyphs
         self._box_title = title
-        self._box_keys = keys
+        self._box_keys = keys or self.KEYS
         self._top = 0
         self._rows = 0
         self._box = (0, 0)
@@ -288,10 +290,12 @@ class ConfirmDialog(Dialog[T]):
         choices: The answers.
     """
 
+    KEYS = "Esc back"
+
     def __init__(
         self, title: str, question: Sequence[Paragraph], choices: Sequence[AnswerKey[T]], glyphs: Glyphs
     ) -> None:
-        super().__init__(title, glyphs, keys="Esc back")
+        super().__init__(title, glyphs)
         self._question = tuple(question)
         self._choices = tuple(choices)
 
@@ -398,6 +402,7 @@ class DetailsDialog(Dialog[None]):
 
     CELLS = 110
     LIVE = False
+    KEYS = "y copy  Esc back"
 
     def __init__(
         self,

@@ -37,9 +37,6 @@ def key_lines(actions: Sequence[Action], keymap: Mapping[str, str], cells: int, 
     return [line for group, lines in groups.items() for line in (head(((group, "title"),), cells, glyphs), *lines)]
 
 
-_KEYS: Final = "/ search  Tab next part  Home keys  Esc back"
-
-
 class HelpDialog(Dialog[None]):
     """Keys first, then definitions; scrolls. Tab goes from the keys to the numbers, table by table.
 
@@ -52,6 +49,7 @@ class HelpDialog(Dialog[None]):
     """
 
     CELLS = 96
+    KEYS = "/ search  Tab next part  Home keys  Esc back"
 
     def __init__(
         self,
@@ -61,7 +59,7 @@ class HelpDialog(Dialog[None]):
         glyphs: Glyphs,
         at: str = "",
     ) -> None:
-        super().__init__("help", glyphs, keys=_KEYS)
+        super().__init__("help", glyphs)
         self._actions = tuple(actions)
         self._keymap = keymap
         self._explained = explained
@@ -112,7 +110,7 @@ class HelpDialog(Dialog[None]):
         """Type into the search; each letter goes to the first line that has the text."""
         if key == "enter":
             self._search = None
-            self.captions("help", f"/{self._wanted}  n N next, previous  Esc back" if self._wanted else _KEYS)
+            self.captions("help", f"/{self._wanted}  n N next, previous  Esc back" if self._wanted else self.KEYS)
             return
         field.press(key, character)
         self._wanted = field.text.strip().lower()
@@ -145,7 +143,7 @@ class HelpDialog(Dialog[None]):
             self.dismiss(None)
             return
         self._search, self._wanted, self._found = None, "", None
-        self.captions("help", _KEYS)
+        self.captions("help", self.KEYS)
         self.repaint()
 
     def _turn(self, *, forward: bool) -> None:

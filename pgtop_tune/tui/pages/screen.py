@@ -102,9 +102,10 @@ class ColumnsDialog(Dialog[frozenset[str]]):
     """
 
     CELLS = 92
+    KEYS = "Space on/off  d default  Enter ok  Esc back"
 
     def __init__(self, table: PageTable, shown_ids: frozenset[str], glyphs: Glyphs) -> None:
-        super().__init__(f"columns of {table.title}", glyphs, keys="Space on/off  d default  Enter ok  Esc back")
+        super().__init__(f"columns of {table.title}", glyphs)
         self._table = table
         self._shown = shown_ids
         self._at = 0

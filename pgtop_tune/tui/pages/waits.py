@@ -187,10 +187,10 @@ class WaitGroupsDialog(Dialog[None]):
 
     CELLS = 110
     LIVE = False
+    KEYS = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
 
     def __init__(self, session: Session, glyphs: Glyphs) -> None:
-        keys = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
-        super().__init__("waits by two properties", glyphs, keys=keys)
+        super().__init__("waits by two properties", glyphs)
         self._session = session
         self._view = GroupsView()
 

@@ -457,8 +457,8 @@ class SceneScreen(Screen[None]):
 
     def _offers(self, action: Action) -> bool:
         name = action.action.partition("(")[0]
-        own = callable(getattr(self, f"action_{name}", None)) and bool(self.check_action(name, ()))
-        return name.startswith("app.") or own
+        implemented = callable(getattr(self, f"action_{name}", None)) and bool(self.check_action(name, ()))
+        return name.startswith("app.") or implemented
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False for going through matches without a filter."""

@@ -346,10 +346,17 @@ class Diagnoser:
         if not order or order[0].place > LAST_TO_BIND:
             before = self._quiet[1] if late and self._quiet is not None else None
             findings = [before or self._nothing(facts, settling), *findings]
+        findings = self._once(findings)
         not_looked_at = tuple(NotLookedAt(tuple(rules), reason) for reason, rules in absent.items())
         self._newest = interval.newest
         self._looked_at += 1
         return self._remembered(interval.newest, Diagnosis(tuple(findings), settling, not_looked_at))
+
+    def _once(self, findings: list[Finding]) -> list[Finding]:
+        """Return the findings without those that an outage has told already: its symptom, with its culprit."""
+        first = findings[0]
+        symptoms = self._by_id[first.rule].before if first.kind is FindingKind.OUTAGE and first.culprit else ()
+        return [finding for finding in findings if finding.rule not in symptoms or finding.culprit != first.culprit]
 
     def _track(self, rule: FindingRule) -> _Track:
         return self._tracks.setdefault(rule.id, _Track())

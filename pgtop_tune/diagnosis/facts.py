@@ -270,6 +270,33 @@ class Facts:
         )
 
     @cached_property
+    def _clients_by_statement(self) -> dict[int, dict[str, float]]:
+        """Return the mean client backends by query id and wait."""
+        means: dict[int, dict[str, float]] = {}
+        for one in sessions(self.interval, WINDOW_S) or ():
+            if one.kind.query_id is not None and one.kind.backend_type == CLIENT_BACKEND:
+                label = label_of(one.kind.wait_event_type, one.kind.wait_event).lower()
+                of_id = means.setdefault(one.kind.query_id, {})
+                of_id[label] = of_id.get(label, 0.0) + one.mean
+        return means
+
+    def sampled(self, query_id: int, *waits: str) -> float:
+        """Return the mean client backends that run a statement in these waits, without their parallel workers."""
+        return _summed(self._clients_by_statement.get(query_id, {}), waits)
+
+    def longest_run_s(self, query_id: int) -> float:
+        """Return the longest that sessions were seen running a statement within ten seconds."""
+        return max(
+            (
+                max(sample.now_ms - row.query_start_ms, 0) / 1000.0
+                for sample in self.interval.recent(sections.activity, WINDOW_S)
+                for row in sample.backends
+                if row.query_id == query_id and row.state == "active" and row.query_start_ms is not None
+            ),
+            default=0.0,
+        )
+
+    @cached_property
     def _texts(self) -> Mapping[int, str]:
         sample = self.interval.now(sections.statement_texts)
         return {} if sample is None else {text.queryid: text.query for text in sample.texts if text.query}

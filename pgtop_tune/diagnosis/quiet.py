@@ -177,7 +177,7 @@ def _busy_elsewhere(facts: Facts) -> Hit:
         return Hit(sentence=f"no bottleneck: {work}; {_used(facts)}")
     shows, subject = (
         (page("7", "shows the processes by their CPU time"),),
-        "all CPUs are saturated",
+        "the CPU is saturated" if facts.machine_cpus == 1 else "all CPUs are saturated",
     )
     if (facts.busy or 0.0) < FULL:
         full = sum(used >= FULL for used in facts.by(host.CORE_BUSY).values())

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
+from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.growth import Grown, grown_rows
@@ -298,6 +299,7 @@ STANDBY: Final = "standby feedback"
 PREPARED: Final = "prepared"
 SLOT: Final = "slot"
 SLOT_CATALOG: Final = "slot, catalogs only"
+_NAME_CELLS: Final = 40
 
 
 class HorizonHolder(Struct, frozen=True):
@@ -322,6 +324,15 @@ class HorizonHolder(Struct, frozen=True):
     since_s: float | None
     backend: BackendKey | None
     activity: str
+
+    @property
+    def title(self) -> str:
+        """Return "session 904, idle in transaction", "prepared transaction 'tx-1'", "slot standby2, catalogs only"."""
+        name = one_line(self.name, _NAME_CELLS)
+        if self.kind == PREPARED:
+            return f"prepared transaction '{name}'"
+        kind, _, more = (f"{SESSION}, {IDLE}" if self.kind == IDLE else self.kind).partition(", ")
+        return f"{kind} {name}" + (f", {more}" if more else "")
 
 
 def holders(interval: Interval) -> list[HorizonHolder]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -74,22 +75,24 @@ def test_the_session_that_others_wait_for_can_be_ended_and_the_next_one_prevente
     assert (look.kind, look.target) == (DeedKind.OPEN_PAGE, "4")
 
 
-def lone(second: int, now_ms: int) -> tuple[Backend, ...]:
+def lone(second: int, now_ms: int, query: str = "create index concurrently on t (a)") -> tuple[Backend, ...]:
     holder = backend(
         900, now_ms, application_name="bi_tool", state="idle in transaction", xact_start_ms=EPOCH_MS,
         state_change_ms=EPOCH_MS + 1000,
     )  # fmt: skip
     wait = {"wait_event_type": "Lock", "wait_event": "virtualxid", "blocked_by": (900,)}
-    create = backend(10, now_ms, query="create index concurrently on t (a)", query_start_ms=EPOCH_MS + 1000, **wait)
-    return holder, create
+    return holder, backend(10, now_ms, query=query, query_start_ms=EPOCH_MS + 1000, **wait)
 
 
 def test_one_session_that_waits_for_long_is_a_jam_with_its_command() -> None:
-    """CREATE INDEX CONCURRENTLY behind a forgotten transaction was "not clear what binds: locks 4.78"."""
+    """CREATE INDEX CONCURRENTLY behind a forgotten transaction was "not clear what binds: locks 4.78"; an update of
+    branches was "UPDATE BRANCHES".
+    """
     alone = Situation(waits={"Lock:virtualxid": 1.0, "CPU:": 0.1}, load=False, tps=200.0, cpu=0.1, backends=lone)
-    assert first_of(alone).sentence == (
-        "CREATE INDEX (10) waits 38 s for session 900 (bi_tool), idle in transaction 38 s"
-    )
+    said = "(10) waits 38 s for session 900 (bi_tool), idle in transaction 38 s"
+    assert first_of(alone).sentence == f"CREATE INDEX {said}"
+    update = partial(lone, query="update branches set balance = 0")
+    assert first_of(replace(alone, backends=update)).sentence == f"UPDATE {said}"
 
 
 def held(second: int) -> HorizonSample:

@@ -208,6 +208,6 @@ def test_every_rule_has_a_situation_or_is_known_to_have_none() -> None:
         "out.server", "out.load", "out.memory", "full.memory", "full.slot", "lock.table", "wal.archive", "ckpt.sync",
         "wal.fpi", "cpu.one", "cpu.freq", "cpu.kernel", "pool.queue", "net.rtt", "net.loss",
         "io.read.cache", "io.dirty", "mem.group", "mem.pages", "mem.numa", "sync.net", "sync.apply",
-        "vac.horizon", "vac.slow", "vac.load", "upd.cold", "own.cost", "xact.rollback",
+        "vac.horizon", "vac.slow", "vac.load", "own.cost", "xact.rollback",
     }  # fmt: skip
     assert {rule.id for rule in RULES} - made == others

@@ -249,6 +249,8 @@ def test_the_mask_of_a_secret_is_never_put_back_as_a_value() -> None:
     [
         ("WAL-07", "max_wal_size", "1024", "1023"),
         ("WAL-07", "checkpoint_timeout", "300", "299"),
+        # To PostgreSQL it is another word for read committed: nobody has to retry anything.
+        ("CFG-08", "default_transaction_isolation", "read uncommitted", "repeatable read"),
     ],
 )
 def test_the_limit_itself_is_no_finding(id_: str, name: str, good: str, bad: str) -> None:

@@ -69,6 +69,7 @@ async def test_a_server_that_hangs_over_its_texts_is_not_asked_again_at_once() -
 
 async def test_a_text_is_fetched_once(server: Throwaway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(texts_module, "_TEXT_COST", 0.0)
+    monkeypatch.setattr(texts_module, "_TEXT_PAUSE_S", 0.0)
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         # With what other tests left, more than are shown took long, and those shown change from look to look.
         connection.execute("SELECT pg_stat_statements_reset()")
@@ -97,7 +98,7 @@ async def test_the_file_of_texts_is_read_rarely_and_not_again_at_once_after_a_lo
     now = [1_000.0]
 
     def clock() -> float:
-        now[0] += 0.05
+        now[0] += 0.01
         return now[0]
 
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
@@ -116,9 +117,29 @@ async def test_the_file_of_texts_is_read_rarely_and_not_again_at_once_after_a_lo
             sent = reader.own.statements
             assert "SELECT $1, $2, $3" not in (await texts(reader)).values()
             assert reader.own.statements == sent
-            now[0] += 60.0
+            now[0] += 6.0
             assert "SELECT $1, $2, $3" in (await texts(reader)).values()
             assert reader.own.statements > sent
+
+
+async def test_a_text_that_the_server_has_lost_is_not_asked_for_with_every_new_one(server: Throwaway) -> None:
+    now = [0.0]
+    reader = statements_module.StatementTextReader(lambda: now[0])
+    async with reading(place(server)) as source:
+        assert source._connection is not None
+        context = source._context()
+        asked: list[set[str]] = []
+        fetch = context.connection.fetch
+
+        async def noted(text: str, *arguments: object) -> object:
+            asked.extend([set(arguments[0])] if "(true)" in text else [])  # type: ignore[call-overload]
+            return await fetch(text, *arguments)
+
+        context.connection.fetch = noted  # type: ignore[method-assign, assignment]
+        for moment_s, ids in ((0.0, {1}), (10.0, {1}), (20.0, {1, 2}), (100.0, {1, 2})):
+            now[0] = moment_s
+            await reader.texts(context, set(ids))
+    assert asked == [{"1"}, {"2"}, {"1", "2"}]
 
 
 async def test_hostile_and_endless_texts_arrive_cut_and_whole(server: Throwaway, superuser: Superuser) -> None:

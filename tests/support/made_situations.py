@@ -24,6 +24,7 @@ from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.postgres import Backend, CheckpointCounters, StatementTotals
 from pgtop_tune.model.relations import DatabaseFacts, DatabaseLimits
 from pgtop_tune.model.replication import Receiver, ReplicationSample, Sender, Slot, SlotSample
+from pgtop_tune.model.waits import WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, FIRST_PID, backend, parameter
 from tests.support.machine_frames import GIB, host_sample
 from tests.support.relation_frames import relations, table
@@ -241,6 +242,106 @@ def scans(second: int) -> dict[str, Any]:
     }
 
 
+def of_statements(*entries: dict[str, Any], text: str, other_texts: dict[int, str] | None = None) -> dict[str, Any]:
+    """Sections of statements whose counters grow by these figures each second; the first has the text."""
+
+    def totals(second: int) -> StatementTotals:
+        look = second // 2 * 2
+        grown = [sum(entry.get(name, 0) for entry in entries) for name in ("calls", "exec_us")]
+        return StatementTotals(float(look), grown[0] * look, grown[1] * look / 1000.0, len(entries), 0, None)
+
+    def counters(second: int) -> Any:
+        look = second // 2 * 2
+        rows = [
+            statement(number, **{name: value * look for name, value in entry.items()})
+            for number, entry in enumerate(entries, 1)
+        ]
+        return sample(float(look), float(look - 2) if look else None, rows)
+
+    return {
+        "statements": totals,
+        "statement_counters": counters,
+        "statement_texts": lambda second: texts(float(second // 2 * 2), {1: text, **(other_texts or {})}),
+    }
+
+
+def sampled(counts: dict[str, float], query_id: int | None = 1) -> Callable[[int], WaitSample]:
+    """Mean sessions of others by wait, all of which run one statement."""
+
+    def of_second(second: int) -> WaitSample:
+        rows = [
+            WaitCount(*label.split(":"), "client backend", round(100 * mean), query_id=query_id)
+            for label, mean in counts.items()
+        ]
+        return WaitSample(float(second), 100, tuple(rows))
+
+    return of_second
+
+
+REPORT: Final = "SELECT count(*) FROM big JOIN parts USING (id) WHERE v = $1"
+COMPILED: Final = Situation(
+    waits={"CPU:": 3.0}, load=False, tps=250.0, latency_ms=12.0, cpu=2.9, busy=75.0,
+    server=of_statements(
+        {"calls": 250, "exec_us": 2_800_000, "jit_us": 2_520_000, "jit_functions": 1_250}, text=REPORT
+    ),
+    parameters=(parameter("jit_above_cost", "10", "10"),),
+)  # fmt: skip
+PLANNED: Final = Situation(
+    load=False, tps=40.0, latency_ms=72.5, cpu=2.9, busy=75.0,
+    server={**of_statements({"calls": 40, "exec_us": 400_000}, text=REPORT), "waits": sampled({"CPU:": 2.9})},
+    parameters=(parameter("pg_stat_statements.track_planning", "off", "off"),),
+)  # fmt: skip
+COUNTED: Final = replace(
+    PLANNED,
+    server={
+        **of_statements({"calls": 40, "exec_us": 400_000, "plans": 40, "plan_us": 2_400_000}, text=REPORT),
+        "waits": sampled({"CPU:": 2.9}),
+    },
+    parameters=(parameter("pg_stat_statements.track_planning", "on", "on"),),
+)
+
+
+def timing_out(second: int, now_ms: int) -> tuple[Backend, ...]:
+    """Six sessions that have run one statement for up to 0.3 s."""
+    return tuple(
+        backend(pid, now_ms, application_name="web", query=REPORT, query_id=1, query_start_ms=now_ms - 50 * (pid - 9))
+        for pid in range(10, 16)
+    )
+
+
+TIMED_OUT: Final = Situation(
+    load=False, tps=1.0, latency_ms=6_000.0, cpu=2.9, busy=99.0, backends=timing_out,
+    counters={"database.xact_rollback": 20.0},
+    server={**of_statements({"calls": 1, "exec_us": 40}, text=REPORT), "waits": sampled({"CPU:": 6.0})},
+)  # fmt: skip
+POINT: Final = "SELECT * FROM item WHERE id = $1"
+REPEATED: Final = Situation(
+    waits={"Client:turn": 2.0, "CPU:": 0.1}, load=False, tps=17.0, latency_ms=124.0, cpu=0.2, busy=20.0,
+    server=of_statements({"calls": 3_400, "exec_us": 41_000}, {"calls": 17, "exec_us": 20}, text=POINT),
+)  # fmt: skip
+
+
+def crowded(second: int) -> Any:
+    """A thousand updates a second of a table with nine indexes, none of them HOT; two were never scanned."""
+    at = second // 15 * 15
+    orders = table(16_500, "public.orders", 0, n_tup_upd=1_000 * at, n_tup_hot_upd=0, n_dead_tup=0)
+    indexes = tuple(
+        replace(
+            relations(0).indexes[0], oid=16_600 + n, table_oid=16_500, name=f"public.orders_{n}",
+            table="public.orders", is_constraint=n == 0, idx_scan=0 if n > 6 else 40 * at,
+        )
+        for n in range(9)
+    )  # fmt: skip
+    return relations(second, tables=(orders,), indexes=indexes)
+
+
+CROWDED: Final = Situation(
+    waits={"CPU:": 3.8}, load=False, tps=1_000.0, cpu=3.0, busy=80.0, counters={"database.tup_updated": 1_000.0},
+    server={
+        **of_statements({"calls": 1_000, "exec_us": 2_900_000}, text="UPDATE orders SET note = $1 WHERE id = $2"),
+        "relations": crowded,
+    },
+)  # fmt: skip
 FREEZE: Final = parameter("autovacuum_freeze_max_age", "200000000", "200000000")
 MULTIXACTS: Final = parameter("autovacuum_multixact_freeze_max_age", "400000000", "400000000")
 PRIMARY: Final = parameter("primary_conninfo", "host=db1", "host=db1", vartype="string")
@@ -262,6 +363,12 @@ MADE: Final[dict[str, tuple[str, Situation]]] = {
             },
         ),
     ),
+    "JIT compilation": ("plan.jit", COMPILED),
+    "planning that is counted": ("plan.time", COUNTED),
+    "planning that is not counted": ("plan.time", PLANNED),
+    "a statement that times out": ("stmt.fails", TIMED_OUT),
+    "a statement for each row": ("client.think", REPEATED),
+    "many indexes": ("upd.cold", CROWDED),
     "stall behind psql": (
         "out.stall",
         Situation(

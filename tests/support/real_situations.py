@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.diagnosis.diagnoser import Diagnoser
+from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import Finding
 from pgtop_tune.metrics.load import under_way
 from pgtop_tune.runtime.ports import Step
@@ -36,11 +37,13 @@ class Said(Struct, frozen=True):
         rules: By number of seconds.
         last: The last finding of the most frequent rule.
         others: Rules that stood behind it.
+        taken: Mean share of the machine's CPUs that other programs took meanwhile, 0 to 1; 0 where it is not known.
     """
 
     rules: Counter[str]
     last: Finding
     others: tuple[str, ...]
+    taken: float
 
 
 def said_of(recording: Path, judged_s: float = JUDGED_S) -> Said:
@@ -50,15 +53,19 @@ def said_of(recording: Path, judged_s: float = JUDGED_S) -> Said:
     frames = frames[: loaded[-1] + 1] if loaded else frames
     session, diagnosing = Session(), Diagnoser()
     seen: list[tuple[float, tuple[Finding, ...]]] = []
+    taken: list[tuple[float, float]] = []
     for frame in frames:
         session.apply(Step((frame,)))
         assert session.interval is not None
         seen.append((frame.elapsed_s, diagnosing.look(session.interval).findings))
+        facts = Facts(session.interval)
+        taken.append((frame.elapsed_s, (facts.other_cpus or 0.0) / (facts.machine_cpus or 1)))
     judged = [findings for at_s, findings in seen if at_s > seen[-1][0] - judged_s]
     rules = Counter(findings[0].rule for findings in judged)
     rule = rules.most_common(1)[0][0]
     last = next(findings for findings in reversed(judged) if findings[0].rule == rule)
-    return Said(rules, last[0], tuple(finding.rule for finding in last[1:]))
+    shares = [share for at_s, share in taken if at_s > seen[-1][0] - judged_s]
+    return Said(rules, last[0], tuple(finding.rule for finding in last[1:]), sum(shares) / len(shares))
 
 
 def under_load(

@@ -53,6 +53,7 @@ checkpoint_timeout|900|s|integer|sighup
 compute_query_id|auto||enum|superuser
 data_checksums|on||bool|internal
 debug_assertions|off||bool|internal
+default_transaction_isolation|read committed||enum|user
 enable_partitionwise_join|off||bool|user
 enable_seqscan|on||bool|user
 fsync|on||bool|sighup

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.base.units import count, with_ms
-from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
+from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts, Statement
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import FindingRule, Hit, culprit_of, evidence, explain, page, plural, short_name
+from pgtop_tune.diagnosis.rules.statements import is_savepoint, rates_of, savepoints_per_s
 from pgtop_tune.metrics import host_details, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.blockers import IDLE_IN_TRANSACTION
@@ -37,6 +40,9 @@ _FULL_MACHINE: Final = 90.0
 _LINK: Final = 90.0
 _WRITES: Final = 0.1
 _DROPS: Final = 1.0
+_MANY_STATEMENTS: Final = 10.0
+"""Executions per transaction from which on one statement could do the work of all."""
+_MOST_CALLS: Final = 0.5
 _LOCAL: Final = ("local", "127.0.0.1", "::1")
 _OTHER: Final = "other"
 _NAME: Final = 24
@@ -102,14 +108,64 @@ def _has_no_cpu(facts: Facts) -> bool:
 
 
 def _thinks(facts: Facts) -> bool:
-    clients = facts.run.clients if facts.run else 0
+    if not facts.b(THINK) >= _THINKS * facts.latency_ms > 0:
+        return False
     relaxed = (facts.busy or 0.0) < _FULL_MACHINE or facts.queue_ms < _QUEUE * facts.latency_ms
-    return (
-        clients > 0
-        and facts.b(THINK) >= _THINKS * facts.latency_ms > 0
-        and facts.in_transaction >= _IN_TRANSACTION * clients
-        and relaxed
-    )
+    if facts.run is None:
+        # The clients of others are not known: they think too long where their transactions have many statements.
+        return facts.once(_repeated) is not None
+    has_thinkers = facts.in_transaction >= _IN_TRANSACTION * facts.run.clients > 0
+    return has_thinkers and (relaxed or facts.once(_repeated) is not None)
+
+
+class _Repeated(Struct, frozen=True):
+    """A short statement that each transaction runs many times.
+
+    Attributes:
+        per_transaction: Executions per transaction.
+        each_ms: Time of an execution.
+        savepoints: Savepoints per transaction.
+    """
+
+    statement: Statement
+    per_transaction: float
+    each_ms: float
+    savepoints: float
+
+    @property
+    def says(self) -> str:
+        """Return "200 executions per transaction of SELECT …"."""
+        by_savepoint = " in savepoints" if self.savepoints >= _MANY_STATEMENTS else ""
+        return f"{self.per_transaction:.0f} executions{by_savepoint} per transaction of {self.statement.words}"
+
+    @property
+    def advice(self) -> str:
+        """Return the way to run fewer of them."""
+        rows = "fetch the rows with one statement (= ANY($1), or a join)" if self.reads else (
+            "change the rows with one statement (VALUES or unnest), or send a pipeline"
+        )  # fmt: skip
+        return f"{rows}, and without a savepoint for each" if self.savepoints >= _MANY_STATEMENTS else rows
+
+    @property
+    def reads(self) -> bool:
+        """Return whether it reads rows."""
+        return self.statement.text.lstrip("( \n")[:6].upper() == "SELECT"
+
+
+def _repeated(facts: Facts) -> _Repeated | None:
+    """Return the statement that transactions repeat; None where they have few statements."""
+    calls = [(rate.grown.per_s("calls") or 0.0, rate) for rate in facts.once(rates_of) if rate.counters.toplevel]
+    least = _MANY_STATEMENTS * facts.tps
+    if not facts.tps or max((per_s for per_s, _ in calls), default=0.0) < least:
+        return None
+    repeatable = [pair for pair in calls if not is_savepoint(facts.text_of(pair[1].counters.queryid))]
+    most, rate = max(repeatable, key=lambda pair: pair[0], default=(0.0, None))
+    if rate is None or most < max(least, _MOST_CALLS * sum(per_s for per_s, _ in repeatable)):
+        return None
+    savepoints = savepoints_per_s(facts) / facts.tps
+    counters = rate.counters
+    statement = Statement(facts.text_of(counters.queryid), counters.queryid, counters.datname or "", 1.0)
+    return _Repeated(statement, most / facts.tps, rate.mean_ms or 0.0, savepoints) if statement.is_culprit else None
 
 
 def _is_far(facts: Facts) -> bool:
@@ -236,16 +292,34 @@ def _thread(facts: Facts) -> Hit | None:
     )
 
 
+def _of_repeated(facts: Facts, sentence: str, short: str) -> dict[str, Any]:
+    """Return the words of a hit: with the statement that transactions repeat, where there is one."""
+    repeated = facts.once(_repeated)
+    if repeated is None:
+        return {"sentence": sentence, "short": short}
+    culprit = culprit_of(repeated.statement)
+    return {
+        "sentence": f"{sentence}; {repeated.says}, {with_ms(repeated.each_ms)} each",
+        "middle": (f"{short}; {repeated.says}",),
+        "short": f"{repeated.per_transaction:.0f} per transaction: {repeated.statement.words}",
+        "culprit": culprit,
+        "statement": repeated.statement.words,
+    }
+
+
+def _fold(facts: Facts) -> str:
+    repeated = facts.once(_repeated)
+    return "combine statements: one statement, a function, or pipelining" if repeated is None else repeated.advice
+
+
 def _think(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "client.think":
         return None
     impact_ms, statements = facts.b(THINK), _statements(facts)
     each_ms = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else None
+    inside = f"the server waits for the client inside transactions: {with_ms(impact_ms)} of {with_ms(facts.latency_ms)}"
     return Hit(
-        sentence=(
-            f"the server waits for the client inside transactions: {with_ms(impact_ms)} of {with_ms(facts.latency_ms)}"
-        ),
-        short=f"the server waits for the client: {facts.percent(impact_ms)}",
+        **_of_repeated(facts, inside, f"the server waits for the client: {facts.percent(impact_ms)}"),
         impact_ms=impact_ms,
         evidence=evidence(
             ("client think/network time", with_ms(impact_ms)),
@@ -253,7 +327,7 @@ def _think(facts: Facts) -> Hit | None:
             ("statements per transaction", f"{statements:.1f}" if statements else None),
             ("per statement", with_ms(each_ms) if each_ms is not None else None),
         ),
-        next_step="combine statements: one statement, a function, or pipelining. Not the cause if client think time stays the same",
+        next_step=f"{_fold(facts)}. Not the cause if client think time stays the same",
         deeds=(page("2", "shows the sessions that are idle in transaction"),),
         looks=facts.in_transaction * facts.waits.looks,
     )
@@ -264,17 +338,17 @@ def _rtt(facts: Facts) -> Hit | None:
         return None
     impact_ms, statements = facts.b(THINK), _statements(facts)
     each_ms = impact_ms / (statements - 1.0) if statements and statements >= 1.5 else impact_ms
-    per = f"; {statements:.0f} statements per transaction" if statements else ""
+    per = f"; {statements:.0f} statements per transaction" if statements and not facts.once(_repeated) else ""
+    takes = f"each round trip takes {with_ms(each_ms)}"
     return Hit(
-        sentence=f"each round trip takes {with_ms(each_ms)}: {facts.share_text(impact_ms)}{per}",
-        short=f"each round trip takes {with_ms(each_ms)}",
+        **_of_repeated(facts, f"{takes}: {facts.share_text(impact_ms)}{per}", takes),
         impact_ms=impact_ms,
         evidence=evidence(
             ("client think/network time", with_ms(impact_ms)),
             ("statements per transaction", f"{statements:.1f}" if statements else None),
             ("per statement", with_ms(each_ms)),
         ),
-        next_step="run pgbench near the server, or send several statements at once",
+        next_step=f"run pgbench near the server, or {_fold(facts)}",
         deeds=(page("2", "shows sessions with the address of their client"),),
         agreed=False,
     )
@@ -344,7 +418,7 @@ RULES: Final = (
         find=_thread,
         sure_of_cpu=True,
     ),
-    FindingRule(id="client.think", page="3", needs=(sections.bench, sections.waits), find=_think),
+    FindingRule(id="client.think", page="3", needs=(sections.waits,), find=_think, of_few=True),
     FindingRule(id="net.rtt", page="2", needs=(sections.bench, sections.waits), find=_rtt),
     FindingRule(id="net.full", page="7", needs=(sections.waits,), find=_net_full),
     FindingRule(id="net.loss", kind=FindingKind.NOTE, page="7", needs=(sections.network,), find=_loss),

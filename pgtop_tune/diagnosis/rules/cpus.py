@@ -40,6 +40,13 @@ def _cpus(cpus: float) -> str:
     return f"{number(cpus, 3)} CPU{'' if cpus == 1 else 's'}"
 
 
+def _the_cpus(cpus: float, verb: str = "") -> str:
+    """Return "the CPU", "the 2 CPUs"; with the verb "are" also "the CPU is"."""
+    if cpus == 1:
+        return "the CPU is" if verb else "the CPU"
+    return f"the {_cpus(cpus)} {verb}".rstrip()
+
+
 def _working(facts: Facts) -> Named:
     """Return the statement with at least half of the CPU time. Samples see little of it on a full machine, and the time
     of statements includes their waits: a statement is named if it has half also where all other waits are its own.
@@ -63,11 +70,11 @@ def _server(facts: Facts) -> Hit | None:
     used = facts.server_cpus
     if used is None or used < _most_of_use(facts):
         return None
-    cpus_text = _cpus(cpus)
+    the_cpus = _the_cpus(cpus)
     fills = busy >= FULL or _own_cpus_full(facts)
-    whose = f"the server's own work {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
+    whose = f"the server's own work {'saturates' if fills else f'takes {used:.1f} of'} {the_cpus}"
     by = _working(facts)
-    short = f"the server {'saturates' if fills else f'takes {used:.1f} of'} the {cpus_text}"
+    short = f"the server {'saturates' if fills else f'takes {used:.1f} of'} {the_cpus}"
     return Hit(
         sentence=(
             f"{whose}: {with_ms(working_ms)} of each transaction on a CPU, {with_ms(waiting_ms)} waiting for one{by.clause}"
@@ -79,7 +86,7 @@ def _server(facts: Facts) -> Hit | None:
         impact_ms=impact_ms,
         evidence=evidence(
             ("CPUs busy", f"{busy:.0f} %"),
-            ("used by the server", f"{used:.1f} of {cpus_text}"),
+            ("used by the server", f"{used:.1f} of {_cpus(cpus)}"),
             ("on a CPU", with_ms(working_ms)),
             ("waiting for a CPU", with_ms(waiting_ms)),
         ),
@@ -125,7 +132,7 @@ def _full(facts: Facts) -> Hit | None:
     shares = [f"the server uses {used:.1f}"]
     shares += [f"pgbench {load.cpu_cores:.1f}"] if load is not None and load.cpu_cores is not None else []
     shares += [f"other programs {other_cpus:.1f}"] if other_cpus is not None else []
-    are = f"the {cpus} CPUs are {'saturated' if busy >= FULL else f'{busy:.0f} % busy'}"
+    are = f"{_the_cpus(cpus, 'are')} {'saturated' if busy >= FULL else f'{busy:.0f} % busy'}"
     largest = facts.other_programs[:1]
     names = f" ({', '.join(facts.other_programs)})" if largest and other_cpus is not None else ""
     by = _working(facts)

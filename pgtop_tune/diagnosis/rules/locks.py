@@ -83,8 +83,13 @@ def queue_of(facts: Facts, root: RootLook) -> Queue | None:
 
 
 def _command(backend: Backend) -> str:
-    """Return the command of a session: "ALTER TABLE"."""
-    return short_name(" ".join((backend.query or "").split()[:2]).upper()) or "a session"
+    """Return the command of a session, without a name: "ALTER TABLE", "UPDATE"."""
+    query_words = (backend.query or "").upper().split()
+    command = query_words[: 2 if _OF_TWO_WORDS.intersection(query_words[:1]) else 1]
+    return short_name(" ".join(command)) or "a session"
+
+
+_OF_TWO_WORDS: Final = frozenset(("ALTER", "CREATE", "DROP", "REFRESH"))
 
 
 def _waiters(facts: Facts, root: RootLook) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
+
 from pgtop_tune.base.units import byte_rate, duration, size, with_ms
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, culprit_of, evidence, page, short_name, sql, stage
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.catalogue import rate
 from pgtop_tune.metrics.replication import is_cut_off, receiver_lag
 from pgtop_tune.metrics.server import setting
 from pgtop_tune.model.replication import Sender
@@ -19,6 +22,9 @@ _PAUSED: Final = "paused"
 _HALF: Final = 0.5
 _WAIT: Final = "ipc:syncrep"
 _REORDER: Final = "io:reorderbuffer*"
+_FLUSHES: Final = 0.3
+"""Share of the flush in writing and flushing from which on it is the slow one."""
+_FEWEST_SAMPLES: Final = 5
 _SPILL_S: Final = 60.0
 _SPILLS: Final = 1e6
 _SENDERS: Final = 0.2
@@ -53,7 +59,7 @@ def _replay_lag_ms(facts: Facts, sender: Sender) -> float:
 
 
 def _which(facts: Facts) -> str:
-    """Return the rule of the part that explains at least half of the wait; "" where the lags do not say."""
+    """Return the rule of the part that explains at least half of the wait; "" where neither lags nor bytes say it."""
     sender = _slowest(facts)
     waits_ms = facts.b(_WAIT)
     if sender is None or not waits_ms:
@@ -62,7 +68,60 @@ def _which(facts: Facts) -> str:
     applies = facts.setting("synchronous_commit") == "remote_apply"
     parts = {"sync.net": write, "sync.disk": flush - write, "sync.apply": replay - flush if applies else 0.0}
     rule = max(parts, key=lambda part: parts[part])
-    return rule if parts[rule] >= _HALF * waits_ms else ""
+    if parts[rule] >= _HALF * waits_ms:
+        return rule
+    stages = facts.once(_stages)
+    if stages is None or stages.confirmed_ms(applies=applies) < _HALF * waits_ms:
+        return ""
+    if applies and stages.replay_ms >= _HALF * stages.confirmed_ms(applies=True):
+        return "sync.apply"
+    # A standby that flushes receives nothing meanwhile: what it has not written yet waits for the flush, too.
+    return "sync.disk" if stages.flush_ms >= _FLUSHES * (stages.write_ms + stages.flush_ms) else "sync.net"
+
+
+class _Stages(Struct, frozen=True):
+    """Mean ms that WAL spends on its way to a standby: sent and not written, not flushed, not replayed there."""
+
+    write_ms: float
+    flush_ms: float
+    replay_ms: float
+
+    def confirmed_ms(self, *, applies: bool) -> float:
+        """Return the ms until a commit is confirmed."""
+        return self.write_ms + self.flush_ms + (self.replay_ms if applies else 0.0)
+
+    @property
+    def words(self) -> str:
+        """Return the stages for a sentence."""
+        return (
+            f"{with_ms(self.write_ms)} until written, {with_ms(self.flush_ms)} until flushed, {with_ms(self.replay_ms)}"
+            " until replayed there"
+        )
+
+
+def _stages(facts: Facts) -> _Stages | None:
+    """Return the stages of the slowest standby: mean bytes in each, divided by the bytes of WAL per second.
+
+    The lag columns show the newest position that was confirmed, at an idle moment a short way; bytes are always there.
+    """
+    sender, samples = _slowest(facts), facts.interval.recent(sections.replication, WINDOW_S)
+    if sender is None or len(samples) < _FEWEST_SAMPLES:
+        return None
+    newest, oldest = samples[0], samples[-1]
+    bytes_per_s = rate(oldest.lsn_bytes, newest.lsn_bytes, oldest.at_s, newest.at_s) or 0.0
+    rows = [one for sample in samples for one in sample.senders if one.pid == sender.pid]
+    behind = [
+        (row.sent_lsn_bytes - row.write_lsn_bytes, row.write_lsn_bytes - row.flush_lsn_bytes, row.flush_lsn_bytes - row.replay_lsn_bytes)
+        for row in rows
+        if row.sent_lsn_bytes is not None and row.write_lsn_bytes is not None
+        and row.flush_lsn_bytes is not None and row.replay_lsn_bytes is not None
+    ]  # fmt: skip
+    if bytes_per_s <= 0.0 or not behind:
+        return None
+    write, flush, replay = (
+        1000.0 * max(sum(stage), 0) / len(behind) / bytes_per_s for stage in zip(*behind, strict=True)
+    )
+    return _Stages(write, flush, replay)
 
 
 def _waits(rule: str, part: str, advice: str, effect: str) -> Callable[[Facts], Hit | None]:
@@ -73,10 +132,11 @@ def _waits(rule: str, part: str, advice: str, effect: str) -> Callable[[Facts], 
             return None
         sender = _slowest(facts)
         standby = f"standby {short_name(sender.application_name or '?')}" if sender else "a standby"
-        because = f" ({part})" if which else ""
+        because, stages = f" ({part})" if which else "", facts.once(_stages)
+        of_stages = f"; {stages.words}" if stages is not None else ""
         staged = stage("synchronous_commit", "set", effect) if effect else None
         return Hit(
-            sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}",
+            sentence=f"commits wait {with_ms(impact_ms)} for {standby}{because}; {facts.share_text(impact_ms)}{of_stages}",
             short=f"commits wait {with_ms(impact_ms)} for {standby}{because}",
             brief=f"commits wait for {standby}",
             culprit=standby if sender else "",
@@ -86,8 +146,11 @@ def _waits(rule: str, part: str, advice: str, effect: str) -> Callable[[Facts], 
                 ("write lag", with_ms(sender.write_lag_ms) if sender and sender.write_lag_ms is not None else None),
                 ("flush lag", with_ms(sender.flush_lag_ms) if sender and sender.flush_lag_ms is not None else None),
                 ("replay lag", with_ms(sender.replay_lag_ms) if sender and sender.replay_lag_ms is not None else None),
+                ("stages, from bytes", stages.words if stages is not None else None),
             ),
-            next_step=advice if which else "look at the standby's disk and network; the lags do not say which it is",
+            next_step=advice
+            if which
+            else "look at the standby's disk and network; its positions do not say which it is",
             deeds=(*((staged,) if staged else ()), page("9", "shows the lags of each standby")),
             looks=facts.n(_WAIT),
         )

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 from pgtop_tune.base.units import count, with_ms
 from pgtop_tune.diagnosis.chains import manager_is_of_rows
-from pgtop_tune.diagnosis.facts import Facts
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, culprit_of, evidence, explain, page, plural, stage, waiting
+from pgtop_tune.diagnosis.facts import WINDOW_S, Facts
+from pgtop_tune.diagnosis.rule import (
+    FindingRule,
+    Hit,
+    culprit_of,
+    evidence,
+    explain,
+    page,
+    plural,
+    session_name,
+    stage,
+    waiting,
+)
+from pgtop_tune.diagnosis.rules.statements import is_savepoint, savepoints_per_s
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import slru_rates
 
@@ -100,7 +114,13 @@ def _slru(facts: Facts) -> list[tuple[str, float]]:
 
 
 def _overflow(
-    facts: Facts, waits: tuple[str, ...], cache: str, claim: str, next_step: str, parameter: str
+    facts: Facts,
+    waits: tuple[str, ...],
+    cache: str,
+    claim: str,
+    next_step: str,
+    parameter: str,
+    maker: Callable[[Facts], str] | None = None,
 ) -> Hit | None:
     """Return the hit that a cache of transaction states is too small; None where it is large enough."""
     impact_ms, reads = facts.b(*waits), _reads_of(facts, cache)
@@ -108,13 +128,14 @@ def _overflow(
         return None
     statement = facts.statement(*waits)
     by = f", at {statement.words}" if statement is not None else ""
+    origin = maker(facts) if maker is not None else ""
     return Hit(
-        sentence=f"{claim}{by}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}",
+        sentence=f"{claim}{by}: {count(reads)} page reads/s, {facts.share_text(impact_ms) or 'no waits'}{origin and '; '}{origin}",
         short=f"{claim}{by}: {count(reads)} page reads/s",
         culprit=culprit_of(statement),
         statement=statement.words if statement is not None else "",
         impact_ms=impact_ms,
-        evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s")),
+        evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s"), ("made by", origin)),
         next_step=f"{next_step}; from PostgreSQL 17 on, raise {parameter}",
         deeds=(
             stage(parameter, "raise", "its pages stay in memory (PostgreSQL 17 and later), after a restart"),
@@ -129,7 +150,29 @@ def _overflow(
 def _subtransactions(facts: Facts) -> Hit | None:
     next_step = "use fewer savepoints and EXCEPTION blocks in long transactions"
     waits = ("lwlock:subtrans*",)
-    return _overflow(facts, waits, "subtrans", "subtransactions overflow", next_step, "subtransaction_buffers")
+    claim, parameter = "subtransactions overflow", "subtransaction_buffers"
+    return _overflow(facts, waits, "subtrans", claim, next_step, parameter, _maker)
+
+
+def _maker(facts: Facts) -> str:
+    """Return the maker of subtransactions: savepoints and their session; else likely EXCEPTION blocks of a statement that
+    runs for long. The server does not tell both apart: savepoints are statements, blocks are not.
+    """
+    per_s = savepoints_per_s(facts)
+    sessions = Counter(
+        session_name(row)
+        for sample in facts.interval.recent(sections.activity, WINDOW_S)
+        for row in sample.backends
+        if row.xact_start_ms is not None and row.query and is_savepoint(row.query)
+    )
+    if per_s >= 1.0 or sessions:
+        most = sessions.most_common(1)[0][0] if sessions else ""
+        return f"{count(per_s)} savepoints/s{f', most by {most}' if most else ''}"
+    if facts.setting("pg_stat_statements.track_utility") != "on":
+        return ""
+    longest = facts.longest_statement()
+    of = f" in {longest[0].words}" if longest is not None else ""
+    return f"no session sets savepoints: likely EXCEPTION blocks{of}"
 
 
 def _multixacts(facts: Facts) -> Hit | None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
-from pgtop_tune.base.units import count, duration
+from pgtop_tune.base.sql_quoting import identifier
+from pgtop_tune.base.units import count, duration, size
+from pgtop_tune.diagnosis.chains import cpu_ms, queue_ms, wal_bytes_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import FindingKind
-from pgtop_tune.diagnosis.rule import FindingRule, Hit, evidence, holder_deeds, page, short_name, stage
-from pgtop_tune.metrics import host, sections
+from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, holder_deeds, page, short_name, sql, stage
+from pgtop_tune.diagnosis.rules.statements import TIME, rates_of
+from pgtop_tune.metrics import host, sections, server
 from pgtop_tune.metrics.io import io_rates
-from pgtop_tune.metrics.vacuum import holders, table_rates
-from pgtop_tune.model.relations import TableCounters
+from pgtop_tune.metrics.vacuum import GrownRelation, holders, table_rates
+from pgtop_tune.model.postgres import DatabaseCounters
+from pgtop_tune.model.relations import IndexCounters, TableCounters
 
 _HOLDS_S: Final = 60.0
 _DEAD: Final = 10
@@ -21,6 +26,8 @@ _SHARE: Final = 0.3
 _BYTES: Final = 1e6
 _UPDATES: Final = 100.0
 _HOT: Final = 0.5
+_MANY_INDEXES: Final = 5
+_INDEX: Final = 24
 _OWN_CPU: Final = 10.0
 _ROLLBACKS: Final = 1.0
 _MANY: Final = 0.2
@@ -44,14 +51,14 @@ def _horizon(facts: Facts) -> Hit | None:
     for_s = duration(oldest.since_s or 0.0)
     return Hit(
         sentence=(
-            f"{oldest.kind} {short_name(oldest.name)} has held back vacuum for {for_s}: {short_name(table.name)} has"
+            f"{oldest.title} has held back vacuum for {for_s}: {short_name(table.name)} has"
             f" {count(table.n_dead_tup)} dead and {count(table.n_live_tup)} live rows"
         ),
-        short=f"{oldest.kind} {short_name(oldest.name)} has held back vacuum for {for_s}",
+        short=f"{oldest.title} has held back vacuum for {for_s}",
         culprit=short_name(oldest.name),
         statement=short_name(oldest.activity) if oldest.backend is not None else "",
         evidence=evidence(
-            ("holder", f"{oldest.kind} {short_name(oldest.name)} {short_name(oldest.owner)}".strip()),
+            ("holder", f"{oldest.title} {short_name(oldest.owner)}".strip()),
             ("dead rows", f"{count(table.n_dead_tup)} in {short_name(table.name)}"),
         ),
         next_step="end the holder (page 9); after a vacuum, CPU per transaction falls",
@@ -104,20 +111,85 @@ def _load(facts: Facts) -> Hit | None:
 
 
 def _cold(facts: Facts) -> Hit | None:
-    rows = [row for row in table_rates(facts.interval) if (row.per_s("n_tup_upd") or 0.0) >= _UPDATES]
-    worst = max(rows, key=lambda row: (row.sum("n_tup_upd") or 0) - (row.sum("n_tup_hot_upd") or 0), default=None)
+    """Find a table whose rows are written to every index: many inserts, or updates that are not HOT."""
+    pair = facts.mean.pair(sections.database)
+    if pair is not None and _written(pair[1]) - _written(pair[0]) < _UPDATES * (pair[1].at_s - pair[0].at_s):
+        return None
+    indexes_of: dict[int, list[IndexCounters]] = {}
+    sample = facts.interval.now(sections.relations)
+    for index in sample.indexes if sample is not None else ():
+        indexes_of.setdefault(index.table_oid, []).append(index)
+    tables = [rates for rates in table_rates(facts.interval) if _cold_rows(rates) >= max(_UPDATES * rates.seconds, 1.0)]
+    worst = max(tables, key=lambda rates: _cold_rows(rates) * len(indexes_of.get(rates.row.oid, ())), default=None)
     if worst is None:
         return None
+    rows, indexes = _cold_rows(worst), indexes_of.get(worst.row.oid, [])
     updates, hot = worst.sum("n_tup_upd") or 0, worst.sum("n_tup_hot_upd") or 0
-    if not updates or hot / updates >= _HOT:
+    of_updates = updates - hot >= _HOT * rows
+    is_crowded = len(indexes) >= _MANY_INDEXES
+    if (of_updates and hot / updates >= _HOT) or not (of_updates or is_crowded):
         return None
-    table = short_name(worst.row.name)
-    return Hit(
-        sentence=f"{100 - 100 * hot / updates:.0f} % of the updates of {table} are not HOT: each writes to every index",
-        short=f"{100 - 100 * hot / updates:.0f} % of updates of {table} are not HOT",
-        evidence=evidence(("updates", f"{count(worst.per_s('n_tup_upd'))}/s"), ("HOT", f"{100 * hot / updates:.0f} %")),
-        next_step="drop the index on the changed column; lower fillfactor only if many updates go to new pages",
+    table, percent = short_name(worst.row.name.removeprefix("public.")), f"{100 - 100 * hot / max(updates, 1):.0f} %"
+    subject = f"{percent} of the updates of {table} are not HOT" if of_updates else f"inserts into {table}"
+    writes = f": each writes to {f'its {len(indexes)} indexes' if indexes else 'every index'}"
+    unused = [index for index in indexes if not index.idx_scan and not index.is_constraint and index.is_valid]
+    names = ", ".join(short_name(index.name.removeprefix("public."), _INDEX) for index in unused[:2])
+    more = f" and {len(unused) - 2} more" if len(unused) > 2 else ""
+    never = f"; never scanned: {names}{more}" if unused else ""
+    # A row costs about as much in each index as in its table: the part of the indexes is the bound.
+    part = len(indexes) / (len(indexes) + 1.0) * _part_of_writes(facts, worst.row) if is_crowded else 0.0
+    impact_ms = min(part * (cpu_ms(facts) + queue_ms(facts) + wal_bytes_ms(facts)), facts.latency_ms)
+    wal = facts.of(server.WAL_BYTES)
+    drops = tuple(
+        sql(
+            f"DROP INDEX CONCURRENTLY {identifier(*index.name.split('.', 1))};",
+            "never scanned here: check standbys first",
+        )
+        for index in unused[:1]
     )
+    return Hit(
+        sentence=f"{subject}{writes}{never}",
+        middle=(f"{subject}{writes}",),
+        short=f"{subject}{f': {len(indexes)} indexes' if indexes else ''}",
+        brief=f"{table}: {len(indexes)} indexes" if indexes else "",
+        culprit=table,
+        impact_ms=impact_ms if is_crowded else None,
+        evidence=evidence(
+            ("rows written", f"{count(rows / worst.seconds)}/s"),
+            ("HOT", f"{100 * hot / updates:.0f} %" if updates else None),
+            ("indexes", f"{len(indexes)}, of which {len(unused)} never scanned" if indexes else None),
+            ("WAL", f"{size(wal / facts.server_tps)} per transaction" if wal and facts.server_tps else None),
+        ),
+        next_step=(
+            "drop indexes that no query uses, here and on standbys, or the one on the changed column. Not the cause if WAL per"
+            " transaction stays the same"
+            if is_crowded
+            else "drop the index on the changed column; lower fillfactor only if many updates go to new pages"
+        ),
+        deeds=(page("8", f"shows the indexes of {table} and their scans"), *drops),
+        agreed=False,
+        note=not is_crowded or impact_ms < LEAST * facts.latency_ms,
+    )
+
+
+def _written(database: DatabaseCounters) -> int:
+    return database.tup_inserted + database.tup_updated
+
+
+def _cold_rows(rates: GrownRelation[TableCounters]) -> float:
+    """Return the rows that were written to every index of a table."""
+    return (rates.sum("n_tup_ins", "n_tup_upd") or 0) - (rates.sum("n_tup_hot_upd") or 0)
+
+
+def _part_of_writes(facts: Facts, table: TableCounters) -> float:
+    """Return the part of the time of all statements that writes into a table take, 0 to 1; 0 where it is not known."""
+    name = re.compile(rf'(?<!\w)"?{re.escape(table.name.partition(".")[2])}"?(?!\w)')
+    times = [(rate.grown.sum(TIME) or 0, facts.text_of(rate.counters.queryid)) for rate in facts.once(rates_of)]
+    total = sum(time for time, _ in times)
+    writing = sum(
+        time for time, text in times if text.lstrip()[:6].upper() in ("INSERT", "UPDATE") and name.search(text)
+    )
+    return writing / total if total else 0.0
 
 
 def _rolled_back(facts: Facts) -> Hit | None:
@@ -157,7 +229,13 @@ RULES: Final = (
     ),
     FindingRule(id="vac.slow", kind=FindingKind.NOTE, page="8", needs=(sections.relations, sections.waits), find=_slow),
     FindingRule(id="vac.load", kind=FindingKind.NOTE, page="6", needs=(sections.io, sections.waits), find=_load),
-    FindingRule(id="upd.cold", kind=FindingKind.NOTE, page="8", needs=(sections.relations,), find=_cold),
+    FindingRule(
+        id="upd.cold",
+        page="8",
+        needs=(sections.relations,),
+        find=_cold,
+        before=("cpu.server", "cpu.full", "wal.volume", "wal.buffers"),
+    ),
     FindingRule(id="xact.rollback", kind=FindingKind.NOTE, page="2", needs=(sections.database,), find=_rolled_back),
     FindingRule(id="own.cost", kind=FindingKind.NOTE, page="7", needs=(sections.footprint,), find=_own),
 )

@@ -333,7 +333,7 @@ _SWITCHES: Final = (
         "default_transaction_isolation",
         "read committed",
         "clients have to retry transactions that fail to serialize",
-        texts=("read uncommitted", "repeatable read", "serializable"),
+        texts=("repeatable read", "serializable"),
         severity=Severity.INFO,
     ),
 )

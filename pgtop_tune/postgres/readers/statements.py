@@ -38,9 +38,12 @@ from pgtop_tune.postgres.server.read_only_connection import open_connection
 
 TEXTS_AT_MOST: Final = 1_000
 TEXT_CHARACTERS: Final = 4_000
-_TEXT_COST: Final = 600.0
+_TEXT_COST: Final = 100.0
 """Pause after fetching texts, as a multiple of its time, because the server reads its whole file of texts."""
-_TEXT_PAUSE_S: Final = 60.0
+_TEXT_PAUSE_S: Final = 5.0
+"""Least pause after fetching texts: new ids get theirs together."""
+_LOST_PAUSE_S: Final = 60.0
+"""Pause before ids whose text the server did not have are asked for again, and after a fetch that failed."""
 _NOT_CONVERTED: Final = NOT_CONVERTED | {"42883"}
 """sqlstates of a failed conversion; some encodings, such as LATIN2 and WIN866, have none (undefined_function)."""
 _OTHERS_AT_MOST: Final = 5
@@ -90,7 +93,7 @@ class StatementTextReader:
         self.own: set[int] = set()
         self._texts: dict[int, StatementText] = {}
         self._lost: set[int] = set()
-        self._ask_from_s = 0.0
+        self._ask_from_s = self._lost_from_s = 0.0
         self._shown: StatementTexts | None = None
 
     def forget(self) -> None:
@@ -100,14 +103,17 @@ class StatementTextReader:
     async def texts(self, context: ReadContext, queryids: set[int]) -> StatementTexts:
         """Return the texts of some ids; unknown ones are fetched, unless the pause after the last fetch lasts."""
         started_s = self._clock()
-        if queryids - self._texts.keys() and started_s >= self._ask_from_s:
+        missing = queryids - self._texts.keys()
+        if started_s < self._lost_from_s:
+            missing -= self._lost
+        if missing and started_s >= self._ask_from_s:
             # Set before the fetch: after a time-out, the server must not get the same statement at once.
-            self._ask_from_s = started_s + _TEXT_PAUSE_S
-            await self._read(context, queryids)
+            self._ask_from_s = started_s + _LOST_PAUSE_S
+            await self._read(context, queryids, missing)
             ended_s = self._clock()
             # Statements that follow the first sample, among them our own, need no pause.
-            cost = _TEXT_COST if self._shown is not None else 0.0
-            self._ask_from_s = max(ended_s + (ended_s - started_s) * cost, self._ask_from_s if self._lost else 0)
+            pause_s = max((ended_s - started_s) * _TEXT_COST, _TEXT_PAUSE_S) if self._shown is not None else 0.0
+            self._ask_from_s = ended_s + pause_s
         lost = self._lost & queryids
         if lost:
             rows = await context.fetch("running_texts", as_text(lost))
@@ -117,8 +123,7 @@ class StatementTextReader:
             self._shown = StatementTexts(self._clock(), texts)
         return self._shown
 
-    async def _read(self, context: ReadContext, queryids: set[int]) -> None:
-        missing = queryids - self._texts.keys()
+    async def _read(self, context: ReadContext, queryids: set[int], missing: set[int]) -> None:
         query = query_text("statement_texts", context.capabilities)
         try:
             rows = await context.connection.fetch(query, as_text(missing))
@@ -127,7 +132,9 @@ class StatementTextReader:
                 raise
             rows = await _elsewhere(context, missing)
         self._keep(rows, queryids)
-        self._lost = missing - self._texts.keys()
+        if lost := missing - self._texts.keys():
+            self._lost |= lost
+            self._lost_from_s = self._clock() + _LOST_PAUSE_S
 
     def _keep(self, rows: Rows, queryids: set[int]) -> None:
         if len(self._texts) + len(rows) > TEXTS_AT_MOST:

@@ -29,7 +29,7 @@ _STATEMENT_COLUMNS: Final = (
 _LOCK_COLUMNS: Final = (
     Column("PID", 11),
     Column("waits", 6, "right"),
-    Column("object", 22),
+    Column("object", 30),
     Column("query", 20, elastic=True),
 )
 _HEAD_ROWS: Final = 2
@@ -92,6 +92,9 @@ def _statements(session: Session, statements: TopStatements, width: int, height:
     if isinstance(rates, Unavailable):
         (text, style), *_ = absence(rates)
         lines += [padded(((" ", PLAIN), (line, style)), width) for line in wrap(text, width - 2)]
+        return [*lines, *[padded((), width)] * height][:height]
+    if not rates:
+        lines.append(padded(((" no statement ended since the sample before", "dim"),), width))
         return [*lines, *[padded((), width)] * height][:height]
     texts = statements.texts(session, rates)
     rows: list[tuple[Cell, ...]] = [

@@ -130,7 +130,7 @@ def _cpu(cpu: CpuSample, frame: Frame, interval: Interval, width: int, glyphs: G
         *_told(frame, [(metrics.RUN_QUEUE, Phrase((("queue " if in_words else "rq ", "label"), queued)))]),
         _quota(cpu, interval, width),
         _pressure(frame, interval),
-        Phrase((*heat, (f" {len(cpu.cores)} cores", "label")), 4, heat),
+        Phrase(((f"{len(cpu.cores)} cores ", "label"), *heat), 4, (("cores ", "label"), *heat)),
         _other_programs(frame, width),
     ]
 
@@ -206,8 +206,8 @@ def _pressure(frame: Frame, interval: Interval) -> Phrase:
         "mem": (metrics.PSI_MEMORY_SOME, metrics.PSI_MEMORY_FULL),
     }
     parts = {name: _some_full(name, rows, interval) for name, rows in stalled.items()}
-    psi: Line = (("psi ", "label"),)
-    return Phrase((*psi, *_together(list(parts.values())), (" %", "label")), 3, (*psi, *parts["io"], (" %", "label")))
+    psi: Line = (("psi % ", "label"),)
+    return Phrase((*psi, *_together(list(parts.values()))), 3, (*psi, *parts["io"]))
 
 
 def _some_full(name: str, rows: Sequence[Metric], interval: Interval) -> Line:
@@ -234,7 +234,10 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, 
         for metric, span in fillings
         if untold(frame, metric.id) is None and (metric is not metrics.MEMORY_ARC or memory.arc_bytes is not None)
     ]
-    arc = [(metrics.MEMORY_ARC, Phrase(_number(metrics.MEMORY_ARC, interval, size, 7), 2))]
+    # Parts of the bar beside the used one have their filling before their name, as those of the CPUs.
+    arc, cache = (
+        (metric, Phrase((filling, *_number(metric, interval, size, 7)), 2)) for metric, filling in fillings[1:]
+    )
     swapped = [_number(metric, interval, byte_rate, 9) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
     return [
         _gauge(parts, None if used is None else share(used, total), width, glyphs),
@@ -243,8 +246,8 @@ def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, 
             frame,
             [
                 (metrics.MEMORY_DIRTY, Phrase(_number(metrics.MEMORY_DIRTY, interval, size, 7), 1)),
-                (metrics.MEMORY_CACHE, Phrase(_number(metrics.MEMORY_CACHE, interval, size, 7), 2)),
-                *(arc if memory.arc_bytes is not None else ()),
+                cache,
+                *((arc,) if memory.arc_bytes is not None else ()),
                 (metrics.SWAP_USED, Phrase(_number(metrics.SWAP_USED, interval, size, 7), 3)),
                 (metrics.SWAP_IN, Phrase(_together(swapped), 5)),
                 (metrics.HUGE_TOTAL, Phrase(labelled("huge", huge, PLAIN, " used"), 4, labelled("huge", huge))),
@@ -355,7 +358,6 @@ def _disk(
     cap = reached or room
     full = busy if cap is None else 100.0 if room is None else min(100.0 / room.times, 100.0)
     queue = Phrase(labelled("queue", count(value(metrics.DISK_QUEUE)).rjust(5)), 5)
-    unit = "   " if write_ms.endswith("s") else " ms"
     bar = [(full, (glyphs.full, "series-1"))]
     name: Line = ((one_line(disk.name, _NAME).ljust(name_cells), PLAIN),)
     if cap is None:
@@ -379,9 +381,9 @@ def _disk(
         ),
         Phrase(labelled("", bytes_text), 4),
         Phrase(
-            (*labelled("await r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5), PLAIN, unit)),
+            (*labelled("await ms r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5))),
             2,
-            labelled("await", f"{read_ms:>5}/{write_ms:<5}", PLAIN, unit),
+            labelled("await ms", f"{read_ms:>5}/{write_ms:<5}"),
         ),
         *_told(frame, [(metrics.DISK_QUEUE, queue)]),
         Phrase(((" ".join(one_line(role, 40) for role in disk.roles), "dim"),) if disk.roles else (), 6),

@@ -244,7 +244,9 @@ def latency_lines(
     growing = still if newest.stalled_s is not None else ()
     further_ms = [value for value in (*growing, *(levels[-1].values if baseline is not None else ())) if value]
     top_ms = _scale_top(seconds, spikes_s, further_ms)
-    title: Line = (("latency ms", "title"), *_column_words(axis), *_silent(newest, "  no transaction has"))
+    # In a stall the age of the figures needs the room.
+    how_wide = _column_words(axis) if newest.stalled_s is None else ()
+    title: Line = (("latency ms", "title"), *how_wide, *_silent(newest, "  no transaction has"))
     return [
         head(title, width, glyphs, figures),
         *filled_lines(
@@ -334,7 +336,7 @@ def _since_when(session: Session, newest: NewestLatency) -> list[Phrase]:
         phrases.append(Phrase(((f"oldest {open_for}", "critical"),), 0, ((open_for, "critical"),)))
     if newest.second is not None:
         several = f"{newest.second.span_s} s, " if newest.second.span_s > 1 else ""
-        phrases.append(Phrase(((f"figures of {several}{ago}", "critical"),), 1))
+        phrases.append(Phrase(((f"figures of {several}{ago}", "critical"),), 1, ((f"of {ago}", "critical"),)))
     return phrases
 
 
@@ -367,12 +369,12 @@ def _curve_ends(
     ends = [CurveEnd("mean", estimated + form(mean_ms), PLAIN, (), 5)]
     for quantile, rank in _RANKS.items():
         value = None if second is None else second.at(quantile)
-        style = "critical" if stalled else _AREAS.get(quantile, PLAIN)
+        style = "dim" if stalled else _AREAS.get(quantile, PLAIN)
         text = form(value) if value is None else estimate_mark(value, counted_below_ms) + form(value)
         rank += 2 if stalled else 0
         ends.append(CurveEnd(quantile.title, text, style, curves.get(quantile.title, ()), rank))
     slowest = form(None if second is None else second.span_max_ms)
-    return [*ends, CurveEnd(_SLOWEST, slowest, PLAIN, curves.get(_SLOWEST, ()), 3)]
+    return [*ends, CurveEnd(_SLOWEST, slowest, "dim" if stalled else PLAIN, curves.get(_SLOWEST, ()), 3)]
 
 
 def _phrase(end: CurveEnd) -> Phrase:

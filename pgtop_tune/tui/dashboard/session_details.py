@@ -263,7 +263,8 @@ def _figures(backend: Backend, interval: Interval) -> list[tuple[str, str]]:
         if (row.queryid, row.usename, row.datname, row.toplevel) == about:
             now = f"{count(rate.calls_per_s)} calls/s, {with_ms(rate.mean_ms)} each, {percent(rate.share)} % of time"
             mean_ms = row.exec_us / row.calls / 1000.0 if row.calls else None
-            ever = f"{count(row.calls)} calls of {with_ms(mean_ms)}, at most {with_ms(row.max_exec_us / 1000.0)}"
+            calls = "call" if row.calls == 1 else "calls"
+            ever = f"{count(row.calls)} {calls} of {with_ms(mean_ms)}, at most {with_ms(row.max_exec_us / 1000.0)}"
             return [("executions", now), ("", f"{ever}, since the entry was created")]
     return []
 

@@ -162,6 +162,8 @@ _ROOMY: Final = 98
 """Cells from which on the head also says which load runs."""
 _BESIDE_SINCE: Final = 12
 """Cells of the head that its name and the strokes need beside what a change did."""
+_UNLIKE: Final = 0.15
+"""Share by which the throughputs of server and client differ before the server has a line: they count other seconds."""
 _FAILED: Final = 14
 """Cells of the head that failed transactions need, where there are any: they stay in sight."""
 
@@ -264,7 +266,11 @@ def _curves(server: Columns, client: Columns | None, alarms: Collection[int]) ->
     # Before and after the load the server's is all there is.
     alone = [value if client_tps is None else None for value, client_tps in zip(server, client, strict=True)]
     areas = [Area(client, "series-1", alarms=silent), Area(alone, "series-2", alarms=alarms)]
-    return areas, [Level(server, "series-2", apart=True)]
+    unlike = [
+        value if value is None or client_tps is None or abs(value - client_tps) > _UNLIKE * client_tps else None
+        for value, client_tps in zip(server, client, strict=True)
+    ]
+    return areas, [Level(unlike, "series-2", apart=True)]
 
 
 def _span(axis: TimeAxis) -> Line:

@@ -74,7 +74,7 @@ _CLOCK_ROWS: Final = 5
 _RARE: Final = 0.05
 """Share of the columns that may stand above the scale: one burst does not flatten the rest."""
 _MOST: Final = 4 + len(CLASSES)
-_BESIDE: Final = ((CLIENT_THINKS, "client"), (BACKGROUND, "background"), (PACING, "pacing"), (IO_WORKERS, "io workers"))
+_BESIDE: Final = ((CLIENT_THINKS, "think"), (BACKGROUND, "background"), (PACING, "pacing"), (IO_WORKERS, "io workers"))
 """Sessions that do not count as active, with names that fit."""
 
 

@@ -171,7 +171,7 @@ FILE_SYSTEMS: Final = PageTable(
         _of(details.SPACE_USED, 5, percent, title="used%"),
         _of(details.SPACE_AVAILABLE, 7, size),
         _of(details.MINUTES_LEFT, 7, _minutes),
-        _of(details.SPACE_GROWTH, 8, size, title="growsB/s"),
+        _of(details.SPACE_GROWTH, 8, size, title="grow B/s"),
         _of(details.SPACE_TOTAL, 7, size),
         _of(details.INODES_USED, 7, percent, title="inodes%"),
         word("kind", "type", 6, lambda row: _name(row.row.kind), "Type of file system.", "/proc/self/mountinfo"),

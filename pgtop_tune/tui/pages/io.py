@@ -474,6 +474,7 @@ IO: Final = PageTable(
     called=lambda row: " ".join(_name(part)(row) for part in ("backend_type", "object", "context")),
     empty="no reads or writes yet",
     quiet=lambda row: not row.sum("reads", "writes", "extends", "fsyncs", "hits"),
+    hides_quiet=True,
 )
 SLRU: Final = PageTable(
     id="slru",

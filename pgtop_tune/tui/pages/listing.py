@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import count
+from pgtop_tune.base.units import mean, size, unit_of
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.runtime.session import Session
@@ -139,13 +139,19 @@ class RowBeside:
         # A value stands in the column that it ends.
         axis = TimeAxis(*window(now_s, max(width - GUTTER, 1)), width)
         values = axis.means(list(self._points))
-        top = nice_ceiling(max((value for value in values if value is not None), default=0.0))
-        since = Phrase(((f"since {lasting(shown_s)} ago", "label"),))
+        highest, form = max((value for value in values if value is not None), default=0.0), column.form
+        facts = [Phrase(((f"since {lasting(shown_s)} ago", "label"),))]
+        if form is size:
+            # Bytes have round steps on the axis in the unit of the largest.
+            unit_bytes, unit = unit_of(highest)
+            values = [None if value is None else value / unit_bytes for value in values]
+            highest, form = highest / unit_bytes, mean
+            facts.insert(0, Phrase(((f"in {unit}", "label"),), 1))
         return [
-            head(((column.title, "label"), (f"  {column.text(row).strip()}", "strong")), width, glyphs, [since]),
+            head(((column.title, "label"), (f"  {column.text(row).strip()}", "strong")), width, glyphs, facts),
             *filled_lines(
-                [Area(values, "series-1")], axis=axis, height=_CHART_ROWS - 1, top=top, unit_format=count,
-                glyphs=glyphs, peak=Peak(values, count),
+                [Area(values, "series-1")], axis=axis, height=_CHART_ROWS - 1, top=nice_ceiling(highest),
+                unit_format=form, glyphs=glyphs, peak=Peak(values, form),
             ),
         ]  # fmt: skip
 

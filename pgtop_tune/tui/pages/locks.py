@@ -193,7 +193,7 @@ _COLUMNS: Final = (
         value=_state, largest_first=False, style=_state_style),
     word("object", "object", 22, lambda row: "" if row.node.wait is None else locked_object(row.node.wait),
          "Locked object. A row by table, block and line; names only in the connected database.",
-         "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid", share=0.2),
+         "pg_locks.locktype, relation, page, tuple, transactionid, classid, objid", share=0.25),
     figure("blocks", "holds", 5, lambda row: float(row.node.blocks), count,
            "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
     _age("in-state", "since", "state_change_ms", "Time in the current state."),

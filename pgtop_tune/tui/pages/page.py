@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from pgtop_tune.base.safe_text import one_line, printable
-from pgtop_tune.base.units import UNKNOWN
+from pgtop_tune.base.units import UNKNOWN, count
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -50,6 +50,7 @@ class PageColumn(Struct, frozen=True):
         most: Cells it grows to where all columns of the table have room and some is left; 0 for never.
         visible: Whether it is shown until the operator chooses otherwise.
         metric: Id in the catalogue of the number it shows; "" where it is none.
+        form: Writes its number, also in the chart of a row's history.
     """
 
     id: str
@@ -68,6 +69,7 @@ class PageColumn(Struct, frozen=True):
     visible: bool = True
     most: int = 0
     metric: str = ""
+    form: Callable[[float | None], str] = count
 
     def least(self, width: int) -> int:
         """Return the cells that it gets at least in a table of so many cells."""
@@ -268,6 +270,7 @@ def figure(
         visible=visible,
         metric=metric,
         used=used,
+        form=unit,
     )
 
 

@@ -18,7 +18,7 @@ from pgtop_tune.metrics.replication import (
     slot_danger,
     slot_states,
 )
-from pgtop_tune.metrics.vacuum import HorizonHolder, holders
+from pgtop_tune.metrics.vacuum import IDLE, holders
 from pgtop_tune.metrics.vacuum import age as xid_age
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.replication import PreparedTransaction, SubscriptionWorker
@@ -266,20 +266,12 @@ def _of_primary(interval: Interval) -> list[Phrase]:
     if holding and holding[0].age > 0:
         oldest = holding[0]
         style = "critical" if oldest.age >= _OLD_XACTS else PLAIN
-        by = f"by {_called(oldest)}"
         full, short = (
-            labelled("vacuum held back", f"{spaced(oldest.age)} {unit} {by}", style)
-            for unit in ("transactions", "xacts")
+            labelled("vacuum held back", f"{spaced(oldest.age)} {unit} by {title}", style)
+            for unit, title in (("transactions", oldest.title), ("xacts", oldest.title.removesuffix(f", {IDLE}")))
         )
         phrases.append(Phrase(full, 0, short))
     return phrases
-
-
-def _called(holder: HorizonHolder) -> str:
-    """Return kind and name, and the rest of the kind: "slot standby2, catalogs only"."""
-    kind, _, more = holder.kind.partition(", ")
-    kind = "prepared transaction" if kind == "prepared" else kind
-    return f"{kind} {one_line(holder.name, 40)}" + (f", {more}" if more else "")
 
 
 def _summary_needs(session: Session, width: int) -> int:

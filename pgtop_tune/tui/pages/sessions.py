@@ -169,6 +169,7 @@ def _column(column: SessionColumn) -> PageColumn:
         style=lambda row: style_of(row, column),
         align=column.align,
         elastic=column.elastic,
+        share=0.3 if column.elastic else 0.0,
         visible=column.visible,
     )
 

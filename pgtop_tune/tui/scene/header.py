@@ -74,6 +74,8 @@ _NARROW: Final = 100
 _APART: Final = ("  ", PLAIN)
 _CLOCK: Final = 3
 """Rank of the clock; what costs less room to lose comes after it."""
+_COST: Final = 5
+"""Rank of what watching costs: from `_NARROW` cells on it has its room before the names to the left."""
 _WHOLE_S: Final = 0.75
 _HINT: Final = re.compile(r"(; trying again[^;]*).*")
 _SHORT_NAME: Final = 16
@@ -105,12 +107,13 @@ def header_line(
         load: State of the load that frames do not show.
     """
     frame = session.now
-    right = _right(session, frame, glyphs, recording, offset_s, narrow=columns < _NARROW)
+    narrow = columns < _NARROW
+    right = _right(session, frame, glyphs, recording, offset_s, narrow=narrow)
     going_on = _going_on(load)
-    facts = [*_left(frame, target, glyphs, narrow=columns < _NARROW), *going_on]
+    facts = [*_left(frame, target, glyphs, narrow=narrow), *going_on]
     # The recording comes before whatever is to the left; so does the clock, unless something has to be told there.
     busy = going_on or frame is None or isinstance(sections.server(frame), Unavailable)
-    last = 0 if busy else _CLOCK
+    last = 0 if busy else _CLOCK if narrow else _COST
     first = [replace(phrase, line=phrase.short or phrase.line) for phrase in right if phrase.rank <= last] or right[:1]
     clock_cells = width(fitting(first, columns, _APART))
     most = max(columns - 3 - clock_cells, 1)
@@ -211,7 +214,7 @@ def _right(
     phrases.append(
         Phrase(
             labelled("own" if narrow else "own cost", percent(cost).rjust(3), alarm(cost, OWN_CPU.critical), " % CPU"),
-            5,
+            _COST,
         )
     )
     phrases.append(Phrase(labelled("", byte_rate(value_of(OWN_TERMINAL_BYTES, session)).rjust(9)), 7))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -21,6 +21,8 @@ from pgtop_tune.tui.widgets.lines import ELSE, FILLED, ON, PLAIN, SHADE, SHADES,
 
 _GROUNDS: Final = {True: ColorTriplet(0, 0, 0), False: ColorTriplet(255, 255, 255)}
 """Colours that shades fade to, in dark themes and in light ones: the terminal's own ground is unknown."""
+_BLOCKS: Final = "".join(sorted({*UNICODE.rising, *UNICODE.densities} - {" "}))
+"""Characters that fill cells: areas and bars."""
 _FAINTEST: Final = 0.25
 """Part of its own colour that the first shade has."""
 
@@ -42,6 +44,7 @@ class LineCanvas(Widget):
         self._painted_width = 0
         self._palette: Mapping[str, Style | None] = {}
         self._joined: dict[str, tuple[Style | None, str]] = {}
+        self._inks: dict[str, Style] = {}
 
     def show(self, lines: Sequence[Line]) -> None:
         """Replace the lines and repaint those that differ from the ones shown; missing lines are blank."""
@@ -84,6 +87,13 @@ class LineCanvas(Widget):
             theme = self.app.current_theme
             self._palette = theme.spans if isinstance(theme, PaletteTheme) else {}
             self._joined = {}
+            plain = self._palette.get(PLAIN)
+            ground = None if plain is None else plain.bgcolor
+            self._inks = {
+                name: Style(color=style.bgcolor, bgcolor=ground)
+                for name, style in self._palette.items()
+                if style is not None and style.bgcolor not in (None, ground)
+            }
             self._strips = [None] * height
             self._painted_width = width
 
@@ -95,8 +105,13 @@ class LineCanvas(Widget):
         return [strip.crop(*crop.column_span) for strip in strips]
 
     def _drawn(self, text: str, name: str) -> tuple[str, Style | None]:
-        """Return the text and style of a span."""
+        """Return the text and style of a span.
+
+        An area in a style that has a ground of its own, as alarms of high contrast have, is of that colour.
+        """
         style = self._palette.get(name)
+        if name in self._inks and text and not text.strip(_BLOCKS):
+            return text, self._inks[name]
         if style is not None or (ON not in name and not name.endswith(FILLED)):
             return text, style
         if name not in self._joined:
@@ -116,7 +131,8 @@ class LineCanvas(Widget):
             return Style(bgcolor=shade_style.color), " "
         pair, _, colourless = name.partition(ELSE)
         front, _, ground = pair.partition(ON)
-        above, below = self._palette.get(front), self._palette.get(ground)
+        below = self._inks.get(ground) or self._palette.get(ground)
+        above = below if front == ground else self._palette.get(front)
         colour = None if below is None else below.color
         if above is not None and above.color == colour is not None:
             # All of the cell, with one colour less to write, and none that is brighter than a ground can be.
@@ -142,7 +158,7 @@ class LineCanvas(Widget):
     def _row(self, line: Line, width: int) -> list[tuple[str, Style | None]]:
         row: list[tuple[str, Style | None]] = []
         room = width
-        for span_text, name in _joined(line):
+        for span_text, name in _joined(line, self._inks):
             text, style = self._drawn(span_text, name)
             if not text.isprintable():
                 text = printable(text)
@@ -159,12 +175,14 @@ class LineCanvas(Widget):
         return row
 
 
-def _joined(line: Line) -> list[list[str]]:
-    """Return neighbours of one style as one: every segment is styled, written and compared by itself."""
+def _joined(line: Line, apart: Container[str]) -> list[list[str]]:
+    """Return neighbours of one style as one, but for some styles: every segment is styled, written and compared by
+    itself.
+    """
     spans: list[list[str]] = []
     last = None
     for text, style in line:
-        if style == last:
+        if style == last and style not in apart:
             spans[-1][0] += text
         else:
             spans.append([text, style])

@@ -59,22 +59,22 @@ def fitting(phrases: Sequence[Phrase], cells: int, gap: Span) -> Line:
     When room is short all that can shorten do so, then the last ranks go; what is left over lets the first ranks
     read in full again.
     """
-    kept = [(phrase.line, phrase) for phrase in phrases if phrase.line]
-    needed = _cells(kept, gap)
+    gap_cells = width((gap,))
+    kept = [_measured(phrase.line, gap_cells, phrase) for phrase in phrases if phrase.line]
+    needed = sum([used_cells for _, used_cells, _ in kept]) - gap_cells
     if needed > cells:
-        kept = [(phrase.line if phrase.short is None else phrase.short, phrase) for _, phrase in kept]
-        needed = _cells(kept, gap)
+        kept = [row if row[2].short is None else _measured(row[2].short, gap_cells, row[2]) for row in kept]
+        needed = sum([used_cells for _, used_cells, _ in kept]) - gap_cells
         while needed > cells and len(kept) > 1:
-            kept.pop(max(range(len(kept)), key=lambda index: (kept[index][1].rank, index)))
-            needed = _cells(kept, gap)
-        for index in sorted(range(len(kept)), key=lambda index: kept[index][1].rank):
-            line, phrase = kept[index]
-            longer = width(phrase.line) - width(line) + (0 if line else width((gap,)))
-            if needed + longer <= cells:
-                kept[index] = (phrase.line, phrase)
-                needed += longer
+            needed -= kept.pop(max(range(len(kept)), key=lambda index: (kept[index][2].rank, index)))[1]
+        for index in sorted(range(len(kept)), key=lambda index: kept[index][2].rank):
+            _, used_cells, phrase = kept[index]
+            in_full = _measured(phrase.line, gap_cells, phrase)
+            if needed + in_full[1] - used_cells <= cells:
+                kept[index] = in_full
+                needed += in_full[1] - used_cells
     joined: list[Span] = []
-    for line in (line for line, _ in kept if line):
+    for line in (line for line, _, _ in kept if line):
         if joined:
             joined.append(gap)
         joined.extend(line)
@@ -86,9 +86,9 @@ def _cut(line: Line, cells: int) -> Line:
     return (*fit(line, cells - 1), (CUT, line[-1][1])) if cells > 0 else ()
 
 
-def _cells(kept: Sequence[tuple[Line, Phrase]], gap: Span) -> int:
-    lines = [line for line, _ in kept if line]
-    return sum(width(line) for line in lines) + width((gap,)) * max(len(lines) - 1, 0)
+def _measured(line: Line, gap_cells: int, phrase: Phrase) -> tuple[Line, int, Phrase]:
+    """Return a form of a phrase with the cells that it takes, its gap among them."""
+    return line, width(line) + gap_cells if line else 0, phrase
 
 
 def dot(glyphs: Glyphs) -> Span:

@@ -45,6 +45,14 @@ def test_the_most_expensive_statements_stand_above_the_locks(size: tuple[int, in
         assert not lines[5].strip(), "one that did nothing is not listed"
 
 
+def test_without_a_statement_that_ended_the_pane_says_so() -> None:
+    """In a jam it was an empty heading."""
+    quiet = {"statement_counters": sample(1.0, 0.0, [statement(1, calls=7, exec_us=70)])}
+    session = session_with([quiet, quiet])
+    text = "\n".join(plain_text(line) for line in beside_sessions(session, TopStatements(), 70, 12, UNICODE))
+    assert "no statement ended since the sample before" in text
+
+
 def test_the_lock_tree_stands_there_while_a_session_waits() -> None:
     text = "\n".join(plain_text(line) for line in beside_sessions(queueing_session(), TopStatements(), 80, 20, UNICODE))
     assert "locks waiting 5" in text

@@ -464,3 +464,8 @@ def test_at_80_columns_the_header_has_the_endpoint_and_the_interval_before_its_o
         assert " every 1 s" in line, line
         assert ("rec" in line) is (recording is not None)
     assert "own" not in line
+
+
+def test_from_100_columns_on_the_length_of_the_recording_and_its_own_cost_come_before_the_user_of_the_server() -> None:
+    line = plain_text(header_line(session_of(30), 100, UNICODE, recording=RecordingState("run.jsonl", 2.0, 100)))
+    assert re.search(r"rec  00:\d\d  \d\d:\d\d:\d\d every 1 s  own cost .* % CPU $", line), line

@@ -84,7 +84,9 @@ async def test_what_is_left_over_is_named_on_the_pages_it_concerns(left_over: Le
                 rf"^ pay 'now' +prepared +2\d{place} +-",
             )
             if size is WIDE:
-                await screen.shows(rf"vacuum held back 2\d transactions by idle in transaction {left_over.writer} *$")
+                await screen.shows(
+                    rf"vacuum held back 2\d transactions by session {left_over.writer}, idle in transaction *$"
+                )
             await screen.turn_to("repl", "prepared")
             await screen.shows(r"^ pay 'now' +[\d.]+ +2\d postgres +postgres ")
             await screen.turn_to("tables", "temp-files")

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from rich.cells import cell_len
 
+from pgtop_tune.base.units import size
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.tui.actions import all_pages
 from pgtop_tune.tui.pages import listing
-from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable
+from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, RowBeside, first_view, listing_lines
+from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure
 from pgtop_tune.tui.widgets.lines import ASCII, STYLES, UNICODE, plain_text, width
+from tests.support.frames import session_of
 
 
 class Thing(NamedTuple):
@@ -311,3 +313,18 @@ def test_tables_that_have_no_room_in_the_head_are_counted() -> None:
     assert "◂1 · second one · third one · 1▸ ─" in head_of(2, 60)
     assert "◂2 · third one · fourth one ─" in head_of(3, 60)
     assert "◂3 · fourth one" in head_of(3, 20)
+
+
+def test_the_history_of_bytes_has_round_steps_in_their_unit() -> None:
+    """A row of 2.74 MB/s had its peak at 2.87M, on an axis to 4M."""
+    rate = figure("bytes", "B/s", 7, lambda row: row.size, size, "Bytes per second.", "made up")
+    table = PageTable(
+        id="made-up", title="made up", columns=(KEY, rate), rows=lambda session: (), key_of=lambda row: row.key,
+        sort="bytes",
+    )  # fmt: skip
+    lines = RowBeside().lines(table, first_view(table), Thing(1, "x", 2.74 * 2**20), session_of(1), 60, 24, UNICODE)
+    drawn = "\n".join(map(plain_text, lines))
+    assert "B/s  2.74 MB" in drawn
+    assert "in MB · since" in drawn
+    assert "2.74▼" in drawn
+    assert "\n    3 ┤" in drawn

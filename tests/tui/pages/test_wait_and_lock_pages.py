@@ -177,14 +177,14 @@ def test_waits_for_pages_have_a_row_of_their_own_from_19_on(major: int) -> None:
     expected = {18: {"LWLock": "2.00", "other": "1.00"}, 19: {"Buffer": "3.00"}}[major]
     assert {name: figure for name, figure in figures.items() if figure != "0"} == expected
     assert ("Buffer" in figures) is (major == 19)
-    assert "client" in figures
+    assert "think" in figures
     # The events below and the bars of the dashboard have the colour of that row.
     assert wait_style("Buffer") == wait_style("BufferPin") != wait_style("Extension")
 
 
 def test_little_room_keeps_a_name_for_every_colour_of_the_chart() -> None:
     names = [plain_text(line)[-19:-8].strip() for line in stacked_waits(waiting_session(), 80, 5, UNICODE)[1:]]
-    assert names == ["Lock", "IO", "CPU", "client"]
+    assert names == ["Lock", "IO", "CPU", "think"]
 
 
 def test_a_background_writer_is_not_called_background_twice() -> None:

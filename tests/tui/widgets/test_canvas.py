@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.color import Color
 from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.geometry import Region
@@ -91,6 +92,19 @@ async def test_an_area_is_of_its_own_colour_alone_also_where_all_text_stands_on_
             assert await ground(pilot, theme, on("dim", "series-1")) == edge
         assert (await colours(pilot, "mono", on("series-1", "series-1", "▓"))) is None
         assert pilot.app.query_one(Counting).render_line(0).text[0] == "▓"
+
+
+async def test_an_area_in_a_style_with_a_ground_of_its_own_has_the_colour_of_that_ground() -> None:
+    """In high-contrast a load that stood still was a white area with red edges."""
+    async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
+        pilot.app.theme = "high-contrast"
+        await shown(pilot, [(("█▅", "critical"), (" 9 s", "critical"), ("▂", on("series-1", "critical")))])
+        alarm = shipped_themes()["high-contrast"].spans["critical"]
+        assert alarm is not None
+        area, text, edge, *_ = [segment.style or Style() for segment in pilot.app.query_one(Counting).render_line(0)]
+        assert (area.color, area.bgcolor) == (alarm.bgcolor, Color.parse("color(16)"))
+        assert text == alarm
+        assert edge.bgcolor == alarm.bgcolor
 
 
 async def test_a_cell_of_a_heat_map_is_filled_and_keeps_its_character_where_there_are_no_shades() -> None:

@@ -154,8 +154,8 @@ def keys() -> str:
     parts += [
         "## Dialogs\n",
         "`Esc`, `Ctrl+C`, `q` and `F10` close every dialog; where text is typed, `q` is a letter. Arrows, `j` `k`,\n"
-        "`PgUp` `PgDn`, `Home` or `g` and `End` or `G` scroll its text or move in its list;\nin a list of words a letter goes to the word that begins with it, "
-        "and among earlier runs `g` draws one. On the lower\nedge of each stand:\n",
+        "`PgUp` `PgDn`, `Home` or `g` and `End` or `G` scroll its text or move in its list; in a list of words a\n"
+        "letter goes to the word that begins with it, and among earlier runs `g` draws one. On the lower edge stand:\n",
         table(
             ("dialog", "keys"),
             [(DIALOGS[each.__name__], plain(" · ".join(each.KEYS.split("  ")))) for each in _dialogs(Dialog)],

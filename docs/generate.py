@@ -192,11 +192,29 @@ def _shown_keys(action: Action) -> str:
     return " ".join(f"`{key_name(key)}`" for key in action.keys)
 
 
+_OUTPUTS: Final = (
+    ("`check`", "`.html`, `.json`, `.md`, `.sh` (script of fixes), `.om` (OpenMetrics); others are text"),
+    ("`export`", "`.csv`, `.parquet`, `.om`; `.gz` compresses CSV and OpenMetrics"),
+    ("`record`", "`.jsonl`; `.gz` and `.zst` compress it"),
+    ("`report`, `experiment report`", "`.html`, `.md`"),
+    ("`tune --show`", "`.html`, `.md`, `.sql`"),
+)
+
+
 def cli() -> str:
     """The help of every command as typer writes it, in plain text, and the exit statuses."""
     parts = [
         "# Command line\n",
         f"`pgtop-tune` without a command is `pgtop-tune {DEFAULT_COMMAND}`: `pgtop-tune -d bench` watches a server.\n",
+    ]
+    parts += [
+        "Durations take a unit everywhere: `2s`, `500ms`, `5m`, `1h30m`; rates and steps take `k` and `M`. A\n"
+        "bare number keeps the option's own unit.\n",
+        "`--json` and `--csv` are short for `--format`. With `-o`, the extension decides the format; `--format` takes\n"
+        "precedence over it:\n",
+        table(("command", "`-o`"), _OUTPUTS),
+        "Commands that change something show it with `--dry-run` and change nothing: `set`, `reset`,\n"
+        "`advise --apply`, `revert`, `ab`, `tune`, `experiment run`, `bench init`, `bench run`.\n",
     ]
     for call, command in commands():
         title = " ".join(call[1:]) or call[0]

@@ -110,7 +110,11 @@ class Tree:
 
     def add_program(self) -> None:
         """Write the program itself, and what starts it."""
-        for source, target in ((ROOT / "pgtop_tune", "pgtop_tune"), (ROOT / "themes", "pgtop_tune/themes")):
+        for source, target in (
+            (ROOT / "pgtop_tune", "pgtop_tune"),
+            (ROOT / "themes", "pgtop_tune/themes"),
+            (ROOT / "docs" / "guide", "pgtop_tune/guide"),
+        ):
             for path in sorted(source.rglob("*")):
                 name = path.relative_to(source).as_posix()
                 if path.is_file() and "__pycache__" not in path.parts and not path.name.startswith("."):

@@ -1,4 +1,5 @@
-"""The user's configuration file: `config.toml` in the configuration directory. Absent is fine; wrong is said once.
+"""The configuration: /etc/pgtop-tune/config.toml, over it the user's `config.toml` in the configuration directory, over
+it the variables PGTOP_TUNE_THEME, PGTOP_TUNE_INTERVAL and so on. Absent is fine; wrong is said once.
 
 theme = "light"
 interval = 2.0
@@ -14,16 +15,26 @@ quit = "q,f10"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.base.paths import config_dir, content_of
+from pgtop_tune.base.paths import account_name, config_dir, content_of
+from pgtop_tune.base.units import TIMES, quantity
 
 FILE_NAME: Final = "config.toml"
+OF_MACHINE: Final = Path("/etc/pgtop-tune") / FILE_NAME
+"""Configuration of all users of this machine."""
+_PREFIX: Final = "PGTOP_TUNE_"
+CONFIG: Final = f"{_PREFIX}CONFIG"
+LOG_FILE: Final = f"{_PREFIX}LOG_FILE"
+LOG_LEVEL: Final = f"{_PREFIX}LOG_LEVEL"
+"""Variables of --config, --log-file and --log-level."""
 
 
 class Config(Struct, frozen=True):
@@ -50,26 +61,43 @@ class Config(Struct, frozen=True):
 
 
 def load_config(path: Path | None = None) -> Config:
-    """Return the configuration, or the defaults where there is no file.
+    """Return the configuration: the defaults, below the file of the machine, the user's file or that of --config, and
+    the variables.
 
     Args:
-        path: Another file than the user's own.
+        path: The only file to read.
 
     Raises:
-        UsageProblem: The file cannot be read or says something it cannot mean; names every mistake.
+        UsageProblem: A file cannot be read, belongs to another account, can be written by everybody, or says something
+            it cannot mean, as may a variable; names every mistake of a file.
     """
-    file = path or config_dir() / FILE_NAME
+    if path is not None:
+        return Config(**_values_of(path))
+    named = os.environ.get(CONFIG, "")
+    user_file = Path(named).expanduser() if named else config_dir() / FILE_NAME
+    of_machine, of_user = _values_of(OF_MACHINE), _values_of(user_file, must_exist=bool(named))
+    keys = {**of_machine.get("keys", {}), **of_user.get("keys", {})}
+    return Config(**{**of_machine, **of_user, **_of_variables(), "keys": keys})
+
+
+def _values_of(file: Path, *, must_exist: bool = False) -> dict[str, Any]:
+    """Return the values of a file by key; empty where there is none."""
     try:
+        _check_owner(file)
         content = content_of(file)
     except FileNotFoundError:
-        return Config()
+        if must_exist:
+            raise UsageProblem(f"there is no configuration file {file}", "check --config") from None
+        return {}
     except OSError as problem:
+        if file == Path(os.devnull):
+            return {}
         hint = "fix its permissions" if isinstance(problem, PermissionError) else "it must be a regular file"
         raise UsageProblem(f"{file} cannot be read: {problem.strerror}", hint) from None
     from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
 
     try:
-        parsed = tables_of(toml_source(content))
+        parsed: dict[str, Any] = tables_of(toml_source(content))
     except NotToml as problem:
         raise UsageProblem(f"{file} is not TOML: {problem}") from None
     mistakes = [f"unknown key {name!r}" for name in parsed if name not in _CHECKS]
@@ -80,7 +108,33 @@ def load_config(path: Path | None = None) -> Config:
         raise UsageProblem(f"{file}: {'; '.join(mistakes)}", f"known keys: {', '.join(_CHECKS)}")
     for name in _LISTS & parsed.keys():
         parsed[name] = tuple(parsed[name])
-    return Config(**parsed)
+    return parsed
+
+
+def _check_owner(file: Path) -> None:
+    """Refuse a file that another account could have written: it names disks, keys and files. Raises OSError, too."""
+    status = file.stat()
+    if status.st_uid not in (os.geteuid(), 0):
+        raise UsageProblem(
+            f"{file} belongs to {account_name(status.st_uid)}, but this process runs as {account_name(os.geteuid())}",
+            "copy it, or pass a file of your own with --config",
+        )
+    if status.st_mode & stat.S_IWOTH and stat.S_ISREG(status.st_mode):
+        raise UsageProblem(f"{file} can be written by everybody", f"inspect it, then run: chmod o-w {file}")
+
+
+def _of_variables() -> dict[str, Any]:
+    """Return the values of the variables PGTOP_TUNE_THEME, PGTOP_TUNE_INTERVAL and so on, by key."""
+    values: dict[str, Any] = {}
+    for key, (parse, expected) in _VARIABLES.items():
+        variable = f"{_PREFIX}{key.upper()}"
+        if not (text := os.environ.get(variable, "").strip()):
+            continue
+        value = parse(text)
+        if value is None or _CHECKS[key](list(value) if isinstance(value, tuple) else value):
+            raise UsageProblem(f"{variable}={text} cannot be used: {expected} expected", f"change or unset {variable}")
+        values[key] = value
+    return values
 
 
 def _is(kind: type, expected: str) -> Any:
@@ -116,3 +170,29 @@ _CHECKS: Final[Mapping[str, Any]] = {
     "keep": _texts('"24", "7d" or "20GB"'),
     "keys": _keys,
 }
+
+
+def _seconds(text: str) -> float | None:
+    return quantity(text, {**TIMES, "": 1.0})
+
+
+_TRUTH: Final = {
+    "true": True,
+    "on": True,
+    "yes": True,
+    "1": True,
+    "false": False,
+    "off": False,
+    "no": False,
+    "0": False,
+}
+_VARIABLES: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = {
+    "theme": (str, "the name of a theme"),
+    "interval": (_seconds, "a time from 200ms to 60s"),
+    "ascii": (lambda text: _TRUTH.get(text.lower()), "true or false"),
+    "mouse": (lambda text: _TRUTH.get(text.lower()), "true or false"),
+    "disk_caps": (lambda text: tuple(text.split()), "limits separated by blanks"),
+    "rotate": (lambda text: tuple(text.split()), "1h or 500MB"),
+    "keep": (lambda text: tuple(text.split()), "24, 7d or 20GB"),
+}
+"""Keys that a variable can set: how its text is read, and its form in words."""

@@ -7,6 +7,7 @@ PgtopError
 │   ├── NoAnswer            it listens, and the login does not end in time
 │   ├── LockedOut           it takes the credentials and ends each new session: a library, a setting, a trigger
 │   └── NotLetIn            it is there and says no: role, database, pg_hba.conf
+│       ├── NoSuchDatabase  it has no database of that name
 │       ├── PasswordNeeded  it would, with a password
 │       └── WrongPassword   it would, with another password
 ├── ServerProblem           the server refused a statement
@@ -66,6 +67,10 @@ class LockedOut(ConnectionProblem):
 
 class NotLetIn(ConnectionProblem):
     """The server is there and says no, and will say so again: role, password, database, pg_hba.conf."""
+
+
+class NoSuchDatabase(NotLetIn):
+    """The server has no database of that name."""
 
 
 class PasswordNeeded(NotLetIn):

@@ -57,6 +57,12 @@ def elsewhere() -> str:
     return f"root's journal and state are in {state_dir()}, not in {led_to / APPLICATION}"
 
 
+def shipped_directory(installed: str, beside: str) -> Path:
+    """Return a directory of files of the program: inside the installed package, or beside it in a working copy."""
+    package = Path(__file__).resolve().parents[1]
+    return package / installed if (package / installed).is_dir() else package.parent / beside
+
+
 def config_dir() -> Path:
     """Return the directory of the user's configuration: `config.toml`, `themes/`, `profiles/`."""
     return _xdg("XDG_CONFIG_HOME", ".config")

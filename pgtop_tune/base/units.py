@@ -1,14 +1,18 @@
-"""Numbers for people: fixed widths, three significant digits, units that do not jump about.
+"""Numbers for people: fixed widths, three significant digits, units that do not jump about; and quantities as people
+type them.
 
-Every function is pure and returns plain text. `None` is always drawn as `UNKNOWN`, never as 0.
+Every function is pure. `None` is always drawn as `UNKNOWN`, never as 0.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
+
+from pgtop_tune.base.errors import UsageProblem
 
 UNKNOWN: Final = "-"
 
@@ -232,3 +236,49 @@ def as_set(size_bytes: float) -> str:
         (unit, size) for unit, size in (("GB", GB), ("MB", MB), ("kB", 1024)) if kilobytes * 1024 % size == 0
     )
     return f"{kilobytes * 1024 // size}{unit}"
+
+
+# Quantities as people type them.
+
+TIMES: Final[Mapping[str, float]] = {
+    "us": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0,
+}  # fmt: skip
+"""Unit → seconds."""
+SIZES: Final[Mapping[str, float]] = {
+    "kB": 1e3, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12,
+    "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40,
+}  # fmt: skip
+"""Unit → bytes, of files and disks: decimal, as their makers count."""
+COUNTS: Final[Mapping[str, float]] = {"": 1.0, "k": 1e3, "K": 1e3, "m": 1e6, "M": 1e6, "g": 1e9, "G": 1e9}
+_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*([A-Za-z/]*)\s*", re.ASCII)
+_LONGEST: Final = 60
+
+
+def quantity(text: str, units: Mapping[str, float]) -> float | None:
+    """Return the sum of a text's numbers in their units: "1h30m", "500ms", "20GB"; None where it is none.
+
+    Args:
+        text: A number without a unit stands alone.
+        units: Unit → its value; "" is a number without a unit.
+    """
+    text = text.strip()
+    parts = _PART.findall(text) if len(text) <= _LONGEST else []
+    is_known = all(unit in units and (unit or len(parts) == 1) for _, unit in parts)
+    if not parts or not is_known or _PART.sub("", text):
+        return None
+    return sum(float(number) * units[unit] for number, unit in parts)
+
+
+def seconds(text: str, alone: str = "s") -> float:
+    """Return the seconds of a length of time: "90", "30s", "500ms", "1h30m", "1.5m".
+
+    Args:
+        alone: Unit of a number without one.
+
+    Raises:
+        UsageProblem: It is none.
+    """
+    length_s = quantity(text.lower(), {**TIMES, "": TIMES[alone]})
+    if length_s is None:
+        raise UsageProblem(f'"{text.strip()}" is not a duration', "pass 30s, 5m or 1h30m")
+    return length_s

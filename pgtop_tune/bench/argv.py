@@ -81,7 +81,10 @@ _REFUSALS: Final[tuple[tuple[Callable[[LoadSpec], object], str], ...]] = (
         lambda spec: any(not _VARIABLE.fullmatch(name) for name, _ in spec.variables),
         "a variable name must be letters, digits and '_', at most 60 characters",
     ),
-    (lambda spec: any("\0" in value for _, value in spec.variables), "a variable cannot contain a zero byte"),
+    (
+        lambda spec: any("\0" in word for word in (*spec.further, *(value for _, value in spec.variables))),
+        "a variable and an option cannot contain a zero byte",
+    ),
 )
 """Combinations that pgbench refuses, with the message."""
 _SINCE: Final[tuple[tuple[int, Callable[[LoadSpec], object], str], ...]] = (
@@ -163,7 +166,7 @@ def run_argv(spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadE
     command += ["-l", f"--log-prefix={log_dir / LOG_NAME}"]
     if sampling_rate < 1.0:
         command.append(f"--sampling-rate={sampling_rate:.6g}")
-    return command + endpoint_words(endpoint)
+    return [*command, *spec.further, *endpoint_words(endpoint)]
 
 
 def _given(spec: LoadSpec) -> list[tuple[str, str]]:

@@ -21,6 +21,44 @@ _SCOPE: Final = re.compile(f"(?:{_SCOPE_PART.pattern})+")
 _SCOPES: Final = "system, role=NAME, database=NAME, role=NAME,database=NAME or load"
 
 
+_LINKS: Final = frozenset({"=", "to", "TO", "To"})
+_SAME_WORD: Final = re.compile(rf"({_NAME.pattern})\s+(?:to\s+|(?!=))(.+)", re.ASCII | re.IGNORECASE | re.DOTALL)
+
+
+def as_assignments(typed_words: Sequence[str]) -> list[str]:
+    """Return the NAME=VALUE words of "NAME=VALUE", "NAME VALUE", "NAME to VALUE" and "NAME = VALUE".
+
+    A value that ends with a comma goes on in the next word, as SET of SQL has lists.
+
+    Raises:
+        UsageProblem: A name has no value, or it is not clear whether a word is a value or the next NAME=VALUE.
+    """
+    remaining, assignments = list(typed_words), list[str]()
+    while remaining:
+        word = remaining.pop(0)
+        if "=" in word.lstrip("="):
+            assignments.append(word)
+            continue
+        if match := _SAME_WORD.fullmatch(word):
+            assignments.append(f"{match[1]}={match[2]}")
+            continue
+        linked = remaining[:1] and remaining[0] in _LINKS
+        if linked:
+            remaining.pop(0)
+        value = remaining.pop(0) if remaining else ""
+        if not value or (not linked and "=" in value.lstrip("=")):
+            raise UsageProblem(
+                f"{word!r} has no value",
+                f"pass {word}=VALUE, or `pgtop-tune parameters {word}` to see it; a database needs -d",
+            )
+        if not linked:
+            value = value.removeprefix("=")
+        while value.endswith(",") and remaining:
+            value = f"{value} {remaining.pop(0)}"
+        assignments.append(f"{word}={value}")
+    return assignments
+
+
 def wanted_parameters(assignments: Sequence[str], scope: Scope) -> tuple[WantedParameter, ...]:
     """Return the parameters of NAME=VALUE words.
 

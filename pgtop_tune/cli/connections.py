@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -13,11 +14,18 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from pgtop_tune.base.errors import LoadProblem, PasswordNeeded, ServerProblem, UsageProblem
+from pgtop_tune.base.errors import (
+    ConnectionProblem,
+    LoadProblem,
+    NoSuchDatabase,
+    PasswordNeeded,
+    ServerProblem,
+    UsageProblem,
+)
 from pgtop_tune.base.safe_text import printable
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.cli import options
-from pgtop_tune.cli.output import can_ask
+from pgtop_tune.cli.output import can_ask, tell
 from pgtop_tune.process.handed_on import inherited_password
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ class ConnectionWords(Struct, frozen=True):
     """Connection options as typed."""
 
     target: options.Target = ""
+    target_user: options.TargetUser = ""
     host: options.Host = ""
     port: options.Port = ""
     user: options.User = ""
@@ -44,7 +53,7 @@ class ConnectionWords(Struct, frozen=True):
 class ConnectionOptions(ConnectionWords, frozen=True):
     """Connection options of a command whose words without an option are no database."""
 
-    LEFT_OUT: ClassVar = frozenset({"target"})
+    LEFT_OUT: ClassVar = frozenset({"target", "target_user"})
 
 
 def resolve_words(connection: ConnectionWords, *, is_another: bool = False) -> ConnInfo:
@@ -73,20 +82,55 @@ def begin_resolving(connection: ConnectionWords) -> Resolving:
     return Resolving(**_keywords(connection))
 
 
+def warn_of_passfile() -> None:
+    """Warn once of a password file that others may read; libpq ignores it, and would say so at each connection."""
+    from pgtop_tune.postgres.server.client_files import readable_by_others
+
+    if path := readable_by_others():
+        tell(f'WARNING: password file "{path}" has group or world access; permissions should be u=rw (0600) or less')
+        os.environ["PGPASSFILE"] = f"{os.devnull}/none"
+
+
 def _keywords(connection: ConnectionWords) -> dict[str, Any]:
-    if connection.target and connection.database:
+    # As psql: DBNAME USERNAME, and behind -d USERNAME alone.
+    positional = [word for word in (connection.target, connection.target_user) if word]
+    database = connection.database or (positional.pop(0) if positional else "")
+    user = connection.user or (positional.pop(0) if positional else "")
+    if positional:
         raise UsageProblem(
-            f"two databases given: {connection.database} and {connection.target}", "pass one, with or without -d"
+            f"more databases or users than one: {positional[0]} is too many",
+            "pass -d DATABASE -U USER, or DATABASE USER",
         )
     if connection.no_password and connection.ask_password:
         raise UsageProblem("-w and -W contradict each other", "pass one of them")
+    warn_of_passfile()
+    host, port = _place(connection.host, connection.port)
     return {
-        "target": connection.target or connection.database,
-        "host": connection.host,
-        "port": connection.port,
-        "user": connection.user,
-        "password": ask_password(connection.user) if connection.ask_password else None,
+        "target": database,
+        "host": host,
+        "port": port,
+        "user": user,
+        "password": ask_password(user) if connection.ask_password else None,
     }
+
+
+_HOST_AND_PORT: Final = re.compile(r"(?:\[([^\[\]/]+)\]|([^\[\]:/@]+))(?::(\d{1,5}))?", re.ASCII)
+
+
+def _place(hosts: str, port: str) -> tuple[str, str]:
+    """Return -h and -p of "[::1]", "db1:5433" or a list of such, as libpq takes them; other words stay as they are.
+
+    Raises:
+        UsageProblem: A port is given twice.
+    """
+    typed_hosts = [_HOST_AND_PORT.fullmatch(host) for host in hosts.split(",")]
+    if not hosts or None in typed_hosts:
+        return hosts, port
+    matches = [match for match in typed_hosts if match is not None]
+    ports = [match[3] or "" for match in matches]
+    if any(ports) and port:
+        raise UsageProblem(f"-h {hosts} and -p {port} both give a port", "pass one of them")
+    return ",".join(match[1] or match[2] for match in matches), ",".join(ports) if any(ports) else port
 
 
 def with_inherited_password(conninfo: ConnInfo) -> ConnInfo:
@@ -137,6 +181,25 @@ async def opened(connection: ConnectionWords) -> AsyncIterator[tuple[PsycopgSess
         raise LoadProblem(refusal.message, refusal.hint) from None
     finally:
         await sql_session.aclose()
+
+
+def check_database(connection: ConnectionWords) -> None:
+    """Raise NoSuchDatabase where the server lacks the database; every other refusal is for the command to meet."""
+    import asyncio
+
+    async def look() -> None:
+        async with opened(connection):
+            pass
+
+    try:
+        asyncio.run(look())
+    except NoSuchDatabase:
+        if connection.database:
+            hint = f"-d is the database, as in psql; the time between samples is -i {connection.database}"
+            raise NoSuchDatabase(f'there is no database "{connection.database}"', hint) from None
+        raise NoSuchDatabase(f'there is no command and no database "{connection.target}"') from None
+    except (ConnectionProblem, LoadProblem):
+        return
 
 
 def let_in(connection: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_another: bool = False) -> _T:

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from inspect import Parameter, Signature
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, get_args
 
 import typer
 from msgspec import NODEFAULT, Struct
@@ -19,6 +20,8 @@ from typer import Argument, Option
 
 from pgtop_tune.base.config import load_config
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import COUNTS, TIMES, number, quantity, seconds
+from pgtop_tune.cli import completion
 from pgtop_tune.host.source_names import HostSource
 from pgtop_tune.model.machine import DiskKind, Workload
 
@@ -34,19 +37,83 @@ _session_option: Final = partial(Option, rich_help_panel="Session")
 _screen_option: Final = partial(Option, rich_help_panel="Screen")
 machine_option: Final = partial(Option, rich_help_panel="Machine and purpose")
 
+
+def times(
+    least_s: float = 0.0, most_s: float = inf, *, alone: str = "s", integer: bool = False
+) -> Callable[[str | float], float]:
+    """Return the parser of an option that takes a time: "2", "500ms", "1h30m".
+
+    Args:
+        least_s, most_s: Limits of the time.
+        alone: Unit of a number without one, and of the parser's result.
+        integer: The result is a whole number.
+    """
+
+    def time(typed: str | float) -> float:
+        if not isinstance(typed, str):
+            return typed
+        try:
+            length_s = seconds(typed, alone)
+        except UsageProblem as problem:
+            raise typer.BadParameter(f"{problem.message}; {problem.hint}") from None
+        if not least_s <= length_s <= most_s:
+            limit = f"at least {number(least_s)}" if length_s < least_s else f"at most {number(most_s)}"
+            raise typer.BadParameter(f"{typed} is not {limit} s")
+        length = length_s if alone == "s" else length_s / TIMES[alone]
+        if integer and length != int(length):
+            raise typer.BadParameter(f"{typed} is not a whole number of {alone}")
+        return int(length) if integer else length
+
+    return time
+
+
+def per_second(typed: str | float) -> float:
+    """Return the rate of an option: "800", "1.5k"."""
+    value = quantity(typed, COUNTS) if isinstance(typed, str) else typed
+    if not value:
+        raise typer.BadParameter(f"{typed} is not a rate above zero; pass 800 or 1.5k")
+    return value
+
+
 Target = Annotated[
-    str, Argument(metavar="[DBNAME|URI]", help="Database, URI (postgresql://…) or keywords (service=… host=…).")
+    str,
+    Argument(
+        metavar="[DBNAME|URI]",
+        help="Database, URI (postgresql://…) or keywords (service=… host=…).",
+        autocompletion=completion.databases,
+    ),
+]
+TargetUser = Annotated[
+    str, Argument(metavar="[USERNAME]", help="User name, as in psql; behind -d, the first word is the user name.")
 ]
 Host = Annotated[str, _connection_option("-h", "--host", help="Host or socket directory.")]
 Port = Annotated[str, _connection_option("-p", "--port", help="Port.")]
 User = Annotated[str, _connection_option("-U", "--username", help="User name.")]
-Database = Annotated[str, _connection_option("-d", "--dbname", help="Database, URI or keywords.")]
+Database = Annotated[
+    str,
+    _connection_option("-d", "--dbname", help="Database, URI or keywords.", autocompletion=completion.databases),
+]
 NoPassword = Annotated[bool, _connection_option("-w", "--no-password", help="Never ask for a password.")]
 AskPassword = Annotated[bool, _connection_option("-W", "--password", help="Ask for a password before connecting.")]
-Interval = Annotated[float, _session_option("-i", "--interval", min=0.2, max=60.0, help="Seconds between two samples.")]
+Interval = Annotated[
+    float,
+    _session_option(
+        "-i",
+        "--interval",
+        metavar="TIME",
+        parser=times(0.2, 60.0),
+        help="Time between two samples, from 200ms to 60s; a number alone is seconds.",
+    ),
+]
 MaybeInterval = Annotated[
     float | None,
-    _session_option("-i", "--interval", min=0.2, max=60.0, help="Seconds between two samples (1, or as configured)."),
+    _session_option(
+        "-i",
+        "--interval",
+        metavar="TIME",
+        parser=times(0.2, 60.0),
+        help="Time between two samples (1s, or as configured), from 200ms to 60s; a number alone is seconds.",
+    ),
 ]
 NoQueryText = Annotated[
     bool,
@@ -135,7 +202,10 @@ Ceilings = Annotated[
         help="Measured limits, from check --measure --format json (default: the last check --measure of this server).",
     ),
 ]
-Theme = Annotated[str | None, _screen_option("--theme", help="Colours; `t` cycles through the themes.")]
+Theme = Annotated[
+    str | None,
+    _screen_option("--theme", help="Colours; `t` cycles through the themes.", autocompletion=completion.themes),
+]
 Plain = Annotated[bool, _screen_option("--plain", help="For slow connections: 16 colours, ASCII, a sample every 2 s.")]
 Ascii = Annotated[bool, _screen_option("--ascii", help="Draw with ASCII only (the default without UTF-8).")]
 Mouse = Annotated[
@@ -152,10 +222,21 @@ AllowUnsafe = Annotated[
 
 
 class Format(StrEnum):
+    """Format of a description on stdout."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class ListFormat(StrEnum):
     """Format of a list on stdout."""
 
     TEXT = "text"
     JSON = "json"
+    CSV = "csv"
+
+
+ListFormatChoice = Annotated[ListFormat, Option("--format", help="text, one JSON array, or CSV.")]
 
 
 class TableFormat(StrEnum):
@@ -184,11 +265,14 @@ class Protocol(StrEnum):
     PREPARED = "prepared"
 
 
-OneProfile = Annotated[str, load_option("--profile", metavar="NAME", help="Load profile.")]
+OneProfile = Annotated[
+    str, load_option("--profile", metavar="NAME", help="Load profile.", autocompletion=completion.profiles)
+]
 
 
 Clients = Annotated[
-    int | None, load_option("-c", "--clients", min=1, help="Concurrent sessions (default: as in the profile).")
+    int | None,
+    load_option("-c", "--clients", "--client", min=1, help="Concurrent sessions (default: as in the profile)."),
 ]
 
 
@@ -196,7 +280,14 @@ Threads = Annotated[int, load_option("-j", "--jobs", min=0, help="Threads; 0 is 
 
 
 Rate = Annotated[
-    float | None, load_option("-R", "--rate", help="Transactions per second (default: as fast as possible).")
+    float | None,
+    load_option(
+        "-R",
+        "--rate",
+        metavar="RATE",
+        parser=per_second,
+        help="Transactions per second: 800, 1.5k (default: as fast as possible).",
+    ),
 ]
 
 
@@ -239,6 +330,40 @@ def register(program: typer.Typer, name: str, request: type[Struct], run: Callab
     program.command(name, help=help_of(request))(command)
 
 
+_FORMAT: Final = "format"
+_FLAGS: Final = ("json", "csv")
+"""Formats that are options of their own wherever --format has them."""
+
+
+def _formats(field: FieldInfo) -> type[StrEnum]:
+    """Return the enum of an option --format, which may be None."""
+    kind = get_args(field.type)[0]
+    formats: type[StrEnum] = kind if isinstance(kind, type) else get_args(kind)[0]
+    return formats
+
+
+def _flags(field: FieldInfo) -> Iterator[Parameter]:
+    """Yield --json and --csv beside the option --format of a command."""
+    for name in _FLAGS:
+        if name in set(_formats(field)):
+            option = Annotated[bool, Option(f"--{name}", help=f"The same as --format {name}.")]
+            yield Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=option)
+
+
+def _format(field: FieldInfo, values: dict[str, Any]) -> Any:
+    """Return the format of --format, --json and --csv. Raises UsageProblem where they contradict each other."""
+    typed = values[_FORMAT]
+    flags = [name for name in _FLAGS if values.get(name)]
+    if not flags:
+        return typed
+    contradicting = [f"--{name}" for name in flags[1:]] + [f"--format {typed}"] * (
+        typed not in (field.default, flags[0])
+    )
+    if contradicting:
+        raise UsageProblem(f"--{flags[0]} and {contradicting[0]} contradict each other", "pass one of them")
+    return _formats(field)(flags[0])
+
+
 def _options(request: type[Struct]) -> Iterator[FieldInfo]:
     left_out: frozenset[str] = getattr(request, "LEFT_OUT", frozenset())
     return (field for field in fields(request) if field.name not in left_out)
@@ -255,12 +380,32 @@ def _parameters(request: type[Struct]) -> Iterator[Parameter]:
         else:
             default = Parameter.empty if field.default is NODEFAULT else field.default
             yield Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=field.type)
+            if field.name == _FORMAT:
+                yield from _flags(field)
+
+
+_OUTPUT: Final = "output"
+_NO_FILES: Final = frozenset({"csv", "html", "json", "jsonl", "markdown", "table", "text", "wide", "yaml"})
+"""Formats that other programs take as -o."""
+
+
+def _check_output(value: object) -> None:
+    """Refuse the name of a format as the name of a file, which nobody would look for."""
+    if str(value) in _NO_FILES:
+        raise UsageProblem(
+            f"-o takes a file, not the format {value}", f"see --format; a file of this name is -o ./{value}"
+        )
 
 
 def _from_values(request: type[Struct], values: dict[str, Any]) -> Struct:
+    _check_output(values.get(_OUTPUT))
     return request(
         **{
-            field.name: _from_values(field.type, values) if _is_group(field.type) else values[field.name]
+            field.name: _from_values(field.type, values)
+            if _is_group(field.type)
+            else _format(field, values)
+            if field.name == _FORMAT
+            else values[field.name]
             for field in _options(request)
         }
     )
@@ -290,8 +435,6 @@ def _paragraph(text: str) -> str:
 
 def for_seconds(text: str, option: str = "--for") -> float | None:
     """Return the seconds of an option; None without one. Raises UsageProblem where the text is no time above zero."""
-    from pgtop_tune.runtime.window import seconds
-
     if not text:
         return None
     length_s = seconds(text)

@@ -6,6 +6,7 @@ import codecs
 import errno
 import io
 import json
+import locale
 import os
 import signal
 import stat
@@ -14,7 +15,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.paths import new_file, replacing
@@ -24,8 +25,9 @@ from pgtop_tune.cli.exit_codes import Terminated
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from pgtop_tune.cli.options import ListFormat
     from pgtop_tune.compare.reports.report import Chapter
 
 PROGRAM = "pgtop-tune"
@@ -48,10 +50,23 @@ def fill_closed_streams() -> None:
 
 
 def suit_the_locale() -> None:
-    """Write characters that the locale's encoding lacks as ASCII of the same width, on stdout and stderr."""
+    """Write characters that the locale's encoding lacks as ASCII of the same width, on stdout and stderr.
+
+    Python writes UTF-8 in the locale C (PEP 540), whose terminals may show nothing but ASCII.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=_SUBSTITUTE)
+            coerced = stream.encoding.lower() == "utf-8" and not speaks_utf8()
+            stream.reconfigure(encoding="ascii" if coerced else stream.encoding, errors=_SUBSTITUTE)
+
+
+def speaks_utf8() -> bool:
+    """Return True for a locale of UTF-8 as the user set it, not as Python coerces it."""
+    locale_name = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
+    encoding = locale_name.lower().replace("-", "")
+    return "utf8" in encoding or (
+        not locale_name and locale.getpreferredencoding(False).lower().replace("-", "") == "utf8"
+    )
 
 
 def write_for_programs() -> None:
@@ -114,6 +129,25 @@ def _to_nowhere(stream: TextIO) -> None:
     os.close(nowhere)
 
 
+_write_log: list[Callable[[str, str], None]] = []
+"""The writer of --log-file."""
+
+
+def log_with(write: Callable[[str, str], None]) -> None:
+    """Log messages and results from now on.
+
+    Args:
+        write: Takes a level and a text.
+    """
+    _write_log[:] = [write]
+
+
+def log(level: str, text: str) -> None:
+    """Write a text into the file of --log-file; without one, nowhere."""
+    for write in _write_log:
+        write(level, text)
+
+
 def say(text: str = "") -> None:
     """Print a line of result on stdout, at once also through a pipe.
 
@@ -135,6 +169,7 @@ def whole(line: str) -> str:
 
 def say_as_it_is(text: str) -> None:
     """Print a text that is printable by itself. Raises as `say`."""
+    log("debug", text)
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -175,6 +210,34 @@ def say_json(value: object) -> None:
         say_whole(line)
 
 
+def say_list(format: ListFormat, objects: Sequence[Mapping[str, Any]], table: Table) -> None:
+    """Print a list: its objects as JSON or CSV, or a table as text. Raises as `say`.
+
+    Args:
+        objects: As JSON has them; a value of several parts is JSON in its cell of the CSV.
+    """
+    if format == "text":
+        say_table(table)
+    elif format == "json":
+        say_json(list(objects))
+    elif objects:
+        import csv
+
+        write_for_programs()
+        lines = io.StringIO()
+        writer = csv.writer(lines, lineterminator="\n")
+        writer.writerow(objects[0])
+        writer.writerows([_cell(value) for value in row.values()] for row in objects)
+        say_as_it_is(lines.getvalue().rstrip("\n"))
+
+
+def _cell(value: object) -> object:
+    """Return a value as a cell of CSV, printable; None is an empty one."""
+    if value is None or isinstance(value, int | float):
+        return json.dumps(value) if isinstance(value, bool) else value
+    return whole(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+
+
 def say_table(table: Table) -> None:
     """Print a table as text. Raises as `say`."""
     for line in aligned_text(table).split("\n"):
@@ -189,8 +252,13 @@ def not_stdout(file: Path | None) -> None:
         raise UsageProblem("standard output is in use for the screen or a result", "name a file to record into")
 
 
-def tell(text: str) -> None:
-    """Print a line beside the result on stderr. A full disk behind it ends no work."""
+def tell(text: str, level: str = "info") -> None:
+    """Print a line beside the result on stderr. A full disk behind it ends no work.
+
+    Args:
+        level: Of the line in the log.
+    """
+    log(level, text)
     try:
         print("\n".join(printable_lines(text)), file=sys.stderr, flush=True)
     except BrokenPipeError:
@@ -202,9 +270,9 @@ def tell(text: str) -> None:
 
 def complain(problem: PgtopError) -> None:
     """Print a problem and its hint on stderr."""
-    tell(f"{PROGRAM}: {problem.message}")
+    tell(f"{PROGRAM}: {problem.message}", "error")
     if problem.hint:
-        tell(f"hint: {problem.hint}")
+        tell(f"hint: {problem.hint}", "error")
 
 
 def write_chapters(output: Path, title: str, chapters: Sequence[Chapter], *, force: bool) -> None:

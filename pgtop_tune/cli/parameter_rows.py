@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from pgtop_tune.advice.facts import OUT_OF_REACH, Advice
 from pgtop_tune.advice.knobs.catalogue import GROUPS, KNOBS
 from pgtop_tune.advice.knobs.knob import Knob
 from pgtop_tune.advice.proposal import (
+    OTHERS,
     advice_for,
     advised_value,
     differs,
@@ -23,10 +25,13 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.tables import Table
 from pgtop_tune.cli.snapshot import AdviceBasis
 from pgtop_tune.host.sysctl_files import DEFAULTS
+from pgtop_tune.metrics.setting_risks import RISKS
+from pgtop_tune.metrics.value_risks import SAFE
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.machine import SystemSetting
 from pgtop_tune.model.postgres import Parameter
 
+_MAGIC: Final = frozenset("*?[")
 GROUP: Final = "os"
 """Name of the settings of the operating system for --group."""
 _KERNEL: Final = "the kernel's default"
@@ -190,6 +195,34 @@ def parameter_rows(
         for knob, parameter in listed_parameters(KNOBS, parameters, advised)
         if not group or knob.group.lower() == group.lower()
     )
+
+
+def matching_rows(
+    parameters: Sequence[Parameter], advised: Mapping[str, Advice], patterns: Sequence[str]
+) -> tuple[ParameterRow, ...]:
+    """Return the parameters of a server that have one of the names, or match one of the patterns, by name."""
+    knobs = {knob.name: knob for knob in KNOBS}
+    return tuple(
+        ParameterRow(
+            knobs.get(parameter.name) or Knob(name=parameter.name, group=OTHERS, why="", trades="", panes=()),
+            parameter,
+            advice_for(parameter, advised),
+        )
+        for parameter in sorted(parameters, key=lambda parameter: parameter.name.lower())
+        if any(fnmatchcase(parameter.name.lower(), pattern.lower()) for pattern in patterns)
+    )
+
+
+def known_names() -> frozenset[str]:
+    """Return the parameters of PostgreSQL 14 to 19 and of its contrib modules, in lower case."""
+    return SAFE | RISKS.keys() | {knob.name.lower() for knob in KNOBS}
+
+
+def split_patterns(typed_names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the words that name parameters or match names, and the others: a database and a user."""
+    names = known_names()
+    patterns = [word for word in typed_names if word.lower() in names or _MAGIC.intersection(word)]
+    return patterns, [word for word in typed_names if word not in patterns]
 
 
 def parameter_json(row: ParameterRow) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.changes.server.session_runner import own_sql_session
 from pgtop_tune.changes.watchdogs import guard_set
 from pgtop_tune.cli.connections import with_inherited_password
+from pgtop_tune.cli.log import event_logs
 from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.server_source import ServerSource
 from pgtop_tune.experiment.load_service import DataSetService, LoadService
@@ -222,7 +223,7 @@ class LiveSession(LiveParts):
         self.recorder = Recorder(
             conninfo.describe(), options.interval_s, query_text=options.query_text, rotation=options.rotation
         )
-        self.engine = Engine(self.source, (self.recorder,))
+        self.engine = Engine(self.source, (self.recorder, *event_logs()))
 
 
 def endpoint_of(conninfo: ConnInfo) -> LoadEndpoint:

@@ -362,6 +362,7 @@ def _bench_run(side: Material, runs: Runs) -> str:
     for option, value in options:
         # True is an option without a value.
         command += [] if value is None else [option] if value is True else [option, str(value)]
+    command += [f"--pgbench-option={word}" for word in spec.further]
     # Cut and cleaned before it is quoted: a quote that is cut off would free what stands behind it.
     return " ".join(shlex.quote(one_line(word, _LONGEST)) for word in command)
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import COUNTS, quantity
 from pgtop_tune.bench.profiles import BUILTIN_STATEMENTS, Profile, check_script, read_script, statements_in
 from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
@@ -57,10 +58,9 @@ def parse_steps(text: str) -> Steps:
     axis = axis.strip()
     if not equals or axis not in _AXES:
         raise UsageProblem(f"{text!r} is not a list of steps", "write --steps clients=1,2,4,8 or --steps rate=100,200")
-    try:
-        values = tuple(float(word) for word in numbers.split(","))
-    except ValueError:
-        raise UsageProblem(f"{numbers!r} is not a list of numbers", "separate them by commas: 1,2,4,8") from None
+    values = tuple(value for word in numbers.split(",") if (value := quantity(word, COUNTS)) is not None)
+    if len(values) != numbers.count(",") + 1:
+        raise UsageProblem(f"{numbers!r} is not a list of numbers", "separate them by commas: 1,2,4,8, or 1k,2k")
     is_whole = axis != "clients" or all(value == int(value) for value in values if value < 1e9)
     if not 1 <= len(values) <= _MOST or not is_whole or not all(0 < value < 1e9 for value in values):
         raise UsageProblem(

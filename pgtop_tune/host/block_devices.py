@@ -17,6 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import SIZES, quantity
 from pgtop_tune.host.kernel_text import entries_of, file_text
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import DiskCounters
@@ -217,9 +218,8 @@ def sysfs_name(name: str) -> str:
 #
 # Limits of a disk that the operator states: "vda=6000iops,90MB/s".
 
-_LIMIT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k?iops|[kmg]i?b/s)", re.IGNORECASE)
-_SCALE: Final = {"iops": 1.0, "kiops": 1e3, "kb/s": 1e3, "mb/s": 1e6, "gb/s": 1e9,
-                 "kib/s": 2.0**10, "mib/s": 2.0**20, "gib/s": 2.0**30}  # fmt: skip
+_REQUESTS: Final = {"iops": 1.0, "kiops": 1e3}
+_BYTES: Final = {f"{unit}/s".lower(): size for unit, size in SIZES.items()}
 _HINT: Final = "for example --disk-cap vda=6000iops,90MB/s"
 
 
@@ -249,10 +249,10 @@ def parse_disk_cap(text: str) -> DiskCap:
         raise UsageProblem(f"{text!r} is not DEVICE=LIMIT", _HINT)
     values: dict[bool, float] = {}
     for limit in limits.split(","):
-        match = _LIMIT.fullmatch(limit.strip())
-        if match is None or not (value := float(match[1]) * _SCALE[match[2].lower()]):
+        typed = limit.strip().lower()
+        is_iops = typed.endswith("iops")
+        if not (value := quantity(typed, _REQUESTS if is_iops else _BYTES)):
             raise UsageProblem(f"{limit.strip()!r} is not a disk limit", _HINT)
-        is_iops = match[2].lower().endswith("iops")
         if is_iops in values:
             raise UsageProblem(f"{text!r} gives the same limit twice", _HINT)
         values[is_iops] = value

@@ -150,6 +150,7 @@ class LoadSpec(Struct, frozen=True, gc=False):
         scripts: Scripts in place of those of the profile.
         variables: (name, value) for the scripts (-D).
         settings: (parameter, value) with which its sessions begin (PGOPTIONS), for this load only.
+        further: Further options of pgbench as typed, such as --exit-on-abort.
     """
 
     profile: str = "tpcb-like"
@@ -168,6 +169,7 @@ class LoadSpec(Struct, frozen=True, gc=False):
     variables: tuple[tuple[str, str], ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
     continue_on_error: bool = False
+    further: tuple[str, ...] = ()
 
 
 class ProfileSummary(Struct, frozen=True, gc=False):

@@ -12,19 +12,16 @@ from msgspec import Struct
 
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import SIZES, TIMES, quantity
 from pgtop_tune.recording.blocks import index_path, is_recording
 from pgtop_tune.recording.compression import PACKINGS
 from pgtop_tune.recording.writer import NameLock, is_locked
-from pgtop_tune.runtime.window import seconds
 
 # Options for when a recording continues in a new file, and which of the older files are kept.
 #
 # --rotate 1h, --rotate 500MB             a new file every hour, or when one has 500 MB
 # --keep 24, --keep 20GB, --keep 7d       so many files, so much room, files of the last seven days
 
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)", re.ASCII)
-_SCALE: Final = {"k": 1, "m": 2, "g": 3, "t": 4}
-_TIME: Final = re.compile(r"(?:\d+(?:\.\d+)?\s*[dhms]\s*)+", re.ASCII)
 _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
 _Way = Callable[[str], float | int | None]
 _LEAST_S: Final = 60.0
@@ -94,14 +91,11 @@ def _put(limits: dict[str, float | int], option: str, text: str, ways: dict[str,
 
 
 def _time(text: str) -> float | None:
-    length_s = seconds(text) if _TIME.fullmatch(text) else 0.0
-    return length_s or None
+    return quantity(text, TIMES) or None
 
 
 def _size(text: str) -> float | None:
-    match = _SIZE.fullmatch(text)
-    size = float(match[1]) * (1024 if "i" in match[2] else 1000) ** _SCALE[match[2][0].lower()] if match else 0.0
-    return size or None
+    return quantity(text, SIZES) or None
 
 
 def _count(text: str) -> int | None:

@@ -38,10 +38,14 @@ class ReplaySource:
         speed: Multiple of the recorded pace.
         shown_frames: Frames that a session shows already: the source begins there, paused, and yields only later ones.
             The session knows the frames before a moment then, but for the whole frames it keeps.
+        until_s: Where it pauses, once; None plays to the end.
     """
 
-    def __init__(self, frames: Frames, speed: float = 1.0, shown_frames: Sequence[Frame] = ()) -> None:
+    def __init__(
+        self, frames: Frames, speed: float = 1.0, shown_frames: Sequence[Frame] = (), until_s: float | None = None
+    ) -> None:
         self._frames = frames
+        self._until_s = until_s
         self._lock = threading.Lock()
         self._speed = min(max(speed, SLOWEST), FASTEST)
         self._paused = bool(shown_frames)
@@ -88,6 +92,8 @@ class ReplaySource:
                     yield Step(())
                 continue
             due_s = clock.position(speed)
+            if self._until_s is not None and due_s >= self._until_s:
+                due_s = self._until_s
             last = self._index
             while last < self._last and self._frames.elapsed_s(last + 1) <= due_s:
                 last += 1
@@ -96,6 +102,10 @@ class ReplaySource:
                 self._arrived_s()
                 if batch:
                     yield Step(batch)
+                continue
+            if due_s == self._until_s:
+                with self._lock:
+                    self._paused, self._until_s = True, None
                 continue
             next_s = self._frames.elapsed_s(min(self._index + 1, self._last))
             if await self._woken(max((next_s - due_s) / speed, _BATCH_S)):

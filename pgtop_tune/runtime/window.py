@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.base.units import clock
+from pgtop_tune.base.units import clock, duration, seconds
 
 
 class Window(Struct, frozen=True):
@@ -89,14 +89,13 @@ class Marks(Struct, frozen=True):
 # -30s, +1m             from the moment shown
 # 00:05:00              from the beginning, where the session is that long; otherwise the time of day
 # 12:40                 the time of day; "at 12:40:07" is always the time of day
+# 2026-05-01 12:40      the date and the time of day
 # 90s, 5m               from the beginning
 # start, end
 
 HINT: Final = "type 3m ago, -30s, +1m, 12:40, 00:05:00, start or end"
 
-_UNIT_S: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "": 1.0}
-_LENGTH: Final = re.compile(r"(?:\d+(?:\.\d+)?\s*[dhms]\s*)+|\d+(?:\.\d+)?", re.ASCII)
-_LENGTH_PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([dhms]?)", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _TIME: Final = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?", re.ASCII)
 
 
@@ -116,16 +115,21 @@ class Timeline(Struct, frozen=True):
     zone: tzinfo | None = None
 
 
-def seconds(text: str) -> float:
-    """Return the seconds of a length of time: "90", "30s", "1h30m", "1.5m".
+def parse_span(since: str, until: str, line: Timeline) -> tuple[float, float]:
+    """Return begin and end of a part of the session, as elapsed seconds; an end of +2m counts from the begin.
 
     Raises:
-        UsageProblem: It is none.
+        UsageProblem: A text is no moment, the session has ended before the begin, or the end is before the begin.
     """
-    text = text.strip().lower()
-    if not _LENGTH.fullmatch(text):
-        raise UsageProblem(f'"{text}" is not a duration', "pass 30s, 5m or 1h30m")
-    return sum(float(number) * _UNIT_S[unit] for number, unit in _LENGTH_PART.findall(text))
+    from_s = parse_moment(since, line)
+    until_s = parse_moment(until, replace(line, shown_s=from_s))
+    if from_s >= line.length_s > 0:
+        raise UsageProblem(
+            f"the recording has no frames after {since}", f"the recording is {duration(line.length_s)} long"
+        )
+    if until_s < from_s:
+        raise UsageProblem(f"{until} is before {since}", "an end of +2m is two minutes after the begin")
+    return from_s, until_s
 
 
 def parse_moment(text: str, line: Timeline) -> float:
@@ -143,6 +147,8 @@ def parse_moment(text: str, line: Timeline) -> float:
         return line.length_s
     if text.startswith("at "):
         return _time_of_day(text[3:], line)
+    if _DATE.match(text):
+        return _of_calendar(text, line)
     if ":" in text:
         return _clock_words(text, line)
     if text.endswith("ago"):
@@ -155,6 +161,17 @@ def parse_moment(text: str, line: Timeline) -> float:
         except UsageProblem:
             raise UsageProblem(f'"{text}" is not a point in time', HINT) from None
     return min(max(position_s, 0.0), line.length_s)
+
+
+def _of_calendar(text: str, line: Timeline) -> float:
+    """Return the moment of a date, or of a date and a time, in the session's zone unless it names one."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageProblem(f'"{text}" is not a point in time', HINT) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=line.zone)
+    return min(max(moment.timestamp() - line.started_ms / 1000.0, 0.0), line.length_s)
 
 
 def _parts(text: str) -> tuple[int, int, int | None]:

@@ -61,13 +61,6 @@ class PaletteTheme(Theme):
     spans: Mapping[str, Style | None] = field(default_factory=dict)
 
 
-def shipped_directory() -> Path:
-    """Return the directory of the program's themes: inside the installed package, or beside it in a working copy."""
-    package = Path(__file__).resolve().parent.parent
-    installed = package / "themes"
-    return installed if installed.is_dir() else package.parent / "themes"
-
-
 class Themes(Struct, frozen=True):
     """Themes of all directories.
 
@@ -82,7 +75,9 @@ class Themes(Struct, frozen=True):
 
 def shipped_themes() -> dict[str, PaletteTheme]:
     """Return the themes that come with the program, by name, the default first."""
-    return _themes_of({str(path): _read(path) for path in sorted(shipped_directory().glob("*.toml"))}).by_name
+    return _themes_of(
+        {str(path): _read(path) for path in sorted(paths.shipped_directory("themes", "themes").glob("*.toml"))}
+    ).by_name
 
 
 def load_themes(no_color: bool = False) -> Themes:
@@ -91,7 +86,10 @@ def load_themes(no_color: bool = False) -> Themes:
     Args:
         no_color: Draw every theme's lines with attributes only (NO_COLOR, see no-color.org).
     """
-    files = [*sorted(shipped_directory().glob("*.toml")), *sorted((paths.config_dir() / "themes").glob("*.toml"))]
+    files = [
+        *sorted(paths.shipped_directory("themes", "themes").glob("*.toml")),
+        *sorted((paths.config_dir() / "themes").glob("*.toml")),
+    ]
     themes = _themes_of({str(path): _read(path) for path in files})
     if no_color:
         mono = themes.by_name.get(WITHOUT_COLOUR)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base import units
-from pgtop_tune.base.units import GB, KB, MB, about
+from pgtop_tune.base.units import COUNTS, GB, KB, MB, SIZES, TIMES, about, quantity
 
 POSITIVE = st.floats(min_value=1e-9, max_value=1e18)
 
@@ -84,3 +86,18 @@ def test_a_number_keeps_its_significant_digits(value: float, digits: int) -> Non
 )
 def test_a_size_in_a_sentence_is_said_in_the_unit_a_parameter_takes(value: float, said: str) -> None:
     assert about(value) == said
+
+
+@pytest.mark.parametrize(
+    ("text", "units", "value"),
+    [
+        ("90", TIMES, None), ("1h30m", TIMES, 5400.0), ("500ms", TIMES, 0.5), ("1.5 min", TIMES, 90.0),
+        ("20GB", SIZES, 20e9), ("1MiB", SIZES, 2.0**20), ("20gb", SIZES, None), ("1k", COUNTS, 1000.0),
+        (".5", COUNTS, 0.5), ("1k 5", COUNTS, None), ("", COUNTS, None), ("-5s", TIMES, None), ("5x", TIMES, None),
+        ("٣s", TIMES, None), ("9" * 70, COUNTS, None),
+    ],
+)  # fmt: skip
+def test_a_quantity_has_known_units_and_nothing_else(
+    text: str, units: Mapping[str, float], value: float | None
+) -> None:
+    assert quantity(text, units) == value

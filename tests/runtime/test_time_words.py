@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.runtime.window import Timeline, parse_moment, seconds
+from pgtop_tune.base.units import seconds
+from pgtop_tune.runtime.window import Timeline, parse_moment
 
 EAST = timezone(timedelta(hours=2))
 STARTED = datetime(2026, 3, 1, 12, 30, 20, tzinfo=EAST)

@@ -6,7 +6,6 @@ below 2^63), so the same seed and size give the same tables on every server vers
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from importlib import resources
 from string import Template
@@ -15,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.units import COUNTS, quantity
 
 VERSION: Final = 1
 """Version of the tables and the arithmetic; another one makes other tables."""
@@ -34,8 +34,7 @@ LARGEST_SEED: Final = 2**31 - 1
 TICKET_BYTES: Final = 138.2
 """Heap 106.6, primary key 22.5, index on the ride 7.1, the other tables 2; measured at six million tickets."""
 
-_SIZE: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)([kKmMgG]?)([bB]?)")
-_THOUSANDS: Final = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9}
+_BYTES: Final = {f"{unit}{end}": value for unit, value in COUNTS.items() for end in "bB"}
 
 
 class BusPlan(Struct, frozen=True):
@@ -97,11 +96,8 @@ def parse_size(text: str) -> int:
     Raises:
         LoadProblem: It is none of these.
     """
-    match = _SIZE.fullmatch(text.strip())
-    tickets = 0
-    if match:
-        number = float(match[1]) * _THOUSANDS[match[2].lower()]
-        tickets = round(number / TICKET_BYTES if match[3] else number)
+    number, size_bytes = quantity(text, COUNTS), quantity(text, _BYTES)
+    tickets = round((size_bytes or 0.0) / TICKET_BYTES if number is None else number)
     if not 1 <= tickets <= MOST_TICKETS:
         raise LoadProblem(
             f"{text!r} is not a size of the bus data set",

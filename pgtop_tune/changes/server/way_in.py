@@ -32,7 +32,7 @@ _IS_SUPERUSER: Final = "SELECT rolsuper AS permitted FROM pg_roles WHERE rolname
 _MAY_SET: Final = "SELECT has_parameter_privilege(session_user, %s, 'SET') AS permitted"
 _TRIAL: Final = "pgtop-tune trial"
 _END_TRIAL: Final = """
-SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = %s AND pid <> pg_backend_pid()
+SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ^@ %s AND pid <> pg_backend_pid()
 """
 _ENDS_S: Final = 2.0
 """Within which a session that was told to end has ended, and the server has ended ours after a crash."""

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct, ValidationError, convert, defstruct
 from pgtop_tune.base import paths
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.toml_text import NotToml, tables_of, toml_source
+from pgtop_tune.base.units import seconds
 from pgtop_tune.bench.datasets.pgbench_tables import STEPS
 from pgtop_tune.bench.housekeeping import USUAL, parse_housekeeping
 from pgtop_tune.bench.profiles import PROTOCOLS
@@ -33,7 +34,6 @@ from pgtop_tune.experiment.plan.model import (
     scale_of,
 )
 from pgtop_tune.model.parameter_values import parse
-from pgtop_tune.runtime.window import seconds
 
 # In which line of a plan's file a key stands. Pure.
 

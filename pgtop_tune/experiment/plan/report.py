@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -150,6 +150,44 @@ def status_lines(outcome: ExperimentOutcome, now_ms: int, *, runs: bool) -> Iter
         yield f"{state}; {duration(cost.seconds)} left: `{outcome.resuming}`"
     if outcome.database and not runs:
         yield f"its database {outcome.database} is kept for `resume`; `resume --abandon` drops it"
+
+
+def status_json(outcome: ExperimentOutcome, now_ms: int, *, runs: bool) -> dict[str, Any]:
+    """Return how far an experiment is; takes the arguments of `status_lines`."""
+    plan, ended = outcome.plan, outcome.ended in (COMPLETE, ABANDONED)
+    left_s = 0.0 if ended else estimate(plan, 0, left_of(outcome)).seconds
+    return {
+        "id": outcome.id,
+        "plan": plan.name,
+        "hash": outcome.hash,
+        "state": outcome.ended if ended else "running" if runs else "stopped",
+        "stopped_because": None if ended else outcome.ended or None,
+        "began_ms": outcome.began_ms,
+        "cells_done": len(outcome.results),
+        "cells_total": len(plan.cells),
+        "cells_without_figures": sum(bool(result.reason) for result in outcome.results.values()),
+        "left_s": round(left_s, 1),
+        "until_ms": now_ms + round(left_s * 1000) if runs and not ended else None,
+        "resume": None if ended or runs else outcome.resuming,
+        "database": outcome.database or None,
+    }
+
+
+def status_cells_json(outcome: ExperimentOutcome) -> list[dict[str, Any]]:
+    """Return the cells that are done or have begun, in the order of the plan."""
+    done = outcome.results
+    return [
+        {
+            "number": cell.number,
+            "load": cell.words,
+            "done": cell.number in done,
+            "tps": result.tps if (result := done.get(cell.number)) else None,
+            "latency_ms": result.latency_ms if result else None,
+            "failed_because": result.reason or None if result else None,
+        }
+        for cell in outcome.plan.cells
+        if cell.number in done or cell.number == outcome.running
+    ]
 
 
 def left_of(outcome: ExperimentOutcome) -> tuple[Stage, ...]:

@@ -17,6 +17,8 @@ from pgtop_tune.postgres.server.conninfo import APPLICATION_NAME
 from pgtop_tune.postgres.server.encodings import decoder, is_known
 from pgtop_tune.postgres.server.own_sessions import OwnSessions
 
+_NAMED: Final = f"{APPLICATION_NAME} ("
+"""Beginning of the name of a sampler whose operator has set PGAPPNAME."""
 ASKED_AT_MOST: Final = 64
 """Most lock waiters in one reading, the longest waiting first: pg_blocking_pids() stops all lock requests."""
 
@@ -159,7 +161,7 @@ class ActivityRows:
                 own_backends += 1
                 now_ms, configured_ms = own_now_ms or now_ms, own_configured_ms or configured_ms
                 continue
-            if application == APPLICATION_NAME:
+            if application == APPLICATION_NAME or (application or "").startswith(_NAMED):
                 watching.append((pid, xact_start_ms))
                 if state == "active" and _MARK in (text or b"")[:_MARKED_WITHIN]:
                     asking.add(pid)

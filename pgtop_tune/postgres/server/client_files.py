@@ -50,6 +50,16 @@ def check_passfile(named: str) -> None:
         _check(Path(named) if named else _home() / ".pgpass", _PASSWORD_FILE)
 
 
+def readable_by_others() -> Path | None:
+    """Return the password file of the environment or the home directory where libpq ignores it for its permissions."""
+    path = Path(os.environ.get("PGPASSFILE") or _home() / ".pgpass")
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return path if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) else None
+
+
 def check_tls(keywords: Mapping[str, str]) -> None:
     """Make sure that the files of TLS are files.
 

@@ -176,6 +176,10 @@ def _there(name: str) -> bool:
 
 
 APPLICATION_NAME: Final = "pgtop-tune"
+PGBENCH: Final = "pgbench"
+"""application_name of pgbench's sessions."""
+_NAME_BYTES: Final = 63
+"""Length of a name (NAMEDATALEN - 1); the server cuts longer ones."""
 
 SECRET_KEYWORDS: Final = frozenset(
     {"password", "sslpassword", "scram_client_key", "scram_server_key", "oauth_client_secret"}
@@ -286,6 +290,12 @@ class ConnInfo(Struct, frozen=True):
         """Return `user@host:port/dbname` for titles and messages, without secrets. Foreign text."""
         return f"{self.user}@{','.join(map(str, self.endpoints))}/{self.dbname}"
 
+    def session_name(self, own_name: str) -> str:
+        """Return the application_name of a session of ours: our name, and the operator's (PGAPPNAME) behind it."""
+        operator_name = self.keywords.get("application_name", "").encode("ascii", "replace").decode()
+        room = _NAME_BYTES - len(f"{own_name} ()")
+        return f"{own_name} ({operator_name[:room]})" if operator_name and room > 0 else own_name
+
     def with_password(self, password: Secret) -> ConnInfo:
         """Return the same connection with a password that the user typed."""
         return replace(
@@ -368,7 +378,9 @@ class ConnInfo(Struct, frozen=True):
         PGPASSFILE names .pgpass; a password from elsewhere is in `password` and needs a private file.
         """
         variables = self.variables
-        values = {**self.keywords, **self._places(), "user": self.user, "dbname": self.dbname}
+        # The sessions of a load are known by this name, whatever PGAPPNAME says.
+        named = {"application_name": PGBENCH}
+        values = {**self.keywords, **self._places(), **named, "user": self.user, "dbname": self.dbname}
         if len(self.endpoints) > 1:
             values[_STOP_KEYWORD] = _IN_ORDER
         if all(endpoint.is_socket for endpoint in self.endpoints) and "sslnegotiation" not in values:

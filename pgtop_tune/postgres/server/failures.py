@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pgtop_tune.base.errors import (
     ConnectionProblem,
     NoAnswer,
+    NoSuchDatabase,
     NotLetIn,
     NotReady,
     PasswordNeeded,
@@ -44,8 +45,9 @@ def takes_connections(endpoint: ServerEndpoint) -> bool:
 
 _PASSWORD_FAILED: Final = "28P01"
 
-_FINAL: Final = frozenset({"3D000", "42501", "42704"})
-"""Final refusals, besides class 28: another attempt cannot succeed."""
+_NO_DATABASE: Final = "3D000"
+_FINAL: Final = frozenset({"42501", "42704"})
+"""Final refusals, besides those of a login and of a missing database: another attempt cannot succeed."""
 
 _PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
 """Refusals of a server that starts, stops or recovers."""
@@ -53,7 +55,7 @@ _PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
 _CONNECT_HINTS: Final[Mapping[str, str]] = {
     _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
     "28000": "check pg_hba.conf of the server, and that the role may log in",
-    "3D000": "pass a database with -d; `psql -l` lists them",
+    _NO_DATABASE: "pass a database with -d; `psql -l` lists them",
     "53300": "close some sessions, or raise the limit: max_connections, or CONNECTION LIMIT of the role or database",
     "57P03": "the server is starting, stopping or recovering; trying again",
     "57P01": "an administrator has shut the server down; trying again",
@@ -175,6 +177,8 @@ def refusal_state(error: psycopg.OperationalError) -> str:
 
 
 def _kind(state: str) -> type[ConnectionProblem]:
+    if state == _NO_DATABASE:
+        return NoSuchDatabase
     if state.startswith("28") or state in _FINAL:
         return NotLetIn
     return NotReady if state in _PASSING else ConnectionProblem
@@ -184,7 +188,7 @@ _REFUSALS: Final = (
     (re.compile(r"FATAL: .*(password|\w+) authentication failed for user"), _PASSWORD_FAILED),
     (re.compile(r"FATAL: .*role \".*\" (does not exist|is not permitted to log in)"), "28000"),
     (re.compile(r"FATAL: .*pg_hba\.conf"), "28000"),
-    (re.compile(r"FATAL: .*database \".*\" does not exist"), "3D000"),
+    (re.compile(r"FATAL: .*database \".*\" does not exist"), _NO_DATABASE),
     (re.compile(r"FATAL: .*permission denied for database"), "42501"),
     (re.compile(r"FATAL: .*unrecognized configuration parameter"), "42704"),
     (re.compile(r"FATAL: .*unsupported startup parameter"), "08P01"),

@@ -78,7 +78,7 @@ def _words(conninfo: ConnInfo, application_name: str, options: str) -> dict[str,
     """Return keyword arguments for psycopg."""
     arguments: dict[str, Any] = {"connect_timeout": CONNECT_TIMEOUT_S, **conninfo.as_psycopg()}
     options = f"{arguments.get('options', '')} {options}".strip()
-    return {**arguments, "application_name": application_name, "options": options}
+    return {**arguments, "application_name": conninfo.session_name(application_name), "options": options}
 
 
 def _with(arguments: Mapping[str, Any], settings: Mapping[str, str]) -> dict[str, Any]:

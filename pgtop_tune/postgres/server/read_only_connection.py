@@ -168,7 +168,8 @@ async def _opened(
     patience_s: float,
 ) -> ReadConnection:
     limits = arguments.pop("limits", {})
-    settings = {**arguments.pop("server_settings", {}), **limits, "application_name": APPLICATION_NAME, **_ENCODING}
+    name = conninfo.session_name(APPLICATION_NAME)
+    settings = {**arguments.pop("server_settings", {}), **limits, "application_name": name, **_ENCODING}
 
     async def connected(pinned: Mapping[str, str]) -> Any:
         try:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import psycopg
 from psycopg.rows import tuple_row
 
-from pgtop_tune.base.errors import ConnectionProblem, PasswordNeeded, PgtopError, ServerProblem
+from pgtop_tune.base.errors import ConnectionProblem, PgtopError, ServerProblem
 from pgtop_tune.base.foreign_answers import check_sizes, decodes
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.sql_quoting import ME, trusted
@@ -373,13 +373,8 @@ async def open_sql_session(conninfo: ConnInfo, our_sessions: OwnSessions | None 
     """
     try:
         connection = await connect_async(conninfo, SQL_SESSION_NAME, row_factory=tuple_row)
-    except psycopg.errors.ConnectionTimeout as error:
-        raise (await asyncio.to_thread(libpq_problem, error, conninfo)) from None
     except psycopg.OperationalError as error:
-        needs_password = error.pgconn is not None and error.pgconn.needs_password
-        message = " ".join(str(error).removeprefix("connection failed: ").split())
-        kind = PasswordNeeded if needs_password else ConnectionProblem
-        raise kind(f"{conninfo.describe()}: {message}") from None
+        raise (await asyncio.to_thread(libpq_problem, error, conninfo)) from None
     except (OSError, UnicodeError) as error:
         # psycopg resolves host names itself, before libpq runs.
         raise connection_problem(error, conninfo) from None

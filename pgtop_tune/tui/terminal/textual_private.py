@@ -6,17 +6,21 @@ Textual is pinned to the minor version these were tested with; tests/tui/termina
 from __future__ import annotations
 
 import contextlib
+import math
 import queue
 import sys
+import time
+from collections import deque
 from collections.abc import Iterator, Mapping
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import rich
 import textual
 from rich.console import Console
 from rich.segment import Segments
 from rich.text import Text
+from textual import events
 from textual._parser import ParseError
 from textual._xterm_parser import XTermParser
 from textual.app import App
@@ -33,6 +37,9 @@ from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import printable, printable_lines
 
 T = TypeVar("T")
+
+_KEY_S: Final = 5.0
+"""Time after which the next key does not wait for one whose screen has gone."""
 
 # What a crash prints on the normal screen: a sentence for a PgtopError, else a traceback without locals.
 
@@ -64,7 +71,34 @@ def _shown(text: str) -> str:
 
 
 class DiscreetApp(App[int]):
-    """An application that shows nothing secret when it crashes (see `crash_report`)."""
+    """An application that shows nothing secret when it crashes (see `crash_report`), and takes one key at a time."""
+
+    _taken_at_s = -math.inf
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._typed_ahead = deque[events.Event]()
+
+    async def on_event(self, event: events.Event) -> None:
+        """`App.on_event`: gives the screen a key when the one before it has done its work.
+
+        Textual gives it every key of a read before the first one's action has run: letters behind `/` would be actions.
+        """
+        if isinstance(event, (events.Key, events.Paste)) and not event.is_forwarded:
+            self._typed_ahead.append(event)
+            if time.monotonic() - self._taken_at_s > _KEY_S:
+                await self.take_key()
+        else:
+            await super().on_event(event)
+
+    async def take_key(self) -> None:
+        """Hand on the next key; it has done its work when the screen and then we come to what is queued behind it."""
+        self._taken_at_s = -math.inf
+        if self._typed_ahead:
+            self._taken_at_s, screen = time.monotonic(), self.screen
+            await super().on_event(self._typed_ahead.popleft())
+            if not screen.call_later(self.call_later, self.take_key):
+                self.call_later(self.take_key)
 
     def crash(self, error: Exception) -> None:
         """End the application as an uncaught exception does."""

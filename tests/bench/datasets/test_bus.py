@@ -95,7 +95,7 @@ def test_a_size_is_tickets_or_room_on_disk(text: str, tickets: int) -> None:
     assert parse_size(text) == tickets
 
 
-@pytest.mark.parametrize("text", ["", "0", "-5", "6 M", "6X", "1e9", "100000000000", "GB", "nan"])
+@pytest.mark.parametrize("text", ["", "0", "-5", "6X", "1e9", "100000000000", "GB", "nan"])
 def test_a_size_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(LoadProblem, match="is not a size of the bus data set"):
         parse_size(text)

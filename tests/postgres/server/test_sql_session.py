@@ -79,5 +79,5 @@ async def test_a_server_that_goes_away_is_said_so(make_server: Callable[..., Thr
     with pytest.raises(ConnectionProblem):
         await sql_session.rows("SELECT 1")
     await sql_session.aclose()
-    with pytest.raises(ConnectionProblem, match=r"No such file|refused"):
+    with pytest.raises(ConnectionProblem, match=r"nothing is listening"):
         await open_sql_session(resolve(conninfo(server)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from textual.command import CommandPalette
+from textual.events import Key
 
 from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import Terms, WantedParameter
@@ -427,3 +428,11 @@ async def test_the_footer_says_what_the_selected_row_can_do(key: str) -> None:
         await rig.sees("↑↓ select  e plan  c cancel  K end")
         await rig.press("down")
         await rig.sees("Enter open  e plan  c cancel  K end")
+
+
+async def test_letters_that_arrive_with_the_key_before_them_belong_to_what_that_key_opens() -> None:
+    async with running_screen() as rig:
+        for key in ("slash", *"sleep"):
+            rig.app.post_message(Key(key, key if len(key) == 1 else "/"))
+        await rig.until(lambda: dashboard_of(rig).filtered_by == "sleep")
+        assert rig.app.screen is dashboard_of(rig)

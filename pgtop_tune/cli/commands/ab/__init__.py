@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 from typer import Argument, Option
 
-from pgtop_tune.cli import options
+from pgtop_tune.cli import completion, options
 from pgtop_tune.cli.connections import ConnectionOptions
 from pgtop_tune.cli.options import LoadSessionWords, TableFormat, load_option
 from pgtop_tune.model.backend_action import PlannedBy
@@ -45,7 +45,12 @@ class AbRequest(Struct, frozen=True):
     """
 
     assignments: Annotated[
-        list[str] | None, Argument(metavar="NAME=A,B...", help="Parameter and its two values; A may be current.")
+        list[str] | None,
+        Argument(
+            metavar="NAME=A,B...",
+            help="Parameter and its two values; A may be current.",
+            autocompletion=completion.parameters,
+        ),
     ] = None
     how_long: Annotated[str, _experiment_option("--for", metavar="TIME", help="Time limit: 5m, 1h.")] = "10m"
     against_load: Annotated[
@@ -67,8 +72,11 @@ class AbRequest(Struct, frozen=True):
         TableFormat.TEXT
     )
     quiet: Annotated[bool, _experiment_option("-q", "--quiet", help="Print no progress on stderr.")] = False
+    dry_run: Annotated[
+        bool, _experiment_option("-n", "--dry-run", help="Print the plan; start no load and change nothing.")
+    ] = False
     restart: Annotated[bool, _separate_option("--restart", help="Restart the server before each block.")] = False
-    yes: Annotated[bool, _separate_option("--yes", help="With --restart: do not ask.")] = False
+    yes: Annotated[bool, _separate_option("-y", "--yes", help="With --restart: do not ask.")] = False
     endpoint: Annotated[
         list[str] | None,
         _separate_option(
@@ -94,6 +102,7 @@ class AbRequest(Struct, frozen=True):
             metavar="NAME",
             show_default="tpcb-like",
             help="Load profile; pass two to compare them as A and B.",
+            autocompletion=completion.profiles,
         ),
     ] = None
     load: options.LoadWords = options.LoadWords()

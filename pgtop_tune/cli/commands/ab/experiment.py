@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from pgtop_tune import __version__
 from pgtop_tune.advice.knobs.catalogue import BY_NAME
 from pgtop_tune.base.errors import RecordingProblem, ServerProblem, UnsafeChange, UsageProblem
-from pgtop_tune.base.units import counted
+from pgtop_tune.base.units import counted, duration
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.changes.change_sets import ChangeSets, WithRestart
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
@@ -291,6 +291,8 @@ class AbExperiment:
                 signalled = await run_beside(session.engine, self._work)
             finally:
                 await session.restart.aclose()
+        if self._result is None and request.dry_run and not signalled:
+            return ExitCode.OK
         if self._result is None:
             return ExitCode.SIGNALLED + signalled if signalled else ExitCode.CANNOT_TELL
         plan, state = self._result
@@ -333,6 +335,12 @@ class AbExperiment:
             keep_better=request.keep is Keep.BETTER,
             a_in_force=all(_in_force(rival, parameters[rival.name.lower()]) for rival in rivals),
         )
+        if request.dry_run:
+            kind = "a run for each block" if separate else "one continuous load"
+            for rival in rivals or self._rivals:
+                say(f"{rival.name}: A {rival.a}, B {rival.b}")
+            say(f"load: {plan.load}; {kind}, at most {duration(self._for_s)}; nothing was changed")
+            return
         await first_answer(session, self._keeper)
         if (server := server_of(self._keeper.frames[-1])) is not None:
             # A parameter that another experiment switches is pending, too: its hint is the one that helps.

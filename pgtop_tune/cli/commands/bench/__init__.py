@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -11,15 +12,80 @@ from msgspec import Struct
 from typer import Argument, Option
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli import options
+from pgtop_tune.base.units import TIMES, quantity
+from pgtop_tune.cli import completion, options
 from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
-from pgtop_tune.cli.options import Format, SessionWords, TableFormat, load_option
+from pgtop_tune.cli.options import Format, ListFormat, ListFormatChoice, SessionWords, TableFormat, load_option
 from pgtop_tune.model.bench import LoadSpec
 
 _measuring_option: Final = partial(Option, rich_help_panel="Measuring")
 _pgbench_option: Final = partial(Option, rich_help_panel="pgbench's tables")
 _bus_option: Final = partial(Option, rich_help_panel="The bus company's tables")
 DEFAULT_HOUSEKEEPING: Final = "truncate-history,vacuum,checkpoint,quiet"
+
+
+_LOGGED: Final = "pgtop-tune logs every transaction itself, for percentiles per second"
+_SEES: Final = "pgtop-tune reads the progress of each second itself"
+_OURS: Final = "it is an option of bench run itself"
+REFUSED: Final[Mapping[str, tuple[str, str]]] = {
+    **dict.fromkeys(
+        ("-l", "--log", "--log-prefix", "--aggregate-interval", "--sampling-rate"),
+        (_LOGGED, "--out DIR keeps the record of each run, --record FILE every second"),
+    ),
+    "--show-script": ("`bench show` prints scripts", "pgtop-tune bench show tpcb-like"),
+    "--progress-timestamp": (_SEES, "--record FILE keeps the time of each second"),
+    **dict.fromkeys(("-i", "--initialize", "-I", "-F", "--foreign-keys"), ("it creates tables", "use `bench init`")),
+}
+"""Options of pgbench that `bench run` does not take: the reason, and the option or command to use."""
+_TYPED_BEFORE: Final = """
+    -b --builtin -c --client -C --connect -d --debug -D --define -f --file -h --host -j --jobs -L --latency-limit
+    -M --protocol -n --no-vacuum -N --skip-some-updates -p --port -P --progress -r --report-latencies
+    --report-per-command -R --rate -s --scale -S --select-only -t --transactions -T --time -U --username
+    --max-tries --continue-on-error --failures-detailed
+"""
+"""Options of pgbench that pgtop-tune sets, so that they cannot stand behind --."""
+
+
+def further_options(arguments: Sequence[str]) -> tuple[str, ...]:
+    """Return the words for pgbench behind --. Raises UsageProblem for an option that pgtop-tune sets itself."""
+    for word in arguments:
+        name = word.partition("=")[0] if word.startswith("--") else word[:2] if word.startswith("-") else ""
+        ours_refused = (_OURS, "pass it before --") if name in _TYPED_BEFORE.split() else None
+        if refused := REFUSED.get(name) or ours_refused:
+            reason, hint = refused
+            raise UsageProblem(f"{name} cannot be passed on to pgbench: {reason}", hint)
+    return tuple(arguments)
+
+
+_INIT: Final = ("-i", "--initialize")
+
+
+def with_command(arguments: Sequence[str], commands: Sequence[str]) -> list[str]:
+    """Return the words behind `bench` as a command: words as for pgbench are those of `init` or `run`.
+
+    -i is pgbench's -i unless a time follows: `bench -i -s 10` creates tables. Words behind -- become options.
+
+    Args:
+        commands: The commands of `bench`.
+    """
+    before, after = list(arguments), list[str]()
+    if "--" in before:
+        at = before.index("--")
+        before, after = before[:at], before[at + 1 :]
+    if before and before[0] not in (*commands, "--help", "-?"):
+        following = [*before[1:], ""]
+        created = [
+            word in _INIT and quantity(next_word, {**TIMES, "": 1.0}) is None
+            for word, next_word in zip(before, following, strict=True)
+        ]
+        # As in -is 10.
+        joined = [word[:2] == "-i" and word[2:3].isalpha() for word in before]
+        if any(created) or any(joined):
+            for_init = [f"-{word[2:]}" if is_joined else word for word, is_joined in zip(before, joined, strict=True)]
+            before = ["init", *(word for word, is_init in zip(for_init, created, strict=True) if not is_init)]
+        else:
+            before = ["run", *before]
+    return before + [f"--pgbench-option={word}" for word in after]
 
 
 class RunRequest(Struct, frozen=True):
@@ -29,19 +95,26 @@ class RunRequest(Struct, frozen=True):
     reason to doubt the result. Progress goes to stderr, results to stdout. The exit status is 0 when all runs are
     valid.
 
-    Examples: pgtop-tune bench run --profile select-only -c 8 -T 10 --format json  ·
+    Examples: pgtop-tune bench run --profile select-only -c 8 -T 10 --json  ·
     pgtop-tune bench run --steps clients=1,2,4,8,16,32,64 -T 60 -d bench  ·
     pgtop-tune bench run --profile tpcb-like --profile select-only --until '±2 %' -T 60 -d bench  ·
     pgtop-tune bench run --endpoint direct=:5432 --endpoint pooler=:6432 --steps clients=500,1000 -T 60 -d bench  ·
     pgtop-tune bench run --configuration now: --configuration 'big: work_mem=64MB jit=off' --repeat 4 -T 60 -d bench  ·
-    pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench
+    pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench  ·
+    pgtop-tune bench -S -c 8 -T 60 bench  ·
+    pgtop-tune bench run -b tpcb-like@1 -b select-only@9 -P 5 -T 5m bench -- --exit-on-abort
     """
 
     LEFT_OUT: ClassVar = frozenset({"again"})
 
     profile: Annotated[
         list[str] | None,
-        load_option("--profile", metavar="NAME", help="Load profile (tpcb-like); several run one after the other."),
+        load_option(
+            "--profile",
+            metavar="NAME",
+            help="Load profile (tpcb-like); several run one after the other.",
+            autocompletion=completion.profiles,
+        ),
     ] = None
     scripts: Annotated[
         list[str] | None,
@@ -52,15 +125,66 @@ class RunRequest(Struct, frozen=True):
             help="Script in place of a profile's; - is standard input. Repeatable.",
         ),
     ] = None
+    builtins: Annotated[
+        list[str] | None,
+        load_option(
+            "-b",
+            "--builtin",
+            metavar="NAME[@WEIGHT]",
+            help="Script of pgbench: tpcb-like, select-only, simple-update, or the beginning of a name. Several, also "
+            "with -f, are mixed in one load. Repeatable.",
+        ),
+    ] = None
+    select_only: Annotated[bool, load_option("-S", "--select-only", help="The same as -b select-only.")] = False
+    simple_update: Annotated[bool, load_option("-N", "--skip-some-updates", help="The same as -b simple-update.")] = (
+        False
+    )
+    scale: Annotated[
+        int | None,
+        load_option(
+            "-s",
+            "--scale",
+            min=1,
+            help="Value of :scale for scripts of -f; the scale of pgbench's tables is that of the tables.",
+        ),
+    ] = None
+    no_vacuum: Annotated[
+        bool,
+        load_option("-n", "--no-vacuum", help="Always so: --housekeeping vacuums before each run; none leaves it out."),
+    ] = False
+    further: Annotated[
+        list[str] | None,
+        load_option(
+            "--pgbench-option",
+            metavar="WORD",
+            help="Further option of pgbench, such as --exit-on-abort; the same as words behind --. Repeatable.",
+        ),
+    ] = None
     clients: options.Clients = None
     threads: options.Threads = 0
-    seconds: Annotated[int | None, load_option("-T", "--time", min=1, help="Duration in seconds (60).")] = None
+    seconds: Annotated[
+        int | None,
+        load_option(
+            "-T",
+            "--time",
+            metavar="TIME",
+            parser=options.times(1.0, integer=True),
+            help="Duration: 300, 5m (60s).",
+        ),
+    ] = None
     transactions: Annotated[
         int | None, load_option("-t", "--transactions", min=1, help="Transactions per client, instead of -T.")
     ] = None
     rate: options.Rate = None
     latency_limit: Annotated[
-        float | None, load_option("-L", "--latency-limit", help="Latency limit in milliseconds.")
+        float | None,
+        load_option(
+            "-L",
+            "--latency-limit",
+            metavar="TIME",
+            parser=options.times(alone="ms"),
+            help="Latency limit: 20, 20ms, 0.5s; a number alone is milliseconds.",
+        ),
     ] = None
     protocol: options.ProtocolChoice = None
     max_tries: Annotated[
@@ -87,7 +211,9 @@ class RunRequest(Struct, frozen=True):
     steps: Annotated[
         str | None,
         _measuring_option(
-            "--steps", metavar="AXIS=LIST", help="One run per step: clients=1,2,4,8 or rate=100,200; reports the knee."
+            "--steps",
+            metavar="AXIS=LIST",
+            help="One run per step: clients=1,2,4,8 or rate=500,1k,2k; reports the knee.",
         ),
     ] = None
     repeat: Annotated[
@@ -131,7 +257,13 @@ class RunRequest(Struct, frozen=True):
         ),
     ] = DEFAULT_HOUSEKEEPING
     warm_up: Annotated[
-        int, _measuring_option("--warmup", min=0, help="Seconds of load before each run, not measured.")
+        int,
+        _measuring_option(
+            "--warmup",
+            metavar="TIME",
+            parser=options.times(integer=True),
+            help="Load before each run that is not measured: 30, 2m.",
+        ),
     ] = 0
     format: Annotated[TableFormat, _measuring_option("--format", help="Format of the results on stdout.")] = (
         TableFormat.TEXT
@@ -140,7 +272,21 @@ class RunRequest(Struct, frozen=True):
         Path | None,
         _measuring_option("--out", metavar="DIR", help="Directory for each run's record, stdout and stderr."),
     ] = None
+    dry_run: Annotated[
+        bool,
+        _measuring_option("--dry-run", help="Print the runs and pgbench's command lines; run nothing."),
+    ] = False
     quiet: Annotated[bool, _measuring_option("-q", "--quiet", help="Print no line per second on stderr.")] = False
+    progress: Annotated[
+        int,
+        _measuring_option(
+            "-P",
+            "--progress",
+            metavar="TIME",
+            parser=options.times(1.0, integer=True),
+            help="Print a line of progress for each 1s, 5s or 1m, with the means of this time.",
+        ),
+    ] = 1
     profiles: options.ProfilesDirectory = None
     record: options.Record = None
     no_query_text: options.NoQueryText = False
@@ -171,8 +317,13 @@ class InitRequest(Struct, frozen=True):
 
     dataset: Annotated[Dataset, Option("--dataset", help="Data set to create.")] = Dataset.PGBENCH
     foreign_keys: Annotated[bool, Option("--foreign-keys", help="Create foreign keys, too.")] = False
-    unlogged: Annotated[bool, Option("--unlogged", help="Tables without WAL: faster, but not representative.")] = False
+    unlogged: Annotated[
+        bool, Option("--unlogged", "--unlogged-tables", help="Tables without WAL: faster, but not representative.")
+    ] = False
     force: Annotated[bool, Option("--force", help="Replace an existing data set without asking.")] = False
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Show the command, the existing data set and the space; create nothing.")
+    ] = False
     skip_space_check: Annotated[bool, Option("--skip-space-check", help="Start even if the disk looks too small.")] = (
         False
     )
@@ -251,11 +402,11 @@ _ONLY_FOR: Final = {
 class ProfilesRequest(Struct, frozen=True):
     """Show the load profiles: the built-in ones, yours in ~/.config/pgtop-tune/profiles, and those of --profiles.
 
-    Examples: pgtop-tune bench list  ·  pgtop-tune bench list --profiles ./loads --format json
+    Examples: pgtop-tune bench list  ·  pgtop-tune bench list --profiles ./loads --json
     """
 
     profiles: options.ProfilesDirectory = None
-    format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
+    format: ListFormatChoice = ListFormat.TEXT
 
 
 class ProfileRequest(Struct, frozen=True):
@@ -263,10 +414,13 @@ class ProfileRequest(Struct, frozen=True):
 
     With a database (-d), fills in the numbers that scripts take from its data set; runs nothing.
 
-    Examples: pgtop-tune bench show tpcb-like  ·  pgtop-tune bench show ticket-read -d bench --format json
+    Examples: pgtop-tune bench show tpcb-like  ·  pgtop-tune bench show ticket-read -d bench --json
     """
 
-    name: Annotated[str, Argument(metavar="PROFILE", help="Name of the profile, from `bench list`.")]
+    name: Annotated[
+        str,
+        Argument(metavar="PROFILE", help="Name of the profile, from `bench list`.", autocompletion=completion.profiles),
+    ]
     profiles: options.ProfilesDirectory = None
     format: Annotated[Format, Option("--format", help="text, or one JSON object.")] = Format.TEXT
     pgbench: options.Pgbench = None

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.safe_text import printable
 from pgtop_tune.base.tables import Table, aligned_text
-from pgtop_tune.base.units import age, count
+from pgtop_tune.base.units import about, age, count
 from pgtop_tune.bench.argv import shell_quoted
 from pgtop_tune.bench.datasets.bus import VERSION, BusPlan, parse_size
 from pgtop_tune.bench.datasets.bus_make import make_bus
@@ -149,8 +149,16 @@ def make_data_set(request: InitRequest) -> None:
     if request.format is not TableFormat.TEXT:
         write_for_programs()
     create = create_pgbench_tables if request.dataset is Dataset.PGBENCH else create_bus_tables
-    for line in step_lines(create(request), request.format):
+    created = create(request)
+    for line in step_lines(created, request.format) if created is not None else ():
         say(line)
+
+
+def _say_plan(plan_text: str, existing: PgbenchFacts | BusFacts | None) -> None:
+    """Print what --dry-run leaves undone."""
+    say(plan_text)
+    if existing is not None:
+        say(f"the database has a data set already: {existing.describe()}")
 
 
 def step_lines(created: CreatedDataSet, format: TableFormat) -> list[str]:
@@ -179,8 +187,8 @@ _UNLOGGED: Final = "unlogged tables write no WAL: results do not apply to tables
 _MOST_JOBS: Final = 4
 
 
-def create_pgbench_tables(request: InitRequest) -> CreatedDataSet:
-    """Create pgbench's own tables with pgbench -i.
+def create_pgbench_tables(request: InitRequest) -> CreatedDataSet | None:
+    """Create pgbench's own tables with pgbench -i; with --dry-run, return None.
 
     Raises:
         PgtopError: The operator keeps an existing data set, the disk is too small, or pgbench fails.
@@ -203,6 +211,9 @@ def create_pgbench_tables(request: InitRequest) -> CreatedDataSet:
     endpoint = endpoint_of(conninfo)
     pgbench = find_pgbench(request.pgbench, over_tls=endpoint.over_tls)
     argv = initialise_argv(scale, pgbench, endpoint, shape)
+    if request.dry_run:
+        _say_plan(f"scale {scale}, about {about(estimated_bytes(scale, shape))}: {shell_quoted(argv)}", existing)
+        return None
     if existing is not None and shape.destroys and not existing.empty:
         may_replace(conninfo.dbname, "pgbench's tables", existing.describe(), force=request.force)
     notes = _room_notes(room, request)
@@ -221,8 +232,12 @@ def create_pgbench_tables(request: InitRequest) -> CreatedDataSet:
     )
 
 
-def create_bus_tables(request: InitRequest) -> CreatedDataSet:
-    """Create the bus company's tables, or resume their creation. Raises as `create_pgbench_tables`."""
+def create_bus_tables(request: InitRequest) -> CreatedDataSet | None:
+    """Create the bus company's tables, or resume their creation; with --dry-run, return None.
+
+    Raises:
+        PgtopError: As `create_pgbench_tables`.
+    """
     plan = BusPlan(
         tickets=parse_size(request.size or "6M"),
         seed=1 if request.seed is None else request.seed,
@@ -231,6 +246,9 @@ def create_bus_tables(request: InitRequest) -> CreatedDataSet:
     )
     jobs = request.jobs or min(_MOST_JOBS, os.cpu_count() or 1)
     conninfo, existing, room = run_until_signalled(_bus_facts(request.connection, plan))
+    if request.dry_run:
+        _say_plan(f"{count(plan.tickets)} tickets, about {about(plan.estimated_bytes)}", existing)
+        return None
     anew = existing is not None and (request.force or not existing.is_of(plan))
     notes: tuple[str, ...] = ()
     if existing is not None and not anew and existing.fulfils(plan):

@@ -24,7 +24,7 @@ from pgtop_tune.bench.profiles import (
 from pgtop_tune.cli.commands.bench import ProfileRequest, ProfilesRequest
 from pgtop_tune.cli.connections import ConnectionWords, opened, resolve_words
 from pgtop_tune.cli.options import Format
-from pgtop_tune.cli.output import say, say_json, say_table, tell
+from pgtop_tune.cli.output import say, say_json, say_list, tell
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.model.bench import LoadSpec
 
@@ -91,7 +91,7 @@ async def _dataset_variables(connection: ConnectionWords, dataset: str) -> dict[
 
 def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:
     if profile.builtin:
-        return [{"name": profile.builtin, "weight": 1, "sha256": None, "text": _builtin(profile.builtin, pgbench)}]
+        return [{"name": profile.builtin, "weight": 1, "sha256": None, "text": builtin_text(profile.builtin, pgbench)}]
     scripts = []
     for script in profile.scripts:
         read = read_script(script.file)
@@ -100,7 +100,7 @@ def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:
     return scripts
 
 
-def _builtin(name: str, pgbench: Pgbench) -> str:
+def builtin_text(name: str, pgbench: Pgbench) -> str:
     """Return the text of a built-in script of pgbench."""
     answer = subprocess.run(
         [str(pgbench.path), f"--show-script={name}"],
@@ -118,25 +118,22 @@ def _builtin(name: str, pgbench: Pgbench) -> str:
 def say_profiles(request: ProfilesRequest) -> None:
     """Print a line for each profile, or all of them as a JSON array."""
     profiles = _loaded(request.profiles).by_name.values()
-    if request.format is Format.JSON:
-        say_json(
-            [
-                {
-                    "name": profile.name,
-                    "title": profile.title,
-                    "dataset": profile.dataset or None,
-                    "clients": profile.clients(),
-                    "protocol": profile.protocol,
-                    "scripts": [{"file": str(script.file), "weight": script.weight} for script in profile.scripts],
-                    "builtin": profile.builtin or None,
-                    "description": profile.description,
-                }
-                for profile in profiles
-            ]
-        )
-        return
+    objects = [
+        {
+            "name": profile.name,
+            "title": profile.title,
+            "dataset": profile.dataset or None,
+            "clients": profile.clients(),
+            "protocol": profile.protocol,
+            "scripts": [{"file": str(script.file), "weight": script.weight} for script in profile.scripts],
+            "builtin": profile.builtin or None,
+            "description": profile.description,
+        }
+        for profile in profiles
+    ]
     rows = (
         (profile.name, profile.dataset or "-", str(profile.clients()), profile.description or "-")
         for profile in profiles
     )
-    say_table(Table(("profile", "data set", "clients", "description"), tuple(rows), frozenset({2})))
+    table = Table(("profile", "data set", "clients", "description"), tuple(rows), frozenset({2}))
+    say_list(request.format, objects, table)

@@ -18,15 +18,26 @@ from typing import Final
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.base.errors import RecordingProblem, UsageProblem
+from pgtop_tune.base.errors import LoadProblem, RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import private, replacing
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import aligned_text, as_markdown, escaped
 from pgtop_tune.base.units import UNKNOWN
+from pgtop_tune.bench.argv import run_argv, shell_quoted
 from pgtop_tune.bench.housekeeping import parse_housekeeping
-from pgtop_tune.bench.profiles import LONGEST_BYTES, Profiles, load_profiles, parse_choice, profile_directories
+from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.places import base_directory, unused_name
+from pgtop_tune.bench.profiles import (
+    BUILTIN_SCRIPTS,
+    LONGEST_BYTES,
+    Profiles,
+    load_profiles,
+    parse_choice,
+    profile_directories,
+)
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.commands.bench import RunRequest
+from pgtop_tune.cli.commands.bench import RunRequest, further_options
+from pgtop_tune.cli.commands.bench.profiles import builtin_text
 from pgtop_tune.cli.connections import live_options, opened
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
@@ -105,6 +116,26 @@ def heading(number: int, total: int, cell: RunCell, *, open_end: bool = False) -
     runs = f"at most {total}" if open_end else str(total)
     under = f", {cell.configuration}" if cell.configuration else ""
     return one_line(f"run {number + 1} of {runs}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}{under}")
+
+
+def as_one_line(seconds: Sequence[BenchProgress]) -> BenchProgress:
+    """Return the progress of some seconds as one line: means for each second and transaction, sums of failures."""
+
+    def per_transaction(value: Callable[[BenchProgress], float | None]) -> float | None:
+        weighted = [(value_ms, line.tps) for line in seconds if (value_ms := value(line)) is not None]
+        weight = sum(tps for _, tps in weighted)
+        return sum(value_ms * tps for value_ms, tps in weighted) / weight if weight else None
+
+    last = seconds[-1]
+    return replace(
+        last,
+        tps=sum(line.tps for line in seconds) / len(seconds),
+        latency_ms=per_transaction(lambda line: line.latency_ms) or last.latency_ms,
+        lag_ms=per_transaction(lambda line: line.lag_ms) if last.lag_ms is not None else None,
+        failed=sum(line.failed for line in seconds),
+        skipped=sum(line.skipped for line in seconds) if last.skipped is not None else None,
+        retries=sum(line.retries for line in seconds) if last.retries is not None else None,
+    )
 
 
 def progress_words(run: BenchRun, line: BenchProgress) -> str:
@@ -349,26 +380,51 @@ _FACTS_S: Final = 10.0
 """Longest wait for the facts that loads are told apart by."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _DEFAULT_S: Final = 60
+_LIST: Final = "list"
+"""Word of -b for the names of pgbench's scripts, as pgbench has it."""
+
+
+def builtin_choices(request: RunRequest) -> tuple[ScriptChoice, ...]:
+    """Return pgbench's own scripts of -b, -S and -N by their whole names.
+
+    Raises:
+        LoadProblem: A wrong weight, or the beginning of none or of several names.
+    """
+    typed = [*(request.builtins or ()), *(["select-only"] * request.select_only)]
+    choices = []
+    for choice in map(parse_choice, [*typed, *(["simple-update"] * request.simple_update)]):
+        named = [name for name in BUILTIN_SCRIPTS if name.startswith(choice.file)]
+        if len(named) != 1:
+            raise LoadProblem(f"{choice.file!r} is no script of pgbench", f"its scripts: {', '.join(BUILTIN_SCRIPTS)}")
+        choices.append(replace(choice, file=named[0]))
+    return tuple(choices)
 
 
 @contextmanager
-def typed_scripts(typed: Sequence[str]) -> Iterator[tuple[ScriptChoice, ...]]:
-    """Yield the scripts of -f; standard input becomes a file, which is read several times.
+def typed_scripts(
+    typed: Sequence[str], builtins: Sequence[ScriptChoice] = (), pgbench: Path | None = None
+) -> Iterator[tuple[ScriptChoice, ...]]:
+    """Yield the scripts of -f, and of -b as files of pgbench's text; standard input becomes a file, which is read
+    several times.
 
     Raises:
         LoadProblem: A word has no file, or a wrong weight.
         UsageProblem: Standard input is a terminal.
     """
     choices = tuple(map(parse_choice, typed))
-    if not any(choice.file in _STDIN for choice in choices):
-        yield choices
-        return
-    if sys.stdin.isatty():
+    from_stdin = any(choice.file in _STDIN for choice in choices)
+    if from_stdin and sys.stdin.isatty():
         raise UsageProblem("standard input is a terminal", "pipe a script into it, or name a file: -f load.sql")
     with TemporaryDirectory(prefix="pgtop-tune-") as directory:
         file = Path(directory) / "stdin.sql"
-        file.write_bytes(sys.stdin.buffer.read(LONGEST_BYTES + 1))
-        yield tuple(replace(choice, file=str(file)) if choice.file in _STDIN else choice for choice in choices)
+        if from_stdin:
+            file.write_bytes(sys.stdin.buffer.read(LONGEST_BYTES + 1))
+        scripts = [replace(choice, file=str(file)) if choice.file in _STDIN else choice for choice in choices]
+        for builtin in builtins:
+            script_file = Path(directory) / f"{builtin.file}.sql"
+            script_file.write_text(f"{builtin_text(builtin.file, find_pgbench(pgbench))}\n", encoding="utf-8")
+            scripts.append(replace(builtin, file=str(script_file)))
+        yield tuple(scripts)
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -380,6 +436,9 @@ def _variable(text: str) -> tuple[str, str]:
 
 def _spec(request: RunRequest, scripts: Sequence[ScriptChoice]) -> LoadSpec:
     """Return the part of the load's specification that all runs have in common."""
+    scale = [("scale", str(request.scale))] if request.scale is not None and scripts else []
+    if request.scale is not None and not scripts:
+        tell("-s is ignored, as pgbench does: the scale is that of the tables")
     return LoadSpec(
         threads=request.threads,
         duration_s=request.seconds or (_DEFAULT_S if request.transactions is None else None),
@@ -392,7 +451,8 @@ def _spec(request: RunRequest, scripts: Sequence[ScriptChoice]) -> LoadSpec:
         seed=request.seed,
         per_statement=request.per_statement,
         scripts=tuple(scripts),
-        variables=tuple(_variable(text) for text in request.variables or ()),
+        variables=(*scale, *(_variable(text) for text in request.variables or ())),
+        further=further_options(request.further or ()),
     )
 
 
@@ -404,9 +464,17 @@ def run_loads(request: RunRequest) -> int:
     """
     if request.seconds is not None and request.transactions is not None:
         raise UsageProblem("-T and -t contradict each other", "pass one of them")
-    if request.profile and request.scripts:
-        raise UsageProblem("--profile and -f contradict each other", "pass one of them")
-    with typed_scripts(request.scripts or ()) as scripts:
+    if request.builtins == [_LIST]:
+        for name in BUILTIN_SCRIPTS:
+            say(name)
+        return ExitCode.OK
+    builtins = builtin_choices(request)
+    if request.profile and (request.scripts or builtins):
+        raise UsageProblem("--profile contradicts -f, -b, -S and -N", "pass one of them")
+    if len(builtins) == 1 and not request.scripts:
+        # A single script is the profile of that name.
+        request, builtins = replace(request, profile=[builtins[0].file]), ()
+    with typed_scripts(request.scripts or (), builtins, request.session.pgbench) as scripts:
         return asyncio.run(measure(request, scripts))
 
 
@@ -426,6 +494,13 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
         reached = sql_session.reached
     plan = _plan(request, loaded, load_targets, steps, spec, configurations)
     check_length(plan, wish)
+    if request.dry_run:
+        pgbench = find_pgbench(request.session.pgbench)
+        for number, cell in enumerate(plan):
+            say(heading(number, len(plan) * wish.most, cell, open_end=wish.until is not None))
+            log = unused_name(base_directory())
+            say(f"  {shell_quoted(run_argv(cell.spec, cell.profile, pgbench, cell.target.endpoint, log))}")
+        return ExitCode.OK
     repeats = Repeats(plan, wish)
     in_cells = wish.most > 1 or bool(configurations)
     if request.output is not None:
@@ -437,11 +512,17 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
     if request.record is not None:
         session.recorder.start(str(request.record))
 
+    seconds: list[BenchProgress] = []
+
     def progress(run: BenchRun, line: BenchProgress) -> None:
-        if not request.quiet:
-            tell(progress_words(run, line))
+        seconds.append(line)
+        if len(seconds) >= request.progress:
+            if not request.quiet:
+                tell(progress_words(run, as_one_line(seconds)))
+            seconds.clear()
 
     def began(number: int, cell: RunCell) -> None:
+        seconds.clear()
         tell(heading(number, len(plan) * wish.most, cell, open_end=wish.until is not None))
 
     keeper, facts_sink = FrameKeeper(progress), FactsSink()

@@ -10,7 +10,7 @@ from typing import Annotated, Final
 from msgspec import Struct
 from typer import Option
 
-from pgtop_tune.cli import options
+from pgtop_tune.cli import completion, options
 from pgtop_tune.cli.connections import ConnectionWords
 from pgtop_tune.host.source_names import HostSource
 
@@ -39,6 +39,16 @@ class ReportFormat(StrEnum):
     OPENMETRICS = "openmetrics"
 
 
+_BY_EXTENSION: Final = {
+    ".html": ReportFormat.HTML,
+    ".htm": ReportFormat.HTML,
+    ".json": ReportFormat.JSON,
+    ".md": ReportFormat.MARKDOWN,
+    ".sh": ReportFormat.SCRIPT,
+    ".om": ReportFormat.OPENMETRICS,
+}
+
+
 class CheckRequest(Struct, frozen=True):
     """Check a server and its machine before production: risks, their fixes, and how to undo each fix.
 
@@ -60,11 +70,17 @@ class CheckRequest(Struct, frozen=True):
             "--select",
             metavar="CHECK",
             help="Run only these checks: an id (MEM-01), a prefix of ids (MEM) or a group (memory); comma-separated.",
+            autocompletion=completion.checks,
         ),
     ] = None
     ignore: Annotated[
         list[str] | None,
-        _choice_option("--ignore", metavar="CHECK", help="Skip these checks; written as for --select."),
+        _choice_option(
+            "--ignore",
+            metavar="CHECK",
+            help="Skip these checks; written as for --select.",
+            autocompletion=completion.checks,
+        ),
     ] = None
     threshold: Annotated[
         list[str] | None,
@@ -107,18 +123,28 @@ class CheckRequest(Struct, frozen=True):
             help="Check every 30 s for this time (10m), to find problems that only load shows. Ctrl-C ends it.",
         ),
     ] = ""
-    yes: Annotated[bool, Option("--yes", help="Measure a busy server without asking.")] = False
+    yes: Annotated[bool, Option("-y", "--yes", help="Measure a busy server without asking.")] = False
     fail_on: Annotated[
         FailOn | None, Option("--fail-on", help="Exit with status 1 for findings of at least this severity (warning).")
     ] = None
     strict: Annotated[bool, Option("--strict", help="Exit with status 1 for unknown checks, too.")] = False
     format: Annotated[
-        ReportFormat,
-        Option("--format", help="Output format; html has fields for signatures, script is a shell script of fixes."),
-    ] = ReportFormat.TEXT
-    output: Annotated[Path | None, Option("-o", "--output", metavar="FILE", help="Write the report to a new file.")] = (
-        None
-    )
+        ReportFormat | None,
+        Option(
+            "--format",
+            help="Output format (default: by the extension of -o, or text); html has fields for signatures, script is "
+            "a shell script of fixes.",
+        ),
+    ] = None
+    output: Annotated[
+        Path | None,
+        Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write the report to a new file: .html, .json, .md, .sh, .om, or text; --format takes precedence.",
+        ),
+    ] = None
     force: Annotated[bool, Option("--force", help="Replace the file of -o.")] = False
     host_source: options.HostSourceChoice = HostSource.AUTO
     pooler: options.Poolers = None
@@ -162,3 +188,9 @@ class CheckRequest(Struct, frozen=True):
         bool, Option("-v", "--verbose", help="Show reason, evidence, fix and undo; also unknown and passed checks.")
     ] = False
     connection: ConnectionWords = ConnectionWords()
+
+    @property
+    def report_format(self) -> ReportFormat:
+        """Return the format of --format, else that of the output's name."""
+        extension = self.output.suffix.lower() if self.output is not None else ""
+        return self.format or _BY_EXTENSION.get(extension, ReportFormat.TEXT)

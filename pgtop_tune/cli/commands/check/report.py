@@ -98,12 +98,12 @@ def run_check(request: CheckRequest) -> int:
         report = watch(request, wishes, machine)
     else:
         report = check_once(request, wishes, machine)
-    if request.format is not ReportFormat.TEXT and request.output is None:
+    if request.report_format is not ReportFormat.TEXT and request.output is None:
         write_for_programs()
     to_terminal = sys.stdout.isatty() and not request.output
     width = shutil.get_terminal_size().columns if to_terminal else None
     wish = ReportOptions(request.verbose, limit, width, request.strict)
-    lines = WRITERS[request.format.value](report, wish)
+    lines = WRITERS[request.report_format.value](report, wish)
     if request.output is not None:
         write_text(request.output, "".join(f"{whole(line)}\n" for line in lines), force=request.force)
     for line in lines if request.output is None else ():
@@ -243,8 +243,10 @@ def check_all(request: CheckRequest, checks: CheckSetup, fail_on: Severity | Non
         UsageProblem: As `servers_of`; or the format is for one server.
         KeyboardInterrupt: After the results so far.
     """
-    if request.format not in _FORMATS:
-        raise UsageProblem(f"--format {request.format} is for one server", f"for several, use {' or '.join(_FORMATS)}")
+    if request.report_format not in _FORMATS:
+        raise UsageProblem(
+            f"--format {request.report_format} is for one server", f"for several, use {' or '.join(_FORMATS)}"
+        )
     conninfos = servers_of(request)
     done: dict[str, ServerResult] = {}
 
@@ -270,7 +272,7 @@ def check_all(request: CheckRequest, checks: CheckSetup, fail_on: Severity | Non
 
 
 def _show(results: Sequence[ServerResult], request: CheckRequest) -> None:
-    if request.format is ReportFormat.JSON:
+    if request.report_format is ReportFormat.JSON:
         for line in servers_lines(results):
             say_whole(line)
         return

@@ -13,7 +13,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench import DEFAULT_HOUSEKEEPING
 from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
-from pgtop_tune.cli.options import LoadSessionWords, ProfilesDirectory, TableFormat
+from pgtop_tune.cli.options import Format, LoadSessionWords, ProfilesDirectory, TableFormat
 
 _measuring_option: Final = partial(Option, rich_help_panel="Measuring")
 _overrides_option: Final = partial(Option, rich_help_panel="Replacing values of the plan")
@@ -102,7 +102,10 @@ class PlanRequest(Struct, frozen=True):
         bool,
         Option("--abandon", help="Revert remaining changes, drop the experiment's database, and end the experiment."),
     ] = False
-    yes: Annotated[bool, Option("--yes", help="Do not ask before restarts that end other sessions.")] = False
+    dry_run: Annotated[
+        bool, Option("-n", "--dry-run", help="Check the plan and print its cells, as `experiment check`; run nothing.")
+    ] = False
+    yes: Annotated[bool, Option("-y", "--yes", help="Do not ask before restarts that end other sessions.")] = False
     detach: options.Detach = False
     workers: WorkersAddress = ""
     overrides: PlanOverrides = PlanOverrides()
@@ -119,7 +122,7 @@ class PlanCheckRequest(PlanRequest, frozen=True, kw_only=True):
     Examples: pgtop-tune experiment check P1 -d bench  ·  pgtop-tune experiment check mine.toml --scale 100 -d bench
     """
 
-    LEFT_OUT: ClassVar = frozenset({"plan_hash", "abandon", "yes", "detach", "workers"})
+    LEFT_OUT: ClassVar = frozenset({"plan_hash", "abandon", "dry_run", "yes", "detach", "workers"})
 
     plan: PlanArgument
 
@@ -157,7 +160,7 @@ class PlanResumeRequest(PlanRequest, frozen=True, kw_only=True):
     Examples: pgtop-tune experiment resume P1 -d bench  ·  pgtop-tune experiment resume P1 --abandon -d bench
     """
 
-    LEFT_OUT: ClassVar = frozenset({"plan_hash", "yes", "overrides"})
+    LEFT_OUT: ClassVar = frozenset({"plan_hash", "dry_run", "yes", "overrides"})
 
     experiment: ExperimentArgument
 
@@ -165,12 +168,15 @@ class PlanResumeRequest(PlanRequest, frozen=True, kw_only=True):
 class StatusRequest(Struct, frozen=True):
     """Show the progress of an experiment and the time left; without a name, list all experiments.
 
-    Examples: pgtop-tune experiment status  ·  pgtop-tune experiment status P1
+    Examples: pgtop-tune experiment status --json  ·  pgtop-tune experiment status P1
     """
 
     experiment: Annotated[
         str, Argument(metavar="[EXPERIMENT]", help="Id of the experiment, or its plan (name or file).")
     ] = ""
+    format: Annotated[
+        Format, Option("--format", help="text, or one JSON array; of one experiment, an object with its cells.")
+    ] = Format.TEXT
 
 
 class ExperimentReportRequest(Struct, frozen=True):

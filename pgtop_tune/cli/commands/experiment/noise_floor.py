@@ -19,6 +19,7 @@ from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import Table, aligned_text, as_markdown, escaped
 from pgtop_tune.base.units import UNKNOWN
+from pgtop_tune.base.units import seconds as seconds_of
 from pgtop_tune.bench.profiles import load_profiles, profile_directories
 from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.commands.bench.runs import measure
@@ -45,7 +46,6 @@ from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.run_result import plain
 from pgtop_tune.recording.reader import RecordingReader
-from pgtop_tune.runtime.window import seconds as seconds_of
 
 FORMAT: Final = "pgtop-tune-noise-floor/1"
 _FOREIGN_CPU_SHOWN: Final = 5.0

@@ -28,7 +28,7 @@ from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.changes.server.one_change import Rules
 from pgtop_tune.cli.commands.experiment import PlanRequest, PlanResumeRequest, PlanRunRequest
-from pgtop_tune.cli.commands.experiment.plans import bound_plan, check_fits, scripts_by_profile
+from pgtop_tune.cli.commands.experiment.plans import bound_plan, check_fits, checked_plan, scripts_by_profile
 from pgtop_tune.cli.commands.experiment.results import directory_of, outcome_in, say_results
 from pgtop_tune.cli.commands.experiment.workers import (
     check_resumable,
@@ -81,6 +81,11 @@ def run_plan(request: PlanRunRequest) -> int:
     Raises:
         PgtopError: The plan does not fit, is not the reviewed one, or cannot go on.
     """
+    if request.dry_run:
+        if request.workers:
+            raise UsageProblem("--dry-run asks one server", "leave --workers out")
+        checked_plan(request)
+        return ExitCode.OK
     if request.detach:
         return start_detached(["experiment", "run"])
     if request.workers:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, ServerProblem, UsageProblem
 from pgtop_tune.base.foreign_answers import decodes
+from pgtop_tune.base.units import seconds
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.model.change import WantedParameter
@@ -20,7 +21,7 @@ from pgtop_tune.changes.model.change_set import RestartVerdict
 from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.server.control import PostgresControl
-from pgtop_tune.cli.commands.experiment import PlanCheckRequest, PlanOverrides, PlanRequest
+from pgtop_tune.cli.commands.experiment import PlanCheckRequest, PlanOverrides, PlanRequest, PlanRunRequest
 from pgtop_tune.cli.connections import let_in
 from pgtop_tune.cli.output import say
 from pgtop_tune.cli.parameter_changes import check_nothing_waits
@@ -47,7 +48,6 @@ from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.server.sql_session import open_sql_session
 from pgtop_tune.runtime.running_experiments import ServerKey, server_of
-from pgtop_tune.runtime.window import seconds
 
 _MB: Final = 2**20
 _MAY_CREATE: Final = "SELECT rolcreatedb OR rolsuper, pg_is_in_recovery() FROM pg_roles WHERE rolname = current_user"
@@ -75,15 +75,16 @@ class ServerRoom(Struct, frozen=True, kw_only=True):
 
 def check_plan(request: PlanCheckRequest) -> None:
     """Print the plan as it runs on the server. Raises as `bound_plan`."""
-    _checked_plan(request)
+    checked_plan(request)
 
 
 def review_plan(request: PlanCheckRequest) -> None:
     """Print the plan and its hash, and keep the plan as reviewed. Raises as `bound_plan`."""
-    say(f"hash {keep_reviewed(_checked_plan(request), reviewed_dir())}")
+    say(f"hash {keep_reviewed(checked_plan(request), reviewed_dir())}")
 
 
-def _checked_plan(request: PlanCheckRequest) -> BoundPlan:
+def checked_plan(request: PlanCheckRequest | PlanRunRequest) -> BoundPlan:
+    """Print the plan as it runs on the server, and return it. Raises as `bound_plan`."""
     plan, room = bound_plan(request.plan, request)
     for line in plan_lines(plan, now_ms(), room.max_wal_bytes):
         say(line)

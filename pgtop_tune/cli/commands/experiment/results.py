@@ -10,11 +10,12 @@ from pgtop_tune.base.paths import experiments_dir
 from pgtop_tune.changes.model.pending_set import now_ms
 from pgtop_tune.cli import detached
 from pgtop_tune.cli.commands.experiment import AttachRequest, ExperimentReportRequest, StatusRequest, StopRequest
-from pgtop_tune.cli.output import say, say_as_it_is, tell, write_chapters
+from pgtop_tune.cli.options import Format
+from pgtop_tune.cli.output import say, say_as_it_is, say_json, tell, write_chapters
 from pgtop_tune.compare.reports.sheets import Sheet
 from pgtop_tune.compare.reports.written import report_markdown, sheets_text
 from pgtop_tune.experiment.plan.plan_file import read_plan
-from pgtop_tune.experiment.plan.report import RESULTS, chapters, status_lines
+from pgtop_tune.experiment.plan.report import RESULTS, chapters, status_cells_json, status_json, status_lines
 from pgtop_tune.experiment.plan.results import (
     ExperimentOutcome,
     experiments,
@@ -55,10 +56,24 @@ def outcome_in(directory: Path) -> ExperimentOutcome:
 
 def show_status(request: StatusRequest) -> None:
     """Print one experiment in full, or each in a line."""
+    as_json = request.format is Format.JSON
     if request.experiment:
         directory = directory_of(request.experiment)
+        if as_json:
+            chosen = outcome_in(directory)
+            cells = status_cells_json(chosen)
+            say_json(status_json(chosen, now_ms(), runs=is_running(directory)) | {"cells": cells})
+            return
         for line in status_lines(outcome_in(directory), now_ms(), runs=is_running(directory)):
             say(line)
+        return
+    if as_json:
+        statuses = (
+            status_json(begun, now_ms(), runs=is_running(directory))
+            for directory in experiments()
+            if (begun := outcome_of(read_entries(directory), directory.name)) is not None
+        )
+        say_json(list(statuses))
         return
     running = [run for run in detached.detached_runs() if run.key.lives]
     for run in running:

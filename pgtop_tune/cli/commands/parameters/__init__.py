@@ -10,9 +10,9 @@ from msgspec import Struct
 from typer import Argument, Option
 
 from pgtop_tune.changes.watchdogs import COPY_ON_STDIN, LAST_ATTEMPT
-from pgtop_tune.cli import options
+from pgtop_tune.cli import completion, options
 from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
-from pgtop_tune.cli.options import Format
+from pgtop_tune.cli.options import ListFormat, ListFormatChoice
 
 Group = Annotated[
     str,
@@ -23,7 +23,7 @@ Group = Annotated[
     ),
 ]
 Reason = Annotated[str, Option("--reason", metavar="WORDS", help="Reason for the journal.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Show the SQL and the commands; change nothing.")]
+DryRun = Annotated[bool, Option("-n", "--dry-run", help="Show the SQL and the commands; change nothing.")]
 Persist = Annotated[
     bool, Option("--persist", help="Keep settings of the machine after a reboot, too, through a file in /etc/sysctl.d.")
 ]
@@ -33,7 +33,7 @@ ForWhom = Annotated[
 ]
 
 Restart = Annotated[bool, Option("--restart", help="Restart the server once to apply parameters that need a restart.")]
-Yes = Annotated[bool, Option("--yes", help="With --restart: do not ask.")]
+Yes = Annotated[bool, Option("-y", "--yes", help="With --restart: do not ask.")]
 Anyway = Annotated[
     bool, Option("--anyway", help="With --restart: restart even if a check says that the server would not start.")
 ]
@@ -68,16 +68,26 @@ class ParametersRequest(Struct, frozen=True):
     user and superuser also in one session. `advise` gives the reasons. With --group os: the settings of the operating
     system, now and at boot.
 
-    Examples: pgtop-tune parameters -d bench  ·  pgtop-tune parameters --group wal --changed --format json -d bench  ·
+    Examples: pgtop-tune parameters -d bench  ·  pgtop-tune parameters --group wal --changed --json -d bench  ·
+    pgtop-tune parameters 'wal_*' work_mem -d bench  ·
     pgtop-tune parameters --group os -d bench
     """
 
+    names: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[NAME|PATTERN]... [DBNAME|URI]",
+            help="Only these parameters, also those that are not worth tuning: work_mem, 'wal_*'. Another word is the "
+            "database, then the user.",
+            autocompletion=completion.parameters,
+        ),
+    ] = None
     group: Group = ""
     changed: Annotated[bool, Option("--changed", help="Only values other than the server's default.")] = False
-    format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
+    format: ListFormatChoice = ListFormat.TEXT
     profile: options.Profile = None
     disk: options.Disk = None
-    connection: ConnectionWords = ConnectionWords()
+    connection: ConnectionOptions = ConnectionOptions()
 
 
 class AdviseRequest(Struct, frozen=True):
@@ -102,7 +112,13 @@ class AdviseRequest(Struct, frozen=True):
     disk: options.Disk = None
     everything: Annotated[bool, Option("--all", help="Include parameters that already have the advised value.")] = False
     seconds: Annotated[
-        float, Option("--seconds", min=0.0, help="Seconds to sample; under load, this measures the WAL rate.")
+        float,
+        Option(
+            "--seconds",
+            metavar="TIME",
+            parser=options.times(),
+            help="Time to sample: 3, 10s; under load, this measures the WAL rate.",
+        ),
     ] = 3.0
     format: Annotated[
         AdviceFormat,
@@ -115,9 +131,9 @@ class AdviseRequest(Struct, frozen=True):
     ] = False
     for_how_long: ForHowLong = ""
     restart: Restart = False
-    yes: Annotated[bool, Option("--yes", help="With --apply: do not ask.")] = False
+    yes: Annotated[bool, Option("-y", "--yes", help="With --apply: do not ask.")] = False
     dry_run: Annotated[
-        bool, Option("--dry-run", help="With --apply: show the difference and the commands; change nothing.")
+        bool, Option("-n", "--dry-run", help="With --apply: show the difference and the commands; change nothing.")
     ] = False
     connection: ConnectionWords = ConnectionWords()
 
@@ -130,7 +146,7 @@ class DiffRequest(Struct, frozen=True):
 
     Examples: pgtop-tune diff before.jsonl.gz after.jsonl.gz  ·
     pgtop-tune diff before.jsonl.gz "host=/run/postgresql dbname=bench"  ·
-    pgtop-tune diff postgresql://db1/shop postgresql://db2/shop --format json
+    pgtop-tune diff postgresql://db1/shop postgresql://db2/shop --csv
     """
 
     a: Annotated[str, Argument(metavar="A", help=_SIDE)]
@@ -138,7 +154,7 @@ class DiffRequest(Struct, frozen=True):
     everything: Annotated[
         bool, Option("--all", help="Include directory names, and parameters that only one side has.")
     ] = False
-    format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
+    format: ListFormatChoice = ListFormat.TEXT
     no_password: options.NoPassword = False
 
 
@@ -173,13 +189,21 @@ class SetRequest(ChangeOptions, frozen=True):
     already pending.
 
     Examples: pgtop-tune set max_wal_size=4GB --for 5m -d bench  ·
+    pgtop-tune set work_mem 64MB -d bench  ·  pgtop-tune set search_path to app, public --scope role=app -d bench  ·
     pgtop-tune set shared_buffers=8GB --restart -d bench  ·
     pgtop-tune set work_mem=64MB --scope role=reports -d bench  ·
     pgtop-tune set max_wal_size=16GB min_wal_size=4GB --reason "fewer checkpoints" --dry-run -d bench  ·
     pgtop-tune set vm.nr_hugepages=2130 huge_pages=on --dry-run -d bench
     """
 
-    assignments: Annotated[list[str] | None, Argument(metavar="NAME=VALUE...", help="Names and values to set.")] = None
+    assignments: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="NAME=VALUE...",
+            help="Names and values to set; NAME VALUE, NAME to VALUE and NAME = VALUE, too.",
+            autocompletion=completion.parameters,
+        ),
+    ] = None
 
 
 class ResetRequest(ChangeOptions, frozen=True, kw_only=True):
@@ -194,7 +218,9 @@ class ResetRequest(ChangeOptions, frozen=True, kw_only=True):
 
     LEFT_OUT: ClassVar = frozenset({"persist"})
 
-    names: Annotated[list[str], Argument(metavar="NAME...", help="Names to reset.")]
+    names: Annotated[
+        list[str], Argument(metavar="NAME...", help="Names to reset.", autocompletion=completion.parameters)
+    ]
 
 
 class RevertRequest(Struct, frozen=True):
@@ -208,10 +234,22 @@ class RevertRequest(Struct, frozen=True):
     journals. If the server refuses to revert a change, this change stays in force, the others are reverted, and the
     exit status is 6. --list shows the changes of all servers in this user's journals.
 
-    Examples: pgtop-tune revert --list  ·  pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
+    Examples: pgtop-tune revert --list --json  ·  pgtop-tune revert --last --dry-run  ·
+    pgtop-tune revert -h /run/postgresql -d bench  ·  pgtop-tune revert --last
     """
 
     list_only: Annotated[bool, Option("--list", help="List the changes in force; change nothing.")] = False
+    dry_run: Annotated[
+        bool,
+        Option(
+            "-n",
+            "--dry-run",
+            help="List the changes that these options would revert, for each server of the journals; change nothing.",
+        ),
+    ] = False
+    format: Annotated[
+        ListFormat, Option("--format", help="With --list and --dry-run: text, one JSON array, or CSV.")
+    ] = ListFormat.TEXT
     last: Annotated[bool, Option("--last", help="Revert only the last change set.")] = False
     all_changes: Annotated[bool, Option("--all", help="Revert all changes (the default).")] = False
     set_id: Annotated[
@@ -240,7 +278,7 @@ class RevertRequest(Struct, frozen=True):
         Path | None, Option("--retire", metavar="FILE", help="Retire a change journal without reverting its changes.")
     ] = None
     yes: Annotated[
-        bool, Option("--yes", help="Do not ask before retiring a journal or starting a server that is down.")
+        bool, Option("-y", "--yes", help="Do not ask before retiring a journal or starting a server that is down.")
     ] = False
     journal: Annotated[
         Path | None, Option("--journal", metavar="DIRECTORY", help="Directory of the change journals.")

@@ -8,30 +8,35 @@ from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.plan import MemoryPlan
 from pgtop_tune.advice.proposal import ACCOUNTING, POOL
-from pgtop_tune.base.errors import ServerProblem, UsageProblem
+from pgtop_tune.base.errors import NoSuchDatabase, ServerProblem, UsageProblem
 from pgtop_tune.base.units import about
 from pgtop_tune.changes.machine.one_change import commands
 from pgtop_tune.changes.model.change import SYSTEM, WantedParameter, WantedSetting
 from pgtop_tune.changes.selection import settings_in_order
 from pgtop_tune.changes.statements import statement
+from pgtop_tune.cli.assignments import instead
 from pgtop_tune.cli.commands.parameters import AdviceFormat, AdviseRequest, ParametersRequest
-from pgtop_tune.cli.options import Format, for_seconds
-from pgtop_tune.cli.output import say, say_json, say_table, tell, write_for_programs
+from pgtop_tune.cli.options import for_seconds
+from pgtop_tune.cli.output import say, say_list, tell, write_for_programs
 from pgtop_tune.cli.parameter_changes import ChangeRequest, make_change, require_yes_to
 from pgtop_tune.cli.parameter_rows import (
     GROUP,
     MachineRow,
     ParameterRow,
+    known_names,
     machine_json,
     machine_rows,
     machine_table,
+    matching_rows,
     parameter_json,
     parameter_rows,
     parameter_table,
+    split_patterns,
 )
 from pgtop_tune.cli.snapshot import AdviceBasis, advice_basis
 from pgtop_tune.host.system_settings import is_sysctl
@@ -321,6 +326,10 @@ def apply(request: AdviseRequest, basis: AdviceBasis, rows: Sequence[ParameterRo
     return make_change(request.connection, change_request)
 
 
+_MOST_PLACES: Final = 2
+"""Words that are no parameter: a database and a user."""
+
+
 def say_parameters(request: ParametersRequest) -> None:
     """Print the parameters, or the settings of the machine.
 
@@ -328,21 +337,36 @@ def say_parameters(request: ParametersRequest) -> None:
         ConnectionProblem: The server is not there, or refuses the login.
         UsageProblem: There is no such group.
     """
-    basis = advice_basis(request.connection, 0.0, request.profile, request.disk)
+    typed_names = request.names or []
+    patterns, places = (typed_names, []) if request.connection.database else split_patterns(typed_names)
+    if patterns and request.group:
+        raise UsageProblem(f"--group and {patterns[0]} contradict each other", "pass one of them")
+    if len(places) > _MOST_PLACES:
+        raise UsageProblem(f"there is no parameter {places[-1]!r}", instead(places[-1], sorted(known_names())))
+    connection = replace(request.connection, **dict(zip(("target", "target_user"), places, strict=False)))
+    try:
+        basis = advice_basis(connection, 0.0, request.profile, request.disk)
+    except NoSuchDatabase:
+        if not places:
+            raise
+        raise UsageProblem(
+            f"there is no parameter and no database {places[0]!r}", instead(places[0], sorted(known_names()))
+        ) from None
     if request.group.lower() == GROUP:
         settings = [row for row in machine_rows(basis) if row.changed or not request.changed]
         table, objects = machine_table(settings), [machine_json(row) for row in settings]
     else:
         rows = [
             row
-            for row in _rows(basis, request.group, basis.proposal.server_half())
+            for row in _rows(basis, request.group, basis.proposal.server_half(), patterns)
             if row.changed or not request.changed
         ]
+        if patterns and not rows and not request.changed:
+            raise UsageProblem(
+                f"the server has no parameter {' or '.join(patterns)}", instead(patterns[0], sorted(known_names()))
+            )
         table, objects = parameter_table(rows), [parameter_json(row) for row in rows]
-    if request.format is Format.JSON:
-        say_json(objects)
-    else:
-        say_table(table)
+    say_list(request.format, objects, table)
 
 
 def run_advise(request: AdviseRequest) -> int:
@@ -400,6 +424,9 @@ def _applied(request: AdviseRequest, basis: AdviceBasis) -> int:
     return apply(request, basis, rows, half)
 
 
-def _rows(basis: AdviceBasis, group: str, advised: Mapping[str, Advice]) -> tuple[ParameterRow, ...]:
+def _rows(
+    basis: AdviceBasis, group: str, advised: Mapping[str, Advice], patterns: Sequence[str] = ()
+) -> tuple[ParameterRow, ...]:
     sample = basis.interval.now(sections.parameters)
-    return parameter_rows(() if sample is None else sample.parameters, advised, group)
+    parameters = () if sample is None else sample.parameters
+    return matching_rows(parameters, advised, patterns) if patterns else parameter_rows(parameters, advised, group)

@@ -14,8 +14,8 @@ from pgtop_tune.base.errors import RecordingProblem
 from pgtop_tune.base.tables import Table
 from pgtop_tune.cli.commands.parameters import DiffRequest
 from pgtop_tune.cli.connections import ConnectionWords
-from pgtop_tune.cli.options import Format
-from pgtop_tune.cli.output import say, say_json, say_table, tell
+from pgtop_tune.cli.options import ListFormat
+from pgtop_tune.cli.output import say, say_list, tell
 from pgtop_tune.cli.parameter_rows import GROUP
 from pgtop_tune.cli.snapshot import look
 from pgtop_tune.metrics import sections
@@ -38,11 +38,10 @@ def say_differences(request: DiffRequest) -> None:
     unseen = a.unseen or b.unseen
     differences = (*differing(a.parameters, b.parameters), *settings_differing(a.settings, b.settings))
     listed = [row for row in differences if request.everything or not (row.of_the_place or row.one_sided)]
-    if request.format is Format.JSON:
-        say_json([{"name": row.name, "a": row.a, "b": row.b, "context": row.context} for row in listed])
-    elif listed:
+    if listed or request.format is not ListFormat.TEXT:
+        objects = [{"name": row.name, "a": row.a, "b": row.b, "context": row.context} for row in listed]
         rows = ((row.name, *(_value_words(value) for value in (row.a, row.b))) for row in listed)
-        say_table(Table(("parameter", "A", "B"), tuple(rows)))
+        say_list(request.format, objects, Table(("parameter", "A", "B"), tuple(rows)))
     else:
         say("no parameter differs" if unseen else "no parameter and no setting of the machine differs")
     if unseen:

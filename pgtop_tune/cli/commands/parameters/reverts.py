@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
 from datetime import datetime, time, timedelta
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -25,6 +26,7 @@ from pgtop_tune.base.errors import (
     WrongPassword,
 )
 from pgtop_tune.base.paths import journal_dir
+from pgtop_tune.base.tables import Table
 from pgtop_tune.base.units import counted
 from pgtop_tune.changes import selection
 from pgtop_tune.changes.change_sets import MachineHalves, check_up, is_of_machine_only
@@ -51,7 +53,8 @@ from pgtop_tune.changes.server.reverts import missed_set, try_to_revert
 from pgtop_tune.cli.commands.parameters import RevertRequest
 from pgtop_tune.cli.connections import let_in
 from pgtop_tune.cli.exit_codes import ExitCode
-from pgtop_tune.cli.output import can_ask, complain, say, tell
+from pgtop_tune.cli.options import ListFormat
+from pgtop_tune.cli.output import can_ask, complain, say, say_list, tell
 from pgtop_tune.cli.parameter_changes import say_setting, settled_words, value_after
 from pgtop_tune.cli.signals import run_until_signalled, says_yes, to_the_end
 from pgtop_tune.postgres.server.conninfo import ConnInfo
@@ -69,8 +72,8 @@ def run_revert(request: RevertRequest) -> int:
     if directory is not None and not copies and not os.path.lexists(directory):
         # A directory that was moved away says nothing of the changes in force.
         raise JournalProblem(f"no directory {directory}", "pass the directory of the change journals with --journal")
-    if request.list_only:
-        return _list(directory)
+    if request.list_only or request.dry_run:
+        return _list(request)
     if request.retire is not None:
         return retire(request.retire, directory, yes=request.yes)
     if request.overdue and (unknown := _unknown(set_id, directory)) is not None:
@@ -151,26 +154,66 @@ def _moment_ms(text: str) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _list(directory: Path | None) -> int:
-    usable, listed = tell_of_damage(directory), False
+def _list(request: RevertRequest) -> int:
+    """Print the changes in force, with --dry-run those that would be reverted, for each server of the journals."""
+    directory, chosen = request.journal, _selected(request)
+    usable, objects = tell_of_damage(directory), list[dict[str, Any]]()
+    as_text = request.format is ListFormat.TEXT
     for path, text in read_all(directory).texts.items():
-        if lines := _in_force(text):
-            say(f"{text.server.description}  ({path.stem})" if text.server else path.stem)
-        for line in lines:
-            listed = True
-            say(f"  {line}")
+        server = text.server.description if text.server else ""
+        changes: list[Change] = [*(() if request.machine else chosen(text.in_force)), *chosen(text.host_in_force)]
+        again = text.displaced if request.list_only and not request.machine else ()
+        if as_text and (changes or again):
+            say(f"{server}  ({path.stem})" if server else path.stem)
+            for line in (*map(_change_line, changes), *map(_displaced_line, again)):
+                say(f"  {line}")
+        objects += [_change_json(change, server, path.stem) for change in (*changes, *again)]
     searched = directory or journal_dir()
-    if not listed and usable:
+    if not as_text:
+        say_list(request.format, objects, Table((), ()))
+    elif not objects and usable:
         say("no changes in force" if searched.exists() else f"no changes in force: {searched} does not exist")
     return ExitCode.OK if usable else ExitCode.CHANGE
 
 
+def _change_json(change: Change, server: str, journal: str) -> dict[str, Any]:
+    of_server = isinstance(change, ParameterChange)
+    scope = change.scope if isinstance(change, ParameterChange) else None
+    return {
+        "name": change.name,
+        "kind": "parameter" if of_server else "machine",
+        "server": server or None,
+        "journal": journal,
+        "before": change.shown_before if isinstance(change, ParameterChange) else change.value_before,
+        "value": change.value,
+        "scope": None if scope is None else str(scope.kind),
+        "role": None if scope is None else scope.role or None,
+        "database": None if scope is None else scope.database or None,
+        "state": str(change.state),
+        "confirmed": change.kept,
+        "at_ms": change.at_ms,
+        "until_ms": change.until_ms,
+        "by": change.by or None,
+        "reason": change.reason or None,
+        "needs_restart": isinstance(change, ParameterChange) and change.restart,
+        "can_lose": change.loss or None if isinstance(change, ParameterChange) else None,
+        "in_force": not (isinstance(change, ParameterChange) and change.displaced),
+        "set": change.set_id or change.id,
+    }
+
+
 def _in_force(text: JournalText) -> list[str]:
     """Return a line for each change of a journal that is in force, or may be again."""
-    again = [
-        f"{_parameter_line(change)}: in force again if the server gets this value back" for change in text.displaced
-    ]
-    return [*map(_parameter_line, text.in_force), *again, *map(_setting_line, text.host_in_force)]
+    changes: list[Change] = [*text.in_force, *text.host_in_force]
+    return [*map(_change_line, changes), *map(_displaced_line, text.displaced)]
+
+
+def _change_line(change: Change) -> str:
+    return _parameter_line(change) if isinstance(change, ParameterChange) else _setting_line(change)
+
+
+def _displaced_line(change: ParameterChange) -> str:
+    return f"{_parameter_line(change)}: in force again if the server gets this value back"
 
 
 def _parameter_line(change: ParameterChange) -> str:

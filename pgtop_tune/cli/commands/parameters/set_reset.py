@@ -16,6 +16,7 @@ from pgtop_tune.changes.restart.control import RestartService
 from pgtop_tune.changes.selection import named
 from pgtop_tune.changes.server.control import PostgresControl
 from pgtop_tune.cli.assignments import (
+    as_assignments,
     check_machine_options,
     checked_name,
     scope_of,
@@ -59,7 +60,7 @@ def set_values(request: SetRequest) -> int:
                 "nothing to set", "pass NAME=VALUE as in max_wal_size=4GB; --restart alone applies pending parameters"
             )
         return let_in(request.connection, lambda conninfo: run_until_signalled(apply_pending(conninfo, request)))
-    assignments, settings = split_words(request.assignments)
+    assignments, settings = split_words(as_assignments(request.assignments))
     pending = bool(request.for_how_long)
     check_machine_options(settings, persist=request.persist, pending=pending, of_load=scope is None)
     parameters = wanted_parameters(assignments, SYSTEM if scope is None else scope)

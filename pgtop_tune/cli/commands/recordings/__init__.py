@@ -13,7 +13,7 @@ from typer import Argument, Option
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords, begin_resolving
-from pgtop_tune.cli.options import Format, SessionWords, TableFormat
+from pgtop_tune.cli.options import ListFormat, ListFormatChoice, SessionWords, TableFormat
 from pgtop_tune.compare.sides.contract_names import Contract
 
 
@@ -30,7 +30,8 @@ class RecordRequest(Struct, frozen=True):
     waits for a server that is down; if the server never answers, the exit status is 3 and no file remains. While the
     disk is full, frames are lost; stderr and the recording show how many.
 
-    Example: pgtop-tune record --seconds 300 -o before.jsonl.gz -h /run/postgresql -d bench
+    Examples: pgtop-tune record bench  ·
+    pgtop-tune record --seconds 5m -o before.jsonl.gz -h /run/postgresql -d bench
 
     Watch a remote recording: ssh db1 pgtop-tune record -o - -d bench | pgtop-tune replay -
 
@@ -47,7 +48,8 @@ class RecordRequest(Struct, frozen=True):
             "-o",
             "--output",
             metavar="FILE",
-            help="File of the recording; .gz or .zst compresses it. - is standard output.",
+            help="File of the recording; .gz or .zst compresses it, - is standard output. Without -o and "
+            "--openmetrics: a file named by time and server in the directory of recordings; the first line names it.",
         ),
     ] = None
     rotate: Annotated[
@@ -64,7 +66,16 @@ class RecordRequest(Struct, frozen=True):
             "--keep", metavar="N|SIZE|TIME", help="Keep rotated files up to this number, size or age: 24, 20GB, 7d."
         ),
     ] = None
-    seconds: Annotated[float | None, Option("--seconds", min=0.2, help="Duration (default: until Ctrl-C).")] = None
+    seconds: Annotated[
+        float | None,
+        Option(
+            "-T",
+            "--seconds",
+            metavar="TIME",
+            parser=options.times(0.2),
+            help="Duration: 300, 5m, 1h30m (default: until Ctrl-C).",
+        ),
+    ] = None
     quiet: Annotated[bool, Option("-q", "--quiet", help="Print no line per second.")] = False
     openmetrics: options.OpenMetrics = ""
     statements: options.ScrapedStatements = 0
@@ -214,7 +225,7 @@ class BaselinesRequest(Struct, frozen=True):
     """
 
     name: Annotated[str, Argument(metavar="[NAME]", help="Only this baseline, run by run.")] = ""
-    format: Annotated[Format, Option("--format", help="text, or one JSON array.")] = Format.TEXT
+    format: ListFormatChoice = ListFormat.TEXT
 
 
 class BaselineRequest(Struct, frozen=True):
@@ -275,9 +286,11 @@ def record(request: RecordRequest) -> int:
     from pgtop_tune.recording.outlet import STDOUT, is_stdout, is_stream
 
     output, rotates = request.output, bool(request.rotate or request.keep)
-    if output is None and not request.openmetrics:
-        raise UsageProblem("no output file", "name one, as in -o run.jsonl.gz")
-    if output is None and rotates:
+    if request.connection.target.endswith((".jsonl", ".jsonl.gz", ".jsonl.zst")):
+        raise UsageProblem(
+            f"{request.connection.target} stands where the database does", f"pass -o {request.connection.target}"
+        )
+    if output is None and rotates and request.openmetrics:
         raise UsageProblem("--rotate and --keep need a file to record into", "name one, as in -o run.jsonl.gz")
     if output is not None and is_stdout(output):
         if os.isatty(1):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from pgtop_tune.base.errors import LoadProblem, RecordingProblem, UsageProblem
+from pgtop_tune.base.tables import Table
 from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.commands.recordings import (
     BaselineRequest,
@@ -21,8 +22,8 @@ from pgtop_tune.cli.commands.recordings import (
 )
 from pgtop_tune.cli.commands.recordings.export import text_to
 from pgtop_tune.cli.exit_codes import ExitCode
-from pgtop_tune.cli.options import Format, LoadSessionWords, TableFormat
-from pgtop_tune.cli.output import say, say_as_it_is, tell, write_text
+from pgtop_tune.cli.options import ListFormat, LoadSessionWords, TableFormat
+from pgtop_tune.cli.output import say, say_as_it_is, say_list, tell, write_text
 from pgtop_tune.compare import baselines
 from pgtop_tune.compare.baselines import LevelChange, change_words, earlier_runs, level_changes
 from pgtop_tune.compare.comparison import (
@@ -64,8 +65,8 @@ def say_baselines(request: BaselinesRequest) -> None:
         rows += [(name, run) for run in runs]
         for problem in problems:
             tell(problem)
-    if request.format is Format.JSON:
-        say(json.dumps(baselines.baselines_json(rows), ensure_ascii=True, indent=2))
+    if request.format is not ListFormat.TEXT:
+        say_list(request.format, baselines.baselines_json(rows), Table((), ()))
         return
     say(baselines.baselines_table(rows) if rows else "no baselines; `pgtop-tune baseline save NAME FILE` creates one")
     if request.name:

@@ -9,14 +9,13 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final, TextIO
 
-from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import new_file as make
 from pgtop_tune.base.paths import remove
-from pgtop_tune.base.units import duration
+from pgtop_tune.base.units import seconds
 from pgtop_tune.cli.commands.recordings import ExportFormat, ExportRequest
 from pgtop_tune.cli.output import tell, write_for_programs
 from pgtop_tune.export.catalogue import PAST_S, TimeSpan, chosen, for_openmetrics, for_tables, moments, spaced
@@ -27,7 +26,7 @@ from pgtop_tune.recording.minutes import PastReader
 from pgtop_tune.recording.outlet import is_stdout, is_stream
 from pgtop_tune.recording.reader import RecordingReader, without_frames
 from pgtop_tune.runtime.frame_window import KEEP_FRAMES
-from pgtop_tune.runtime.window import Timeline, parse_moment, seconds
+from pgtop_tune.runtime.window import Timeline, parse_span
 
 _BY_SUFFIX: Final = {
     ".csv": ExportFormat.CSV,
@@ -78,16 +77,7 @@ def _span(reader: RecordingReader, request: ExportRequest) -> TimeSpan:
         raise without_frames(reader.name)
     began_ms = first.taken_at_ms - first.elapsed_s * 1000.0
     line = Timeline(reader.length_s, reader.length_s, began_ms)
-    from_s = parse_moment(request.since, line)
-    until_s = parse_moment(request.until, replace(line, shown_s=from_s))
-    if from_s >= reader.length_s > 0:
-        raise UsageProblem(
-            f"the recording has no frames after {request.since}", f"the recording is {duration(reader.length_s)} long"
-        )
-    if until_s < from_s:
-        raise UsageProblem(
-            f"{request.until} is before {request.since}", "pass --until +2m for two minutes after --from"
-        )
+    from_s, until_s = parse_span(request.since, request.until, line)
     return TimeSpan(from_s, until_s, 0.0 if request.every is None else seconds(request.every))
 
 

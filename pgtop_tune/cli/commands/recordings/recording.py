@@ -62,7 +62,7 @@ def record_into(output: Path | None, resolving: Resolving, request: RecordReques
     """Record until a signal, or for a time, and return the exit status.
 
     Args:
-        output: None serves numbers without a recording.
+        output: None records in the directory of recordings, or only serves numbers to Prometheus.
 
     Raises:
         PgtopError: The server never answered, or the recording cannot be written.
@@ -86,8 +86,10 @@ async def _record(
     while True:
         session = LiveSession(conninfo, live)
         recorder = session.recorder
-        if output is not None:
-            recorder.start(str(output))
+        if output is not None or not request.openmetrics:
+            recorder.start(None if output is None else str(output))
+        if output is None and recorder.last_path is not None:
+            tell(f"recording into {recorder.last_path}")
         if numbers is not None:
             session.engine.attach(numbers)
         printer = LinePrinter(say)
@@ -111,13 +113,14 @@ async def _record(
     if stopped := recorder.state().problem:
         raise RecordingProblem(f"{stopped}{missing}", recorder.what_there_is)
     removed = f" (--keep removed {recorder.files_removed})" if recorder.files_removed else ""
-    files: object = output if live.rotation is None else recorder.last_path
+    files: object = output if output is not None and live.rotation is None else recorder.last_path
     if recorder.files_begun > 1:
         files = f"{recorder.files_begun} files{removed}, the last one {recorder.last_path}"
-    if output is not None and not (discarded or (is_stdout(output) and not missing)):
+    to_stdout = output is not None and is_stdout(output)
+    if files is not None and not (discarded or (to_stdout and not missing)):
         tell(f"recorded {recorder.frames_written} frames in {files}{missing}")
     if server is not None and never_answered:
-        nothing = f"; {output} was empty and has been removed" if discarded else ""
+        nothing = f"; {files} was empty and has been removed" if discarded else ""
         raise ConnectionProblem(f"{conninfo.describe()} never answered{nothing}", server.why)
     return 0
 

@@ -85,7 +85,10 @@ class TuneRequest(Struct, frozen=True):
     allow_restart: Annotated[
         bool, _search_option("--allow-restart", help="Also search parameters that need a restart.")
     ] = False
-    yes: Annotated[bool, _search_option("--yes", help="Do not ask before restarts and before --apply.")] = False
+    dry_run: Annotated[
+        bool, _search_option("-n", "--dry-run", help="Print the knobs of the search; start no load, change nothing.")
+    ] = False
+    yes: Annotated[bool, _search_option("-y", "--yes", help="Do not ask before restarts and before --apply.")] = False
     apply: Annotated[bool, _search_option("--apply", help="Make a confirmed result permanent; also with --show.")] = (
         False
     )

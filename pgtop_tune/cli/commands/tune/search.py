@@ -14,6 +14,7 @@ from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
+from pgtop_tune.base.units import duration
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
 from pgtop_tune.cli.commands.experiment import check_for_workers
 from pgtop_tune.cli.commands.experiment.workers import (
@@ -33,6 +34,7 @@ from pgtop_tune.cli.commands.tune.session import (
     beginning,
     evaluator_of,
     opened_session,
+    server_space,
     until_nothing_pends,
 )
 from pgtop_tune.cli.connections import live_options
@@ -300,6 +302,9 @@ async def tune(request: TuneRequest, live: LiveOptions) -> tuple[int, Path | Non
     search.check()
     session = await opened_session(request.connection, search.request, live, request.profiles)
 
+    if request.dry_run:
+        return await _show_knobs(session, search), None
+
     async def begin() -> tuple[Path, KeptTuning]:
         first = await beginning(session, search)
         directory = new_directory("tune")
@@ -308,6 +313,25 @@ async def tune(request: TuneRequest, live: LiveOptions) -> tuple[int, Path | Non
         return directory, kept_tuning(directory)
 
     return await _run(session, begin, request)
+
+
+async def _show_knobs(session: TuningSession, search: SearchRequest) -> int:
+    """Print the knobs of the server that a search would try, and return the exit status."""
+
+    async def work() -> None:
+        await first_answer(session.live, session.keeper)
+        parameters, space = await server_space(session, search)
+        for dimension in space.dimensions:
+            values = ", ".join(dimension.levels)
+            say(f"{dimension.name} = {parameters[dimension.name].shown} now, searched among {values}")
+        _tell_left_out(space.left_out)
+        tell(f"{len(space.dimensions)} knobs, at most {duration(search.budget_s)}; nothing was changed")
+
+    try:
+        signalled = await run_beside(session.live.engine, work, quietly=True)
+    finally:
+        await session.live.restart.aclose()
+    return ExitCode.SIGNALLED + signalled if signalled else ExitCode.OK
 
 
 async def resume(request: TuneRequest, live: LiveOptions) -> tuple[int, Path | None]:

@@ -385,6 +385,15 @@ def objective_of(request: TuningRequest) -> Objective | None:
     return objective(request.objective, request.rate_per_s) if request.profile else None
 
 
+async def server_space(session: TuningSession, search: SearchRequest) -> tuple[Mapping[str, Parameter], KnobSpace]:
+    """Return the parameters of the server, and the knobs among them that may be searched, before any value is tried."""
+    knobs = wanted_knobs(search.knobs, search.groups)
+    parameters = await session.parameters((*GUARDED, *PARAMETERS, *(knob.name for knob in knobs)))
+    return parameters, knob_space(
+        knobs, parameters, allow_restart=search.request.allow_restart, by_name=bool(search.knobs)
+    )
+
+
 async def beginning(session: TuningSession, search: SearchRequest) -> Beginning:
     """Return the plan, after a look at the server under the load, which goes on.
 
@@ -392,10 +401,9 @@ async def beginning(session: TuningSession, search: SearchRequest) -> Beginning:
         UsageProblem: No knob can be searched.
         PgtopError: The load does not run, or the server is gone.
     """
-    request, knobs = search.request, wanted_knobs(search.knobs, search.groups)
+    request = search.request
     of_machine = any(map(is_machine_knob, search.knobs)) or any(map(is_machine_group, search.groups))
-    parameters = await session.parameters((*GUARDED, *PARAMETERS, *(knob.name for knob in knobs)))
-    space = knob_space(knobs, parameters, allow_restart=request.allow_restart, by_name=bool(search.knobs))
+    parameters, space = await server_space(session, search)
     space = await session.without_refused(space)
     if of_machine or space.dimensions:
         interval = await session.loaded_interval()

@@ -35,7 +35,10 @@ class DemoScreenWords(ScreenWords, frozen=True):
 class TopRequest(Struct, frozen=True):
     """Watch a server. Connection settings work as in psql: options, URI, service=, PG* variables, .pgpass.
 
-    Examples: pgtop-tune  ·  pgtop-tune -h /run/postgresql -d bench  ·  pgtop-tune postgresql://bench@db1/bench
+    With -b or -n, through a pipe, and on a terminal without cursor movement (TERM=dumb), it prints a line per sample.
+
+    Examples: pgtop-tune  ·  pgtop-tune -h /run/postgresql -d bench  ·  pgtop-tune postgresql://bench@db1/bench  ·
+    pgtop-tune -b -n 10 -i 500ms bench
 
     With a disk limit: pgtop-tune --disk-cap vda=6000iops,90MB/s bench
 
@@ -43,6 +46,10 @@ class TopRequest(Struct, frozen=True):
     """
 
     connection: ConnectionWords = ConnectionWords()
+    batch: Annotated[bool, Option("-b", "--batch", help="Print a line per sample, as top -b does.")] = False
+    iterations: Annotated[
+        int | None, Option("-n", "--iterations", min=1, help="Print so many lines, and end; implies -b.")
+    ] = None
     interval: options.MaybeInterval = None
     record: options.Record = None
     no_query_text: options.NoQueryText = False
@@ -57,7 +64,8 @@ class ReplayRequest(Struct, frozen=True):
 
     Follows a file that is still being written; z jumps to its end.
 
-    Example: pgtop-tune replay run.jsonl.gz --speed 10
+    Examples: pgtop-tune replay run.jsonl.gz --speed 10  ·
+    pgtop-tune replay run.jsonl.gz --since 12:40 --until +2m --lines
 
     Example: ssh db1 cat run.jsonl.gz | pgtop-tune replay -
     """
@@ -66,7 +74,28 @@ class ReplayRequest(Struct, frozen=True):
     speed: Annotated[
         float, Option("--speed", min=0.25, max=60.0, help="Playback speed, as a multiple of the recorded one.")
     ] = 1.0
-    start: Annotated[float, Option("--start", min=0.0, help="Start this many seconds into the recording.")] = 0.0
+    start: Annotated[
+        float,
+        Option("--start", metavar="TIME", parser=options.times(), help="Start this far into the recording: 90, 1m30s."),
+    ] = 0.0
+    since: Annotated[
+        str,
+        Option(
+            "-S",
+            "--since",
+            metavar="MOMENT",
+            help="Start at this moment: 3m, 12:40, 2026-05-01 12:40, -5m or 5m ago (before the end).",
+        ),
+    ] = ""
+    until: Annotated[
+        str,
+        Option(
+            "-U",
+            "--until",
+            metavar="MOMENT",
+            help="Pause at this moment, or end the lines there; +2m counts from --since.",
+        ),
+    ] = "end"
     lines: Annotated[bool, Option("--lines", help="Print one line per frame instead of the screen.")] = False
     screen: ScreenWords = ScreenWords()
 
@@ -93,7 +122,12 @@ class DemoRequest(Struct, frozen=True):
     """
 
     headless: Annotated[bool, _demo_option("--headless", help="No screen: a line per second and a summary.")] = False
-    seconds: Annotated[float | None, _demo_option("--seconds", min=1, help="Duration; 20 without a terminal.")] = None
+    seconds: Annotated[
+        float | None,
+        _demo_option(
+            "--seconds", metavar="TIME", parser=options.times(1.0), help="Duration: 20, 2m; 20s without a terminal."
+        ),
+    ] = None
     scale: Annotated[int, _demo_option("-s", "--scale", min=1, max=10_000, help="pgbench scale; 15 MB each.")] = 10
     clients: Annotated[int, _demo_option("-c", "--clients", min=1, help="pgbench clients.")] = 8
     profile: Annotated[str, _demo_option("--profile", help="Load to start.")] = "tpcb-like"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import locale
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,8 +18,9 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli.commands.watch import ReplayRequest, ScreenWords, TopRequest
 from pgtop_tune.cli.connections import begin_resolving, live_options
 from pgtop_tune.cli.exit_codes import ExitCode
+from pgtop_tune.cli.log import event_logs
 from pgtop_tune.cli.memory import hold_back, one_heap
-from pgtop_tune.cli.output import PROGRAM, not_stdout, say, tell
+from pgtop_tune.cli.output import PROGRAM, not_stdout, say, speaks_utf8, tell
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.knobs.knob import Knob
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _SWITCH_S: Final = 0.001
 _PLAIN_INTERVAL_S: Final = 2.0
+_DUMB: Final = "dumb"
 _FRAMES_JUDGED: Final = 3600
 """Newest frames of a run: an hour at a frame a second, some 60 MB."""
 
@@ -65,10 +66,14 @@ class LiveWords(Struct, frozen=True):
 
 def show_server(request: TopRequest) -> int:
     """Watch a server, and return the exit status. Raises UsageProblem without a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if request.batch or request.iterations or os.environ.get("TERM") == _DUMB or not sys.stdout.isatty():
+        from pgtop_tune.cli.commands.watch.lines import print_lines
+
+        return print_lines(request)
+    if not sys.stdin.isatty():
         raise UsageProblem(
-            "the screen needs a terminal",
-            "without a terminal, run pgtop-tune record --seconds 60 -o FILE; over ssh, run ssh -t HOST pgtop-tune",
+            "the screen needs a terminal for its keys",
+            "run pgtop-tune -b for lines; over ssh, run ssh -t HOST pgtop-tune",
         )
     hold_back()
     resolving = begin_resolving(request.connection)
@@ -120,6 +125,8 @@ def show_live(conninfo: ConnInfo, live_words: LiveWords, screen: ScreenWords) ->
     engine = Engine(session, (keeper,))
     # It connects and samples while Textual is imported; each answer would wait for 5 ms of imports.
     sys.setswitchinterval(_SWITCH_S)
+    for sink in event_logs():
+        engine.attach(sink)
     engine.prepare()
     discarded, recorder = False, None
     try:
@@ -240,8 +247,9 @@ def replay_recording(request: ReplayRequest) -> int:
         if piped is not None and piped.problem:
             tell(piped.problem)
         raise without_frames(reader.name)
+    request, until_s = _placed(request, reader)
     if not request.lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
-        return show_replay(reader, request)
+        return show_replay(reader, request, until_s)
     from pgtop_tune.cli.headless import LEAD_UP_FRAMES, LinePrinter
     from pgtop_tune.runtime.ports import Step
 
@@ -252,10 +260,13 @@ def replay_recording(request: ReplayRequest) -> int:
     while True:
         # Frames of a pipe are printed as they come.
         has_ended = piped is None or not piped.growing
+        past_until = False
         for index, frame in reader.frames(following):
+            if past_until := until_s is not None and frame.elapsed_s > until_s:
+                break
             following = index + 1
             printer.accept(Step((frame,)))
-        if piped is None or (not reader.extend() and has_ended):
+        if past_until or piped is None or (not reader.extend() and has_ended):
             break
         piped.wait()
     if summary := printer.summary():
@@ -292,13 +303,32 @@ def _keys_from_terminal() -> bool:
     return True
 
 
-def show_replay(reader: RecordingReader, request: ReplayRequest) -> int:
+def _placed(request: ReplayRequest, reader: RecordingReader) -> tuple[ReplayRequest, float | None]:
+    """Return the request with --since as its start, and the end of --until; None without one.
+
+    Raises:
+        UsageProblem: A moment is none, or is not in the recording.
+    """
+    if not request.since and request.until == "end":
+        return request, None
+    if request.since and request.start:
+        raise UsageProblem("--start and --since contradict each other", "pass one of them")
+    from pgtop_tune.runtime.window import Timeline, parse_span
+
+    first = next((frame for _, frame in reader.frames()), None)
+    began_ms = 0.0 if first is None else first.taken_at_ms - first.elapsed_s * 1000.0
+    line = Timeline(reader.length_s, reader.length_s, began_ms)
+    from_s, until_s = parse_span(request.since or f"{request.start:g}s", request.until, line)
+    return replace(request, start=from_s), until_s if request.until != "end" else None
+
+
+def show_replay(reader: RecordingReader, request: ReplayRequest, until_s: float | None = None) -> int:
     """Show the screen on a recording, and return the exit status."""
     from pgtop_tune.recording.replay import ReplaySource
     from pgtop_tune.runtime.engine import Engine
     from pgtop_tune.tui.controls import Controls
 
-    source = ReplaySource(reader, request.speed)
+    source = ReplaySource(reader, request.speed, until_s=until_s)
     if request.start:
         source.jump(request.start)
     controls = Controls(
@@ -370,19 +400,10 @@ def screen_options(screen: ScreenWords, config: Config) -> ScreenOptions:
     mouse = screen.mouse if screen.mouse is not None else config.mouse
     return ScreenOptions(
         theme=screen.theme or (_PLAIN_THEME if screen.plain else config.theme),
-        ascii=screen.ascii_only or screen.plain or config.ascii or not _speaks_utf8(),
+        ascii=screen.ascii_only or screen.plain or config.ascii or not speaks_utf8(),
         mouse=mouse if mouse is not None else not screen.plain,
         keymap=config.keys,
         overlay=screen.overlay,
-    )
-
-
-def _speaks_utf8() -> bool:
-    """Return True for a locale of UTF-8 as the user set it, not as Python coerces it."""
-    locale_name = os.environ.get("LC_ALL") or os.environ.get("LC_CTYPE") or os.environ.get("LANG") or ""
-    encoding = locale_name.lower().replace("-", "")
-    return "utf8" in encoding or (
-        not locale_name and locale.getpreferredencoding(False).lower().replace("-", "") == "utf8"
     )
 
 

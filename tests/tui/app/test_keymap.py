@@ -13,7 +13,7 @@ from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.pages.screen import PageScreen
-from pgtop_tune.tui.pages.waits import WaitGroupsDialog
+from pgtop_tune.tui.pages.wait_groups import WaitGroupsDialog
 from tests.support.screens import ScriptedSource, ScriptedTransport, running_screen
 
 

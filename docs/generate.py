@@ -181,7 +181,7 @@ def _dialogs(base: type[Dialog[Any]]) -> list[type[Dialog[Any]]]:
     """Every dialog, in the order of `DIALOGS`; one that has no name there ends the making."""
     for module in pkgutil.walk_packages(pgtop_tune.tui.__path__, "pgtop_tune.tui."):
         importlib.import_module(module.name)
-    below = {each.__name__: each for each in _below(base)}
+    below = {each.__name__: each for each in _below(base) if each.__module__.startswith("pgtop_tune.")}
     return sorted((below[name] for name in below.keys() - _BASES), key=lambda each: list(DIALOGS).index(each.__name__))
 
 

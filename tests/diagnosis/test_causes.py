@@ -199,6 +199,7 @@ def test_an_archiver_that_fails_is_told_with_the_time_until_its_disk_is_full_bef
     assert first.sentence == (
         "/wal (wal) will be full in 1m55s: 1.12 GB left; archive_command fails: 23 segments of WAL wait to be archived"
     )
+    assert first.short == "/wal will be full in 1m55s: archive_command fails"
     assert {("archive_command", "test -d /mnt/backup"), ("last failed", "000000010000000000000001, 4.0 s ago")} <= set(
         first.evidence
     )

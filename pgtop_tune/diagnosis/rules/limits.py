@@ -370,7 +370,7 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
                 f"fix {parameter}: the server log has its message (2). Not fixed if the last archived segment stays the same",
                 (page("2", "shows the server log"), page("6", "shows the archiver")),
                 f"{parameter} fails: {waiting}" if fails else waiting,
-                parameter if fails else "",
+                f"{parameter} fails" if fails else "",
             )  # fmt: skip
     spilled = facts.of(server.TEMP_BYTES) or 0.0
     by = spilling(facts)

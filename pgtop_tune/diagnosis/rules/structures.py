@@ -192,7 +192,7 @@ def _subtransactions(facts: Facts) -> Hit | None:
         middle=(f"{claim}: {share}; the oldest writer is {name}",),
         short=f"{claim}: {name}",
         culprit=name,
-        evidence=(*hit.evidence, ("transaction ids since it began", count(ids))),
+        evidence=(*hit.evidence, ("transaction ids since", count(ids))),
         next_step=f"end {name}, or have it commit; {hit.next_step}",
         deeds=(end(DeedKind.END_SESSION, row, "its transaction is rolled back, and the lookups end"), *hit.deeds),
         before=(*CPU_RULES, "stmt.scan"),

@@ -319,7 +319,7 @@ def _temp(facts: Facts) -> Hit | None:
             ("temporary files", byte_rate(spilled)),
             ("by the statement", per_execution),
             ("waits for these files", facts.ms_text(waits_ms)),
-            ("kernel CPU of the statement, at most", facts.ms_text(kernel_ms) if kernel_ms else None),
+            ("kernel CPU, at most", facts.ms_text(kernel_ms) if kernel_ms else None),
         ),
         next_step=(
             f"raise work_mem for its role or its transaction (SET LOCAL){f' towards {per_execution}' if per_execution else ''}."

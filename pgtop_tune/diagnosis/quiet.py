@@ -171,7 +171,9 @@ def _busy_elsewhere(facts: Facts) -> Hit:
     counted = _ends_some(facts) or not facts.at_work
     # Until new sessions are counted, their starts may be among the transactions.
     most = "up to " if facts.of(server.CONNECTS) is None and facts.server_tps >= 1.0 else ""
-    work = f"{most}{facts.ended_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
+    work = (
+        f"{most}{facts.ended_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
+    )
     work += f", {mean(facts.waits.active)} sessions active"
     if facts.at_pooler:
         return Hit(sentence=f"{plural(facts.at_pooler, 'client', 'wait')} at the pooler; {work}; {_used(facts)}")

@@ -57,9 +57,7 @@ def _locks(facts: Facts) -> Hit | None:
             ("sessions", f"{facts.s(_MANAGER):.1f}"),
             ("locks beyond the fast path", f"{count(beyond_fast_path)}/s" if beyond_fast_path is not None else None),
         ),
-        deeds=(
-            stage("max_locks_per_transaction", "raise", "more locks fit into the fast path, after a restart"),
-        )
+        deeds=(stage("max_locks_per_transaction", "raise", "more locks fit into the fast path, after a restart"),)
         if facts.version_num >= _FAST_PATH_GROWS
         else (),
     )

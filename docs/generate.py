@@ -27,6 +27,7 @@ from docs.markdown import plain, table
 from docs.profile_page import profiles
 from docs.provenance import cadence_of, files_of, function_of, name_of, screens_of, sections_of
 from docs.recording_format import recording_format
+from docs.show_page import show_page
 from docs.system_page import system
 from docs.tokens_page import tokens
 from docs.validity_page import validity
@@ -233,6 +234,7 @@ PAGES: Final[Mapping[str, Callable[[], str]]] = {
     "checks.md": checks,
     "conditions.md": conditions_page,
     "exported.md": exported_page,
+    "show.md": show_page,
 }
 """File name and what writes its text."""
 

@@ -12,6 +12,7 @@ PgtopError
 │       └── WrongPassword   it would, with another password
 ├── ServerProblem           the server refused a statement
 │   └── PendingElsewhere    another program has a value pending there; nothing was changed
+├── NotAvailable            the server, its role or the recording does not have the rows that were asked for
 ├── UnsafeChange            the value can lose data and was not unlocked
 ├── ChangedMeanwhile        somebody else has changed it since it was looked at
 ├── LoadProblem             pgbench cannot be found, started, or prepared
@@ -79,6 +80,10 @@ class PasswordNeeded(NotLetIn):
 
 class WrongPassword(NotLetIn):
     """The server does not take the password."""
+
+
+class NotAvailable(PgtopError):
+    """The server, its role or the recording does not have the rows that were asked for."""
 
 
 class ServerProblem(PgtopError):

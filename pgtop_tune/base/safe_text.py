@@ -6,6 +6,7 @@ the operator reads an escape sequence in a query, and not the terminal.
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Final
 
@@ -60,6 +61,12 @@ _BLANKS: Final = re.compile(r"\s+")
 def is_plain(text: str) -> bool:
     """Return whether `printable` leaves the text as it is: no terminal obeys, hides or widens a character of it."""
     return _REPLACED.search(text) is None
+
+
+def json_line(value: object) -> str:
+    """Return JSON on one line: exact, with escapes for the characters that a terminal obeys, hides or widens."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if is_plain(text) else json.dumps(value)
 
 
 def printable(text: str, limit: int = 10_000) -> str:

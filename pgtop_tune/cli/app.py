@@ -121,6 +121,7 @@ COMMANDS: Final = (
     ("demo", "watch.DemoRequest", "watch.demo_server.run_demo"),
     ("record", "recordings.RecordRequest", "recordings.record"),
     ("replay", "watch.ReplayRequest", "watch.screen.replay_recording"),
+    ("show", "show.ShowRequest", "show.moments.show_rows"),
     ("parameters", "parameters.ParametersRequest", "parameters.advice.say_parameters"),
     ("advise", "parameters.AdviseRequest", "parameters.advice.run_advise"),
     ("set", "parameters.SetRequest", "parameters.set_reset.set_values"),
@@ -173,7 +174,7 @@ GROUPS: Final = {
 }
 """Help and examples of the commands that have commands of their own."""
 _NAMES: Final = frozenset(call.split()[0] for call, _, _ in COMMANDS)
-_LONG: Final = 4
+_LONG: Final = 5
 _LOOKS: Final[Mapping[str, Any]] = {
     "rich_markup_mode": "rich",
     "context_settings": {"help_option_names": ["--help", "-?"]},

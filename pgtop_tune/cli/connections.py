@@ -202,13 +202,20 @@ def check_database(connection: ConnectionWords) -> None:
         return
 
 
-def let_in(connection: ConnectionWords, act: Callable[[ConnInfo], _T], *, is_another: bool = False) -> _T:
+def let_in(
+    connection: ConnectionWords,
+    act: Callable[[ConnInfo], _T],
+    *,
+    is_another: bool = False,
+    resolving: Resolving | None = None,
+) -> _T:
     """Act on the server of the options; act again with a typed password where the server asks for one.
 
     Args:
         is_another: As for `resolve_words`.
+        resolving: The options where their resolution has begun already.
     """
-    conninfo = resolve_words(connection, is_another=is_another)
+    conninfo = resolve_words(connection, is_another=is_another) if resolving is None else resolving.answer()
     while True:
         try:
             return act(conninfo)

@@ -16,6 +16,7 @@ from pgtop_tune.base.errors import (
     HostProblem,
     JournalProblem,
     LoadProblem,
+    NotAvailable,
     PgtopError,
     RecordingProblem,
     ServerProblem,
@@ -47,6 +48,8 @@ class ExitCode(IntEnum):
     CANNOT_TELL = 8
     """A condition of --fail-if cannot be decided: not comparable, not measured, too short, or too few runs.
     ab and tune: there is no verdict."""
+    NOT_AVAILABLE = 9
+    """show: the server, its role or the recording does not have the rows."""
     CRASHED = 70
     """A bug, with a traceback; 70 as EX_SOFTWARE of sysexits.h."""
     SIGNALLED = 128
@@ -88,6 +91,7 @@ _BY_PROBLEM: Final[tuple[tuple[type[PgtopError], ExitCode], ...]] = (
     (JournalProblem, ExitCode.CHANGE),
     (HostProblem, ExitCode.CHANGE),
     (ClusterProblem, ExitCode.FAILED),
+    (NotAvailable, ExitCode.NOT_AVAILABLE),
 )
 
 

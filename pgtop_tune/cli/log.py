@@ -28,13 +28,15 @@ def begin(arguments: Sequence[str]) -> None:
     path, level = Path(os.environ[LOG_FILE]).expanduser(), os.environ.get(LOG_LEVEL, "info").lower()
     if level not in LEVELS:
         raise UsageProblem(f"{level!r} is no log level", f"pass {', '.join(LEVELS)}")
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         descriptor = os.open(path, flags, 0o600)
     except OSError as problem:
         raise UsageProblem(
             f"{path} cannot be written: {problem.strerror}", "choose another file for --log-file"
         ) from None
+    if os.fstat(descriptor).st_uid != os.geteuid():
+        raise UsageProblem(f"{path} belongs to another account", "choose another file for --log-file")
     logged = LEVELS[LEVELS.index(level) :]
 
     def write(of_level: str, text: str) -> None:

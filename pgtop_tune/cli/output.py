@@ -12,8 +12,9 @@ import signal
 import stat
 import sys
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -201,6 +202,19 @@ def flush_or_say_why(stream: TextIO, name: str, more: str = "") -> None:
             raise Terminated(signal.SIGHUP) from None
         message = f"{name} cannot be written: {problem.strerror}"
         raise UsageProblem(message, "redirect it to a disk with free space") from None
+
+
+_LINES_AT_ONCE: Final = 500
+
+
+def say_lines(lines: Iterable[str]) -> None:
+    """Print lines that are printable by themselves, some hundred at a time: of a million, none waits for the last.
+
+    Raises as `say`.
+    """
+    lines_left = iter(lines)
+    while some := list(islice(lines_left, _LINES_AT_ONCE)):
+        say_as_it_is("\n".join(some))
 
 
 def say_json(value: object) -> None:

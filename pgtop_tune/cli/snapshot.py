@@ -11,7 +11,7 @@ from msgspec import Struct
 from pgtop_tune.advice.facts import AdviceFacts, MachineLook, machine_of
 from pgtop_tune.advice.gather import Beside, disks_of_data, facts_of, workload_seen
 from pgtop_tune.advice.proposal import Proposal, propose
-from pgtop_tune.base.errors import ConnectionProblem, NotReady
+from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.cli.connections import ConnectionWords, let_in
 from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.headless import run_beside
@@ -30,7 +30,6 @@ from pgtop_tune.model.machine import DiskKind, Workload
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.postgres.survey import data_bytes
 from pgtop_tune.runtime.ports import Step
-from pgtop_tune.sampling.postgres_sampler import PostgresSampler
 
 _INTERVAL_S: Final = 0.5
 _DEADLINE_S: Final = 15.0
@@ -158,7 +157,8 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
     began_s = loop.time()
 
     async def enough() -> None:
-        while _may_come(session.source.server) and loop.time() < began_s + max(seconds, _DEADLINE_S):
+        deadline_s = began_s + max(seconds, _DEADLINE_S)
+        while (session.source.server is None or session.source.server.may_answer) and loop.time() < deadline_s:
             interval = keeper.interval
             complete = interval is not None and interval.now(sections.parameters) is not None
             if complete and keeper.count >= _FRAMES and loop.time() >= began_s + seconds:
@@ -179,8 +179,3 @@ async def _look(conninfo: ConnInfo, seconds: float) -> Interval:
             raise ConnectionProblem(f"{conninfo.describe()} does not show its parameters: {parameters}")
         raise ConnectionProblem(f"{conninfo.describe()} did not answer")
     return interval
-
-
-def _may_come(server: PostgresSampler | None) -> bool:
-    """Return True while an answer may come: none has, or the server starts."""
-    return server is None or server.problem is None or server.facts is not None or isinstance(server.problem, NotReady)

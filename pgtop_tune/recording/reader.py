@@ -32,6 +32,7 @@ from pgtop_tune.recording.format import (
     seal_of,
 )
 from pgtop_tune.recording.frames import LandmarkKind, score_of_line
+from pgtop_tune.runtime.window import Timeline
 
 _MOST_PROBLEMS: Final = 100
 _MORE: Final = "further problems are not listed"
@@ -356,3 +357,11 @@ def with_possible_moments(frame: Frame) -> Frame:
     if not (0 <= frame.taken_at_ms < YEAR_9999_MS and abs(frame.elapsed_s) < YEAR_9999_MS):
         raise RecordingProblem("impossible time")
     return frame
+
+
+def timeline_of(reader: RecordingReader) -> Timeline:
+    """Return the time of a recording, for moments as people type them. Raises RecordingProblem without frames."""
+    first = next((frame for _, frame in reader.frames()), None)
+    if first is None:
+        raise without_frames(reader.name)
+    return Timeline(reader.length_s, reader.length_s, first.taken_at_ms - first.elapsed_s * 1000.0)

@@ -132,13 +132,16 @@ def parse_span(since: str, until: str, line: Timeline) -> tuple[float, float]:
     return from_s, until_s
 
 
-def parse_moment(text: str, line: Timeline) -> float:
+def parse_moment(text: str, line: Timeline, *, within: bool = False) -> float:
     """Return the moment of a text, as elapsed seconds between 0 and the length.
 
     Lengths that lead beyond an end stop there; a time of day outside the session is refused.
 
+    Args:
+        within: Refuse also lengths that lead beyond an end.
+
     Raises:
-        UsageProblem: Not understood, or a time of day at which there was no session.
+        UsageProblem: Not understood, or refused.
     """
     text = " ".join(text.strip().lower().replace("−", "-").split())
     if text in ("start", "begin", "beginning"):
@@ -160,6 +163,8 @@ def parse_moment(text: str, line: Timeline) -> float:
             position_s = seconds(text)
         except UsageProblem:
             raise UsageProblem(f'"{text}" is not a point in time', HINT) from None
+    if within and not 0.0 <= position_s <= line.length_s:
+        raise UsageProblem(f"nothing was recorded at {text}: the session lasts {duration(line.length_s)}", HINT)
     return min(max(position_s, 0.0), line.length_s)
 
 

@@ -138,6 +138,10 @@ class HostSampler:
             return self._elsewhere
         return tuple(server_directories(self._directory).values()) if self._directory else ()
 
+    def refresh(self) -> None:
+        """Read the processes with the next tick, however many they are."""
+        self._processes_due_s = 0.0
+
     async def localise(self, facts: ServerFacts) -> ServerFacts:
         """Return the facts with `local` and `postmaster_pid` filled in; the next samples use the same answer."""
         pid, start_ms = self._backend()

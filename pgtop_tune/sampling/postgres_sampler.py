@@ -17,7 +17,7 @@ from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PasswordNeeded, WrongPassword
+from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, NotReady, PasswordNeeded, WrongPassword
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Reading, Section
 from pgtop_tune.metrics.server import checkpoints_between
@@ -219,6 +219,11 @@ class PostgresSampler:
     def problem(self) -> ConnectionProblem | None:
         """The problem of the last attempt to connect; None while connected or before the first."""
         return self._problem
+
+    @property
+    def may_answer(self) -> bool:
+        """False once the server refused the first login: nothing will come, unless it only starts."""
+        return self._problem is None or self._facts is not None or isinstance(self._problem, NotReady)
 
     @property
     def password_needed(self) -> bool:

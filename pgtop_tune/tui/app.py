@@ -430,7 +430,7 @@ class PgtopApp(DiscreetApp):
         self.push_screen(HeatmapDialog(self.time_travel.shown, self.context.glyphs))
 
     def _open_wait_groups(self) -> None:
-        from pgtop_tune.tui.pages.waits import WaitGroupsDialog
+        from pgtop_tune.tui.pages.wait_groups import WaitGroupsDialog
 
         self.push_screen(WaitGroupsDialog(self.time_travel.shown, self.context.glyphs))
 

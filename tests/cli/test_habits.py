@@ -330,6 +330,10 @@ def test_a_log_has_messages_and_no_secrets(server: Throwaway, tmp_path: Path) ->
     assert log.stat().st_mode & 0o077 == 0
     ran = run("--log-file", str(log), "--log-level", "loud", "check", "--list", home=tmp_path)
     assert (ran.status, "'loud' is no log level" in ran.err) == (2, True)
+    planted = tmp_path / "planted"
+    planted.symlink_to(tmp_path / "target")
+    assert run("--log-file", str(planted), "check", "--list", home=tmp_path).status == 2
+    assert not (tmp_path / "target").exists()
 
 
 def test_frames_between_two_moments_are_replayed(server: Throwaway, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_reports_and_exports(recording: Path, tmp_path: Path, name: str, there: 
     if name.endswith((".html", ".md")):
         write_report(ReportRequest(files=[recording], output=path, force=there))
     else:
-        export_recording(ExportRequest(file=recording, output=path, force=there))
+        export_recording(ExportRequest(files=[recording], output=path, force=there))
     assert path.stat().st_size > 100
     assert mode(path) == 0o600
     assert sorted(each.name for each in tmp_path.iterdir()) == sorted({"run.jsonl", name, *beside(tmp_path)})

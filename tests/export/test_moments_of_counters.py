@@ -20,7 +20,8 @@ import pytest
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.export.catalogue import TimeSpan, chosen, moments
 from pgtop_tune.export.openmetrics import write_openmetrics
-from pgtop_tune.export.tidy import write_tidy, write_wide
+from pgtop_tune.export.tidy import MomentsOfRecording, write_tidy, write_wide
+from pgtop_tune.export.tidy import tidy as tidy_rows
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.io import DatabaseRow, DatabaseSample
 from tests.cli.runs import run
@@ -48,7 +49,7 @@ def test_rates_of_a_section_read_every_other_frame_are_those_of_the_server() -> 
     seen = read_every_two_seconds(21)
     rows = chosen([COUNTER])
     tidy, wide, openmetrics = io.StringIO(), io.StringIO(), io.StringIO()
-    write_tidy(tidy, rows, moments(seen, TimeSpan()))
+    write_tidy(tidy, tidy_rows(rows, moments(seen, TimeSpan())))
     points = [(float(row["elapsed_s"]), float(row["value"])) for row in csv.DictReader(io.StringIO(tidy.getvalue()))]
     assert len(points) == 11
     assert {round((after - value) / (later - at), 6) for (at, value), (later, after) in pairwise(points)} == {PER_S}
@@ -57,7 +58,7 @@ def test_rates_of_a_section_read_every_other_frame_are_those_of_the_server() -> 
     stamped = [(float(sample.timestamp), sample.value) for sample in family.samples]
     assert (written, left_out) == (11, 0)
     assert {round((after - value) / (later - at)) for (at, value), (later, after) in pairwise(stamped)} == {PER_S}
-    write_wide(wide, rows, lambda: moments(seen, TimeSpan()))
+    write_wide(wide, rows, [MomentsOfRecording(lambda: moments(seen, TimeSpan()))])
     cells = [row[-1] for row in csv.reader(io.StringIO(wide.getvalue()))][1:]
     assert [bool(cell) for cell in cells] == [second % 2 == 0 for second in range(2, 23)]
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pgtop_tune.export.catalogue import TimeSpan, chosen, for_openmetrics, for_tables, moments, spaced
 from pgtop_tune.export.exported import CANNOT_SAY, Exported, WatchedInterval
 from pgtop_tune.export.openmetrics import Syntax, page, write_openmetrics
-from pgtop_tune.export.tidy import COLUMNS, moment_text, write_parquet, write_tidy, write_wide
+from pgtop_tune.export.tidy import COLUMNS, MomentsOfRecording, moment_text, tidy, write_parquet, write_tidy, write_wide
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import TPS
 from pgtop_tune.model.absence import Reason, Unavailable
@@ -52,7 +52,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def tidy_text(rows: tuple[Exported, ...], found: list[Frame], span: TimeSpan = TimeSpan()) -> str:  # noqa: B008
     file = io.StringIO()
-    count = write_tidy(file, rows, moments(found, span))
+    count = write_tidy(file, tidy(rows, moments(found, span)))
     assert count == len(rows_of(file.getvalue()))
     return file.getvalue()
 
@@ -98,20 +98,20 @@ def test_a_name_is_exact_and_never_a_formula_or_an_escape_sequence(name: str) ->
 
 def test_wide_has_a_row_per_moment_and_says_what_tidy_says() -> None:
     found, file = seen(12), io.StringIO()
-    assert write_wide(file, chosen(WANTED), lambda: moments(found, TimeSpan(2, 11))) == 10
+    assert write_wide(file, chosen(WANTED), [MomentsOfRecording(lambda: moments(found, TimeSpan(2, 11)))]) == 10
     wide = {
         (row["time"], name): value
         for row in rows_of(file.getvalue())
         for name, value in row.items()
-        if name not in ("time", "elapsed_s") and value
+        if name not in ("time", "elapsed_s", "host", "cluster") and value
     }
-    tidy = rows_of(tidy_text(chosen(WANTED), found, TimeSpan(2, 11)))
-    assert wide == {(row["time"], row["metric"] + row["labels"]): row["value"] for row in tidy if row["value"]}
+    narrow = rows_of(tidy_text(chosen(WANTED), found, TimeSpan(2, 11)))
+    assert wide == {(row["time"], row["metric"] + row["labels"]): row["value"] for row in narrow if row["value"]}
 
 
 def test_parquet_is_the_same_table(tmp_path: Path) -> None:
     found = seen(12)
-    count = write_parquet(tmp_path / "a.parquet", for_tables(), moments(found, TimeSpan()))
+    count = write_parquet(tmp_path / "a.parquet", tidy(for_tables(), moments(found, TimeSpan())))
     table = pyarrow.parquet.read_table(tmp_path / "a.parquet")
     assert table.num_rows == count
     assert str(table.schema.field("time").type) == "timestamp[ms, tz=UTC]"
@@ -158,14 +158,14 @@ def test_a_part_says_what_the_whole_says_of_its_moments() -> None:
     part = rows_of(tidy_text(for_tables(), found, TimeSpan(30, 35)))
     assert part == [row for row in whole if 30 <= float(row["elapsed_s"]) <= 35]
     recorded, text = FramesInMemory(found), io.StringIO()
-    write_tidy(text, for_tables(), spaced(recorded, recorded.until, TimeSpan(5, 39, every_s=10)))
+    write_tidy(text, tidy(for_tables(), spaced(recorded, recorded.until, TimeSpan(5, 39, every_s=10))))
     some = rows_of(text.getvalue())
     assert some == [row for row in whole if float(row["elapsed_s"]) in (5, 15, 25, 35)]
 
 
 @pytest.mark.parametrize("write", [
-    lambda found: write_tidy(_Nowhere(), chosen(["up", "server.tps"]), found()),
-    lambda found: write_wide(_Nowhere(), chosen(["up", "server.tps"]), found),
+    lambda found: write_tidy(_Nowhere(), tidy(chosen(["up", "server.tps"]), found())),
+    lambda found: write_wide(_Nowhere(), chosen(["up", "server.tps"]), [MomentsOfRecording(found)]),
     lambda found: write_openmetrics(_Nowhere(), chosen(["up", "server.tps"]), found()),
 ], ids=["csv", "wide", "openmetrics"])  # fmt: skip
 def test_memory_does_not_grow_with_the_length(

@@ -50,7 +50,7 @@ def test_a_damaged_frame_is_the_one_before_it_and_never_a_moment_of_its_own(reco
     assert found[-1].sequence == 129
     reader.close()
     out = tmp_path / "out.csv"
-    export_recording(ExportRequest(file=torn, output=out, metrics=["up"], every="25s"))
+    export_recording(ExportRequest(files=[torn], output=out, metrics=["up"], every="25s"))
     with out.open(encoding="utf-8") as file:
         moments = [float(row["elapsed_s"]) for row in csv.DictReader(file)]
     assert moments == [60, 75, 100, 125, 180, 200, 225, 250, 275]
@@ -69,7 +69,7 @@ def test_an_export_now_and_then_reads_what_it_needs(
             yield found
 
     monkeypatch.setattr(RecordingReader, "frames_of", counted)
-    export_recording(ExportRequest(file=recording, output=tmp_path / "out.csv", every="5m"))
+    export_recording(ExportRequest(files=[recording], output=tmp_path / "out.csv", every="5m"))
     assert read < 4 * 2 * 60
-    export_recording(ExportRequest(file=recording, output=tmp_path / "all.csv", every="10s"))
+    export_recording(ExportRequest(files=[recording], output=tmp_path / "all.csv", every="10s"))
     assert read < 4 * 2 * 60 + 1200 + 2 * 60

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, count, percent, size, wall_clock, with_ms
@@ -19,9 +19,11 @@ from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.statements import StatementText
 from pgtop_tune.model.waits import CPU, LockWait
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.dialog import DetailsDialog, RowKey
 from pgtop_tune.tui.widgets.lines import CUT, Glyphs, Line, ellipsized, labelled, wrapped
 from pgtop_tune.tui.widgets.phrase import lasting
+
+if TYPE_CHECKING:
+    from pgtop_tune.tui.dialogs.dialog import DetailsDialog, RowKey
 
 _LABEL_CELLS: Final = 14
 _LOCAL: Final = "local"
@@ -278,6 +280,7 @@ def session_dialog(session: Session, key: BackendKey, glyphs: Glyphs, keys: Sequ
         glyphs: Characters of the drawing.
         keys: What can be done with it.
     """
+    from pgtop_tune.tui.dialogs.dialog import DetailsDialog
 
     return DetailsDialog(
         title=f"session {key[0]}",

@@ -81,6 +81,7 @@ class SessionColumn(Struct, frozen=True):
         roomy: Cells on a wide screen, when other than `width`.
         elastic: Takes what the others leave.
         visible: Whether the page shows it until the operator chooses otherwise.
+        unit: As of `PageColumn`.
     """
 
     id: str
@@ -95,6 +96,7 @@ class SessionColumn(Struct, frozen=True):
     roomy: int | None = None
     elastic: bool = False
     visible: bool = True
+    unit: str = ""
 
 
 @lru_cache(512)
@@ -161,7 +163,7 @@ def _of_process(
 
     return SessionColumn(
         id=id, title=title, width=width, rank=rank, cell=lambda row: form(value(row)), definition=metric.definition,
-        source=metric.source, value=value, align="right",
+        source=metric.source, value=value, align="right", unit=metric.unit,
     )  # fmt: skip
 
 
@@ -202,15 +204,16 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
         "age(pg_stat_activity.backend_xmin)", lambda row: row.backend.backend_xmin_age, "right"),
     SessionColumn("xact", "xact s", 6, 1, lambda row: age(row.xact_s),
         "Age of its transaction, in seconds; from a minute on with its units.",
-        "now − pg_stat_activity.xact_start", lambda row: row.xact_s, "right"),
+        "now − pg_stat_activity.xact_start", lambda row: row.xact_s, "right", unit="s"),
     SessionColumn("statement", "stmt s", 6, 1, lambda row: age(row.statement_s),
         "Age of the statement while the session is active, otherwise the time in its current state.",
-        "now − pg_stat_activity.query_start, or state_change", lambda row: row.statement_s, "right"),
+        "now − pg_stat_activity.query_start, or state_change", lambda row: row.statement_s, "right", unit="s"),
     SessionColumn("in-state", "in st.", 6, None, lambda row: age(row.state_s),
-        "Time in the current state.", "now − pg_stat_activity.state_change", lambda row: row.state_s, "right"),
+        "Time in the current state.", "now − pg_stat_activity.state_change", lambda row: row.state_s, "right",
+        unit="s"),
     SessionColumn("connected", "conn.", 6, None, lambda row: age(row.connected_s),
         "Time since the session connected.", "now − pg_stat_activity.backend_start",
-        lambda row: row.connected_s, "right", visible=False),
+        lambda row: row.connected_s, "right", visible=False, unit="s"),
     SessionColumn("query-id", "query id", 20, None, lambda row: str(row.backend.query_id or UNKNOWN),
         "Identifier of the statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
         lambda row: row.backend.query_id, "right", visible=False),

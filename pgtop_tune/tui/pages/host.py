@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
@@ -19,10 +19,9 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.help import DescribedNumber
-from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, NETWORK, TABLES
+from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWORK, TABLES, metric_rows
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
-from pgtop_tune.tui.pages.page import Page
+from pgtop_tune.tui.pages.page import Page, PageTable, section_rows, word
 from pgtop_tune.tui.widgets.chart import (
     Area,
     Columns,
@@ -36,6 +35,9 @@ from pgtop_tune.tui.widgets.chart import (
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, bar, fit, heat_strip, heat_style
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, head, labelled, padded
 from pgtop_tune.tui.widgets.time_axis import SPARK_ROWS, axis_line, chart_marks, time_axis
+
+if TYPE_CHECKING:
+    from pgtop_tune.tui.dialogs.help import DescribedNumber
 
 # The machine over time: CPU by kind, throughput and await of the data disk, memory, pressure, one below the other.
 
@@ -531,6 +533,20 @@ NUMBERS: Final[tuple[DescribedNumber, ...]] = (
     details.FREQUENCY, details.FREQUENCY_SHARE, details.GROUP_MEMORY, details.GROUP_MEMORY_MAX, details.GROUP_CPUS,
     details.GROUP_THROTTLED, details.GROUP_OOM_KILLS,
 )  # fmt: skip
+FIGURES: Final = PageTable(
+    id="figures",
+    title="figures",
+    columns=(
+        word("id", "id", 24, lambda row: row.row.id, "Metric of the reference.", "the catalogue"),
+        word("name", "figure", 12, lambda row: row.row.title, "Name of the metric.", "the catalogue"),
+        *(column for column in LIMITS.columns if column.id not in ("name", "group")),
+    ),
+    rows=section_rows(
+        lambda frame: frame.host, metric_rows([metric for metric in NUMBERS if isinstance(metric, Metric)])
+    ),
+    key_of=lambda row: row.key,
+)
+"""The figures above the tables, one by one, for `show host`."""
 PAGE: Final = Page(
     key="7",
     id="host",

@@ -78,7 +78,7 @@ def _of(keyed: Keyed[Any], width: int, form: Form, *, title: str = "", visible: 
     """Return the column of a metric, with definition and source from the catalogue."""
     return figure(
         keyed.id.rpartition(".")[2], title or keyed.title, width, lambda row: row.value(keyed.id), form,
-        keyed.definition, keyed.source, visible=visible, critical=keyed.critical, metric=keyed.id,
+        keyed.definition, keyed.source, visible=visible, critical=keyed.critical, metric=keyed.id, measure=keyed.unit,
     )  # fmt: skip
 
 
@@ -206,7 +206,7 @@ NETWORK: Final = PageTable(
         _of(details.NETWORK_DROPS, 7, count, title="drops/s"),
         figure(
             "speed", "Mbit/s", 7, _megabits, count,
-            "Speed of the link; unknown for virtual interfaces.", "/sys/class/net/NAME/speed",
+            "Speed of the link; unknown for virtual interfaces.", "/sys/class/net/NAME/speed", measure="Mbit/s",
         ),
     ),
     rows=_rows(sections.network, attrgetter("interfaces"), attrgetter("name"), details.NETWORK_METRICS),
@@ -234,14 +234,18 @@ _VALUE: Final = "value"
 _FORMS: Final[Mapping[str, Form]] = {"bytes": size, "%": percent}
 
 
-def _limit_rows(interval: Interval) -> Sequence[HostRow]:
-    """Return a row for each number of the control group."""
-    group = interval.now(sections.cgroup)
-    path = "" if group is None else group.path
-    return [
-        HostRow(metric.id, metric, _SharedFacts({_VALUE: {metric.id: metric(interval)}}, note=lambda row: path))
-        for metric in details.GROUP_METRICS
-    ]
+def metric_rows(metrics_of: Sequence[Metric]) -> Callable[[Interval], Sequence[HostRow]]:
+    """Return the function that gives a row for each of these metrics."""
+
+    def rows(interval: Interval) -> Sequence[HostRow]:
+        group = interval.now(sections.cgroup)
+        path = "" if group is None else group.path
+        return [
+            HostRow(metric.id, metric, _SharedFacts({_VALUE: {metric.id: metric(interval)}}, note=lambda row: path))
+            for metric in metrics_of
+        ]
+
+    return rows
 
 
 def _limit_text(row: Any) -> str:
@@ -263,10 +267,10 @@ LIMITS: Final = PageTable(
         word("name", "limit", 12, lambda row: row.row.title, "Name of the metric.", "below"),
         PageColumn(
             "value", "value", 8, _limit_text, "Current value; '-' where there is no such limit.",
-            "control group of the postmaster", style=_limit_style, align="right",
+            "control group of the postmaster", style=_limit_style, align="right", raw=lambda row: row.value(_VALUE),
         ),
         word("unit", "unit", 7, lambda row: "" if row.row.unit == "bytes" else row.row.unit,
-            "Unit of the value; a size has its own.", "below"),
+            "Unit of the value; a size has its own.", "below", raw=lambda row: row.row.unit),
         word("meaning", "meaning", 30, lambda row: row.row.definition, "Meaning of the metric.", "the catalogue",
             elastic=True,
         ),
@@ -277,7 +281,7 @@ LIMITS: Final = PageTable(
             visible=False,
         ),
     ),
-    rows=section_rows(sections.cgroup, _limit_rows),
+    rows=section_rows(sections.cgroup, metric_rows(details.GROUP_METRICS)),
     key_of=_key,
 )  # fmt: skip
 

@@ -44,6 +44,8 @@ class WalFact(Struct, frozen=True):
 
     Attributes:
         sorted_by: The value as a number; None where it has none.
+        unit: Unit of the value, as in the catalogue.
+        per_s: Growth per second as a number.
     """
 
     id: str
@@ -53,6 +55,8 @@ class WalFact(Struct, frozen=True):
     source: str
     sorted_by: float | None = None
     rate: str = ""
+    unit: str = ""
+    per_s: float | None = None
 
 
 Reach = Callable[[Frame], Any]
@@ -68,7 +72,10 @@ def _counter(
     def make(interval: Interval) -> WalFact:
         value, rate = _value(interval, section, field), _growth_per_s(interval, section, field)
         grows = count(rate) if unit is spaced else unit(rate)
-        return WalFact(field, title, unit(value), definition, source, sorted_by=value, rate=grows)
+        return WalFact(
+            field, title, unit(value), definition, source, sorted_by=value, rate=grows, per_s=rate,
+            unit="bytes" if unit is size else "",
+        )  # fmt: skip
 
     return make
 
@@ -100,13 +107,13 @@ def _mean(title: str, times: str, operations: str, definition: str, source: str)
     def make(interval: Interval) -> WalFact:
         time_us, done = (_growth_per_s(interval, sections.wal, field) for field in (times, operations))
         value = time_us / done / 1000.0 if time_us and done else None
-        return WalFact(times, title, ms(value), definition, source, sorted_by=value)
+        return WalFact(times, title, ms(value), definition, source, sorted_by=value, unit="ms")
 
     return make
 
 
 def _of_metric(metric: Metric, value: float | None, text: str) -> WalFact:
-    return WalFact(metric.id, metric.title, text, metric.definition, metric.source, sorted_by=value)
+    return WalFact(metric.id, metric.title, text, metric.definition, metric.source, sorted_by=value, unit=metric.unit)
 
 
 def _metric(metric: Metric, unit: Unit) -> Make:
@@ -133,7 +140,7 @@ def _last_failure(interval: Interval) -> WalFact:
         since_s = max(now_ms - archiver.last_failed_ms, 0) / 1000.0
     return WalFact(
         "last_failed_ms", "last failure", lasting(since_s), "Time since archiving last failed.",
-        "now − pg_stat_archiver.last_failed_time", sorted_by=since_s,
+        "now − pg_stat_archiver.last_failed_time", sorted_by=since_s, unit="s",
     )  # fmt: skip
 
 
@@ -207,13 +214,18 @@ def _archiver_facts(interval: Interval) -> Sequence[WalFact] | Unavailable:
     return [make(interval) for make in _ARCHIVER_FACTS]
 
 
+def _fact_value(row: WalFact) -> float | str | None:
+    return row.sorted_by if row.sorted_by is not None or row.value == UNKNOWN else row.value
+
+
 def _columns(value_cells: int) -> tuple[PageColumn, ...]:
     return (
         PageColumn(id="name", title="name", width=18, text=attrgetter("title"), definition="Name of the counter.", source="see `from`", value=attrgetter("title"), largest_first=False),
-        PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=lambda row: "dim" if row.value in (UNKNOWN, "0") else ""),
-        PageColumn(id="rate", title="per s", width=8, text=attrgetter("rate"), definition="Growth per second, over 10 s.", source="Δ value / Δt", align="right"),
-        PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", visible=False),
-        PageColumn(id="meaning", title="meaning", width=30, text=attrgetter("definition"), definition="Meaning of the counter.", source="this program", elastic=True),
+        PageColumn(id="value", title="value", width=value_cells, text=attrgetter("value"), definition="Now, or since the last reset of the statistics.", source="see `from`", value=attrgetter("sorted_by"), align="right", style=lambda row: "dim" if row.value in (UNKNOWN, "0") else "", raw=_fact_value),
+        PageColumn(id="rate", title="per s", width=8, text=attrgetter("rate"), definition="Growth per second, over 10 s.", source="Δ value / Δt", align="right", raw=attrgetter("per_s")),
+        word("unit", "unit", 6, attrgetter("unit"), "Unit of the value, and of its growth per second.", "this program", visible=False),
+        PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", visible=False, raw=attrgetter("source")),
+        PageColumn(id="meaning", title="meaning", width=30, text=attrgetter("definition"), definition="Meaning of the counter.", source="this program", elastic=True, raw=attrgetter("definition")),
     )  # fmt: skip
 
 

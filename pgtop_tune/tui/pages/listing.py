@@ -318,12 +318,12 @@ def _laid_out(table: PageTable, view: ListingView) -> list[PageColumn]:
     return columns
 
 
-def ordered(table: PageTable, view: ListingView, rows: Sequence[Any]) -> list[Any]:
-    """Return the rows that pass filter and quiet, in order.
+def ordered(table: PageTable, view: ListingView, rows: Sequence[Any], most: int = MOST_ROWS) -> list[Any]:
+    """Return the rows that pass filter and quiet, in order, of the first `most`.
 
     Sorting is stable: rows that compare alike keep the table's own order. Unknown values stand last either way.
     """
-    kept = list(rows[:MOST_ROWS])
+    kept = list(rows[:most])
     if view.hide_quiet and table.quiet is not None:
         quiet = table.quiet
         kept = [row for row in kept if not quiet(row)]

@@ -20,7 +20,17 @@ from pgtop_tune.model.waits import PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import locked_object, session_lines
 from pgtop_tune.tui.dashboard.sessions import seldom, short_state
-from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, foreign, section_rows, unless_hidden, word
+from pgtop_tune.tui.pages.page import (
+    Page,
+    PageColumn,
+    PageTable,
+    figure,
+    foreign,
+    section_rows,
+    unless_hidden,
+    whole,
+    word,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, ellipsized, fit, width
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, labelled, lasting, summed
@@ -83,10 +93,11 @@ _LONG_MS: Final = 1_000
 
 
 class LockRow(Struct, frozen=True):
-    """A node of the tree at a moment of the server's clock."""
+    """A node of the tree at a moment of the server's clock; `root` is the pid at the top."""
 
     node: LockNode
     now_ms: int
+    root: int
 
     @property
     def key(self) -> Hashable:
@@ -111,7 +122,10 @@ def _rows(session: Session) -> Sequence[LockRow] | Unavailable:
         return activity if isinstance(activity, Unavailable) else NOT_YET
     locks = sections.locks(frame)
     tree = lock_tree(activity, None if isinstance(locks, Unavailable) else locks)
-    return [LockRow(node, activity.now_ms) for node in tree]
+    rows: list[LockRow] = []
+    for node in tree:
+        rows.append(LockRow(node, activity.now_ms, rows[-1].root if node.depth else node.pid))
+    return rows
 
 
 def _of_backend(name: str) -> Callable[[Any], str]:
@@ -186,7 +200,7 @@ _COLUMNS: Final = (
         "Time that it has waited for this lock, in seconds where no unit is shown.",
         "now − pg_locks.waitstart, of the first moments pg_stat_activity.query_start",
         value=lambda row: row.node.waited_ms,
-        style=lambda row: "warning" if (row.node.waited_ms or 0) >= _LONG_MS else PLAIN, align="right"),
+        style=lambda row: "warning" if (row.node.waited_ms or 0) >= _LONG_MS else PLAIN, align="right", unit="ms"),
     PageColumn("state", "state", 8, lambda row: short_state(_state(row)),
         "State of the session. A root that is idle in transaction blocks "
         "all sessions below it while its client does nothing.", "pg_stat_activity.state",
@@ -198,15 +212,15 @@ _COLUMNS: Final = (
            "Sessions below it, directly or through others.", "pg_blocking_pids(pid)"),
     _age("in-state", "since", "state_change_ms", "Time in the current state."),
     word("wants", "wants", 10, lambda row: _mode(_wait_of("mode")(row)), "Mode of the lock it waits for, shortened.",
-         "pg_locks.mode where not granted"),
+         "pg_locks.mode where not granted", raw=_wait_of("mode")),
     word("held", "held as", 18, lambda row: _mode(row.node.held_modes),
          "Lock modes that the session above holds; - if that session is only ahead in the queue.",
-         "pg_locks.mode where granted"),
+         "pg_locks.mode where granted", raw=lambda row: row.node.held_modes),
     word("type", "lock type", 13, _wait_of("locktype"), "Kind of lock it waits for.", "pg_locks.locktype",
          visible=False),
     word("others", "also", 12, lambda row: " ".join(map(str, row.node.other_blockers)),
         "Further sessions that block it; 0 is "
-        "a prepared transaction.", "pg_blocking_pids(pid)"),
+        "a prepared transaction.", "pg_blocking_pids(pid)", raw=lambda row: row.node.other_blockers),
     _age("xact", "xact", "xact_start_ms", "Age of its transaction."),
     word("user", "user", 10, _of_backend("usename"), "Role of the session.", "pg_stat_activity.usename"),
     word("database", "db", 10, _of_backend("datname"), "Database of the session.", "pg_stat_activity.datname"),
@@ -216,6 +230,10 @@ _COLUMNS: Final = (
          "pg_stat_activity.client_addr", visible=False),
     word("query", "query", 20, _query, "Statement of the session, or the last one if it is not active.",
          "pg_stat_activity.query", elastic=True, share=0.3),
+    figure("depth", "depth", 5, attrgetter("node.depth"), count, "Level in the tree; 0 is a root.",
+           "pg_blocking_pids(pid)", visible=False),
+    figure("root", "root", 7, attrgetter("root"), whole, "Process at the top of its tree; 0 is a prepared transaction.",
+           "pg_blocking_pids(pid)", visible=False),
 )  # fmt: skip
 
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from math import inf
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.cells import cell_len
 
 from pgtop_tune.base.safe_text import one_line, printable
-from pgtop_tune.base.units import UNKNOWN, count
+from pgtop_tune.base.units import UNKNOWN, age, count, ms, percent, size
 from pgtop_tune.metrics.active_sessions import hidden_sessions
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dialogs.help import DescribedNumber
 from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, ellipsized, labelled, wrap
+
+if TYPE_CHECKING:
+    from pgtop_tune.tui.dialogs.help import DescribedNumber
 
 SortValue = float | int | str | None
 """What rows are compared by; None is unknown and stands last in either direction."""
@@ -51,6 +53,8 @@ class PageColumn(Struct, frozen=True):
         visible: Whether it is shown until the operator chooses otherwise.
         metric: Id in the catalogue of the number it shows; "" where it is none.
         form: Writes its number, also in the chart of a row's history.
+        unit: Unit of its value, as in the catalogue: "bytes/s", "ms"; "" for a count and for words.
+        raw: Value for programs, where it is another one than sorting compares: `show` writes it.
     """
 
     id: str
@@ -70,6 +74,13 @@ class PageColumn(Struct, frozen=True):
     most: int = 0
     metric: str = ""
     form: Callable[[float | None], str] = count
+    unit: str = ""
+    raw: Callable[[Any], object] | None = None
+
+    @property
+    def for_programs(self) -> Callable[[Any], object] | None:
+        """Return the function that gives the value of a row for programs; None for a drawing."""
+        return self.raw or self.value
 
     def least(self, width: int) -> int:
         """Return the cells that it gets at least in a table of so many cells."""
@@ -248,6 +259,7 @@ def figure(
     critical: float | None = None,
     metric: str = "",
     used: Callable[[Any], object] | None = None,
+    measure: str | None = None,
 ) -> PageColumn:
     """Return a column that stands right and sorts largest first; nothing and unknown are dim.
 
@@ -256,6 +268,7 @@ def figure(
         value: The number of a row.
         unit: How it is written, from `units`.
         critical: Red from there on.
+        measure: Unit of the number; None where form and heading tell it.
     """
     return PageColumn(
         id=id,
@@ -271,7 +284,17 @@ def figure(
         metric=metric,
         used=used,
         form=unit,
+        unit=_measure(unit, title) if measure is None else measure,
     )
+
+
+_MEASURES: Final = {size: "bytes", ms: "ms", percent: "%", age: "s"}
+"""Units of the numbers that these functions of `units` write."""
+
+
+def _measure(unit: Callable[[float | None], str], title: str) -> str:
+    per_unit = _MEASURES.get(unit, "")
+    return f"{per_unit or 1}/s" if title.endswith("/s") else per_unit
 
 
 def _text(value: Value, unit: Callable[[float | None], str], row: Any) -> str:
@@ -298,6 +321,7 @@ def word(
     elastic: bool = False,
     most: int = 0,
     share: float = 0.0,
+    raw: Callable[[Any], object] | None = None,
 ) -> PageColumn:
     """Return a column of words that sorts from a to z; an empty one is drawn as unknown."""
     return PageColumn(
@@ -313,6 +337,7 @@ def word(
         most=most,
         share=share,
         visible=visible,
+        raw=raw,
     )
 
 

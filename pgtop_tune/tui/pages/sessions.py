@@ -171,6 +171,9 @@ def _column(column: SessionColumn) -> PageColumn:
         elastic=column.elastic,
         share=0.3 if column.elastic else 0.0,
         visible=column.visible,
+        unit=column.unit,
+        # Readers of JSON take large numbers for floats.
+        raw=(lambda row: str(row.backend.query_id or "")) if column.id == "query-id" else None,
     )
 
 

@@ -110,7 +110,8 @@ _COLUMNS: Final = (
            "Executions of prepared statements with a plan for their parameters, per second; - before version 1.13 of "
            "the extension.", f"Δ {_VIEW}.custom_plan_calls / Δt", visible=False),
     figure("total", "total s", 8, lambda row: _total_ms(row) / 1000.0, count,
-           "Seconds of execution since the entry was created.", f"{_VIEW}.total_exec_time", visible=False),
+           "Seconds of execution since the entry was created.", f"{_VIEW}.total_exec_time", visible=False,
+           measure="s"),
     figure("total-calls", "calls", 7, attrgetter("counters.calls"), count,
            "Executions since the entry was created.", f"{_VIEW}.calls", visible=False),
     figure("slowest", "max ms", 7, lambda row: row.counters.max_exec_us / 1000.0, ms,

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics.waits import PROPERTIES, grouped
 from pgtop_tune.model.postgres import Activity
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.pages.waits import GroupsView, entered, found_groups, group_lines, left, turned
+from pgtop_tune.tui.pages.wait_groups import GroupsView, entered, found_groups, group_lines, left, turned
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, plain_text, width
 from tests.support.frames import EPOCH_MS, backend, postgres_sample, session_of
 from tests.support.wait_frames import HOSTILE, UPDATE, waiting_session

@@ -91,24 +91,33 @@ class ExportFormat(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
     OPENMETRICS = "openmetrics"
+    DUCKDB = "duckdb"
+    JSON = "json"
+    JSONL = "jsonl"
 
 
 class ExportRequest(Struct, frozen=True):
-    """Write the numbers of a recording as CSV, Parquet or OpenMetrics.
+    """Write the numbers of recordings as CSV, JSON, Parquet, DuckDB or OpenMetrics.
 
-    CSV and Parquet are tidy: one row per frame, metric and labels with value, unit, and the reason for a missing
-    value. OpenMetrics has timestamps and also the raw counters of the server and the kernel. Times are UTC.
+    All but OpenMetrics are tidy: one row per frame, metric and labels with value, unit, the reason for a missing
+    value, and the recording's host and cluster. OpenMetrics has timestamps and also the raw counters of the server and
+    the kernel. Times are UTC.
 
     Examples: pgtop-tune export run.jsonl.gz -o run.csv.gz  ·
     pgtop-tune export run.jsonl.gz --wide --metrics 'server.*,client.*' --from 5m --until +10m -o load.csv  ·
     pgtop-tune export run.jsonl.gz -o run.parquet  ·
+    pgtop-tune export db1.jsonl.gz db2.jsonl.gz -o both.duckdb  ·
     pgtop-tune export run.jsonl.gz --every 15s -o run.om
     """
 
-    file: Annotated[Path, Argument(metavar="FILE", help="A recording, plain or compressed.")]
+    files: Annotated[list[Path], Argument(metavar="FILE...", help="Recordings, plain or compressed.")]
 
     format: Annotated[
-        ExportFormat | None, Option("--format", help="Default: by the extension of OUT (.csv, .parquet, .om), or csv.")
+        ExportFormat | None,
+        Option(
+            "--format",
+            help="Default: by the extension of OUT (.csv, .json, .jsonl, .parquet, .duckdb, .om), or csv.",
+        ),
     ] = None
     output: Annotated[
         Path | None,

@@ -68,6 +68,8 @@ class ReplayRequest(Struct, frozen=True):
     pgtop-tune replay run.jsonl.gz --since 12:40 --until +2m --lines
 
     Example: ssh db1 cat run.jsonl.gz | pgtop-tune replay -
+
+    For scripts: pgtop-tune replay run.jsonl.gz --jsonl | jq '.metrics["server.tps"] // empty'
     """
 
     file: Annotated[Path, Argument(metavar="FILE", help="A recording, plain or compressed; - is standard input.")]
@@ -97,6 +99,9 @@ class ReplayRequest(Struct, frozen=True):
         ),
     ] = "end"
     lines: Annotated[bool, Option("--lines", help="Print one line per frame instead of the screen.")] = False
+    jsonl: Annotated[
+        bool, Option("--jsonl", help="Print every frame as a line of JSON: its metrics by id, and all readings.")
+    ] = False
     screen: ScreenWords = ScreenWords()
 
 

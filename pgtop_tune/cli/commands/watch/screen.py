@@ -20,7 +20,7 @@ from pgtop_tune.cli.connections import begin_resolving, live_options
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.log import event_logs
 from pgtop_tune.cli.memory import hold_back, one_heap
-from pgtop_tune.cli.output import PROGRAM, not_stdout, say, speaks_utf8, tell
+from pgtop_tune.cli.output import PROGRAM, not_stdout, say, say_as_it_is, speaks_utf8, tell, write_for_programs
 
 if TYPE_CHECKING:
     from pgtop_tune.advice.knobs.knob import Knob
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pgtop_tune.cli.commands.watch.session import ScreenSession
     from pgtop_tune.cli.options import LiveOptions
     from pgtop_tune.compare.overlay.curves import OverlaySource
+    from pgtop_tune.export.frame_lines import FrameLines
     from pgtop_tune.model.bench import LoadSpec
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.model.setup import Measured
@@ -241,6 +242,8 @@ def replay_recording(request: ReplayRequest) -> int:
     """
     from pgtop_tune.recording.reader import RecordingReader, without_frames
 
+    if request.lines and request.jsonl:
+        raise UsageProblem("--lines and --jsonl contradict each other", "pass one of them")
     piped = _standard_input() if str(request.file) == "-" else None
     reader = RecordingReader(request.file) if piped is None else piped.reader()
     if not (reader.frame_count or reader.growing):
@@ -248,12 +251,20 @@ def replay_recording(request: ReplayRequest) -> int:
             tell(piped.problem)
         raise without_frames(reader.name)
     request, until_s = _placed(request, reader)
-    if not request.lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
+    as_lines = request.lines or request.jsonl
+    if not as_lines and sys.stdout.isatty() and (_keys_from_terminal() if piped else sys.stdin.isatty()):
         return show_replay(reader, request, until_s)
     from pgtop_tune.cli.headless import LEAD_UP_FRAMES, LinePrinter
     from pgtop_tune.runtime.ports import Step
 
-    printer = LinePrinter(say)
+    printer: FrameLines | LinePrinter
+    if request.jsonl:
+        from pgtop_tune.export.frame_lines import FrameLines
+
+        write_for_programs()
+        printer = FrameLines(say_as_it_is, reader.header.target)
+    else:
+        printer = LinePrinter(say)
     following = start = reader.index_at(request.start)
     before = reader.frames(max(start - LEAD_UP_FRAMES, reader.first))
     printer.lead_up(frame for _, frame in takewhile(lambda numbered: numbered[0] < start, before))

@@ -67,8 +67,8 @@ def flush_for_cpu(facts: Facts) -> float:
 
     A session that flushes while every core is taken waits for a core before its write and again after it. So the device
     is busy for a small part of the time in which sessions write and flush, and tasks are blocked for I/O (pressure) for
-    a small part of it. The pressure also sees a limit of a control group, which the figures of the disk do not show, but
-    not the wait for a file system's journal. So where the kernel was asked, the CPU queue of a transaction is the most
+    a small part of it. The pressure also sees a limit of a control group, which the figures of the disk do not show. It
+    lacks the wait for a file system's journal: where the kernel was asked, the CPU queue of a transaction is the most
     that its flush can have waited for one.
     """
     flush_ms, device = facts.interval.once(io.WAL_FLUSH_MS.value), facts.wal_disk

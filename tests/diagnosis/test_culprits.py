@@ -253,6 +253,8 @@ def test_new_sessions_are_told_by_their_count_however_few_are_active() -> None:
     assert first.sentence == "a new connection for each transaction from shop: 103 per second"
     # The server counts a transaction for the start of each session, too.
     assert dict(first.evidence)["transactions"] == "103/s"
+    # The start of a session takes locks of the catalogs.
+    assert first_of(replace(storm, waits={"LWLock:LockManager": 2.0})).rule == "conn.storm"
     uncounted = replace(storm, server={"databases": lambda second: Unavailable(Reason.NOT_YET, "")})
     assert first_of(uncounted).sentence.startswith("no bottleneck: up to 206 tps, ")
 

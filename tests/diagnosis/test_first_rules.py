@@ -26,8 +26,8 @@ from pgtop_tune.model.waits import LockSample, LockWait, WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import TICKS
 from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS, checkpoints_often, throttled
-from tests.support.relation_frames import relations, table
 from tests.support.pooler_frames import bouncer, counters, pool
+from tests.support.relation_frames import relations, table
 from tests.support.situations import Situation
 from tests.support.statement_frames import texts
 

@@ -245,6 +245,7 @@ def _by_name(rows: tuple[Parameter, ...]) -> dict[str, Parameter]:
 _PARAMETERS = _by_name(
     (
         parameter("checkpoint_timeout", "300", "5min", "s"),
+        parameter("commit_delay", "0", "0"),
         parameter("idle_in_transaction_session_timeout", "0", "0", "ms"),
         parameter("max_connections", "100", "100"),
         parameter("max_locks_per_transaction", "64", "64"),

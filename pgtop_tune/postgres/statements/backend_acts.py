@@ -155,7 +155,7 @@ class BackendActs(Struct, frozen=True):
                 raise
             if not statement.sampled:
                 raise ServerProblem(
-                    f"pg_stat_statements keeps placeholders for constants, and this text is no SQL with them ({problem})",
+                    f"pg_stat_statements keeps placeholders for constants, and with them it is no SQL ({problem})",
                     "plan a session that runs it: e on its row of page 2",
                     sqlstate=problem.sqlstate,
                 ) from None

@@ -19,7 +19,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, ellipsized, 
 from pgtop_tune.tui.widgets.phrase import padded
 
 if TYPE_CHECKING:
-    from pgtop_tune.compare.overlay.curves import Overlay, OverlayEntry, OverlaySource, OverlayWatch
+    from pgtop_tune.compare.overlay.curves import Overlay, OverlayCurves, OverlayEntry, OverlaySource, OverlayWatch
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.time_travel import TimeTravel
@@ -166,8 +166,12 @@ class OverlayActions:
         kind = ClockOverlay if chosen.by_clock else Overlay
         reading = overlay_source.read(path)
         overlay: Overlay | None = None
+        step: asyncio.Future[OverlayCurves | None] | None = None
         try:
-            while (curves := await asyncio.to_thread(next, reading, None)) is not None:
+            while True:
+                step = asyncio.ensure_future(asyncio.to_thread(next, reading, None))
+                if (curves := await asyncio.shield(step)) is None:
+                    break
                 if self._chosen is not chosen:
                     return
                 if overlay is None:
@@ -183,6 +187,9 @@ class OverlayActions:
                 self._chosen = self._watch = None
             self._context.tell(f"no overlay: {problem}", "error")
         finally:
+            # If this is cancelled, a thread is still in the generator, which nobody can close then.
+            if step is not None:
+                await asyncio.wait([step])
             await asyncio.to_thread(reading.close)
 
 

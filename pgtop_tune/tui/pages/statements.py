@@ -306,11 +306,9 @@ def _sampled(session: Session, queryid: int, version: int) -> str:
     activity = None if frame is None else sections.activity(frame)
     if activity is None or isinstance(activity, Unavailable):
         return ""
-    texts = [backend.query or "" for backend in activity.backends if backend.query_id == queryid]
-    whole_texts = sorted(
-        (text for text in texts if len(text) < _CUT_AT), key=lambda text: bool(_PLACEHOLDER.search(text))
-    )
-    text = whole_texts[0] if whole_texts else ""
+    texts = (backend.query or "" for backend in activity.backends if backend.query_id == queryid)
+    whole_texts = (text for text in texts if len(text) < _CUT_AT)
+    text = min(whole_texts, key=lambda each: _PLACEHOLDER.search(each) is not None, default="")
     return "" if version < _GENERIC_SINCE and _PLACEHOLDER.search(text) else text
 
 

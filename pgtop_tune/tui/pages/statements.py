@@ -308,7 +308,7 @@ def _sampled(session: Session, queryid: int, version: int) -> str:
         return ""
     texts = (backend.query or "" for backend in activity.backends if backend.query_id == queryid)
     whole_texts = (text for text in texts if len(text) < _CUT_AT)
-    text = min(whole_texts, key=lambda words: _PLACEHOLDER.search(words) is not None, default="")
+    text = min(whole_texts, key=lambda seen_text: _PLACEHOLDER.search(seen_text) is not None, default="")
     return "" if version < _GENERIC_SINCE and _PLACEHOLDER.search(text) else text
 
 

@@ -195,7 +195,6 @@ class OverlayActions:
 
 _TITLE: Final = "baseline overlay: an earlier run under the charts"
 _NO_KEYS: Final = "a 10 min ago  h 1 h ago  Esc back"
-_KEYS: Final = f"Enter draw  t by time of day  {_NO_KEYS}"
 _AGO_S: Final = {"a": 600.0, "h": 3600.0}
 _FRAME_ROWS: Final = 2
 _WHEN, _LENGTH, _TPS = 19, 8, 7
@@ -227,6 +226,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
     """
 
     CELLS = 140
+    KEYS = f"Enter draw  t by time of day  {_NO_KEYS}"
 
     def __init__(self, overlay_source: OverlaySource, glyphs: Glyphs) -> None:
         super().__init__(_TITLE, glyphs, keys=_NO_KEYS)
@@ -243,7 +243,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
     async def _look(self) -> None:
         self._paths = await asyncio.to_thread(self._overlay_source.newest)
         if self._paths:
-            self.captions(_TITLE, _KEYS)
+            self.captions(_TITLE, self.KEYS)
         self.repaint()
         for path in self._paths:
             self._entries[path] = await asyncio.to_thread(self._overlay_source.entry, path)

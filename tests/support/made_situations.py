@@ -225,8 +225,9 @@ def _waits(seconds_of: dict[str, float], **others: Any) -> Situation:
 
 def unconfirmed(second: int, now_ms: int) -> tuple[Backend, ...]:
     """A commit that waits for its standby since the first second, and seven sessions that want the same row."""
-    commit = {"wait_event_type": "IPC", "wait_event": "SyncRep", "query_start_ms": EPOCH_MS}
-    behind = {"wait_event_type": "Lock", "wait_event": "transactionid", "blocked_by": (10,), "query_start_ms": EPOCH_MS}
+    began = dict.fromkeys(("xact_start_ms", "query_start_ms"), EPOCH_MS)
+    commit = {"wait_event_type": "IPC", "wait_event": "SyncRep", **began}
+    behind = {"wait_event_type": "Lock", "wait_event": "transactionid", "blocked_by": (10,), **began}
     return (backend(10, now_ms, **commit), *(backend(pid, now_ms, **behind) for pid in range(11, 18)))
 
 

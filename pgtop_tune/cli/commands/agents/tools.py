@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from msgspec import Meta, Struct, ValidationError, convert
+from msgspec import Meta, Struct, ValidationError, convert, field
 from msgspec.json import schema_components
 from msgspec.structs import replace
 
@@ -45,7 +45,7 @@ class ShowArguments(Struct, frozen=True, forbid_unknown_fields=True):
     Each column has its unit; null is unknown. count is the number of all rows.
     """
 
-    what: What
+    subject: What = field(name="what")
     table: Annotated[str, Meta(description="Another table of the same word, such as disks for host.")] = ""
     columns: Annotated[tuple[str, ...], Meta(description="Ids of columns; all without it.")] = ()
     sort: Annotated[str, Meta(description="Id of the column to sort by.")] = ""
@@ -156,7 +156,7 @@ class Tools:
         if arguments.at and not arguments.recording:
             raise UsageProblem("at is a moment of a recording", "name the recording, or leave at out")
         request = ShowRequest(
-            subject=arguments.what,
+            subject=arguments.subject,
             table=arguments.table,
             columns=",".join(arguments.columns),
             sort=arguments.sort,

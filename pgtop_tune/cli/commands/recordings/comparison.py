@@ -191,14 +191,14 @@ class Compared(Struct, frozen=True):
 
 def compare_files(request: CompareRequest) -> int:
     """Compare files with the first of them, print that, and return the exit status."""
-    done = compared(request)
+    outcome = compared(request)
     if request.format is TableFormat.JSON:
-        _print_json(done.document)
-    elif done.windows:
-        _print_sheets(request.format, [window_sheets(window) for window in done.windows])
+        _print_json(outcome.document)
+    elif outcome.windows:
+        _print_sheets(request.format, [window_sheets(window) for window in outcome.windows])
     else:
-        _print_sheets(request.format, [sheets(comparison) for comparison in done.comparisons])
-    return _tell_outcome(done.judged, done.comparisons)
+        _print_sheets(request.format, [sheets(comparison) for comparison in outcome.comparisons])
+    return _tell_outcome(outcome.judged, outcome.comparisons)
 
 
 def compared(request: CompareRequest) -> Compared:

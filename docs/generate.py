@@ -19,6 +19,7 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pgtop_tune.metrics
+import pgtop_tune.tui
 from docs.checks_page import checks
 from docs.command_table import commands, context, exit_statuses
 from docs.conditions_page import conditions_page
@@ -40,6 +41,7 @@ from pgtop_tune.metrics.load import ProgressMetric
 from pgtop_tune.metrics.setting_risks import RISKS
 from pgtop_tune.tui.actions import ACTIONS, Action, key_name, with_keys
 from pgtop_tune.tui.dashboard.explain import PANE_METRICS
+from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.dialogs.help import Entry
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
@@ -48,6 +50,20 @@ _HEADS: Final = (
     "on screen", "unit", "meaning", "source and formula", "red from", "id", "computed by", "read from", "shown on",
 )  # fmt: skip
 _SECTION_HEADS: Final = ("section", "struct", "source", "files", "read", "first look", "kept whole")
+
+
+_BASES: Final = {"FormDialog", "ChangingDialog"}
+DIALOGS: Final = {
+    "FindingsDialog": "bottleneck", "LoadDialog": "load", "StepsDialog": "load: steps",
+    "InitDialog": "load: data set", "ResultsDialog": "load: result", "ParameterDialog": "parameters",
+    "ConditionsDialog": "terms of a change", "RestartDialog": "restart", "StartDialog": "experiment: start",
+    "ProgressDialog": "experiment: progress", "CheckDialog": "check", "WindowsDialog": "comparison of windows",
+    "OverlayDialog": "earlier run under the charts", "HeatmapDialog": "latency heatmap",
+    "WaitGroupsDialog": "groups of waits", "DetailsDialog": "details of a row", "PlanDialog": "plan",
+    "ColumnsDialog": "columns", "ChoiceDialog": "list of words", "PromptDialog": "line of text",
+    "PasswordDialog": "password", "ConfirmDialog": "question", "HelpDialog": "help",
+}  # fmt: skip
+"""Class → what the reference calls the dialog."""
 
 
 def metrics() -> str:
@@ -127,8 +143,8 @@ def keys() -> str:
     """Every action, group by group."""
     parts = [
         "# Keys\n",
-        "The keys of the dashboard; a dialog shows its own keys on its lower edge. An action exists only in sessions "
-        "that\nhave what the action needs: a replay, for example, has no load.\n",
+        "An action exists only in sessions that have what the action needs: a replay, for example, has no load.\n"
+        "Where two actions have one key, the words of the first say when it is the first that acts.\n",
     ]
     groups: dict[str, list[Action]] = {}
     for action in ACTIONS:
@@ -136,6 +152,16 @@ def keys() -> str:
     for group, actions in groups.items():
         rows = [(_shown_keys(each), plain(each.description), f"`{each.id}`", ", ".join(each.needs)) for each in actions]
         parts += [f"## {group.capitalize()}\n", table(("keys", "effect", "action", "needs"), rows)]
+    parts += [
+        "## Dialogs\n",
+        "`Esc`, `Ctrl+C`, `q` and `F10` close every dialog; where text is typed, `q` is a letter. Arrows, `j` `k`,\n"
+        "`PgUp` `PgDn`, `Home` or `g` and `End` or `G` scroll its text or move in its list; in a list of words a\n"
+        "letter goes to the word that begins with it, and among earlier runs `g` draws one. On the lower edge stand:\n",
+        table(
+            ("dialog", "keys"),
+            [(DIALOGS[each.__name__], plain(" · ".join(each.KEYS.split("  ")))) for each in _dialogs(Dialog)],
+        ),
+    ]
     moved = [(_shown_keys(each), plain(with_keys(each.moved, {}))) for each in ACTIONS if each.moved]
     parts += [
         "## Keys that moved\n",
@@ -143,12 +169,24 @@ def keys() -> str:
         table(("keys", "now"), moved),
         "## Other keys\n",
         "`config.toml` in the configuration directory (`~/.config/pgtop-tune/`) assigns other keys to actions:\n",
-        '```toml\n[keys]\nquit = "q,f10"\nnote = "n"\n```\n',
+        '```toml\n[keys]\nquit = "q,f12"\nnote = "ctrl+n"\n```\n',
         "Names are those in the column *action*. Separate several keys by commas; write `comma` for the comma key.\n"
         "With an unknown action, an action without a key, or one key for two actions, pgtop-tune does not start and\n"
-        "prints the reason.\n",
+        "prints the reason. A further key of the table, such as `F3`, yields to yours.\n",
     ]
     return "\n".join(parts)
+
+
+def _dialogs(base: type[Dialog[Any]]) -> list[type[Dialog[Any]]]:
+    """Every dialog, in the order of `DIALOGS`; one that has no name there ends the making."""
+    for module in pkgutil.walk_packages(pgtop_tune.tui.__path__, "pgtop_tune.tui."):
+        importlib.import_module(module.name)
+    below = {each.__name__: each for each in _below(base) if each.__module__.startswith("pgtop_tune.")}
+    return sorted((below[name] for name in below.keys() - _BASES), key=lambda each: list(DIALOGS).index(each.__name__))
+
+
+def _below(base: type[Any]) -> list[type[Any]]:
+    return [each for found in base.__subclasses__() for each in (found, *_below(found))]
 
 
 def _shown_keys(action: Action) -> str:

@@ -126,6 +126,7 @@ def statement_rates(interval: Interval) -> list[StatementRate]:
         return []
     sample = interval.now(sections.statement_texts)
     texts = {} if sample is None else {text.queryid: text for text in sample.texts}
+    query_of = query_texts(interval, (row.queryid for row in looks[0].statements))
     server = sections.server(interval.newest)
     block_bytes = None if isinstance(server, Unavailable) else server.block_bytes
     total_ms_per_s = all_ms_per_s(interval)
@@ -133,14 +134,14 @@ def statement_rates(interval: Interval) -> list[StatementRate]:
     return [
         StatementRate(
             grown=grown,
-            text=text,
+            text=texts.get(grown.row.queryid),
             all_ms_per_s=total_ms_per_s,
             block_bytes=block_bytes,
             planning=planning is not False,
             io_timing=io_timing is not False,
         )
         for grown in _grown(looks)
-        if (text := texts.get(grown.row.queryid)) is None or OWN_MARK not in text.query
+        if OWN_MARK not in query_of.get(grown.row.queryid, "")
     ]
 
 
@@ -180,6 +181,11 @@ def query_texts(interval: Interval, ids: Iterable[Hashable]) -> dict[Hashable, s
         if not missing:
             break
     return texts
+
+
+def unknown_text(queryid: int) -> str:
+    """Return the words in place of a text that has not been read, or that the server has lost."""
+    return f"text not known yet (query id {queryid})"
 
 
 def _grown(looks: Sequence[StatementSample]) -> list[Grown[StatementCounters]]:

@@ -42,6 +42,7 @@ class Frame(Struct, frozen=True, gc=False):
         events: Events since the previous frame.
         pooler: The poolers that the operator named, or Unavailable(NO_POOLER).
         ceilings: Limits of the server, measured earlier.
+        interval_s: Seconds between frames that were asked for; None in recordings of older versions.
     """
 
     sequence: int
@@ -54,3 +55,4 @@ class Frame(Struct, frozen=True, gc=False):
     events: tuple[Event, ...] = ()
     pooler: PoolerSample | Unavailable = NOT_RECORDED
     ceilings: Measured | Unavailable = NOT_RECORDED
+    interval_s: float | None = None

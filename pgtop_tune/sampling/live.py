@@ -180,6 +180,7 @@ class LiveSource:
             footprint=self._footprint(),
             pooler=self._poolers.sample(),
             ceilings=self._ceilings.sample(postgres),
+            interval_s=self._interval_s,
         )
         with self._lock:
             notes = tuple(self._notes)

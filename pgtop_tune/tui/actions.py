@@ -127,6 +127,7 @@ class Action(Struct, frozen=True):
         part: Part of the footer.
         moving: Word for the footer while another moment than the newest is shown.
         moved: What one of its keys did in earlier versions, and the key for that now; for `with_keys`.
+        before: Id of the action whose key this one takes where a screen offers both; "" for none.
     """
 
     id: str
@@ -139,6 +140,7 @@ class Action(Struct, frozen=True):
     part: FooterPart = FooterPart.MORE
     moving: str = ""
     moved: str = ""
+    before: str = ""
 
 
 _SCREEN: Final = "screen"
@@ -210,9 +212,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
         "plan", (Need.BACKENDS,), FooterPart.ROW),
     Action("cancel", ("c",), "app.signal('cancel')", "cancel the selected, tagged or all filtered statements", ROWS,
         "cancel", (Need.BACKENDS,), FooterPart.ROW),
-    Action("terminate", ("K",), "app.signal('terminate')", "terminate the selected, tagged or all filtered sessions",
-        ROWS, "end", (Need.BACKENDS,), FooterPart.ROW),
-    Action("filter", ("/",), "filter", "show only rows with this text", ROWS, "filter"),
+    Action("terminate", ("K", "f9"), "app.signal('terminate')",
+        "terminate the selected, tagged or all filtered sessions", ROWS, "end", (Need.BACKENDS,), FooterPart.ROW),
+    Action("filter", ("/", "f3"), "filter", "show only rows with this text", ROWS, "filter"),
     Action("sort", ("s",), "sort(1)", "sort by the next column", ROWS, "sort"),
     Action("sort-right", (">",), "sort(1)", "sort by the column to the right", ROWS),
     Action("sort-left", ("<",), "sort(-1)", "sort by the column to the left", ROWS),
@@ -228,6 +230,16 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("page-down", ("pagedown",), "page(1)", "one page of rows down", ROWS),
     Action("first", ("home",), "edge(-1)", "first row", ROWS),
     Action("last", ("end",), "edge(1)", "last row", ROWS),
+    Action("top", ("g",), "top", "first row, on a page", ROWS, before="ghost",
+        moved="{top} goes to the first row of a page; on the dashboard {ghost} shows an earlier run"),
+    Action("bottom", ("G",), "bottom", "last row, on a page", ROWS, before="wait-groups",
+        moved="{bottom} goes to the last row of a page; on the dashboard {wait-groups} groups waits"),
+    Action("next-match", ("n",), "match(1)", "next row that the filter shows, while there is a filter", ROWS,
+        before="next-event", moved="{next-match} goes to the next match; {unselect} clears the filter, then "
+        "{next-event} jumps to the next event"),
+    Action("previous-match", ("N",), "match(-1)", "previous row that the filter shows, while there is a filter", ROWS,
+        before="previous-event", moved="{previous-match} goes to the previous match; {unselect} clears the filter, "
+        "then {previous-event} jumps to the previous event"),
     Action("left", ("left",), "sideways(-1)", "one column to the left; where none is hidden there, one frame back",
         ROWS),
     Action("right", ("right",), "sideways(1)", "one column to the right; where none is hidden there, one frame forward",
@@ -254,9 +266,9 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("redraw", ("ctrl+l",), "app.redraw", "redraw the whole screen", _SCREEN),
     Action("suspend", ("ctrl+z",), "app.suspend_process", "suspend to the shell (fg resumes)",
         _SCREEN),
-    Action("help", ("?", "f1"), "app.help", "keys, and the meaning of every number", _SCREEN, "help",
+    Action("help", ("?", "f1", "h"), "app.help", "keys, and the meaning of every number", _SCREEN, "help",
         part=FooterPart.LAST),
-    Action("quit", ("q", "ctrl+c"), "app.quit", "quit; asks about a running load and changes in force", _SCREEN,
+    Action("quit", ("q", "ctrl+c", "f10"), "app.quit", "quit; asks about a running load and changes in force", _SCREEN,
         "quit", part=FooterPart.LAST),
 )  # fmt: skip
 """In the order of the footer, the help and the palette."""
@@ -294,9 +306,27 @@ def available(has: Iterable[Need]) -> tuple[Action, ...]:
 
 
 def keys_of(action: Action, keymap: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the keys of an action under a checked keymap."""
-    mapped = keymap.get(action.id)
-    return tuple(key.strip() for key in mapped.split(",")) if mapped else action.keys
+    """Return the keys of an action under a checked keymap.
+
+    Keys of the table yield to those of the operator, except the first of an action that stands alone on it; an action
+    that shares all its keys and loses them follows the other one.
+    """
+    if mapped := keymap.get(action.id):
+        return _listed(mapped)
+    claimed = {_LONG_NAMES.get(key, key) for keys in keymap.values() for key in _listed(keys)}
+    first = "" if action.before else action.keys[0]
+    keys = tuple(key for key in action.keys if key == first or _LONG_NAMES.get(key, key) not in claimed)
+    return keys or next(keys_of(partner, keymap) for partner in ACTIONS if partner.id == action.before)
+
+
+def _listed(keys: str) -> tuple[str, ...]:
+    return tuple(key.strip() for key in keys.split(","))
+
+
+def keys_among(action: Action, offered: Iterable[Action], keymap: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the keys of an action on a screen that offers these actions: one key does one thing there."""
+    claimed = {key for partner in offered if partner.before == action.id for key in keys_of(partner, keymap)}
+    return tuple(key for key in keys_of(action, keymap) if key not in claimed)
 
 
 def with_keys(text: str, keymap: Mapping[str, str]) -> str:
@@ -314,12 +344,13 @@ def check_keymap(keymap: Mapping[str, str]) -> None:
     action_ids = {action.id for action in ACTIONS}
     problems = [f'there is no action "{name}"' for name in keymap if name not in action_ids]
     owner: dict[str, str] = {}
+    sharing = {frozenset((action.id, action.before)) for action in ACTIONS}
     for action in ACTIONS:
         for spelled in keys_of(action, keymap):
             key = _LONG_NAMES.get(spelled, spelled)
             if not key:
                 problems.append(f'"{action.id}" has an empty key (a comma as a key is written "comma")')
-            elif key in owner and owner[key] != action.id:
+            elif key in owner and owner[key] != action.id and frozenset((owner[key], action.id)) not in sharing:
                 problems.append(f'{key_name(key)} is bound to "{owner[key]}" and to "{action.id}"')
             owner[key] = action.id
     if problems:
@@ -364,7 +395,8 @@ def footer_keys(
         past: Whether that is a moment of the past: sessions of then are not ended.
         arrows: Whether the arrow keys go through time.
     """
-    keys = {action.id: key_name(keys_of(action, keymap)[0]) for action in actions}
+    offered = tuple(actions)
+    keys = {action.id: key_name(key) for action in offered for key in keys_among(action, offered, keymap)[:1]}
 
     def label(action: Action) -> str:
         pair = _ARROWS if arrows and action.id == "step-back" else _BACK_AND_FORTH.get(action.id, (action.id,))
@@ -373,10 +405,10 @@ def footer_keys(
         return first + "".join(second.removeprefix(f"{shared}+") for second in following)
 
     parts: dict[FooterPart, tuple[tuple[str, str], ...]] = dict.fromkeys(FooterPart, ())
-    for action in actions:
+    for action in offered:
         word = action.moving if moving and action.moving else action.short
         part = FooterPart.MORE if moving and not action.moving and action.part is FooterPart.DEED else action.part
-        if word and not (past and part is FooterPart.ROW and Need.BACKENDS in action.needs):
+        if word and action.id in keys and not (past and part is FooterPart.ROW and Need.BACKENDS in action.needs):
             parts[part] += ((label(action), word),)
     return FooterKeys(
         tables=parts[FooterPart.PAGE],

@@ -30,6 +30,7 @@ from pgtop_tune.tui.actions import (
     available,
     check_keymap,
     key_name,
+    keys_among,
     keys_of,
     page_of,
 )
@@ -215,15 +216,15 @@ class ActionCommands(Provider):
     def _app(self) -> PgtopApp:
         return cast("PgtopApp", self.app)
 
-    def _shown(self, action: Action) -> str:
-        keys = keys_of(action, self._app.context.options.keymap)
-        return f"{action.description}  ({', '.join(map(key_name, keys))})"
+    def _shown(self, action: Action, screen: SceneScreen) -> str:
+        keys = keys_among(action, screen.offered(), self._app.context.options.keymap)
+        return f"{action.description}  ({', '.join(map(key_name, keys))})" if keys else action.description
 
     def _doing(self, screen: SceneScreen) -> Offered:
         """Yield actions and tables."""
         for action in screen.possible():
             if action.action != "app.command_palette":
-                yield self._shown(action), partial(self.app.run_action, action.action, screen)
+                yield self._shown(action, screen), partial(self.app.run_action, action.action, screen)
         page_keys = {key for key, _ in screen.page_names("").names}
         for page in all_pages():
             for table in page.tables if len(page.tables) > 1 and page.key in page_keys else ():
@@ -452,7 +453,9 @@ class PgtopApp(DiscreetApp):
             self.exit(self._leave_status)
             return
         self._controls.engine.start()
-        self.set_keymap(dict(self._options.keymap))
+        if keymap := self._options.keymap:
+            # Of every action: Textual drops all that a key does when one of two actions on it gets another key.
+            self.set_keymap({action.id: ",".join(keys_of(action, keymap)) for action in ACTIONS})
         driver = driver_of(self)
         if isinstance(driver, ThriftyDriver):
             self._controls.tally.follow(lambda: driver.written_bytes)

@@ -339,7 +339,6 @@ _MOST_NAMED: Final = 12
 """Rules that are named one by one."""
 _FRAME_ROWS: Final = 2
 _MOVES: Final = {"up": -1, "k": -1, "down": 1, "j": 1}
-_KEYS: Final = "{} choose  Enter do  y copy  Esc close"
 
 
 class FindingsDialog(Dialog[None]):
@@ -354,11 +353,12 @@ class FindingsDialog(Dialog[None]):
 
     CELLS = 110
     LIVE = False
+    KEYS = "↑↓ choose  Enter do  y copy  Esc close"
 
     def __init__(
         self, session: Session, diagnose: Callable[[Session], Diagnosis | None], deeds: Deeds, glyphs: Glyphs
     ) -> None:
-        self._keys = _KEYS.format("up, down" if glyphs.name == "ascii" else "↑↓")
+        self._keys = self.KEYS.replace("↑↓", "up, down") if glyphs.name == "ascii" else self.KEYS
         super().__init__("bottleneck", glyphs, keys=self._keys)
         self._diagnose, self._deeds = diagnose, deeds
         self._chosen = ""

@@ -56,9 +56,10 @@ class PlanDialog(Dialog[None]):
     """
 
     CELLS = 140
+    KEYS = "y copy  Esc back"
 
     def __init__(self, whose: str, plan: QueryPlan, glyphs: Glyphs) -> None:
-        super().__init__(f"plan of {whose}", glyphs, keys="y copy  Esc back")
+        super().__init__(f"plan of {whose}", glyphs)
         self._whose = whose
         self._plan = plan
 

@@ -85,7 +85,7 @@ def test_a_detached_run_is_this_program_and_no_module_of_the_directory_it_is_sta
     )  # fmt: skip
     assert started.returncode == 0, started.stderr
     lines = ran(tmp_path, "experiment", "attach", started.stdout.split()[0])
-    assert "No such file or directory" in lines.stdout
+    assert "nothing is listening on this socket" in lines.stdout
     assert not ran_foreign.exists()
 
 

@@ -115,7 +115,3 @@ def test_words_that_are_no_address_are_refused_in_one_sentence(tmp_path: Path) -
 def test_statements_without_an_address_are_refused() -> None:
     with pytest.raises(UsageProblem, match="--statements needs --openmetrics"), scraping("", 5, 1.0):
         pass
-
-
-def test_without_file_and_address_there_is_nothing_to_record_into(tmp_path: Path) -> None:
-    assert run("record", "--seconds", "1", home=tmp_path).status == 2

@@ -8,9 +8,9 @@ from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import QPS
 from pgtop_tune.metrics.statements import STATEMENT_LOAD, StatementRate, statement_rates
 from pgtop_tune.model.absence import Reason, Unavailable
-from pgtop_tune.model.postgres import ParameterSample, StatementTotals
+from pgtop_tune.model.postgres import Activity, ParameterSample, StatementTotals
 from pgtop_tune.model.statements import OWN_MARK, StatementSample
-from tests.support.frames import parameter
+from tests.support.frames import backend, parameter
 from tests.support.statement_frames import sample, session_with, statement, texts
 
 
@@ -145,6 +145,8 @@ def test_what_an_old_extension_does_not_count_is_unknown() -> None:
 def test_our_own_statements_are_left_out() -> None:
     looks = [sample(2.0 * n, 2.0 * (n - 1) if n else None, [statement(1), statement(2)]) for n in range(2)]
     assert set(rates(*looks, statement_texts=texts(0.0, {1: f"SELECT $1 {OWN_MARK}", 2: "SELECT 2"}))) == {2}
+    ours = Activity(at_s=0.0, now_ms=0, backends=(backend(9, 0, query_id=1, query=f"SELECT {OWN_MARK} 1"),))
+    assert set(rates(*looks, activity=ours)) == {2}, "a session shows the text before pg_stat_statements does"
 
 
 def test_a_section_read_less_often_than_every_ten_seconds_still_has_rates() -> None:

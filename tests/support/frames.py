@@ -293,6 +293,7 @@ def frame(
     bench: BenchSample | Unavailable | None = None,
     events: Sequence[Event] | None = None,
     pooler: PoolerSample | Unavailable = NO_POOLER,
+    interval_s: float | None = None,
 ) -> Frame:
     """The frame of that second of the made-up session.
 
@@ -303,6 +304,7 @@ def frame(
         cores: Of the machine.
         host, postgres, bench, events: In place of the made-up ones.
         pooler: Poolers; none were named.
+        interval_s: Seconds between frames that were asked for.
     """
     if postgres is None:
         postgres = postgres_sample(sequence, backends)
@@ -328,6 +330,7 @@ def frame(
         ),
         events=tuple(events),
         pooler=pooler,
+        interval_s=interval_s,
     )  # fmt: skip
 
 

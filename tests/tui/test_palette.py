@@ -12,9 +12,9 @@ from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Label
 
+from pgtop_tune.base import paths
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.model.waits import QUEUE
-from pgtop_tune.tui import palette
 from pgtop_tune.tui.palette import DEFAULT, PaletteTheme, choose, load_themes, shipped_themes
 from pgtop_tune.tui.widgets.lines import PLAIN, STYLES
 from pgtop_tune.tui.widgets.phrase import wait_style
@@ -171,9 +171,9 @@ def test_what_is_broken_is_left_out_and_spoils_no_other(own_themes: Path) -> Non
 def test_a_broken_file_of_ours_does_not_end_the_program(
     broken: str, no_color: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shutil.copytree(palette.shipped_directory(), tmp_path / "themes")
+    shutil.copytree(paths.shipped_directory("themes", "themes"), tmp_path / "themes")
     (tmp_path / "themes" / broken).write_text("not toml")
-    monkeypatch.setattr(palette, "shipped_directory", lambda: tmp_path / "themes")
+    monkeypatch.setattr(paths, "shipped_directory", lambda installed, beside: tmp_path / installed)
     themes = load_themes(no_color)
     assert Path(broken).stem not in themes.by_name
     assert choose(themes, "", "mono" if no_color else DEFAULT) in themes.by_name

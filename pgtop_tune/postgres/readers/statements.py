@@ -111,7 +111,9 @@ class StatementTextReader:
             self._ask_from_s = started_s + _LOST_PAUSE_S
             await self._read(context, queryids, missing)
             ended_s = self._clock()
-            self._ask_from_s = ended_s + max((ended_s - started_s) * _TEXT_COST, _TEXT_PAUSE_S)
+            # Statements that follow the first sample, among them our own, need no pause.
+            pause_s = max((ended_s - started_s) * _TEXT_COST, _TEXT_PAUSE_S) if self._shown is not None else 0.0
+            self._ask_from_s = ended_s + pause_s
         lost = self._lost & queryids
         if lost:
             rows = await context.fetch("running_texts", as_text(lost))

@@ -19,7 +19,7 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, clip, ellipsized, 
 from pgtop_tune.tui.widgets.phrase import padded
 
 if TYPE_CHECKING:
-    from pgtop_tune.compare.overlay.curves import Overlay, OverlayEntry, OverlaySource, OverlayWatch
+    from pgtop_tune.compare.overlay.curves import Overlay, OverlayCurves, OverlayEntry, OverlaySource, OverlayWatch
     from pgtop_tune.model.frame import Frame
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.time_travel import TimeTravel
@@ -166,8 +166,12 @@ class OverlayActions:
         kind = ClockOverlay if chosen.by_clock else Overlay
         reading = overlay_source.read(path)
         overlay: Overlay | None = None
+        step: asyncio.Future[OverlayCurves | None] | None = None
         try:
-            while (curves := await asyncio.to_thread(next, reading, None)) is not None:
+            while True:
+                step = asyncio.ensure_future(asyncio.to_thread(next, reading, None))
+                if (curves := await asyncio.shield(step)) is None:
+                    break
                 if self._chosen is not chosen:
                     return
                 if overlay is None:
@@ -183,12 +187,14 @@ class OverlayActions:
                 self._chosen = self._watch = None
             self._context.tell(f"no overlay: {problem}", "error")
         finally:
+            # If this is cancelled, a thread is still in the generator, which nobody can close then.
+            if step is not None:
+                await asyncio.wait([step])
             await asyncio.to_thread(reading.close)
 
 
 _TITLE: Final = "baseline overlay: an earlier run under the charts"
 _NO_KEYS: Final = "a 10 min ago  h 1 h ago  Esc back"
-_KEYS: Final = f"Enter draw  t by time of day  {_NO_KEYS}"
 _AGO_S: Final = {"a": 600.0, "h": 3600.0}
 _FRAME_ROWS: Final = 2
 _WHEN, _LENGTH, _TPS = 19, 8, 7
@@ -220,6 +226,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
     """
 
     CELLS = 140
+    KEYS = f"Enter draw  t by time of day  {_NO_KEYS}"
 
     def __init__(self, overlay_source: OverlaySource, glyphs: Glyphs) -> None:
         super().__init__(_TITLE, glyphs, keys=_NO_KEYS)
@@ -236,7 +243,7 @@ class OverlayDialog(Dialog[OverlayChoice]):
     async def _look(self) -> None:
         self._paths = await asyncio.to_thread(self._overlay_source.newest)
         if self._paths:
-            self.captions(_TITLE, _KEYS)
+            self.captions(_TITLE, self.KEYS)
         self.repaint()
         for path in self._paths:
             self._entries[path] = await asyncio.to_thread(self._overlay_source.entry, path)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from pgtop_tune.runtime.window import Window
 
 
-_KEYS: Final = "y copy  Esc back"
 _LOOK_S: Final = 0.5
 _BREATH: Final = 20
 """Frames after which the screen gets the processor."""
@@ -54,10 +53,11 @@ class WindowsDialog(Dialog[None]):
     """
 
     CELLS = 132
+    KEYS = "y copy  Esc back"
     LIVE = False
 
     def __init__(self, frames: FramesFrom, pair: tuple[Window, Window], glyphs: Glyphs, began_ms: float) -> None:
-        super().__init__("differences", glyphs, keys=_KEYS)
+        super().__init__("differences", glyphs)
         self._frames = frames
         self._pair = pair
         self._spans = tuple(span_words(window, began_ms) for window in pair)

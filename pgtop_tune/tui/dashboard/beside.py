@@ -9,7 +9,7 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import age, count, ms, percent
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.blockers import LockNode, lock_tree
-from pgtop_tune.metrics.statements import StatementRate, query_texts, statement_rates
+from pgtop_tune.metrics.statements import StatementRate, query_texts, statement_rates, unknown_text
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.statements import StatementSample
 from pgtop_tune.model.waits import PREPARED_TRANSACTION
@@ -101,7 +101,7 @@ def _statements(session: Session, statements: TopStatements, width: int, height:
         (
             (ms(rate.ms_per_s), PLAIN), (percent(rate.share), PLAIN), (count(rate.calls_per_s), PLAIN),
             (ms(rate.mean_ms), PLAIN),
-            (one_line(texts.get(rate.counters.queryid) or f"query id {rate.counters.queryid}", _TEXT), PLAIN),
+            (one_line(texts.get(rate.counters.queryid) or unknown_text(rate.counters.queryid), _TEXT), PLAIN),
         )
         for rate in rates
     ]  # fmt: skip

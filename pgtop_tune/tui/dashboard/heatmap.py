@@ -34,10 +34,11 @@ class HeatmapDialog(Dialog[None]):
     """
 
     CELLS = 1_000
+    KEYS = "Esc back"
     LIVE = False
 
     def __init__(self, session: Session, glyphs: Glyphs) -> None:
-        super().__init__("latency heatmap: transactions by time and latency", glyphs, keys="Esc back")
+        super().__init__("latency heatmap: transactions by time and latency", glyphs)
         self._session = session
 
     def content(self, cells: int) -> Sequence[Line]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
@@ -462,6 +462,10 @@ class Dashboard(SceneScreen):
     @property
     def has_selection(self) -> bool:
         return self._view.selected is not None
+
+    @property
+    def selected(self) -> Hashable:
+        return self._view.selected
 
     @property
     def filtered_by(self) -> str:

@@ -36,7 +36,7 @@ _FRAME_ROWS = 2
 class Dialog(OpensAtOnce[T]):
     """Draws `content` in a box as wide as it may be and as high as it needs to be; longer content scrolls.
 
-    Escape and Ctrl+C close it without a result.
+    Escape, Ctrl+C, q and F10 close it without a result; where text is typed, q is a letter.
 
     Args:
         title: On the upper edge; our own words or foreign ones.
@@ -50,9 +50,11 @@ class Dialog(OpensAtOnce[T]):
     """Width of the content where the terminal has room for it."""
     LIVE: ClassVar[bool] = True
     """Whether it follows the newest frames also while the screen is frozen."""
+    KEYS: ClassVar[str] = "Esc close"
+    """On the lower edge at first, "key effect" with two blanks between; the documentation lists it."""
     SHOWS_LOAD: ClassVar[bool] = False
     """Whether it says itself what becomes of a load."""
-    BINDINGS: ClassVar[list[BindingType]] = [("escape,ctrl+c", "close")]
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,ctrl+c,q,f10", "close")]
     DEFAULT_CSS = """
     Dialog { align: center middle; background: transparent; }
     Dialog.-low { align: center bottom; }
@@ -64,11 +66,11 @@ class Dialog(OpensAtOnce[T]):
     Dialog.-ascii > Container { border: ascii $primary; }
     """
 
-    def __init__(self, title: str, glyphs: Glyphs, *, keys: str = "Esc close", low: bool = False) -> None:
+    def __init__(self, title: str, glyphs: Glyphs, *, keys: str = "", low: bool = False) -> None:
         super().__init__()
         self.glyphs = glyphs
         self._box_title = title
-        self._box_keys = keys
+        self._box_keys = keys or self.KEYS
         self._top = 0
         self._rows = 0
         self._box = (0, 0)
@@ -182,7 +184,7 @@ class Dialog(OpensAtOnce[T]):
             Whether it was.
         """
         by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -self._rows, "pagedown": self._rows, "space": self._rows,
-              "home": -self._top, "end": 1_000_000}.get(key)  # fmt: skip
+              "home": -self._top, "g": -self._top, "end": 1_000_000, "G": 1_000_000}.get(key)  # fmt: skip
         if by is None:
             return False
         self.show_from(self._top + by)
@@ -288,10 +290,12 @@ class ConfirmDialog(Dialog[T]):
         choices: The answers.
     """
 
+    KEYS = "Esc back"
+
     def __init__(
         self, title: str, question: Sequence[Paragraph], choices: Sequence[AnswerKey[T]], glyphs: Glyphs
     ) -> None:
-        super().__init__(title, glyphs, keys="Esc back")
+        super().__init__(title, glyphs)
         self._question = tuple(question)
         self._choices = tuple(choices)
 
@@ -336,7 +340,7 @@ def is_too_small(size: Size) -> bool:
 class TooSmall(Screen[None]):
     """One sentence; goes away by itself once there is room again."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,ctrl+c", "app.quit", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,ctrl+c,f10", "app.quit", show=False)]
     DEFAULT_CSS = """
     TooSmall { overflow: hidden; }
     TooSmall > LineCanvas { width: 100%; height: 100%; }
@@ -398,6 +402,7 @@ class DetailsDialog(Dialog[None]):
 
     CELLS = 110
     LIVE = False
+    KEYS = "y copy  Esc back"
 
     def __init__(
         self,

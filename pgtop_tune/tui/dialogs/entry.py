@@ -287,9 +287,10 @@ class ChoiceDialog(Dialog[str]):
     """
 
     CELLS = 96
+    KEYS = "Enter choose  Esc back"
 
     def __init__(self, title: str, choices: Sequence[Choice], at: str, glyphs: Glyphs) -> None:
-        super().__init__(title, glyphs, keys="Enter choose  Esc back")
+        super().__init__(title, glyphs)
         self._choices = tuple(choices)
         values = [choice.word for choice in choices]
         self._at = values.index(at) if at in values else 0
@@ -318,7 +319,7 @@ class ChoiceDialog(Dialog[str]):
         elif to is not None:
             self._at = min(max(to, 0), last)
         else:
-            return self._to_letter(character)
+            return key != "q" and self._to_letter(character)
         return True
 
     def _to_letter(self, character: str | None) -> bool:
@@ -339,10 +340,12 @@ class PromptDialog(Dialog[T]):
         masked: Draw asterisks.
     """
 
+    KEYS = "Enter ok  Esc back"
+
     def __init__(
         self, title: str, hint: str, accept: Callable[[str], T], glyphs: Glyphs, *, masked: bool = False
     ) -> None:
-        super().__init__(title, glyphs, keys="Enter ok  Esc back")
+        super().__init__(title, glyphs)
         self._hint = hint
         self._accept = accept
         self._field = TextField(masked=masked)

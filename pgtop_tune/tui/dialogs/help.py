@@ -13,7 +13,7 @@ from pgtop_tune.base.units import count
 from pgtop_tune.metrics.catalogue import Keyed, Metric
 from pgtop_tune.metrics.host_values import untold
 from pgtop_tune.model.frame import Frame
-from pgtop_tune.tui.actions import Action, key_name, keys_of
+from pgtop_tune.tui.actions import Action, key_name, keys_among
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, labelled, plain_text
 from pgtop_tune.tui.widgets.phrase import head, padded
@@ -32,12 +32,9 @@ def key_lines(actions: Sequence[Action], keymap: Mapping[str, str], cells: int, 
     """
     groups: dict[str, list[Line]] = {}
     for action in actions:
-        keys = " ".join(key_name(key) for key in keys_of(action, keymap))
+        keys = " ".join(key_name(key) for key in keys_among(action, actions, keymap))
         groups.setdefault(action.group, []).extend(labelled(keys, action.description, cells, label_cells=_KEY_CELLS))
     return [line for group, lines in groups.items() for line in (head(((group, "title"),), cells, glyphs), *lines)]
-
-
-_KEYS: Final = "/ search  Tab next part  Home keys  Esc back"
 
 
 class HelpDialog(Dialog[None]):
@@ -52,6 +49,7 @@ class HelpDialog(Dialog[None]):
     """
 
     CELLS = 96
+    KEYS = "/ search  Tab next part  Home keys  Esc back"
 
     def __init__(
         self,
@@ -61,7 +59,7 @@ class HelpDialog(Dialog[None]):
         glyphs: Glyphs,
         at: str = "",
     ) -> None:
-        super().__init__("help", glyphs, keys=_KEYS)
+        super().__init__("help", glyphs)
         self._actions = tuple(actions)
         self._keymap = keymap
         self._explained = explained
@@ -100,7 +98,7 @@ class HelpDialog(Dialog[None]):
             self._say_search()
         elif key in ("n", "N") and self._wanted:
             self._seek(forward=key == "n")
-        elif key in ("question_mark", "f1", "q", "enter"):
+        elif key in ("question_mark", "f1", "h", "enter"):
             self.dismiss(None)
         elif key in ("tab", "shift+tab"):
             self._turn(forward=key == "tab")
@@ -112,7 +110,7 @@ class HelpDialog(Dialog[None]):
         """Type into the search; each letter goes to the first line that has the text."""
         if key == "enter":
             self._search = None
-            self.captions("help", f"/{self._wanted}  n N next, previous  Esc back" if self._wanted else _KEYS)
+            self.captions("help", f"/{self._wanted}  n N next, previous  Esc back" if self._wanted else self.KEYS)
             return
         field.press(key, character)
         self._wanted = field.text.strip().lower()
@@ -145,7 +143,7 @@ class HelpDialog(Dialog[None]):
             self.dismiss(None)
             return
         self._search, self._wanted, self._found = None, "", None
-        self.captions("help", _KEYS)
+        self.captions("help", self.KEYS)
         self.repaint()
 
     def _turn(self, *, forward: bool) -> None:

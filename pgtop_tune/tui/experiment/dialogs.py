@@ -33,7 +33,6 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, labelled, wrapped
 
 # Details of an experiment: values, pairs, every figure, the trade; stop, copy, and B kept.
 
-_RUNNING: Final = "s stop  y copy  Esc back"
 _OVER: Final = "{keep}y copy  Esc close"
 _TABLE: Final = "figure "
 """How the table of `switchback.words.text` begins; a sentence and an empty line follow it."""
@@ -80,11 +79,12 @@ class ProgressDialog(Dialog[ExperimentState]):
     """
 
     CELLS = 110
+    KEYS = "s stop  y copy  Esc back"
 
     def __init__(
         self, experiments: ExperimentView, client: EngineClient, glyphs: Glyphs, keep: Callable[[], None]
     ) -> None:
-        super().__init__("experiment", glyphs, keys=_RUNNING, low=True)
+        super().__init__("experiment", glyphs, low=True)
         self._experiments = experiments
         self._client = client
         self._keep = keep
@@ -92,7 +92,7 @@ class ProgressDialog(Dialog[ExperimentState]):
     def content(self, cells: int) -> list[Line]:
         state = self._experiments.state()
         keep = "Y keep B  " if state.better else ""
-        self.captions("experiment", _RUNNING if state.under_way else _OVER.format(keep=keep))
+        self.captions("experiment", self.KEYS if state.under_way else _OVER.format(keep=keep))
         return [*detail_lines(state, cells, self.glyphs), *self.foot(cells)]
 
     def frames_arrived(self, session: Session) -> None:
@@ -132,7 +132,6 @@ class ProgressDialog(Dialog[ExperimentState]):
         self.dismiss(None if state.under_way else state)
 
 
-_KEYS: Final = "Enter start  + - time  p parameters  b load  Esc back"
 _MINUTES: Final = (3, 5, 10, 20, 30, 60, 120)
 _USUAL: Final = _MINUTES.index(10)
 _LEAST_TPS: Final = 5.0
@@ -240,6 +239,7 @@ class StartDialog(Dialog[ExperimentRequest]):
     """
 
     CELLS = 100
+    KEYS = "Enter start  + - time  p parameters  b load  Esc back"
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class StartDialog(Dialog[ExperimentRequest]):
         glyphs: Glyphs,
         ways: Mapping[str, Callable[[], None]],
     ) -> None:
-        super().__init__("experiment: A against B in alternating blocks", glyphs, keys=_KEYS, low=True)
+        super().__init__("experiment: A against B in alternating blocks", glyphs, low=True)
         self._experiments = experiments
         self._changes = changes
         self._scope = scope

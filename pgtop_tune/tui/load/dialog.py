@@ -112,6 +112,7 @@ class InitDialog(FormDialog[None]):
     """
 
     CELLS = 90
+    KEYS = "s create  Enter edit  arrows, Tab choose  Esc back"
 
     def __init__(self, load: LoadControl, client: EngineClient, dataset: str, glyphs: Glyphs) -> None:
         super().__init__("data set", glyphs, low=True)
@@ -144,7 +145,7 @@ class InitDialog(FormDialog[None]):
         if state.doing == _MAKING:
             self.captions(f"making {state.title}", "x stop  Esc dashboard")
             return [*making_lines(state.making, cells, self.glyphs), *self.foot(cells)]
-        self.captions("data set", "s create  Enter edit  arrows, Tab choose  Esc back")
+        self.captions("data set", self.KEYS)
         lines: list[Line] = []
         if self._began and state.made is not None:
             lines += [*made_lines(state.made, cells), ()]
@@ -253,9 +254,10 @@ class StepsDialog(FormDialog[bool]):
     """
 
     CELLS = 90
+    KEYS = "s start  Enter edit  arrows, Tab choose  Esc back"
 
     def __init__(self, load: LoadControl, client: EngineClient, spec: LoadSpec, glyphs: Glyphs) -> None:
-        super().__init__("steps", glyphs, keys="s start  Enter edit  arrows, Tab choose  Esc back", low=True)
+        super().__init__("steps", glyphs, low=True)
         self._load = load
         self._client = client
         self._spec = spec
@@ -421,7 +423,6 @@ def _dataset_words(data_set: DatasetFound) -> tuple[str, str]:
 
 
 _START: Final = "s"
-_FORM_KEYS: Final = "s start  Enter edit  i data set  n steps  {results}y copy  Esc back"
 _TYPING_KEYS: Final = "Enter ok  Esc discard  s start"
 _LONG: Final = ("making", "steps")
 """Kinds of work that take longer than a run of pgbench."""
@@ -484,6 +485,7 @@ class LoadDialog(Dialog[LoadSpec]):
     """
 
     CELLS = 96
+    KEYS = "s start  Enter edit  i data set  n steps  r result  y copy  Esc back"
     SHOWS_LOAD = True
 
     def __init__(
@@ -532,9 +534,9 @@ class LoadDialog(Dialog[LoadSpec]):
         return [*lines, *self.foot(cells)]
 
     def _form_lines(self, state: LoadState, cells: int) -> list[Line]:
-        results = "r result  " if _has_results(state) else ""
+        keys = self.KEYS if _has_results(state) else self.KEYS.replace("r result  ", "")
         typing = self._form is not None and self._form.form.typing
-        self.captions("load", _TYPING_KEYS if typing else _FORM_KEYS.format(results=results))
+        self.captions("load", _TYPING_KEYS if typing else keys)
         ended = run_of(self._session.now)
         lines: list[Line] = [*ended_lines(ended, cells), ()] if ended is not None else []
         if self._form is not None:

@@ -271,7 +271,6 @@ def _scale(series: LoadSeries, cells: int) -> Line:
     return ((text, "dim"),)
 
 
-_KEYS: Final = "y copy  Esc back"
 _AROUND: Final = 2
 """Rows of the frame."""
 _TURN: Final = {"right": 1, "l": 1, "tab": 1, "left": -1, "h": -1, "shift+tab": -1}
@@ -286,6 +285,7 @@ class ResultsDialog(Dialog[None]):
     """
 
     CELLS = 116
+    KEYS = "y copy  Esc back"
 
     def __init__(self, series: LoadSeries, glyphs: Glyphs) -> None:
         self._series = series
@@ -301,7 +301,7 @@ class ResultsDialog(Dialog[None]):
         return f"step {self._page} of {len(self._series.results)}"
 
     def _keys(self) -> str:
-        return _KEYS if self._pages == 1 else f"left, right each step  {_KEYS}"
+        return self.KEYS if self._pages == 1 else f"left, right each step  {self.KEYS}"
 
     def content(self, cells: int) -> list[Line]:
         """Return the page in view."""

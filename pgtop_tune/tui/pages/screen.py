@@ -22,7 +22,7 @@ from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable, row_lines, row_text
 from pgtop_tune.tui.scene.header import footer_line, header_line
-from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, MarksUnwanted, Scene, SceneScreen, span_at
+from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, KeyMoved, MarksUnwanted, Scene, SceneScreen, span_at
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.phrase import head
 
@@ -102,9 +102,10 @@ class ColumnsDialog(Dialog[frozenset[str]]):
     """
 
     CELLS = 92
+    KEYS = "Space on/off  d default  Enter ok  Esc back"
 
     def __init__(self, table: PageTable, shown_ids: frozenset[str], glyphs: Glyphs) -> None:
-        super().__init__(f"columns of {table.title}", glyphs, keys="Space on/off  d default  Enter ok  Esc back")
+        super().__init__(f"columns of {table.title}", glyphs)
         self._table = table
         self._shown = shown_ids
         self._at = 0
@@ -131,7 +132,8 @@ class ColumnsDialog(Dialog[frozenset[str]]):
 
     async def pressed(self, key: str, character: str | None) -> bool:
         """Move, show or hide a column, or leave."""
-        by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -1000, "end": 1000}
+        by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -1000, "g": -1000,
+              "end": 1000, "G": 1000}  # fmt: skip
         columns = self._table.columns
         if key in by:
             self._at = min(max(self._at + by[key], 0), len(columns) - 1)
@@ -388,6 +390,10 @@ class PageScreen(SceneScreen):
         return self._view.selected is not None or bool(self._view.tagged)
 
     @property
+    def selected(self) -> Hashable:
+        return self._view.selected
+
+    @property
     def filtered_by(self) -> str:
         return self._view.filter
 
@@ -411,6 +417,16 @@ class PageScreen(SceneScreen):
         if rows:
             at = 0 if by < 0 else len(rows) - 1
             self._choose(listing.selected(self.table, self._view, rows, at, self.visible_rows))
+
+    def action_top(self) -> None:
+        """Select the first row."""
+        self.post_message(KeyMoved("top"))
+        self.action_edge(-1)
+
+    def action_bottom(self) -> None:
+        """Select the last row."""
+        self.post_message(KeyMoved("bottom"))
+        self.action_edge(1)
 
     async def action_sideways(self, by: int) -> None:
         """Scroll by a column; where none is hidden on that side, go one frame back or forward."""

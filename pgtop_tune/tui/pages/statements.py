@@ -19,6 +19,7 @@ from pgtop_tune.metrics.statements import (
     StatementRate,
     statement_rates,
     statement_sum,
+    unknown_text,
 )
 from pgtop_tune.model.absence import Reason, Unavailable, grant
 from pgtop_tune.model.backend_action import StatementToPlan
@@ -53,7 +54,7 @@ def _query(row: StatementRate) -> str:
     text = row.text
     if not row.counters.id:
         return "sum of the top-level statements listed"
-    return f"query id {row.counters.queryid}" if text is None or not text.query else one_line(text.query, 1_000)
+    return unknown_text(row.counters.queryid) if text is None or not text.query else one_line(text.query, 1_000)
 
 
 def _total_ms(row: Any) -> float:

@@ -159,10 +159,10 @@ class WaitGroupsDialog(Dialog[None]):
 
     CELLS = 110
     LIVE = False
+    KEYS = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
 
     def __init__(self, session: Session, glyphs: Glyphs) -> None:
-        keys = "Tab ← → properties  Enter, Backspace into and out of a group  Esc close"
-        super().__init__("waits by two properties", glyphs, keys=keys)
+        super().__init__("waits by two properties", glyphs)
         self._session = session
         self._view = GroupsView()
 
@@ -178,7 +178,8 @@ class WaitGroupsDialog(Dialog[None]):
         """Select a group, choose other properties, go into a group or out of it."""
         view, groups = self._view, found_groups(self._session, self._view)
         last = max(len(groups.groups) - 1, 0)
-        moved = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -last, "end": last}
+        moved = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -last, "g": -last,
+                 "end": last, "G": last}  # fmt: skip
         if key in moved:
             view = replace(view, selected=min(max(view.selected + moved[key], 0), last))
         elif key in ("tab", "left", "right"):

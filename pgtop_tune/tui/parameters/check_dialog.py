@@ -300,9 +300,6 @@ def _knob(name: str, fixes: Mapping[str, tuple[str, CheckRow]]) -> Knob:
     return BY_NAME.get(name) or Knob(name=name, group=check.group, why=check.why, trades="", panes=())
 
 
-_KEYS: Final = (
-    "Enter why  Space tag  a apply  A restart  o terms  w script  Y confirm  u undo  M measure  r again  Esc back"
-)
 _READ_ONLY: Final = "Enter why  Space tag  w script  M measure  r again  Esc back"
 _SHORT: Final = "Enter why  Space tag  a apply A restart o terms w script M measure  Esc"
 _WHAT_IT_DOES: Final = (
@@ -330,6 +327,9 @@ class CheckDialog(ChangingDialog):
     """
 
     CELLS = 150
+    KEYS = (
+        "Enter why  Space tag  a apply  A restart  o terms  w script  Y confirm  u undo  M measure  r again  Esc back"
+    )
 
     def __init__(
         self,
@@ -340,7 +340,7 @@ class CheckDialog(ChangingDialog):
         session: Session,
         glyphs: Glyphs,
     ) -> None:
-        super().__init__("check", glyphs, keys=_KEYS, low=True)
+        super().__init__("check", glyphs, low=True)
         self._control = control
         self._client = client
         self._changes = changes
@@ -447,7 +447,7 @@ class CheckDialog(ChangingDialog):
         """Return the findings, the text of the selected one, the tagged set, its outcome, and the summary."""
         tagged, report = self._table.tagged, self._table.report
         title = f"check {self.glyphs.separator} {len(tagged)} tagged" if tagged else "check"
-        keys = _READ_ONLY if self._changes is None else _KEYS if cells >= _ROOMY else _SHORT
+        keys = _READ_ONLY if self._changes is None else self.KEYS if cells >= _ROOMY else _SHORT
         self.captions(title, keys)
         total = self.app.size.height - _FRAME_ROWS
         total = total if total < _TALL else total * 3 // 4
@@ -497,8 +497,9 @@ class CheckDialog(ChangingDialog):
         acts: dict[str, Callable[[], None]] = {
             "up": lambda: move(-1), "k": lambda: move(-1), "down": lambda: move(1), "j": lambda: move(1),
             "pageup": lambda: move(-page), "pagedown": lambda: move(page),
-            "home": lambda: move(-len(self._table.rows)), "end": lambda: move(len(self._table.rows)),
-            "enter": self._details, "question_mark": self._details,
+            "home": lambda: move(-len(self._table.rows)), "g": lambda: move(-len(self._table.rows)),
+            "end": lambda: move(len(self._table.rows)), "G": lambda: move(len(self._table.rows)),
+            "enter": self._details, **dict.fromkeys(("question_mark", "f1", "h"), self._details),
             "space": self._tag, "x": self._tag,
             "w": lambda: self.begin("writing", self._script()),
             "r": lambda: None if self.busy or self._looking else self._look(),

@@ -113,9 +113,6 @@ def _value(row: SettingRow) -> str:
     return row.parameter.setting if staged is None else staged
 
 
-_KEYS: Final = (
-    "+ - step  Enter edit  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc back"
-)
 _SHORT_KEYS: Final = "+ - Enter v x  a apply A restart o terms  ? more  / filter  u undo  Esc"
 _EDIT_KEYS: Final = "Enter ok  Esc discard"
 _FILTER_KEYS: Final = "Enter ok  Esc all parameters"
@@ -168,6 +165,9 @@ class ParameterDialog(ChangingDialog):
     """
 
     CELLS = 164
+    KEYS = (
+        "+ - step  Enter edit  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc back"
+    )
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class ParameterDialog(ChangingDialog):
         glyphs: Glyphs,
         advice: Deed | None = None,
     ) -> None:
-        super().__init__("parameters", glyphs, keys=_KEYS, low=True)
+        super().__init__("parameters", glyphs, low=True)
         self._table = SettingTable(scope.staged)
         self._wanted = advice
         self._changes = changes
@@ -264,7 +264,7 @@ class ParameterDialog(ChangingDialog):
         return f"{lock and f'{lock}; '}{risk}"
 
     def _caption_keys(self, cells: int) -> None:
-        keys = _KEYS if cells >= _ROOMY else _SHORT_KEYS
+        keys = self.KEYS if cells >= _ROOMY else _SHORT_KEYS
         keys = _EDIT_KEYS if self._table.editing is not None else keys
         keys = _FILTER_KEYS if self._table.filtering is not None else keys
         staged = len(self._table.staged)
@@ -330,7 +330,8 @@ class ParameterDialog(ChangingDialog):
             "up": lambda: table.move(-1), "k": lambda: table.move(-1),
             "down": lambda: table.move(1), "j": lambda: table.move(1),
             "pageup": lambda: table.move(-page), "pagedown": lambda: table.move(page),
-            "home": lambda: table.move(-len(table.rows)), "end": lambda: table.move(len(table.rows)),
+            "home": lambda: table.move(-len(table.rows)), "g": lambda: table.move(-len(table.rows)),
+            "end": lambda: table.move(len(table.rows)), "G": lambda: table.move(len(table.rows)),
             "tab": lambda: table.turn_group(1), "shift+tab": lambda: table.turn_group(-1),
             "plus": lambda: self._step(1), "right": lambda: self._step(1),
             "minus": lambda: self._step(-1), "left": lambda: self._step(-1),
@@ -339,7 +340,7 @@ class ParameterDialog(ChangingDialog):
             "x": lambda: table.stage(Staged(None)),
             "backspace": lambda: table.stage(None), "delete": lambda: table.stage(None),
             "slash": self._filter,
-            "question_mark": self._details,
+            **dict.fromkeys(("question_mark", "f1", "h"), self._details),
             "o": self._choose_conditions,
             "y": self._copy,
             "a": self._apply_asked,

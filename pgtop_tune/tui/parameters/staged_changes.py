@@ -109,9 +109,10 @@ class ConditionsDialog(FormDialog[ChangeConditions]):
     """
 
     CELLS = 100
+    KEYS = "Enter ok  arrows, Tab choose  Esc back"
 
     def __init__(self, before: ChangeConditions, around: Circumstances, session: Session, glyphs: Glyphs) -> None:
-        super().__init__("terms of a change", glyphs, keys="Enter ok  arrows, Tab choose  Esc back", low=True)
+        super().__init__("terms of a change", glyphs, low=True)
         self._around = around
         self._session = session
         self._reaches = _reaches(before, around)
@@ -272,7 +273,6 @@ _STYLES: Final = {
     RestartVerdict.DOUBTFUL: "warning",
     RestartVerdict.IMPOSSIBLE: "critical",
 }
-_KEYS: Final = "y restart  Esc cancel"
 _ANYWAY_KEYS: Final = "! try anyway  Esc cancel"
 _LABEL_CELLS: Final = 15
 _LOOK_S: Final = 0.5
@@ -294,6 +294,7 @@ class RestartDialog(Dialog[RestartOutcome]):
     """
 
     CELLS = 110
+    KEYS = "y restart  Esc cancel"
 
     def __init__(
         self,
@@ -356,7 +357,7 @@ class RestartDialog(Dialog[RestartOutcome]):
             return "Esc back"
         if self._under_way:
             return "wait" if self._plan.by_us else "Esc stop waiting: the changes stay pending"
-        return _KEYS if self._possible else _ANYWAY_KEYS
+        return self.KEYS if self._possible else _ANYWAY_KEYS
 
     async def pressed(self, key: str, character: str | None) -> bool:
         """Begin the restart, or scroll."""

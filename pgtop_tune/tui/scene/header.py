@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import byte_rate, clock, percent, wall_clock
+from pgtop_tune.base.units import byte_rate, clock, number, percent, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.host import OWN_CPU, OWN_STATEMENT_MS, OWN_TERMINAL_BYTES
@@ -25,7 +25,7 @@ from pgtop_tune.runtime.load_control import (
 from pgtop_tune.runtime.ports import RecordingState
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.actions import FooterKeys
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, fit, width, wrap
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, Span, ellipsized, fit, width, wrap
 from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, dot, fitting, labelled, lasting, padded, value_of
 
 # The newest message to the operator: its lines above the footer, or on the lower edge of a dialog. Pure.
@@ -78,6 +78,8 @@ _COST: Final = 5
 """Rank of what watching costs: from `_NARROW` cells on it has its room before the names to the left."""
 _WHOLE_S: Final = 0.75
 _HINT: Final = re.compile(r"(; trying again[^;]*).*")
+_SHORT_NAME: Final = 16
+"""Cells of a database's name where room is short: the host and the version stay."""
 _NAME: Final = 40
 _REASON: Final = 300
 """Characters of a host or user name that are shown."""
@@ -108,7 +110,7 @@ def header_line(
     narrow = columns < _NARROW
     right = _right(session, frame, glyphs, recording, offset_s, narrow=narrow)
     going_on = _going_on(load)
-    facts = [*_left(frame, target, narrow=narrow), *going_on]
+    facts = [*_left(frame, target, glyphs, narrow=narrow), *going_on]
     # The recording comes before whatever is to the left; so does the clock, unless something has to be told there.
     busy = going_on or frame is None or isinstance(sections.server(frame), Unavailable)
     last = 0 if busy else _CLOCK if narrow else _COST
@@ -121,7 +123,7 @@ def header_line(
     return fit(((" ", PLAIN), *beside_right, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)
 
 
-def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
+def _left(frame: Frame | None, target: str, glyphs: Glyphs, *, narrow: bool) -> list[Phrase]:
     if frame is None:
         return [Phrase(((one_line(target, _NAME), "title"),)), Phrase((("waiting for the first sample", "dim"),))]
     host = frame.host if isinstance(frame.host, Unavailable) else frame.host.facts
@@ -132,8 +134,9 @@ def _left(frame: Frame | None, target: str, *, narrow: bool) -> list[Phrase]:
         return [Phrase(name, 1), Phrase(where, 2), Phrase(_silence(server, target))]
     up_s = (_server_now_ms(frame) - server.started_ms) / 1000.0
     at: Line = ((" @ ", "dim"), *name) if name else ()
+    short_name = ellipsized(one_line(server.database, _NAME), _SHORT_NAME, glyphs.ellipsis).rstrip()
     return [
-        Phrase(((one_line(server.database, _NAME), "title"), *at)),
+        Phrase(((one_line(server.database, _NAME), "title"), *at), 0, ((short_name, "title"), *at)),
         Phrase(
             ((one_line(f"{server.user}@{server.endpoint}", _NAME), PLAIN),),
             2,
@@ -220,14 +223,17 @@ def _right(
 
 
 def _moment(interval: Interval) -> Phrase:
-    """Return the time of the newest frame, and the seconds since the frame before it."""
+    """Return the time of the newest frame, and the seconds between frames: those asked for, however late one comes."""
     at: Line = ((wall_clock(interval.newest.taken_at_ms), PLAIN),)
-    looks = interval.pair(sections.footprint)
-    if looks is None:
+    asked_s, looks = interval.newest.interval_s, interval.pair(sections.footprint)
+    if asked_s is not None:
+        every = number(asked_s)
+    elif looks is None:
         return Phrase(at, _CLOCK)
-    # A frame that comes a moment early or late is no other interval: the field keeps its width.
-    apart_s = looks[1].at_s - looks[0].at_s
-    every = f"{apart_s:.0f}" if apart_s >= _WHOLE_S else f"{apart_s:.1f}"
+    else:
+        # A frame that comes a moment early or late is no other interval: the field keeps its width.
+        apart_s = looks[1].at_s - looks[0].at_s
+        every = f"{apart_s:.0f}" if apart_s >= _WHOLE_S else f"{apart_s:.1f}"
     return Phrase((*at, (" every ", "label"), (every, PLAIN), (" s", "label")), _CLOCK)
 
 

@@ -28,6 +28,7 @@ from pgtop_tune.tui.actions import (
     Need,
     footer_keys,
     key_name,
+    keys_among,
     keys_of,
 )
 from pgtop_tune.tui.dialogs.dialog import RowKey, copy
@@ -265,7 +266,7 @@ class SceneScreen(Screen[None]):
     STACK: ClassVar[tuple[str, ...]] = ()
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(",".join(row.keys), row.action, row.description, id=row.id, show=False)
-        for row in ACTIONS
+        for row in sorted(ACTIONS, key=lambda row: not row.before)
         if row.action != "app.command_palette"
     ]
     AUTO_FOCUS = ""
@@ -456,7 +457,12 @@ class SceneScreen(Screen[None]):
 
     def _offers(self, action: Action) -> bool:
         name = action.action.partition("(")[0]
-        return name.startswith("app.") or callable(getattr(self, f"action_{name}", None))
+        implemented = callable(getattr(self, f"action_{name}", None)) and bool(self.check_action(name, ()))
+        return name.startswith("app.") or implemented
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return False for going through matches without a filter."""
+        return bool(self.filtered_by) if action == "match" else super().check_action(action, parameters)
 
     def explained(self, cells: int) -> list[Line]:
         """Return the meaning of every number in view, for the help."""
@@ -493,7 +499,7 @@ class SceneScreen(Screen[None]):
             arrows: Whether the arrow keys go through time here.
         """
         moving, past = self.moving, self._scene.in_past
-        at = self.table_in_view, moving, past
+        at = self.table_in_view, bool(self.filtered_by), moving, past
         if self._footer[0] != at:
             self._footer = at, footer_keys(self.offered(), self._keymap, moving=moving, past=past, arrows=arrows)
         return replace(self._footer[1], selected=self.has_selection)
@@ -509,13 +515,20 @@ class SceneScreen(Screen[None]):
         raise NotImplementedError
 
     @property
+    def selected(self) -> Hashable:
+        """Return the key of the selected row; None without one."""
+        raise NotImplementedError
+
+    @property
     def moving(self) -> bool:
         """Return whether the moment shown is another one than the newest of a live session."""
         return self._scene.transport is not None or self._scene.behind_s is not None
 
     async def press_shown(self, key: str) -> bool:
         """Do what a key does that stands on the screen; return whether it is a key of this screen."""
-        action = next((row for row in self.offered() if key_name(keys_of(row, self._keymap)[0]) == key), None)
+        offered = self.offered()
+        keys = {key_name(name): row for row in offered for name in keys_among(row, offered, self._keymap)[:1]}
+        action = keys.get(key)
         if action is not None:
             await self.run_action(action.action)
         return action is not None
@@ -559,6 +572,18 @@ class SceneScreen(Screen[None]):
     def action_move(self, by: int) -> None:
         """Select the row so many further down."""
         raise NotImplementedError
+
+    def action_edge(self, by: int) -> None:
+        """Select the first or the last row."""
+        raise NotImplementedError
+
+    def action_match(self, by: int) -> None:
+        """Select the next or the previous row that the filter shows, after the last one the first."""
+        self.post_message(KeyMoved("next-match" if by > 0 else "previous-match"))
+        before = self.selected
+        self.action_move(by)
+        if self.selected == before:
+            self.action_edge(-by)
 
     async def open_bottleneck(self) -> None:
         """Open the bottleneck: Enter without a selected row."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct
+from rich.cells import cell_len
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, age, count
@@ -13,7 +14,7 @@ from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.waits import QUEUE
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, Span, fit, width, wrap
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, Span, ellipsized, fit, width, wrap
 
 # One colour per wait class, the same in every pane.
 
@@ -119,8 +120,16 @@ def absent(title: str, unavailable: Unavailable, cells: int, rows: int, glyphs: 
     if width(beside) + 4 <= cells or rows < 2:
         return [head(beside, cells, glyphs)]
     text, style = reason[0]
-    below = [padded(((f" {line}", style),), cells) for line in wrap(text, cells - 2)]
-    return [head(((title, "title"),), cells, glyphs), *below][:rows]
+    lines = wrap(text, cells - 2)
+    if len(lines) < rows:
+        return [head(((title, "title"),), cells, glyphs), *(padded(((f" {line}", style),), cells) for line in lines)]
+    # The reason begins in the head; where that does not suffice, its end is marked as cut.
+    first = wrap(text, cells - cell_len(title) - 6)[0]
+    lines = wrap(text[len(first) :].lstrip(), cells - 2)
+    if len(lines) >= rows:
+        lines[rows - 2 :] = [ellipsized(" ".join(lines[rows - 2 :]), cells - 2, glyphs.ellipsis)]
+    below = [padded(((f" {line}", style),), cells) for line in lines]
+    return [head(((f"{title}  ", "title"), (first, style)), cells, glyphs), *below]
 
 
 def padded(line: Line, cells: int) -> Line:

@@ -177,12 +177,46 @@ async def _moves(rig: Rig) -> None:
     assert dashboard.view.selected is None
 
 
+async def _edges(rig: Rig) -> None:
+    await rig.press("2", "G")
+    await rig.sees("G goes to the last row of a page; on the dashboard G groups waits")
+    rows = page_of(rig)._found
+    assert page_of(rig).selected == rows[-1].key
+    await rig.press("g")
+    await rig.sees("g goes to the first row of a page; on the dashboard g shows an earlier run")
+    assert page_of(rig).selected == rows[0].key
+
+
+async def _matches(rig: Rig) -> None:
+    for page in "12":
+        await rig.press(page, "f3")
+        await rig.type("pgbench")
+        await rig.press("enter")
+        screen = rig.app.screen
+        assert isinstance(screen, Dashboard | PageScreen)
+        found = [row.key for row in (screen._rows if isinstance(screen, Dashboard) else screen._found)]
+        assert len(found) > 2
+        await rig.press("n", "n")
+        assert screen.selected == found[1]
+        await rig.press("N", "N")
+        assert screen.selected == found[-1], "after the last match comes the first"
+        await rig.press("n")
+        assert screen.selected == found[0]
+        assert "next-match" in {action.id for action in screen.offered()}
+        await rig.press("escape")
+        assert "next-match" not in {action.id for action in screen.offered()}
+    assert rig.app.time_travel.past is None, "no event was looked for"
+    await rig.sees("Esc clears the filter")
+
+
 TABLE_CHECKS: dict[str, Check] = {
     "details": _details, "explain": _explain, "cancel": _signal, "terminate": _signal, "filter": _filter,
     "sort": _sort, "sort-right": _sort, "sort-left": _sort, "reverse": _reverse, "idle": _idle,
     "background": _background,
     "columns": _columns, "copy": _copy, "tag": _tag, "up": _moves, "down": _moves, "page-up": _moves,
-    "page-down": _moves, "first": _moves, "last": _moves, "left": _sideways, "right": _sideways,
+    "page-down": _moves, "first": _moves, "last": _moves,
+    "top": _edges, "bottom": _edges, "next-match": _matches, "previous-match": _matches,
+    "left": _sideways, "right": _sideways,
     "unselect": _moves, "dashboard": _pages, **{page.id: _pages for page in all_pages()}, "next-table": _pages,
     "previous-table": _pages,
 }  # fmt: skip

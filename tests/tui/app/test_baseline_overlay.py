@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from pgtop_tune.compare.overlay.curves import OverlaySource
+from pgtop_tune.compare.overlay.curves import OverlayCurves, OverlaySource
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.controls import ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
@@ -86,6 +88,37 @@ async def test_a_file_that_cannot_be_read_says_why_and_the_screen_goes_on(tmp_pa
         assert "\x1b" not in rig.text()
         await rig.press("g")
         await rig.sees("an earlier run under the charts")
+
+
+class SlowSource(OverlaySource):
+    """Reads in a thread until it is told to go on."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, lambda: None)
+        self.begun, self.may_end, self.closed = Event(), Event(), Event()
+
+    def read(self, path: Path) -> Generator[OverlayCurves, None, None]:
+        """See the base class."""
+        try:
+            self.begun.set()
+            assert self.may_end.wait(60)
+            yield from ()
+        finally:
+            self.closed.set()
+
+
+async def test_leaving_while_a_recording_is_read_is_no_crash(kept: Path) -> None:
+    source = SlowSource(kept)
+    options = ScreenOptions(overlay=kept / "run-041.jsonl.gz")
+    async with running_screen(faster(), options=options, overlays=source) as rig:
+        await rig.until(source.begun.is_set)
+        rig.app.workers.cancel_all()
+        await rig.pilot.pause()
+        source.may_end.set()
+        await rig.until(source.closed.is_set)
+        await rig.pilot.pause()
+        assert rig.app.is_running
+    assert not rig.app._exception
 
 
 async def test_a_ghost_of_other_steps_says_so(kept: Path, tmp_path: Path) -> None:

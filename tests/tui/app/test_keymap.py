@@ -13,6 +13,7 @@ from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.pages.screen import PageScreen
+from pgtop_tune.tui.pages.wait_groups import WaitGroupsDialog
 from tests.support.screens import ScriptedSource, ScriptedTransport, running_screen
 
 
@@ -77,6 +78,7 @@ async def test_every_text_names_the_key_that_is_bound() -> None:
         ({"no-such": "x"}, 'no action "no-such"'),
         ({"idle": "q"}, 'q is bound to "idle" and to "quit"'),
         ({"idle": "question_mark"}, '"idle" and to "help"'),
+        ({"ghost": "n"}, '"ghost" and to "next-event"'),
         ({"idle": "x,"}, "empty key"),
     ],
 )
@@ -88,6 +90,29 @@ def test_a_keymap_that_cannot_be_used_is_refused_with_a_reason(keymap: dict[str,
 def test_defaults_do_not_clash_and_a_swap_is_allowed() -> None:
     check_keymap({})
     check_keymap({"idle": "s", "sort": "i"})
+    check_keymap({"heatmap": "n", "next-event": "H"})
+
+
+def test_a_further_key_of_the_table_yields_to_the_operators() -> None:
+    keymap = {"note": "f3, h", "idle": "plus"}
+    with pytest.raises(UsageProblem, match='"longer"'):
+        check_keymap(keymap)
+    del keymap["idle"]
+    check_keymap(keymap)
+    keys = {action.id: keys_of(action, keymap) for action in ACTIONS}
+    assert (keys["note"], keys["filter"], keys["help"]) == (("f3", "h"), ("/",), ("?", "f1"))
+
+
+async def test_a_key_of_two_actions_stays_with_the_one_that_is_not_remapped() -> None:
+    frames = {"frames": lambda since_s: iter(())}
+    async with running_screen(options=ScreenOptions(keymap={"wait-groups": "f6", "idle": "h"}), **frames) as rig:
+        await rig.press("G")
+        assert isinstance(rig.app.screen, Dashboard)
+        await rig.press("f6")
+        await rig.until(lambda: isinstance(rig.app.screen, WaitGroupsDialog))
+        await rig.press("q", "2", "G")
+        page = rig.app._pages
+        await rig.until(lambda: page.selected is not None and page.selected == page._found[-1].key)
 
 
 def test_actions_exist_only_where_their_need_is_met() -> None:

@@ -17,6 +17,7 @@ from pgtop_tune.model.events import EventKind
 from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.tui.actions import ACTIONS, NAMES, Need, available, footer_keys
 from pgtop_tune.tui.dashboard.screen import Dashboard
+from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.dialogs.entry import PasswordDialog
 from pgtop_tune.tui.dialogs.help import HelpDialog
 from pgtop_tune.tui.load.dialog import LoadDialog
@@ -376,6 +377,25 @@ async def test_a_key_does_what_the_table_says(check: Check, tmp_path: Path, monk
         overlays=OverlaySource(tmp_path, lambda: None),
     ) as rig:
         await check(rig)
+
+
+@pytest.mark.parametrize("close", ["q", "f10"])
+async def test_q_and_f10_close_every_dialog_and_q_is_a_letter_where_text_is_typed(close: str) -> None:
+    opened = ("h", "f1", "b", "p", "H", "w", "G", "C", "down,enter", "2,o", "2,down,f9")
+    source = ScriptedSource([Step(tuple(frames(5, load=False)), restart=True)])
+    parts = {"load": ScriptedLoad(), "parameters": ScriptedParameters(), "checks": ScriptedCheck()}
+    async with running_screen(
+        source, **parts, knobs=KNOBS, backends=ScriptedBackends(), frames=lambda since_s: iter(())
+    ) as rig:
+        for keys in opened:
+            await rig.press("1", *keys.split(","))
+            await rig.until(lambda: isinstance(rig.app.screen, Dialog))
+            await rig.press(close)
+            await rig.until(lambda: not isinstance(rig.app.screen, Dialog))
+            assert not rig.app._exit, keys
+        await rig.press("m", "q", "u", "enter")
+        await rig.until(lambda: rig.source.noted)
+        assert rig.source.noted[0].text == "qu"
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 48)])

@@ -25,7 +25,7 @@ from pgtop_tune.tui.dashboard.wal import wal_lines
 from pgtop_tune.tui.scene.header import ago, header_line
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Glyphs, plain_text
 from pgtop_tune.tui.widgets.lines import width as cells_of
-from pgtop_tune.tui.widgets.phrase import Phrase, fitting, spaced
+from pgtop_tune.tui.widgets.phrase import Phrase, absent, fitting, spaced
 from pgtop_tune.tui.widgets.time_axis import CHARTED, time_axis
 from tests.support.frames import EPOCH_MS, backend, bench_sample, facts, host_sample, postgres_sample, session_of
 from tests.support.host_frames import cgroup
@@ -336,6 +336,27 @@ def test_header_keeps_the_role_and_the_clock_when_room_is_short() -> None:
     text = header(session, 60, DashboardState(recording=RecordingState("x.jsonl", since_s=0.0)))
     assert "standby" in text
     assert "● rec  21:21:39 every 1 s" in text
+
+
+def test_a_long_database_name_leaves_room_for_host_and_version() -> None:
+    wide = facts(database="漢" * 21)
+    session = session_of(100, change=lambda second: {"postgres": postgres_sample(second, server=wide)})
+    text = header(session, 60, DashboardState())
+    assert re.match(r" 漢{7} ?… @ db1 · 18\.6 primary", text), text
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_a_reason_with_too_little_room_begins_in_the_head_and_is_marked_where_it_is_cut(rows: int) -> None:
+    reason = Unavailable(Reason.NO_PERMISSION, "other users' sessions are hidden: GRANT pg_monitor TO shop_reader")
+    words = " ".join(plain_text(line).rstrip(" ─") for line in absent("waits", reason, 60, rows, UNICODE))
+    assert " ".join(words.split()).endswith("GRANT pg_monitor TO shop_reader"), words
+    words = [plain_text(line) for line in absent("waits", reason, 40, rows, UNICODE)]
+    assert (len(words), words[-1].rstrip().endswith("…")) == (rows, rows == 2), words
+
+
+def test_the_header_has_the_interval_asked_for_however_late_a_frame_comes() -> None:
+    session = session_of(100, change=lambda second: {"interval_s": 0.7})
+    assert " every 0.7 s" in header(session, 120, DashboardState())
 
 
 def test_recording_that_stopped_by_itself_is_not_overlooked() -> None:

@@ -112,9 +112,9 @@ class Recordings:
         return Path(f"{path}{name[name.rindex('@') :]}") if window.windowed else path
 
     def _hint(self) -> str:
-        files = [path for each in self._directories for path in each.glob("*.jsonl*") if path.is_file()]
-        names = [path.name for path in sorted(files, key=lambda path: path.stat().st_mtime, reverse=True)[:_NAMED]]
-        return f"the newest are {', '.join(names)}" if names else "`pgtop-tune record` makes one"
+        paths = [path for directory in self._directories for path in directory.glob("*.jsonl*")]
+        names = sorted((path.name for path in paths if not path.is_symlink()), reverse=True)[:_NAMED]
+        return f"there is {', '.join(names)}" if names else "`pgtop-tune record` makes one"
 
 
 class Tools:

@@ -67,7 +67,9 @@ def flush_for_cpu(facts: Facts) -> float:
 
     A session that flushes while every core is taken waits for a core before its write and again after it. So the device
     is busy for a small part of the time in which sessions write and flush, and tasks are blocked for I/O (pressure) for
-    a small part of it. The pressure also sees a limit of a control group, which the figures of the disk do not show.
+    a small part of it. The pressure also sees a limit of a control group, which the figures of the disk do not show. It
+    lacks the wait for a file system's journal: where the kernel was asked, the CPU queue of a transaction is the most
+    that its flush can have waited for one.
     """
     flush_ms, device = facts.interval.once(io.WAL_FLUSH_MS.value), facts.wal_disk
     if device is None or not flush_ms or (facts.busy or 0.0) < FULL or facts.number("commit_delay"):
@@ -79,7 +81,8 @@ def flush_for_cpu(facts: Facts) -> float:
     if not slower or used >= _HALF * 100.0 * wal_busy(facts):
         return 0.0
     blocked = (facts.of(host.PSI_IO_SOME) or 0.0) / 100.0 / wal_busy(facts)
-    return max(1.0 - max(await_ms / flush_ms, blocked), 0.0)
+    late, queued_ms = max(1.0 - max(await_ms / flush_ms, blocked), 0.0), facts.b(QUEUE.lower())
+    return min(late, queued_ms / flush_ms) if queued_ms else late
 
 
 def wal_bytes_ms(facts: Facts) -> float:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.diagnosis.chains import wal_busy
 from pgtop_tune.diagnosis.facts import WINDOW_S, Facts, RootLook, jam_over_s, root_look
-from pgtop_tune.diagnosis.finding import Confidence, Diagnosis, Finding, FindingKind, NotLookedAt
+from pgtop_tune.diagnosis.finding import Confidence, DeedKind, Diagnosis, Finding, FindingKind, NotLookedAt
 from pgtop_tune.diagnosis.quiet import is_small, quiet, rate_reached
 from pgtop_tune.diagnosis.rule import FindingRule, Hit, forms, short_sentence
 from pgtop_tune.diagnosis.rules import (
@@ -305,6 +305,7 @@ class Diagnoser:
         self._first = ""
         self._leader: tuple[str, float] = ("", 0.0)
         self._quiet: tuple[float, Finding] | None = None
+        self._blocked_s = _NEVER_S
 
     def look(self, interval: Interval, anew: bool = False) -> Diagnosis:
         """Return the diagnosis of the newest frame.
@@ -324,9 +325,11 @@ class Diagnoser:
         now_s = interval.newest.elapsed_s
         self._take_roots(interval)
         facts = Facts(interval, tuple(self._roots))
-        settling = settling_words(facts)
+        blocked = facts.once(outages.blocked_commits) is not None
+        self._blocked_s = now_s if blocked else self._blocked_s
+        settling = settling_words(facts) or self._blocked_words(now_s)
         absent: dict[str, list[str]] = {}
-        small = is_small(facts)
+        small = blocked or is_small(facts)
         missing_sections, late = self._missing(interval.newest), self._is_late(interval)
         for rule in self._rules:
             missing = not self._needs[rule.id].isdisjoint(missing_sections)
@@ -336,7 +339,7 @@ class Diagnoser:
             if missing and (reason := _reason(interval.newest, rule, missing_sections)):
                 absent.setdefault(reason, []).append(rule.id)
             if small and rule.kind is FindingKind.LATENCY and not rule.of_few:
-                # Nobody is left to wait: the load's delay is over.
+                # Nobody is left to wait: the load's delay is over. While commits are blocked, hardly one has ended.
                 self._tracks[rule.id] = _Track()
                 continue
             hit = None if missing else self._hit(rule, facts)
@@ -351,6 +354,11 @@ class Diagnoser:
         self._newest = interval.newest
         self._looked_at += 1
         return self._remembered(interval.newest, Diagnosis(tuple(findings), settling, not_looked_at))
+
+    def _blocked_words(self, now_s: float) -> str | None:
+        """Return that commits were blocked, while means hold both the waits until then and the transactions since."""
+        over_s = now_s - self._blocked_s
+        return f"commits were blocked until {over_s:.0f} s ago" if 0.0 < over_s < WINDOW_S else None
 
     def _once(self, findings: list[Finding]) -> list[Finding]:
         """Return the findings without those that an outage has told already: its symptom, with its culprit."""
@@ -455,7 +463,7 @@ class Diagnoser:
         if track.since_ms is not None and hit is not None and staying:
             track.strength = strength
             if outage or was_outage or self._is_due(track.told_s, now_s):
-                track.hit, track.told_s = _with_gain(rule, hit, facts), now_s
+                track.hit, track.told_s = _possible(_with_gain(rule, hit, facts), facts), now_s
                 track.confidence = confidence_of(rule, hit, facts)
 
     def _is_due(self, told_s: float, now_s: float) -> bool:
@@ -541,6 +549,12 @@ def _strength(rule: FindingRule, hit: Hit | None, facts: Facts) -> float:
 def _with_gain(rule: FindingRule, hit: Hit, facts: Facts) -> Hit:
     most = gain(facts, rule.id, hit.impact_ms) if hit.kind_of(rule) is FindingKind.LATENCY else None
     return hit if most is None else replace(hit, evidence=(*hit.evidence, ("if removed", most)))
+
+
+def _possible(hit: Hit, facts: Facts) -> Hit:
+    """Return a hit without deeds that stage a parameter which this server does not have."""
+    kept = [deed for deed in hit.deeds if deed.kind is not DeedKind.STAGE_PARAMETER or facts.can_set(deed.target)]
+    return hit if len(kept) == len(hit.deeds) else replace(hit, deeds=tuple(kept))
 
 
 def _moment(frame: Frame) -> tuple[int, float]:

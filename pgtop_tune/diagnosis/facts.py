@@ -182,6 +182,11 @@ class Facts:
         return self.of(server.TPS) or 0.0
 
     @cached_property
+    def ended_tps(self) -> float:
+        """Return `server_tps` without the transaction that the server counts for the start of each session."""
+        return max(self.server_tps - self.connects, 0.0)
+
+    @cached_property
     def at_work(self) -> int:
         """Return the client sessions that began a statement within ten seconds.
 
@@ -498,10 +503,20 @@ class Facts:
 
     # Parameters.
 
+    @property
+    def version_num(self) -> int:
+        """Return `server_version_num`; 0 where it is not known."""
+        server_facts = sections.server(self.interval.newest)
+        return 0 if isinstance(server_facts, Unavailable) else server_facts.version_num
+
     @cached_property
     def _parameters(self) -> dict[str, Parameter]:
         sample = self.interval.now(sections.parameters)
         return {row.name: row for row in sample.parameters} if sample else {}
+
+    def can_set(self, name: str) -> bool:
+        """Return whether the server has a parameter, as far as that is known; the kernel's are not the server's."""
+        return name in self._parameters or not self._parameters or name.startswith("vm.")
 
     def setting(self, name: str) -> str | None:
         """Return a parameter as pg_settings has it; None where it is not known."""

@@ -118,11 +118,18 @@ class PlanRisk(Struct, frozen=True, gc=False):
 
 
 class StatementToPlan(Struct, frozen=True, gc=False):
-    """A statement of pg_stat_statements, its database and its role ("" where it was dropped). Foreign texts."""
+    """A statement of pg_stat_statements. Foreign texts.
+
+    Attributes:
+        query: Its text, normalized: placeholders stand for constants, also where the grammar wants a constant.
+        datname, role: Its database, and its role ("" where it was dropped).
+        sampled: Whole text with which a session runs it; "" where none is known.
+    """
 
     query: str
     datname: str
     role: str
+    sampled: str = ""
 
 
 class PlanShape(Struct, frozen=True, gc=False):

@@ -29,6 +29,7 @@ from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.support import frames
 from tests.support.crowd import Crowd
 from tests.support.made_situations import MADE
+from tests.support.processes import eventually
 from tests.support.recordings import write
 from tests.support.servers import conninfo
 from tests.support.sides import frames as side_frames
@@ -45,6 +46,7 @@ SITUATIONS = (
     "jam without a load",
     "standby missing",
 )
+SAMPLES = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgtop-tune%'"
 AGES = {"waited", "in-state", "xact"}
 
 
@@ -186,9 +188,10 @@ async def test_a_live_server_is_shown_and_may_go_away(fresh_server: Throwaway, t
         assert len((await client.list_tools()).tools) == len(TOOLS)
 
 
-def test_a_signal_ends_it_while_a_client_is_connected(tmp_path: Path) -> None:
+def test_a_signal_during_a_call_ends_it_without_a_traceback(server: Throwaway, tmp_path: Path) -> None:
+    where = conninfo(server)
     process = subprocess.Popen(
-        [*PROGRAM, "mcp", "-h", str(tmp_path)],
+        [*PROGRAM, "mcp", where],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -196,13 +199,19 @@ def test_a_signal_ends_it_while_a_client_is_connected(tmp_path: Path) -> None:
         cwd=ROOT,
     )
     assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    for message in (
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "finding", "arguments": {}}},
+    ):
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
     process.stdin.flush()
-    assert json.loads(process.stdout.readline())["id"] == 1
+    with psycopg.connect(where, autocommit=True) as connection:
+        assert eventually(lambda: bool(connection.execute(SAMPLES).fetchall()))
     process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, out, err) == (143, b"", b"")
+    assert process.wait(60) == 143
+    assert process.communicate()[1] == b""
 
 
 def test_without_the_sdk_one_sentence_tells_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

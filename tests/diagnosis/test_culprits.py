@@ -18,7 +18,7 @@ from pgtop_tune.model.replication import HorizonSample, OpenTransaction, Prepare
 from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.tui.scene.banners import finding_line
 from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
-from tests.support.frames import EPOCH_MS, backend
+from tests.support.frames import EPOCH_MS, backend, parameter
 from tests.support.machine_frames import GIB
 from tests.support.made_situations import FULL_CPUS, MADE, RETAINED, scans, throttled
 from tests.support.relation_frames import relations, table
@@ -56,6 +56,19 @@ def test_a_finding_that_binds_has_a_deed(name: str) -> None:
 
 WITHOUT_DEED = ("io.extend", "lw.mapping", "lw.page", "lw.snapshot")
 """Without the statement that waits there is nothing to do from here."""
+
+
+def test_no_parameter_is_offered_that_the_server_does_not_have() -> None:
+    """On PostgreSQL 15 the deed against an overflow of subtransactions was subtransaction_buffers, of 17."""
+    made = MADE["subtransactions"][1]
+    name, value = "subtransaction_buffers", parameter("subtransaction_buffers", "32", "256kB", "8kB")
+    offered = [
+        [deed.target for deed in first_of(situation).deeds if deed.kind is DeedKind.STAGE_PARAMETER]
+        for situation in (made, replace(made, parameters=(value,)))
+    ]
+    assert offered == [[], [name]]
+    locks = MADE["the lock table"][1]
+    assert [first_of(replace(locks, version_num=num)).deeds[:1] == () for num in (170_000, 180_000)] == [True, False]
 
 
 @pytest.mark.parametrize("cells", [60, 80, 120])
@@ -236,7 +249,14 @@ def test_new_sessions_are_told_by_their_count_however_few_are_active() -> None:
         waits={"CPU:": 0.1}, load=False, tps=206.0, cpu=0.3, busy=40.0, counters={"databases.sessions": 103.0},
         backends=lambda second, now_ms: (backend(7, now_ms, backend_start_ms=now_ms, application_name="shop"),),
     )  # fmt: skip
-    assert first_of(storm).sentence == "a new connection for each transaction from shop: 103 per second"
+    first = first_of(storm)
+    assert first.sentence == "a new connection for each transaction from shop: 103 per second"
+    # The server counts a transaction for the start of each session, too.
+    assert dict(first.evidence)["transactions"] == "103/s"
+    # The start of a session takes locks of the catalogs.
+    assert first_of(replace(storm, waits={"LWLock:LockManager": 2.0})).rule == "conn.storm"
+    uncounted = replace(storm, server={"databases": lambda second: Unavailable(Reason.NOT_YET, "")})
+    assert first_of(uncounted).sentence.startswith("no bottleneck: up to 206 tps, ")
 
 
 def test_a_quota_that_stops_the_server_is_told_without_a_load_of_ours() -> None:
@@ -279,6 +299,10 @@ def test_transactions_that_mostly_roll_back_are_a_note() -> None:
     failing = Situation(waits={"CPU:": 2.0}, load=False, tps=2.0, counters={"database.xact_rollback": 13.0})
     note = next(finding for finding in said(failing).findings if finding.rule == "xact.rollback")
     assert (note.kind, note.sentence) == (FindingKind.NOTE, "87 % of transactions roll back: 13/s")
+    # All transactions of the application failed, and ours were the other half.
+    own = {"database.xact_commit": 13.0, "database.own_transactions": 13.0, "database.xact_rollback": 13.0}
+    note = next(each for each in said(replace(failing, counters=own)).findings if each.rule == "xact.rollback")
+    assert note.sentence == "100 % of transactions roll back: 13/s"
 
 
 def hidden(second: int, now_ms: int) -> tuple[Backend, ...]:

@@ -20,12 +20,14 @@ from pgtop_tune.model.host import DiskCounters, DiskSample, OtherProgram, Proces
 from pgtop_tune.model.machine import CgroupSample
 from pgtop_tune.model.pooler import Pooler, PoolerSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend, PostgresSample, ServerFacts
+from pgtop_tune.model.relations import RelationSample
 from pgtop_tune.model.replication import HorizonSample, PreparedTransaction
 from pgtop_tune.model.waits import LockSample, LockWait, WaitCount, WaitSample
 from tests.support.frames import EPOCH_MS, backend
 from tests.support.machine_frames import TICKS
 from tests.support.made_situations import MADE, PRIMARY, SHARED_CPUS, checkpoints_often, throttled
 from tests.support.pooler_frames import bouncer, counters, pool
+from tests.support.relation_frames import relations, table
 from tests.support.situations import Situation
 from tests.support.statement_frames import texts
 
@@ -136,6 +138,13 @@ def test_full_cpus_without_a_queue_are_full_use_and_no_finding() -> None:
     assert said(busy).first.rule == "none"
 
 
+def read_twice(second: int) -> RelationSample:
+    """Twice the scans and rows of `scans`."""
+    at_s = second // 15 * 15
+    orders = table(16_500, "public.orders", 0, seq_scan=16 * at_s, seq_tup_read=9_600_000 * at_s, tuples=600_000)
+    return relations(second, tables=(orders,))
+
+
 def test_the_statement_that_reads_a_table_row_by_row_is_named() -> None:
     """A missing index was "the server's own work fills the CPUs", or more shared_buffers."""
     made = MADE["a missing index"][1]
@@ -147,6 +156,9 @@ def test_the_statement_that_reads_a_table_row_by_row_is_named() -> None:
     )
     assert "an index" in first.next_step
     assert (first.deeds[0].kind, first.deeds[0].query_id) == (DeedKind.EXPLAIN, 1)
+    # Counters of tables are read at other moments than those of statements: half of the calls were not counted yet.
+    late = replace(made, server={**made.server, "relations": read_twice})
+    assert "reads 600k rows of orders" in said(late).first.sentence
     unseen = replace(made, server={name: made.server[name] for name in made.server if name != "relations"})
     assert said(unseen).first.sentence == (
         f"{statement} reads 6.25k pages to return 1: 100 % of the time, likely a missing index or a wrong plan"
@@ -489,6 +501,9 @@ def test_a_flush_far_slower_than_the_disk_waits_for_a_cpu_while_cores_are_full()
     flush = next(each for each in found.findings if each.rule == "wal.flush")
     assert "the device takes 0.12 ms, the rest is CPU queue" in flush.sentence
     assert flush.kind is FindingKind.NOTE
+    # A limit of a control group is not in the figures of the disk; backends that hardly wait for a CPU tell it.
+    limited = said(replace(shared, queued=0.2)).first
+    assert (limited.rule, "the device takes 1.87 ms" in limited.sentence) == ("wal.flush", True), limited.sentence
     slow_disk = said(replace(shared, host={"disks": disk(1_500, 950)}))
     assert next(each for each in slow_disk.findings if each.rule == "wal.flush").kind is FindingKind.LATENCY
 

@@ -93,6 +93,17 @@ def test_after_a_jam_of_others_its_waits_are_no_finding() -> None:
     assert found[50].settling is None
 
 
+def test_after_commits_were_blocked_their_waits_are_no_finding() -> None:
+    """Six seconds after the standby was given up: "commits wait 6154 ms for a standby", at 3,728 tps."""
+    missing = replace(MADE["standby missing"][1], load=False, bench={}, tps=0.7)
+    goes_on = replace(missing, waits={"CPU:": 1.0}, tps=3_000.0, parameters=())
+    found = seen(lambda second: missing if second < 30 else goes_on, 60)
+    assert [each.rule for each in found[28].findings] == ["out.syncrep"]
+    assert found[34].first.sentence.startswith("settling: commits were blocked until ")
+    assert not any(each.rule.startswith("sync.") for at in range(30, 60) for each in found[at].findings)
+    assert found[50].settling is None
+
+
 def test_without_an_answer_the_age_is_that_of_the_last_one() -> None:
     def of(second: int) -> Situation:
         return CALM

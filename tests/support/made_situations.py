@@ -233,7 +233,9 @@ def scans(second: int) -> dict[str, Any]:
     """One statement, eight times a second, each time with all 600,000 rows of a table without an index."""
     look = second // 2 * 2
     entry = statement(1, calls=8 * look, exec_us=3_500_000 * look, rows=8 * look, shared_blks_hit=50_000 * look)
-    orders = table(16_500, "public.orders", 0, seq_scan=8 * second, seq_tup_read=4_800_000 * (second // 15 * 15))
+    orders = table(
+        16_500, "public.orders", 0, seq_scan=8 * (second // 15 * 15), seq_tup_read=4_800_000 * (second // 15 * 15)
+    )
     return {
         "statements": StatementTotals(float(look), 8 * look, 3_500.0 * look, 1, 0, None),
         "statement_counters": sample(float(look), float(look - 2) if look else None, (entry,)),

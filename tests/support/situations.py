@@ -245,9 +245,14 @@ def _by_name(rows: tuple[Parameter, ...]) -> dict[str, Parameter]:
 _PARAMETERS = _by_name(
     (
         parameter("checkpoint_timeout", "300", "5min", "s"),
+        parameter("commit_delay", "0", "0"),
+        parameter("idle_in_transaction_session_timeout", "0", "0", "ms"),
         parameter("max_connections", "100", "100"),
+        parameter("max_locks_per_transaction", "64", "64"),
         parameter("max_wal_size", "1024", "1GB", "MB"),
+        parameter("shared_buffers", "16384", "128MB", "8kB"),
         parameter("synchronous_standby_names", "", ""),
+        parameter("wal_buffers", "512", "4MB", "8kB"),
         parameter("wal_compression", "off", "off", vartype="enum"),
     )
 )

@@ -205,8 +205,7 @@ def _storm(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "conn.storm":
         return None
     # Without a load of ours the client's time is not known: its sessions are too short for samples.
-    # The server counts a transaction for the start of each session, too.
-    ended = facts.tps if facts.run is not None else max(facts.tps - facts.connects, 0.0)
+    ended = facts.tps if facts.run is not None else facts.ended_tps
     per_session, impact_ms = ended / facts.connects, facts.b(THINK, _OTHER) if facts.run is not None else None
     of_time = f"; {facts.share_text(impact_ms)}" if impact_ms is not None else ""
     every = "each transaction" if per_session < 1.5 else f"{per_session:.0f} transactions"
@@ -220,7 +219,7 @@ def _storm(facts: Facts) -> Hit | None:
         share=_STORM,
         evidence=evidence(
             ("new connections", f"{count(facts.connects)}/s"),
-            ("transactions", f"{count(facts.tps)}/s"),
+            ("transactions", f"{count(ended)}/s"),
             ("outside the server", with_ms(impact_ms) if impact_ms is not None else None),
         ),
         next_step="use a pooler, or keep connections open in the client",
@@ -408,7 +407,7 @@ RULES: Final = (
         needs=(sections.databases, sections.waits),
         find=_storm,
         of_few=True,
-        before=("client.think",),
+        before=("client.think", "lw.locks", "lw.snapshot"),
     ),
     FindingRule(id="pool.queue", page="0", needs=(sections.pooler,), find=_pool, sure_of_cpu=True),
     FindingRule(

@@ -113,7 +113,8 @@ def _stall(facts: Facts) -> Hit | None:
     )
 
 
-def _syncrep(facts: Facts) -> Hit | None:
+def blocked_commits(facts: Facts) -> Hit | None:
+    """Find commits that no synchronous standby confirms."""
     replication = facts.interval.now(sections.replication)
     active = facts.waits_now
     waiting = active.get(_SYNCREP, 0.0)
@@ -242,7 +243,7 @@ RULES: Final = (
         kind=FindingKind.OUTAGE,
         page="9",
         needs=(sections.waits, sections.replication),
-        find=_syncrep,
+        find=blocked_commits,
         before=("out.stall",),
     ),
     FindingRule(

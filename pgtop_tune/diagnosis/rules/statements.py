@@ -41,6 +41,8 @@ _ROWS: Final = 10_000
 """Rows that an execution reads one by one: an index would take some pages in their place."""
 _READ_FOR_ONE: Final = 100
 _WORKS: Final = 0.5
+_SCANS: Final = 4.0
+"""Scans of a table for each execution from which on one execution scans it several times."""
 _NAMED: Final = 0.25
 """Least share of the time of all statements."""
 _BLOCKS: Final = 200
@@ -270,10 +272,11 @@ def _with_table(facts: Facts, scan: _Scan) -> _Scan | None:
         # A foreign key or a trigger reads a table that the statement does not name.
         own_oids = {table.row.oid for table in tables}
         unnamed_tables = [table for table in table_rates(facts.interval) if table.row.oid not in own_oids]
-    for counter, by_index in (("seq_tup_read", False), ("idx_tup_fetch", True)):
-        read = [(table.per_s(counter) or 0.0, table.row) for table in (*tables, *unnamed_tables)]
-        rows_per_s, row = max(read, key=lambda pair: pair[0], default=(0.0, None))
-        rows = rows_per_s / calls if calls else 0.0
+    for scanned, counter, by_index in (("seq_scan", "seq_tup_read", False), ("idx_scan", "idx_tup_fetch", True)):
+        read = [
+            (_rows_of_call(table, scanned, counter, calls), table.row) for table in (*tables, *unnamed_tables) if calls
+        ]
+        rows, row = max(read, key=lambda pair: pair[0], default=(0.0, None))
         if row is not None and rows >= max(_ROWS, _READ_FOR_ONE * scan.returned):
             of_trigger = all(table.row is not row for table in tables)
             scan = replace(scan, table=row, rows=rows, by_index=by_index, of_trigger=of_trigger)
@@ -285,6 +288,18 @@ def _with_table(facts: Facts, scan: _Scan) -> _Scan | None:
     # A few pages for a row are dead rows only where they are known to be kept.
     reads_much = scan.blocks >= max(_BLOCKS, _BLOCKS_FOR_ONE * scan.returned)
     return scan if reads_much or scan.holder is not None else None
+
+
+def _rows_of_call(table: GrownRelation[TableCounters], scanned: str, counter: str, calls: float) -> float:
+    """Return the rows of a table that an execution reads: with one scan at most the table, or what the scan reads.
+
+    Counters of tables and of statements are read at other moments, so one scan may look like a few. Each parallel worker
+    counts a scan, too.
+    """
+    read, scans = table.per_s(counter) or 0.0, table.per_s(scanned) or 0.0
+    if not scans or scans >= _SCANS * calls:
+        return read / calls
+    return min(read / calls, max(read / scans, table.row.tuples))
 
 
 def _reads_all(text: str) -> bool:

@@ -34,6 +34,8 @@ _SNAPSHOT: Final = (
     "ipc:xactgroupupdate",
     "lwlock:xactslru",
 )
+_FAST_PATH_GROWS: Final = 180_000
+"""Server whose max_locks_per_transaction sets the size of the fast path, too."""
 _READS: Final = 100.0
 _TWO: Final = 1.5
 
@@ -55,13 +57,9 @@ def _locks(facts: Facts) -> Hit | None:
             ("sessions", f"{facts.s(_MANAGER):.1f}"),
             ("locks beyond the fast path", f"{count(beyond_fast_path)}/s" if beyond_fast_path is not None else None),
         ),
-        deeds=(
-            stage(
-                "max_locks_per_transaction",
-                "raise",
-                "more locks fit into the fast path (PostgreSQL 18 and later), after a restart",
-            ),
-        ),
+        deeds=(stage("max_locks_per_transaction", "raise", "more locks fit into the fast path, after a restart"),)
+        if facts.version_num >= _FAST_PATH_GROWS
+        else (),
     )
 
 
@@ -138,7 +136,7 @@ def _overflow(
         evidence=evidence(("waits", with_ms(impact_ms)), ("pages read", f"{count(reads)}/s"), ("made by", origin)),
         next_step=f"{next_step}; from PostgreSQL 17 on, raise {parameter}",
         deeds=(
-            stage(parameter, "raise", "its pages stay in memory (PostgreSQL 17 and later), after a restart"),
+            stage(parameter, "raise", "its pages stay in memory, after a restart"),
             *explain(statement, "shows the statement that waits"),
             page("6", "shows the caches of transaction states"),
         ),

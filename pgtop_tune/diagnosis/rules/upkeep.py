@@ -199,10 +199,13 @@ def _rolled_back(facts: Facts) -> Hit | None:
         return None
     older, newer = pair
     rolled_back, committed = newer.xact_rollback - older.xact_rollback, newer.xact_commit - older.xact_commit
+    # Neither ours nor the starts of sessions are transactions of applications.
+    starts = facts.connects * (newer.at_s - older.at_s)
+    of_others = committed - (newer.own_transactions - older.own_transactions) - starts
     per_s = rolled_back / (newer.at_s - older.at_s)
-    if per_s < _ROLLBACKS or committed < 0 or rolled_back < _MANY * (rolled_back + committed):
+    if per_s < _ROLLBACKS or committed < 0 or rolled_back < _MANY * (rolled_back + max(of_others, 0)):
         return None
-    share, timeout = 100.0 * rolled_back / (rolled_back + committed), facts.shown("statement_timeout")
+    share, timeout = 100.0 * rolled_back / (rolled_back + max(of_others, 0)), facts.shown("statement_timeout")
     return Hit(
         sentence=f"{share:.0f} % of transactions roll back: {count(per_s)}/s",
         evidence=evidence(("rolled back", f"{count(per_s)}/s"), ("statement_timeout", timeout)),

@@ -67,6 +67,8 @@ _PREPARED: Final = (
     "SELECT (date_part('epoch', prepared) * 1000)::bigint AS prepared_ms, owner::text AS owner"
     " FROM pg_prepared_xacts WHERE gid = {}"
 )
+_NOT_PARSED: Final = ("42601", "42P18", "42725")
+"""Sqlstates of a placeholder where only a constant is possible: syntax, unknown type, several possible operators."""
 _CONNECTION_CLASSES: Final = ("08", "28", "53", "57P", "3D")
 """Beginnings of sqlstates about the connection, not about a statement."""
 
@@ -133,13 +135,31 @@ class BackendActs(Struct, frozen=True):
         agreed: PlanRisk | None,
         plan: Callable[[Connection, SeenStatement, str], Awaitable[T]],
     ) -> T | PlanRisk:
+        """Plan the normalized text; where that is no SQL, the text of a session."""
+        if agreed is not None and agreed.query == statement.sampled:
+            statement = replace(statement, query=statement.sampled)
         seen_statement = SeenStatement(statement.query, statement.datname, statement.role)
         if MASK in seen_statement.query:
             raise UsageProblem("a secret was removed from this statement, so it cannot be explained")
         async with self._connected(self.conninfo) as connection, _bounded(connection):
             explainable(connection, seen_statement)
             candidates = await planners(connection, seen_statement)
-        return await self._by_one_of(candidates, seen_statement, agreed, plan)
+        try:
+            return await self._by_one_of(candidates, seen_statement, agreed, plan)
+        except ServerProblem as problem:
+            if (
+                problem.sqlstate not in _NOT_PARSED
+                or statement.query == statement.sampled
+                or "$" not in statement.query
+            ):
+                raise
+            if not statement.sampled:
+                raise ServerProblem(
+                    f"pg_stat_statements keeps placeholders for constants, and with them it is no SQL ({problem})",
+                    "plan a session that runs it: e on its row of page 2",
+                    sqlstate=problem.sqlstate,
+                ) from None
+            return await self._of_statement(replace(statement, query=statement.sampled), agreed, plan)
 
     async def _by_one_of(
         self,

@@ -293,22 +293,24 @@ def _to_plan(session: Session, row: StatementRate) -> StatementToPlan | str:
     version = 0 if server is None or isinstance(server, Unavailable) else server.version_num
     query = "" if text is None else text.query
     if version < _GENERIC_SINCE and _PLACEHOLDER.search(query):
-        query = _sampled(session, counters.queryid)
+        query = _sampled(session, counters.queryid, version)
         if not query:
             return "EXPLAIN of placeholders needs PostgreSQL 16, and no session runs this statement with constants now"
     elif text is None or not query or text.characters > len(query):
         return "the full text of this statement is not known"
-    return StatementToPlan(query, counters.datname, role)
+    return StatementToPlan(query, counters.datname, role, _sampled(session, counters.queryid, version))
 
 
-def _sampled(session: Session, queryid: int) -> str:
-    """Return the whole text of a session that runs it with constants; "" where the newest frame has none."""
+def _sampled(session: Session, queryid: int, version: int) -> str:
+    """Return the whole text of a session that runs it, with constants or at least plannable; "" for none."""
     frame = session.now
     activity = None if frame is None else sections.activity(frame)
     if activity is None or isinstance(activity, Unavailable):
         return ""
     texts = (backend.query or "" for backend in activity.backends if backend.query_id == queryid)
-    return next((text for text in texts if len(text) < _CUT_AT and not _PLACEHOLDER.search(text)), "")
+    whole_texts = (text for text in texts if len(text) < _CUT_AT)
+    text = min(whole_texts, key=lambda seen_text: _PLACEHOLDER.search(seen_text) is not None, default="")
+    return "" if version < _GENERIC_SINCE and _PLACEHOLDER.search(text) else text
 
 
 TABLE: Final = PageTable(

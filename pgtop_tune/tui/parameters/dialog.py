@@ -138,7 +138,10 @@ async def staged_by(deed: Deed, changes: Changes, scope: ListScope, session: Ses
     parameters, in_force = await changes.list((deed.target,)), await changes.in_force()
     machine = await changes.settings()
     facts = server_facts(session.interval, machine, None)
-    for row in parameter_rows(knobs, parameters, in_force, scope.next_load):
+    rows = parameter_rows(knobs, parameters, in_force, scope.next_load)
+    if not rows:
+        return _absent(deed.target)
+    for row in rows:
         advised = row if facts is None else advised_anew(row, facts, propose(facts))
         staged = staged_for(advised, deed)
         if staged is not None:
@@ -146,6 +149,10 @@ async def staged_by(deed: Deed, changes: Changes, scope: ListScope, session: Ses
             scope.staged = (*kept_rows, replace(advised, staged=staged))
             return ""
     return f"{deed.target}: no value is advised: stage one in the list of parameters"
+
+
+def _absent(name: str) -> str:
+    return f"this server has no parameter {name}: nothing is staged"
 
 
 def staged_for(row: SettingRow, deed: Deed) -> Staged | None:
@@ -232,6 +239,7 @@ class ParameterDialog(ChangingDialog):
         advice, self._wanted = self._wanted, None
         row = None if advice is None else self._row(advice.target)
         if advice is None or row is None:
+            self.say("" if advice is None else _absent(advice.target), "warning")
             return
         self._table.select(advice.target)
         if row.staged is None:

@@ -312,3 +312,24 @@ async def test_a_statement_as_the_statistics_have_it_has_a_plan_with_costs(all_s
     assert isinstance(plan, QueryPlan)
     assert plan.lines[0].startswith("Index Scan using pg_class_oid_index on pg_class  (cost=")
     assert plan.generic is generic
+
+
+async def test_a_normalized_text_that_is_no_sql_is_planned_with_the_text_of_a_session(server: Throwaway) -> None:
+    """A plan of `interval $3` was "syntax error at or near $3", and no word about what to do."""
+    control = PostgresBackends(place(server))
+    statement = StatementToPlan("SELECT now() + $1 * interval $2", "postgres", server.user)
+    with pytest.raises(ServerProblem, match="keeps placeholders for constants"):
+        await agreed_to(control, statement)
+    sampled = "SELECT now() + $1 * interval '1 second'"
+    plan = await agreed_to(control, replace(statement, sampled=sampled))
+    assert plan.statement.endswith(sampled)
+
+
+async def agreed_to(control: PostgresBackends, statement: StatementToPlan) -> QueryPlan:
+    """The plan, after each question about a powerful role."""
+    answer = await control.plan_statement(statement)
+    for _ in range(2):
+        if isinstance(answer, PlanRisk):
+            answer = await control.plan_statement(statement, answer)
+    assert isinstance(answer, QueryPlan)
+    return answer

@@ -126,6 +126,14 @@ async def test_a_parameter_that_only_a_finding_names_is_staged_with_its_value() 
         assert control.journal == [], "only staged"
 
 
+async def test_a_parameter_that_the_server_does_not_have_is_refused_in_plain_words() -> None:
+    """`f` opened the list at max_wal_size, with nothing staged."""
+    async with showing(replace(STAGE, target="subtransaction_buffers"), experiments=ScriptedExperiments()) as rig:
+        await rig.press("f")
+        await rig.sees("this server has no parameter subtransaction_buffers: nothing is staged")
+        assert rig.app.parameters.panel.staged == ()
+
+
 async def test_x_stages_the_parameter_and_opens_the_experiment() -> None:
     async with showing(STAGE, experiments=ScriptedExperiments()) as rig:
         await rig.press("w", "x")

@@ -13,6 +13,7 @@ from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.cli.commands.agents import McpRequest
 from pgtop_tune.cli.commands.agents.tools import DATA, TOOLS, Tools, description_of, schema_of
+from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.output import PROGRAM
 
 _LONGEST: Final = 1 << 20
@@ -56,16 +57,31 @@ def run_server(request: McpRequest) -> None:
             text, failed = await tools.answer(call.name, call.arguments or {}), False
         except PgtopError as problem:
             text, failed = "\n".join(printable_lines(str(problem))), True
+        except Terminated as signalled:
+            # Raised within the SDK's tasks, it would be printed with a traceback.
+            ends.append(signalled)
+            serving[0].cancel()
+            text, failed = "stopped by a signal", True
         return mcp_types.CallToolResult(content=[mcp_types.TextContent(text=text)], is_error=failed)
 
+    ends: list[Terminated] = []
+    serving: list[asyncio.Task[Any]] = []
+
     async def serve() -> None:
+        serving.extend(task for task in (asyncio.current_task(),) if task is not None)
         server = Server(
             PROGRAM, version=__version__, instructions=_INSTRUCTIONS, on_list_tools=listed, on_call_tool=called
         )
         async with mcp.server.stdio.stdio_server(stdin=await _requests()) as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
-    asyncio.run(serve())
+    try:
+        asyncio.run(serve())
+    except asyncio.CancelledError:
+        if not ends:
+            raise
+    if ends:
+        raise ends[0]
 
 
 async def _requests() -> Any:

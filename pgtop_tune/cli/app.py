@@ -122,6 +122,7 @@ COMMANDS: Final = (
     ("record", "recordings.RecordRequest", "recordings.record"),
     ("replay", "watch.ReplayRequest", "watch.screen.replay_recording"),
     ("show", "show.ShowRequest", "show.moments.show_rows"),
+    ("mcp", "agents.McpRequest", "agents.server.run_server"),
     ("parameters", "parameters.ParametersRequest", "parameters.advice.say_parameters"),
     ("advise", "parameters.AdviseRequest", "parameters.advice.run_advise"),
     ("set", "parameters.SetRequest", "parameters.set_reset.set_values"),

@@ -98,7 +98,7 @@ def test_constraints_are_the_versions_of_the_lock() -> None:
 def test_pages_and_messages_call_the_extras_by_their_names() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(project["optional-dependencies"])
-    assert extras == {"parquet", "demo", "bayes", "dask", "zstd"}
+    assert extras == {"parquet", "duckdb", "mcp", "demo", "bayes", "dask", "zstd"}
     named = re.compile(r"\bextra `(\w+)`|\bthe extra (\w+)\)|'\.\[([\w,]+)\]'")
     names = {
         name

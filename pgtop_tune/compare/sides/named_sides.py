@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import multiprocessing
 import os
+import threading
 import zlib
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -46,7 +47,7 @@ def open_material(path: Path, name: str = "") -> Material:
 
 
 def open_all(paths: Sequence[Path]) -> list[Material]:
-    """Open several files, named as their paths; large ones in parallel, as far as there are processors.
+    """Open several files, named as their paths; large ones in parallel, as far as there are processors and no threads.
 
     Raises:
         RecordingProblem: As `open_material`: a file that cannot be opened is refused before any is read, then the first
@@ -54,7 +55,8 @@ def open_all(paths: Sequence[Path]) -> list[Material]:
     """
     for path in paths:
         is_records(path)
-    workers = min(len(paths), os.cpu_count() or 1) if sum(map(_size, paths)) >= _LARGE else 1
+    forks = threading.active_count() == 1 and sum(map(_size, paths)) >= _LARGE
+    workers = min(len(paths), os.cpu_count() or 1) if forks else 1
     shares = [paths[worker::workers] for worker in range(workers)]
     receivers = [_apart(share) for share in shares[1:]]
     outcomes_by_worker = [_opened(shares[0])]

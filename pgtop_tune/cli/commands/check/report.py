@@ -56,14 +56,7 @@ def run_check(request: CheckRequest) -> int:
         RecordingProblem: The recording cannot be read.
         ConnectionProblem: The server is not there, or refuses the login.
     """
-    project = project_wishes(request.config)
-    wishes = ProjectWishes(
-        select=tuple(request.select or project.select),
-        ignore=(*project.ignore, *(request.ignore or ())),
-        fail_on=request.fail_on or project.fail_on or FailOn.WARNING,
-        thresholds=(*project.thresholds, *(request.threshold or ())),
-        accept=project.accept,
-    )
+    wishes = wishes_of(request)
     if request.list_:
         for line in catalogue(chosen(wishes.select, wishes.ignore)):
             say(line.rstrip())
@@ -109,6 +102,18 @@ def run_check(request: CheckRequest) -> int:
     for line in lines if request.output is None else ():
         say_whole(line)
     return ExitCode.FAILED if report.fails(limit, strict=request.strict) else ExitCode.OK
+
+
+def wishes_of(request: CheckRequest) -> ProjectWishes:
+    """Return the wishes of the command line and of the project's file. Raises UsageProblem for the file."""
+    project = project_wishes(request.config)
+    return ProjectWishes(
+        select=tuple(request.select or project.select),
+        ignore=(*project.ignore, *(request.ignore or ())),
+        fail_on=request.fail_on or project.fail_on or FailOn.WARNING,
+        thresholds=(*project.thresholds, *(request.threshold or ())),
+        accept=project.accept,
+    )
 
 
 def _given_machine(request: CheckRequest) -> OperatorClaims:

@@ -8,7 +8,9 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from msgspec import Struct
 
 from pgtop_tune.base.errors import LoadProblem, RecordingProblem, UsageProblem
 from pgtop_tune.base.tables import Table
@@ -29,7 +31,6 @@ from pgtop_tune.compare.baselines import LevelChange, change_words, earlier_runs
 from pgtop_tune.compare.comparison import (
     Comparison,
     ConditionOutcome,
-    FailCondition,
     JudgedCondition,
     compare,
     judge_condition,
@@ -41,8 +42,13 @@ from pgtop_tune.compare.reports.report import report_chapters
 from pgtop_tune.compare.reports.sheets import Sheet, sheets
 from pgtop_tune.compare.reports.written import report_html, report_markdown
 from pgtop_tune.compare.sides.fingerprint import check_names
-from pgtop_tune.compare.sides.named_sides import WindowName, open_all, open_material, read_windows, window_name
-from pgtop_tune.compare.window_comparison import differences_json, window_comparison, window_sheets
+from pgtop_tune.compare.sides.named_sides import open_all, open_material, read_windows, window_name
+from pgtop_tune.compare.window_comparison import (
+    WindowComparison,
+    differences_json,
+    window_comparison,
+    window_sheets,
+)
 from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.recording.outlet import is_stdout
 
@@ -163,45 +169,69 @@ def write_report(request: ReportRequest) -> None:
     write_text(request.output, text, force=request.force)
 
 
+class Compared(Struct, frozen=True):
+    """Files compared with the first of them.
+
+    Attributes:
+        windows: What else differs between windows; empty where none of the files is a window.
+    """
+
+    comparisons: Sequence[Comparison]
+    judged: Sequence[JudgedCondition]
+    windows: Sequence[WindowComparison] = ()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        answer = written.comparison_json(self.comparisons, self.judged)
+        for row, window in zip(answer["comparisons"], self.windows, strict=False):
+            row |= differences_json(window)
+        return answer
+
+
 def compare_files(request: CompareRequest) -> int:
     """Compare files with the first of them, print that, and return the exit status."""
+    outcome = compared(request)
+    if request.format is TableFormat.JSON:
+        _print_json(outcome.document)
+    elif outcome.windows:
+        _print_sheets(request.format, [window_sheets(window) for window in outcome.windows])
+    else:
+        _print_sheets(request.format, [sheets(comparison) for comparison in outcome.comparisons])
+    return _tell_outcome(outcome.judged, outcome.comparisons)
+
+
+def compared(request: CompareRequest) -> Compared:
+    """Compare files with the first of them; of windows everything that differs, the largest effect first.
+
+    Raises:
+        UsageProblem: A condition, a name under test or a window is wrong.
+        RecordingProblem: A file cannot be read.
+    """
     conditions = [parse_condition(condition) for condition in request.fail_if or ()]
     under_test, files = request.under_test or [], (request.a, *request.b)
     names = [window_name(path) for path in files]
+    windows: list[WindowComparison] = []
     if any(name.windowed for name in names):
-        return _compare_windows(names, conditions, under_test, request)
-    first, *later_sides = open_all(files)
-    check_names(under_test, (first, *later_sides))
-    earlier, spreads = earlier_runs(first), known_spreads([first, *later_sides])
-    comparisons = [
-        compare(first, later, under_test, earlier, spreads=spreads, contract=request.contract) for later in later_sides
-    ]
-    judged = [judge_condition(condition, comparisons) for condition in conditions]
-    _print_comparisons(request.format, comparisons, judged)
-    return _tell_outcome(judged, comparisons)
-
-
-def _compare_windows(
-    names: Sequence[WindowName], conditions: Sequence[FailCondition], under_test: Sequence[str], request: CompareRequest
-) -> int:
-    """Compare windows: everything that differs, the largest effect first."""
-    first, *later_sides = read_windows(names)
-    check_names(under_test, [side.material for side in (first, *later_sides)])
-    paths = [name.path.resolve() for name in names]
-    compared = [
-        window_comparison(first, later, under_test, one_recording=path == paths[0], contract=request.contract)
-        for later, path in zip(later_sides, paths[1:], strict=True)
-    ]
-    comparisons = [window.comparison for window in compared]
-    judged = [judge_condition(condition, comparisons) for condition in conditions]
-    if request.format is TableFormat.JSON:
-        answer = written.comparison_json(comparisons, judged)
-        for row, window in zip(answer["comparisons"], compared, strict=True):
-            row |= differences_json(window)
-        _print_json(answer)
+        first_window, *later_windows = read_windows(names)
+        check_names(under_test, [side.material for side in (first_window, *later_windows)])
+        paths = [name.path.resolve() for name in names]
+        windows = [
+            window_comparison(
+                first_window, later, under_test, one_recording=path == paths[0], contract=request.contract
+            )
+            for later, path in zip(later_windows, paths[1:], strict=True)
+        ]
+        comparisons = [window.comparison for window in windows]
     else:
-        _print_sheets(request.format, [window_sheets(window) for window in compared])
-    return _tell_outcome(judged, comparisons)
+        first, *later_sides = open_all(files)
+        check_names(under_test, (first, *later_sides))
+        earlier, spreads = earlier_runs(first), known_spreads([first, *later_sides])
+        comparisons = [
+            compare(first, later, under_test, earlier, spreads=spreads, contract=request.contract)
+            for later in later_sides
+        ]
+    return Compared(comparisons, [judge_condition(condition, comparisons) for condition in conditions], windows)
 
 
 def _tell_outcome(judged: Sequence[JudgedCondition], comparisons: Sequence[Comparison]) -> int:

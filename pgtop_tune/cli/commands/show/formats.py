@@ -85,6 +85,11 @@ def program_value(column: PageColumn, row: Any) -> Any:
 # JSON: a document a moment, or a line a row.
 
 
+def document(moment: ShownRows) -> str:
+    """Return the rows as JSON."""
+    return "\n".join(_json(moment))
+
+
 def _head(moment: ShownRows) -> dict[str, Any]:
     return {
         "schema": SCHEMA, "what": moment.subject, "table": moment.table, "time": moment_text(moment.frame.taken_at_ms)

@@ -129,14 +129,14 @@ def show_rows(request: ShowRequest) -> int:
     """
     if request.at is not None:
         choice = RowChoice(request)
-        _say(_recorded(request, choice), choice)
+        _say(recorded(request, choice), choice)
         return 0
     resolving = begin_resolving(request.connection)
     choice = RowChoice(request)
     if sys.stderr.isatty():
         tell(f"sampling {duration(max(choice.seconds, 2.0))}")
     rows = let_in(
-        request.connection, lambda conninfo: asyncio.run(_sampled(conninfo, request, choice)), resolving=resolving
+        request.connection, lambda conninfo: asyncio.run(sampled(conninfo, request, choice)), resolving=resolving
     )
     _say(rows, choice)
     return 0
@@ -145,16 +145,22 @@ def show_rows(request: ShowRequest) -> int:
 def _say(rows: ShownRows, choice: RowChoice, *, headings: bool = True) -> None:
     """Print the rows of a moment; raise NotAvailable where there are none to have."""
     write(rows, choice.format, headings=headings)
-    if isinstance(rows.rows, Unavailable):
-        raise NotAvailable(f"{rows.table} not available: {rows.rows}")
+    require_rows(rows)
     if not rows.rows and choice.format is ShowFormat.TABLE:
         tell(choice.empty)
+
+
+def require_rows(rows: ShownRows) -> None:
+    """Raise NotAvailable where there are no rows to have."""
+    if isinstance(rows.rows, Unavailable):
+        raise NotAvailable(f"{rows.table} not available: {rows.rows}")
 
 
 # A moment of a recording.
 
 
-def _recorded(request: ShowRequest, choice: RowChoice) -> ShownRows:
+def recorded(request: ShowRequest, choice: RowChoice) -> ShownRows:
+    """Return the rows of the moment of --at. Raises UsageProblem and RecordingProblem as `show_rows`."""
     from pgtop_tune.recording.reader import RecordingReader, timeline_of
     from pgtop_tune.runtime.window import parse_moment
 
@@ -183,7 +189,8 @@ def _recorded(request: ShowRequest, choice: RowChoice) -> ShownRows:
 # A server.
 
 
-async def _sampled(conninfo: ConnInfo, request: ShowRequest, choice: RowChoice) -> ShownRows:
+async def sampled(conninfo: ConnInfo, request: ShowRequest, choice: RowChoice) -> ShownRows:
+    """Return the rows of a server, the first ones of --watch. Raises ConnectionProblem as `show_rows`."""
     from pgtop_tune.cli.server_source import ServerSource
     from pgtop_tune.runtime.engine import Engine
 
@@ -191,7 +198,7 @@ async def _sampled(conninfo: ConnInfo, request: ShowRequest, choice: RowChoice) 
     source, session = server_source.source, ShownSession(diagnosed=request.subject is What.FINDING)
     engine = Engine(source, (session,))
     loop = asyncio.get_running_loop()
-    sampled: list[ShownRows] = []
+    moments: list[ShownRows] = []
 
     async def read() -> None:
         """Wait until the rows are complete; of a slow section the next reading is asked for at once."""
@@ -213,7 +220,7 @@ async def _sampled(conninfo: ConnInfo, request: ShowRequest, choice: RowChoice) 
     async def work() -> None:
         await read()
         require_answer()
-        sampled.append(choice.of(session, conninfo.describe()))
+        moments.append(choice.of(session, conninfo.describe()))
         headings = True
         while choice.every_s is not None:
             began_s, rows = loop.time(), choice.of(session, conninfo.describe())
@@ -239,7 +246,7 @@ async def _sampled(conninfo: ConnInfo, request: ShowRequest, choice: RowChoice) 
     number = await run_beside(engine, work, quietly=True)
     if number is not None:
         raise Terminated(number)
-    return sampled[0]
+    return moments[0]
 
 
 def _is_read(session: ShownSession, section: Section[Any]) -> bool:

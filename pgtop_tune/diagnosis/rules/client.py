@@ -299,7 +299,7 @@ def _of_repeated(facts: Facts, sentence: str, short: str) -> dict[str, Any]:
     culprit = culprit_of(repeated.statement)
     return {
         "sentence": f"{sentence}; {repeated.says}, {with_ms(repeated.each_ms)} each",
-        "middle": (f"{short}; {repeated.says}",),
+        "middle": (f"{short}; {repeated.says}", repeated.says),
         "short": f"{repeated.per_transaction:.0f} per transaction: {repeated.statement.words}",
         "culprit": culprit,
         "statement": repeated.statement.words,

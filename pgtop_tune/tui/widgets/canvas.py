@@ -21,8 +21,8 @@ from pgtop_tune.tui.widgets.lines import ELSE, FILLED, ON, PLAIN, SHADE, SHADES,
 
 _GROUNDS: Final = {True: ColorTriplet(0, 0, 0), False: ColorTriplet(255, 255, 255)}
 """Colours that shades fade to, in dark themes and in light ones: the terminal's own ground is unknown."""
-_BLOCKS: Final = "".join(sorted({*UNICODE.rising, *UNICODE.densities} - {" "}))
-"""Characters that fill cells: areas and bars."""
+_FILLING: Final = "".join(sorted({*UNICODE.rising, *UNICODE.densities, " "}))
+"""Characters of areas and bars, and what is left free beside them."""
 _FAINTEST: Final = 0.25
 """Part of its own colour that the first shade has."""
 
@@ -92,7 +92,7 @@ class LineCanvas(Widget):
             self._inks = {
                 name: Style(color=style.bgcolor, bgcolor=ground)
                 for name, style in self._palette.items()
-                if style is not None and style.bgcolor not in (None, ground)
+                if style is not None and (style.reverse or style.bgcolor not in (None, ground))
             }
             self._strips = [None] * height
             self._painted_width = width
@@ -110,7 +110,7 @@ class LineCanvas(Widget):
         An area in a style that has a ground of its own, as alarms of high contrast have, is of that colour.
         """
         style = self._palette.get(name)
-        if name in self._inks and text and not text.strip(_BLOCKS):
+        if name in self._inks and text.strip() and not text.strip(_FILLING):
             return text, self._inks[name]
         if style is not None or (ON not in name and not name.endswith(FILLED)):
             return text, style

@@ -98,7 +98,7 @@ async def test_an_area_in_a_style_with_a_ground_of_its_own_has_the_colour_of_tha
     """In high-contrast a load that stood still was a white area with red edges."""
     async with Screenful().run_test(size=(WIDTH, HEIGHT)) as pilot:
         pilot.app.theme = "high-contrast"
-        await shown(pilot, [(("█▅", "critical"), (" 9 s", "critical"), ("▂", on("series-1", "critical")))])
+        await shown(pilot, [(("█▅ ", "critical"), (" 9 s", "critical"), ("▂", on("series-1", "critical")))])
         alarm = shipped_themes()["high-contrast"].spans["critical"]
         assert alarm is not None
         area, text, edge, *_ = [segment.style or Style() for segment in pilot.app.query_one(Counting).render_line(0)]

@@ -28,6 +28,8 @@ from tests.support.servers import Servers, conninfo
 from tests.terminal.screen import Terminal
 
 TURNS = 3
+SLOW = {"compare", "load", "noise"}
+"""Pages that take minutes also shortened: the long tests run them."""
 FULL_SCREEN = b"\x1b[?1049h"
 IN_FULL_SCREEN = re.compile(rb"\x1b\[\?1049h.*?\x1b\[\?1049l", re.DOTALL)
 STATUSES = {
@@ -53,7 +55,7 @@ def _pages() -> Iterator[ParameterSet]:
     for page in PAGES:
         turn = (zlib.crc32(page.name.encode()) + date.today().toordinal()) % TURNS
         if any(not block.is_long for block in blocks(page)):
-            marks = () if turn == 0 else (pytest.mark.long,)
+            marks = () if turn == 0 and page.stem not in SLOW else (pytest.mark.long,)
             yield pytest.param(page, False, id=page.stem, marks=marks)
         if any(block.is_long for block in blocks(page)):
             yield pytest.param(page, True, id=f"{page.stem}-whole", marks=pytest.mark.long)

@@ -238,8 +238,10 @@ class ParameterDialog(ChangingDialog):
         """Stage the advice of a finding, once, with the first answer of the server."""
         advice, self._wanted = self._wanted, None
         row = None if advice is None else self._row(advice.target)
-        if advice is None or row is None:
-            self.say("" if advice is None else _absent(advice.target), "warning")
+        if advice is None:
+            return
+        if row is None:
+            self.say(_absent(advice.target), "warning")
             return
         self._table.select(advice.target)
         if row.staged is None:

@@ -76,7 +76,7 @@ async def test_a_session_idle_in_a_transaction_shows_its_age_and_that_it_grows(
 ) -> None:
     crowd.session("CREATE TABLE kept (n int)", autocommit=True)
     pid = crowd.session("INSERT INTO kept VALUES (1)").info.backend_pid
-    row = rf"^ +{pid} .* idle tx +Client:ClientRead +([\d.]+) +([\d.]+) .*INSERT"
+    row = rf"^ +{pid} .* idle tx +Client:ClientRead +([\d.]+) (?: *([\d.]+) )?.*INSERT"
     async with watch(database, size) as screen:
         await screen.shows(r"^─ sessions .*idle in tx 1", rf"^ +{pid} .* idle tx +Client:ClientRead +[\d.]+ ")
         await screen.turn_to("sessions")
@@ -87,4 +87,4 @@ async def test_a_session_idle_in_a_transaction_shows_its_age_and_that_it_grows(
             return found[0] if found and float(found[0][1]) >= float(first[1]) + 1 else None
 
         grown = await screen.until(older)
-        assert float(grown[2]) == pytest.approx(float(grown[1]), abs=0.5)
+        assert size == NARROW or float(grown[2]) == pytest.approx(float(grown[1]), abs=0.5)

@@ -35,6 +35,7 @@ from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity, Backend, Parameter
 from pgtop_tune.model.replication import PreparedTransaction
 from pgtop_tune.model.run_result import GeneratorLoad
+from pgtop_tune.model.statements import first_word
 from pgtop_tune.model.waits import CPU, LOAD_APPLICATION, PREPARED_TRANSACTION, QUEUE, TURN, LockSample
 
 WINDOW_S: Final = 10.0
@@ -57,8 +58,8 @@ _MOST_OF_SESSIONS: Final = 0.5
 _FEWEST_SAMPLES: Final = 30
 """Samples of sessions, and from a server without query ids a third of them, that tell which statement most run: the
 CPU of a full machine is seen in very few."""
-_TRANSACTION_CONTROL: Final = re.compile(
-    r"\s*(BEGIN|START|COMMIT|END|ROLLBACK|ABORT|SAVEPOINT|RELEASE)\b", re.IGNORECASE
+_TRANSACTION_CONTROL: Final = frozenset(
+    {"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"}
 )
 _CONSTANT: Final = re.compile(r"'[^']*'|\b\d+\b")
 K = TypeVar("K")
@@ -88,7 +89,7 @@ class Statement(Struct, frozen=True):
     @property
     def is_culprit(self) -> bool:
         """Return whether it can be named as the cause of something: begin and end of a transaction can not."""
-        return self.share >= _MOST_OF_SESSIONS and not _TRANSACTION_CONTROL.match(self.text)
+        return self.share >= _MOST_OF_SESSIONS and first_word(self.text) not in _TRANSACTION_CONTROL
 
     @property
     def words(self) -> str:

@@ -16,7 +16,7 @@ from pgtop_tune.metrics.catalogue import Section
 from pgtop_tune.metrics.vacuum import PREPARED, SLOT, SLOT_CATALOG, HorizonHolder
 from pgtop_tune.model.backend_action import PreparedAct, prepared_statement
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
-from pgtop_tune.model.statements import PLAIN_QUERIES
+from pgtop_tune.model.statements import PLAIN_QUERIES, first_word
 
 LEAST: Final = 0.10
 """Share of L from which on a latency finding comes in."""
@@ -167,7 +167,7 @@ def end(kind: DeedKind, backend: Backend, effect: str) -> Deed:
 
 def explain(statement: Statement | None, effect: str) -> tuple[Deed, ...]:
     """Return the deed that shows the plan of a statement; none without a statement that has one."""
-    if statement is None or statement.text.lstrip("( \n").partition(" ")[0].upper() not in PLAIN_QUERIES:
+    if statement is None or first_word(statement.text) not in PLAIN_QUERIES:
         return ()
     return (
         Deed(

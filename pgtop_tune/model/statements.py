@@ -6,6 +6,7 @@ grow are recorded as small differences.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Final
 
 from msgspec import Struct
@@ -17,6 +18,13 @@ OWN_MARK: Final = "/* pgtop-tune */"
 
 PLAIN_QUERIES: Final = ("SELECT", "INSERT", "UPDATE", "DELETE", "MERGE", "VALUES", "WITH", "TABLE")
 """First words of statements that EXPLAIN plans. Source: EXPLAIN's manual page, "statement"."""
+_FIRST_WORD: Final = re.compile(r"(?>[\s(]+|--[^\n]*|/\*.*?\*/)*+([A-Za-z]+)", re.DOTALL)
+
+
+def first_word(text: str) -> str:
+    """Return the first keyword of a statement, in capitals, behind comments and parentheses; "" for none."""
+    match = _FIRST_WORD.match(text)
+    return match[1].upper() if match else ""
 
 
 class StatementCounters(Struct, frozen=True, gc=False):

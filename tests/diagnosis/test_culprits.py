@@ -9,12 +9,15 @@ import pytest
 from msgspec.structs import replace
 
 from pgtop_tune.diagnosis.diagnoser import Diagnoser
+from pgtop_tune.diagnosis.facts import Statement
 from pgtop_tune.diagnosis.finding import BRIEF_CELLS, DeedKind, Diagnosis, Finding, FindingKind
+from pgtop_tune.diagnosis.rule import explain
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.host import FileSystem, FileSystemSample, PressureLine, PressureSample
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.model.replication import HorizonSample, OpenTransaction, PreparedTransaction
+from pgtop_tune.model.statements import PLAIN_QUERIES, first_word
 from pgtop_tune.model.waits import LockSample, LockWait
 from pgtop_tune.tui.scene.banners import finding_line
 from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
@@ -327,3 +330,21 @@ def without_ids(frame: Any) -> Any:
     waits = frame.postgres.waits
     counts = tuple(replace(count, query_id=None) for count in waits.counts)
     return replace(frame, postgres=replace(frame.postgres, waits=replace(waits, counts=counts)))
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("SELECT\n  1", "SELECT"),
+        ("/* web:cart */ -- by hand\n(select 1)", "SELECT"),
+        ("/* job */ COMMIT", "COMMIT"),
+        ("-- SELECT", ""),
+        ("/* never closed", ""),
+        ("--x" * 5_000, ""),
+    ],
+)
+def test_the_first_word_of_a_statement_stands_behind_comments_and_parentheses(text: str, word: str) -> None:
+    assert first_word(text) == word
+    statement = Statement(text, 1, "shop", 1.0)
+    assert bool(explain(statement, "shows it")) == (word in PLAIN_QUERIES)
+    assert statement.is_culprit == (word != "COMMIT")

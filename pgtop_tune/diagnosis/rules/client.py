@@ -22,6 +22,7 @@ from pgtop_tune.metrics import host_details, pooler, sections, server
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND
 from pgtop_tune.metrics.blockers import IDLE_IN_TRANSACTION
 from pgtop_tune.metrics.client_bound import DEMAND
+from pgtop_tune.model.statements import first_word
 from pgtop_tune.model.waits import LOAD_APPLICATION
 
 _CONNECTS: Final = 10.0
@@ -149,7 +150,7 @@ class _Repeated(Struct, frozen=True):
     @property
     def reads(self) -> bool:
         """Return whether it reads rows."""
-        return self.statement.text.lstrip("( \n")[:6].upper() == "SELECT"
+        return first_word(self.statement.text) == "SELECT"
 
 
 def _repeated(facts: Facts) -> _Repeated | None:

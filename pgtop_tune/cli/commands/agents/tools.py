@@ -49,7 +49,7 @@ class ShowArguments(Struct, frozen=True, forbid_unknown_fields=True):
     table: Annotated[str, Meta(description="Another table of the same word, such as disks for host.")] = ""
     columns: Annotated[tuple[str, ...], Meta(description="Ids of columns; all without it.")] = ()
     sort: Annotated[str, Meta(description="Id of the column to sort by.")] = ""
-    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="At most so many rows.")] = MOST_ROWS
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Largest number of rows.")] = MOST_ROWS
     recording: _Recording = ""
     at: _Moment = ""
 

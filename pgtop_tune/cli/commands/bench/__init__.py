@@ -145,7 +145,7 @@ class RunRequest(Struct, frozen=True):
             "-s",
             "--scale",
             min=1,
-            help="Value of :scale for scripts of -f; the scale of pgbench's tables is that of the tables.",
+            help="Value of :scale for scripts of -f; the scale of pgbench's own loads is read from their tables.",
         ),
     ] = None
     no_vacuum: Annotated[

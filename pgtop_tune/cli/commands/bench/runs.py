@@ -438,7 +438,7 @@ def _spec(request: RunRequest, scripts: Sequence[ScriptChoice]) -> LoadSpec:
     """Return the part of the load's specification that all runs have in common."""
     scale = [("scale", str(request.scale))] if request.scale is not None and scripts else []
     if request.scale is not None and not scripts:
-        tell("-s is ignored, as pgbench does: the scale is that of the tables")
+        tell("-s is ignored, as in pgbench: the scale is read from the tables")
     return LoadSpec(
         threads=request.threads,
         duration_s=request.seconds or (_DEFAULT_S if request.transactions is None else None),

@@ -48,7 +48,7 @@ class TopRequest(Struct, frozen=True):
     connection: ConnectionWords = ConnectionWords()
     batch: Annotated[bool, Option("-b", "--batch", help="Print a line per sample, as top -b does.")] = False
     iterations: Annotated[
-        int | None, Option("-n", "--iterations", min=1, help="Print so many lines, and end; implies -b.")
+        int | None, Option("-n", "--iterations", min=1, help="End after this number of lines; implies -b.")
     ] = None
     interval: options.MaybeInterval = None
     record: options.Record = None

@@ -160,12 +160,17 @@ class PgbenchRun:
     def statistics(self) -> LogStatistics:
         return self._log.statistics()
 
-    async def stop(self) -> None:
+    async def stop(self, ended_for: str = "", reason: str = "") -> None:
         """End pgbench: in order if it can be had within 3 s, else by force. Returns when it is gone.
 
         A run by transactions has no such end: it prints no report, and the last lines of its log are lost.
+
+        Args:
+            ended_for: OVERLOADED or ABORTED; "" where the operator ends it.
+            reason: A sentence.
         """
         if not self.over:
+            self.facts = replace(self.facts, ended_for=ended_for, message=reason)
             self._stopping = True
             # What ends a run with -T when its time is over; it then writes its log and its report.
             self._running.signal("ALRM")
@@ -231,9 +236,9 @@ class PgbenchRun:
             self.report = parse_report(self.stdout.text())
             exit_status = status if status is None or status <= _SIGNALLED else _SIGNALLED - status
             state = RunState.STOPPED if self._stopping else RunState.FAILED if exit_status else RunState.FINISHED
-            message = (
-                "" if state is not RunState.FAILED else _failure(self.stderr.text(), exit_status, self.facts.scripts)
-            )
+            message = self.facts.message
+            if state is RunState.FAILED:
+                message = _failure(self.stderr.text(), exit_status, self.facts.scripts)
             self.facts = replace(self.facts, state=state, exit_status=exit_status, message=message)
 
 
@@ -452,11 +457,15 @@ class PgbenchRunner:
             self._runs += 1
             self._next_directory = unused_name(self._base)
 
-    async def stop(self) -> None:
-        """End the run, if there is one: in order within 3 s, else by force; returns when pgbench is gone."""
+    async def stop(self, ended_for: str = "", reason: str = "") -> None:
+        """End the run, if there is one: in order within 3 s, else by force; returns when pgbench is gone.
+
+        Args:
+            ended_for, reason: See `PgbenchRun.stop`.
+        """
         async with self._starting:
             if self._run is not None:
-                await self._run.stop()
+                await self._run.stop(ended_for, reason)
 
     async def ended(self) -> None:
         """Wait until the run under way, if there is one, ends by itself."""

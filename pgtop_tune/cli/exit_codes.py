@@ -50,6 +50,8 @@ class ExitCode(IntEnum):
     ab and tune: there is no verdict."""
     NOT_AVAILABLE = 9
     """show: the server, its role or the recording does not have the rows."""
+    ABORTED = 10
+    """bench run: a condition of --abort-if ended a run."""
     CRASHED = 70
     """A bug, with a traceback; 70 as EX_SOFTWARE of sysexits.h."""
     SIGNALLED = 128

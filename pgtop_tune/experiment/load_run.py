@@ -23,6 +23,7 @@ from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.experiment.path import LoadTarget, limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
+from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.server_times import OpenSqlSession, RoleCounters, ServerClock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -229,6 +230,7 @@ class LoadRun:
         configurations: The configurations of the cells; None where no cell has one.
         one_server: Its runs are compared with each other: another server in place of the first one is refused.
         restarts: Somebody restarts the server between them on purpose.
+        guard: Makes the guard of each run; None guards none.
     """
 
     def __init__(
@@ -241,7 +243,9 @@ class LoadRun:
         *,
         one_server: bool = True,
         restarts: bool = False,
+        guard: Callable[[], RunGuard] | None = None,
     ) -> None:
+        self._guard = guard
         self._runner = runner
         self._keeper = keeper
         self._open_sql_session = open_sql_session
@@ -274,7 +278,7 @@ class LoadRun:
             await asyncio.shield(self._runner.stop())
             raise
         try:
-            await self._runner.ended()
+            await self._until_over()
         except asyncio.CancelledError:
             raise Cancelled(await asyncio.shield(self._stopped(run))) from None
         return await self._record(replace(run, facts=replace(run.facts, lost=await self._lost(cell))))
@@ -310,8 +314,26 @@ class LoadRun:
 
     async def finish(self, run: UnderWay) -> RunResult:
         """Wait for a run to end, by itself or stopped, and return its record."""
-        await self._runner.ended()
+        await self._until_over()
         return await self._record(run)
+
+    async def _until_over(self) -> None:
+        """Wait for the end of a run; its guard may end it."""
+        if self._guard is None:
+            return await self._runner.ended()
+        guard = self._guard()
+        over = asyncio.create_task(self._runner.ended())
+        guarded = asyncio.create_task(self._keeper.until(guard.ends, None))
+        try:
+            await asyncio.wait((over, guarded), return_when=asyncio.FIRST_COMPLETED)
+            if guard.ended_for is not None and not over.done():
+                if guard.ended_for.doubt:
+                    self._told(f"{guard.ended_for.doubt}: {guard.ended_for.reason}")
+                await self._runner.stop(guard.ended_for.doubt, guard.ended_for.reason)
+            await over
+        finally:
+            over.cancel()
+            guarded.cancel()
 
     async def _complete(self, cell: RunCell, spec: LoadSpec) -> AskedRun:
         """Return the run with all options filled in, once pgbench is there and accepts it.

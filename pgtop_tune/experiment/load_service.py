@@ -36,6 +36,7 @@ from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
+from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
 from pgtop_tune.experiment.server_times import OpenSqlSession
 from pgtop_tune.model.bench import LoadSpec, ProfileSummary
@@ -295,7 +296,7 @@ class LoadService:
         self._keeper = keeper
         self._datasets = datasets
         self._endpoint = endpoint
-        self._run = LoadRun(runner, keeper, open_sql_session, lambda detail: self._set(detail=detail), one_server=False)
+        self._run = LoadRun(runner, keeper, open_sql_session, lambda detail: self._set(detail=detail), one_server=False, guard=RunGuard)
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
 

@@ -26,11 +26,12 @@ from pgtop_tune.compare.sides.from_recording import load_key
 from pgtop_tune.compare.sides.material import ComparedRun
 from pgtop_tune.compare.statistics.before_after import FEWEST_BEFORE, LOOKS, SPENT
 from pgtop_tune.compare.statistics.effect import RunNoise, autocorrelation_time, half_width, t_quantile
-from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, Paired, bound, decide
+from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, Paired, decide
 from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import CHECKPOINT_WRITES
 from pgtop_tune.metrics.host import CPU_FOREIGN
+from pgtop_tune.metrics.overload import always_valid_t
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchRun
 from pgtop_tune.model.frame import Frame
@@ -92,7 +93,7 @@ def seen_in(floor: NoiseFloor, for_s: float, pair_s: float, quick_s: float) -> S
 
 def _smallest(floor: NoiseFloor, for_s: float, pair_s: float) -> float:
     pairs = min(max(int(for_s / pair_s), FEWEST_PAIRS), MOST_PAIRS)
-    return math.expm1(bound(pairs, 0.05) * floor.pair_sd / math.sqrt(pairs))
+    return math.expm1(always_valid_t(pairs, 0.05) * floor.pair_sd / math.sqrt(pairs))
 
 
 BLOCK_S: Final = 10
@@ -276,7 +277,7 @@ def pairs_needed(pair_sd: float, share: float) -> int | None:
     """Return the pairs until the always-valid interval is as narrow as the difference; None beyond `MOST_PAIRS`."""
     goal = math.log1p(share)
     pairs = range(FEWEST_PAIRS, MOST_PAIRS + 1)
-    return next((n for n in pairs if bound(n, 0.05) * pair_sd / math.sqrt(n) < goal), None)
+    return next((n for n in pairs if always_valid_t(n, 0.05) * pair_sd / math.sqrt(n) < goal), None)
 
 
 def runs_a_side(noise: RunNoise, share: float) -> int | None:

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import COUNTS, quantity
 from pgtop_tune.bench.profiles import BUILTIN_STATEMENTS, Profile, check_script, read_script, statements_in
+from pgtop_tune.compare.statistics.scalability import Scalability, scalability
 from pgtop_tune.experiment.attribution import known_mean
 from pgtop_tune.experiment.load_run import BeforeEachRun, Cancelled, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.metrics.knee import Knee, LoadPoint, knee_of_clients, knee_of_rates
 from pgtop_tune.metrics.load import P99
-from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.bench import ABORTED, OVERLOADED, LoadSpec
 from pgtop_tune.model.run_result import RunResult, ScriptFile, as_json, plain
 
 # A list of clients or rates that a load goes through, one run after the other.
@@ -32,10 +33,12 @@ class Steps(Struct, frozen=True):
     Attributes:
         axis: "clients" or "rate".
         values: The values in the order in which they are run.
+        law: Whether the scalability law is fitted, too.
     """
 
     axis: str
     values: tuple[float, ...]
+    law: bool = False
 
     def specs(self, spec: LoadSpec) -> tuple[LoadSpec, ...]:
         """Return the load at each step."""
@@ -69,6 +72,19 @@ def parse_steps(text: str) -> Steps:
     return Steps(axis, values)
 
 
+def knee_steps(typed: Steps | None, most: int) -> Steps:
+    """Return the steps of --find-knee: the operator's, or 1, 2, 3, 4, 6, 8, 12 … up to so many clients.
+
+    Raises:
+        UsageProblem: The operator's are rates.
+    """
+    if typed is not None and typed.axis != "clients":
+        raise UsageProblem("--find-knee goes over clients", "pass --steps clients=1,2,4,8,16, or none")
+    doubled = [float(2**power * factor) for power in range(12) for factor in (1.0, 1.5) if power or factor == 1.0]
+    values = tuple(value for value in doubled if value <= most) if typed is None else typed.values
+    return Steps("clients", values, law=True)
+
+
 FORMAT: Final = "pgtop-tune-series/1"
 
 
@@ -86,6 +102,7 @@ class StepCurve(Struct, frozen=True):
     axis: str
     points: tuple[LoadPoint, ...]
     knee: Knee
+    scalability: Scalability | None = None
 
     @property
     def name(self) -> str:
@@ -126,7 +143,7 @@ class Series:
         self.results: list[RunResult] = []
 
     async def measure(self) -> None:
-        """Measure all cells.
+        """Measure all cells, up to one that a condition of the operator ends.
 
         Raises:
             asyncio.CancelledError: It was stopped; the run under way is in the results, marked partial.
@@ -140,6 +157,8 @@ class Series:
                 self._keep(cancelled.partial)
                 raise
             self._keep(result)
+            if result.ended_for == ABORTED:
+                return
 
     def _keep(self, result: RunResult) -> None:
         self.results.append(result)
@@ -153,23 +172,31 @@ def curves(results: Sequence[RunResult], steps: Steps | None) -> tuple[StepCurve
     groups: dict[tuple[str, str, str], list[RunResult]] = {}
     for result in results:
         groups.setdefault((result.endpoint, result.configuration, result.profile), []).append(result)
-    return tuple(_curve(*names, steps.axis, group) for names, group in groups.items())
+    return tuple(_curve(*names, steps, group) for names, group in groups.items())
 
 
-def _curve(endpoint: str, configuration: str, profile: str, axis: str, results: Sequence[RunResult]) -> StepCurve:
+def _curve(endpoint: str, configuration: str, profile: str, steps: Steps, results: Sequence[RunResult]) -> StepCurve:
+    axis = steps.axis
     loads: dict[float, list[LoadPoint]] = {}
     for point in (_point(result, axis) for result in results):
         loads.setdefault(point.load, []).append(point)
     points = tuple(_together(repeats) for repeats in loads.values())
     knee = knee_of_clients(points) if axis == "clients" else knee_of_rates(points)
+    measured = [(point.load, point.tps) for repeats in loads.values() for point in repeats if point.tps]
     return StepCurve(
-        endpoint=endpoint, configuration=configuration, profile=profile, axis=axis, points=points, knee=knee
+        endpoint=endpoint,
+        configuration=configuration,
+        profile=profile,
+        axis=axis,
+        points=points,
+        knee=knee,
+        scalability=scalability(measured) if steps.law else None,
     )
 
 
 def _point(result: RunResult, axis: str) -> LoadPoint:
     load = float(result.spec.clients if axis == "clients" else result.spec.rate_per_s or 0.0)
-    tps = None if result.partial else result.tps
+    tps = None if result.partial and result.ended_for != OVERLOADED else result.tps
     return LoadPoint(load=load, tps=tps, error_tps=result.steady.error_tps, p99_ms=result.percentile(P99.per_cent))
 
 

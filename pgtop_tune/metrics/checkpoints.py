@@ -160,6 +160,19 @@ def next_checkpoint(interval: Interval) -> NextCheckpoint | None:
     return min(expected, key=lambda checkpoint: checkpoint.in_s, default=None)
 
 
+def checkpoint_ends_in_s(interval: Interval) -> float | None:
+    """Return the seconds until the running checkpoint ends; None where none runs, or its begin was not seen.
+
+    It is spread over checkpoint_completion_target of the time from its begin to the next one.
+    """
+    following, target = next_checkpoint(interval), number(interval, "checkpoint_completion_target")
+    server = sections.server(interval.newest)
+    if following is None or not following.under_way or target is None or isinstance(server, Unavailable):
+        return None
+    ago_s = _last_begin(interval, server.in_recovery).ago_s
+    return None if ago_s is None else max(target * (ago_s + following.in_s) - ago_s, 0.0)
+
+
 def _last_begin(interval: Interval, standby: bool) -> _LastCheckpoint:
     recent = interval.recent(sections.checkpoints, _SEEN_S)
     if not recent:

@@ -20,9 +20,10 @@ from pgtop_tune.base import units
 from pgtop_tune.metrics import run_evidence as around
 from pgtop_tune.metrics.client_bound import full_machine
 from pgtop_tune.metrics.load import P99
+from pgtop_tune.metrics.overload import overload_in
 from pgtop_tune.metrics.percentiles import Buckets, bucket_edges, merge
 from pgtop_tune.metrics.run_evidence import INVALID, NOTE, SUSPECT, RunEvidence, doubt
-from pgtop_tune.model.bench import BenchProgress, BenchRun, RunState
+from pgtop_tune.model.bench import ABORTED, OVERLOADED, BenchProgress, BenchRun, RunState
 from pgtop_tune.model.run_result import Doubt, RunVerdict
 
 # Error of a percentile when only a share of the transactions is in the log: by --sampling-rate, or because some were lost.
@@ -289,11 +290,30 @@ def _connection_errors(evidence: RunEvidence) -> Doubt | None:
 
 
 def _stopped(evidence: RunEvidence) -> Doubt | None:
-    if evidence.run.state is not RunState.STOPPED or evidence.run.complete:
+    if evidence.run.state is not RunState.STOPPED or evidence.run.complete or evidence.run.ended_for:
         return None
     asked_s = evidence.run.duration_s
     reason = f"stopped after {evidence.seconds:.0f} s" + (f" of {asked_s}" if asked_s else "")
     return doubt("RUN-PARTIAL", INVALID, reason, "repeat the run to its end", seconds=evidence.seconds)
+
+
+def _aborted(evidence: RunEvidence) -> Doubt | None:
+    if evidence.run.ended_for != ABORTED:
+        return None
+    reason = f"ended after {evidence.seconds:.0f} s: {evidence.run.message}"
+    return doubt("ABORTED", INVALID, reason, "--abort-if has the condition", seconds=evidence.seconds)
+
+
+def _overloaded(evidence: RunEvidence) -> Doubt | None:
+    run = evidence.run
+    if run.ended_for == OVERLOADED:
+        reason = f"ended after {evidence.seconds:.0f} s: {run.message}"
+        return doubt("OVERLOADED", INVALID, reason, "use a lower rate", seconds=evidence.seconds)
+    found = overload_in(evidence.progress, run.rate_per_s) if run.rate_per_s else None
+    if found is None:
+        return None
+    numbers = {"onset_s": found.onset_s, "growth": found.growth, "backlog_s": found.backlog_s}
+    return doubt("OVERLOADED", SUSPECT, found.sentence, "use a lower rate", **numbers)
 
 
 def _skipped(evidence: RunEvidence) -> Doubt | None:
@@ -507,6 +527,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("RUN-FAILED", "pgbench failed; its tps line does not count.", "pgbench's exit status", _failed),
     Rule("CONNECTION-ERRORS", "Clients could not connect.", "pgbench's messages on stderr", _connection_errors),
     Rule("RUN-PARTIAL", "The run was stopped early.", "Ctrl-C, a signal, the stop key", _stopped),
+    Rule("ABORTED", "A condition of --abort-if ended the run.", "the option", _aborted),
+    Rule("OVERLOADED", "The rate was more than the server did, so that the backlog grew until the end.", "schedule lag and latency rise at every look together, `metrics.overload`", _overloaded),
     Rule("FAILED-TRANSACTIONS", "Transactions failed (serialization, deadlocks, other errors), all tries counted; pgbench leaves them out of its figures.", f"report: number of failed transactions; above 0 a note, above {NOTED_UP_TO_PERCENT:.0f} % suspect, above {COUNTS_UP_TO_PERCENT:.0f} % or of another kind without --continue-on-error invalid", transactions_failed),
     Rule("SKIPPED", "Scheduled transactions were skipped.", "report: number of transactions skipped; > 0", _skipped),
     Rule("RATE-MISSED", "The requested rate was not reached.", "transactions / seconds < 99 % of --rate less two standard deviations; a note if no lag shows a backlog", _rate_missed),
@@ -541,7 +563,7 @@ RULES: Final[tuple[Rule, ...]] = (
 )  # fmt: skip
 
 
-ENDINGS: Final = frozenset({"RUN-FAILED", "CONNECTION-ERRORS", "RUN-PARTIAL"})
+ENDINGS: Final = frozenset({"RUN-FAILED", "CONNECTION-ERRORS", "RUN-PARTIAL", ABORTED})
 """Rules that need only the end of a run."""
 
 

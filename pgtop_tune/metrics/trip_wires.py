@@ -34,7 +34,8 @@ _BYTES: Final[Mapping[str, float]] = {
     "": 1.0, "b": 1.0, "kb": 2.0**10, "mb": 2.0**20, "gb": 2.0**30, "tb": 2.0**40,
 }  # fmt: skip
 _PLAIN: Final[Mapping[str, float]] = {"": 1.0, "k": 1000.0}
-_WIRE: Final = re.compile(r"\s*([a-z][a-z0-9.]*)\s*([<>])\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)\s*")
+_SHARES: Final[Mapping[str, float]] = {"": 1.0, "%": 1.0}
+_WIRE: Final = re.compile(r"\s*([a-z][a-z0-9.]*)\s*([<>])\s*(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z%]*)\s*")
 
 
 class WatchedNumber(Struct, frozen=True):
@@ -107,6 +108,11 @@ def _errors(interval: Interval) -> float | None:
     return CLIENT_FAILED.mean(interval, WINDOW_S)
 
 
+def _failed(interval: Interval) -> float | None:
+    failed, done = _errors(interval), CLIENT_TPS.mean(interval, WINDOW_S)
+    return None if failed is None or done is None or not failed + done else 100.0 * failed / (failed + done)
+
+
 def _lag(interval: Interval) -> float | None:
     return max((lag.total_bytes for lag in sender_lags(interval) if lag.total_bytes is not None), default=None)
 
@@ -123,6 +129,7 @@ WATCHED: Final[tuple[WatchedNumber, ...]] = (
     WatchedNumber("latency", "mean latency of the load over the last 5 s, ms", _MS, _mean_latency),
     WatchedNumber("tps", "transactions per second of the load, or of the server without a load", _PLAIN, _tps),
     WatchedNumber("errors", "failed transactions of the load per second", _PLAIN, _errors),
+    WatchedNumber("failed", "failed transactions of the load over the last 5 s, per cent", _SHARES, _failed),
     WatchedNumber("lag", "WAL that the slowest standby has not replayed, bytes", _BYTES, _lag),
     WatchedNumber("free", "free space on the file systems of data and WAL, bytes", _BYTES, _free),
 )

@@ -198,6 +198,11 @@ class RunState(StrEnum):
     """Exit status other than 0; `BenchRun.message` has pgbench's message."""
 
 
+OVERLOADED = "OVERLOADED"
+ABORTED = "ABORTED"
+"""Reasons for which pgtop-tune ends a run, by the doubt that each raises."""
+
+
 class BenchRun(Struct, frozen=True, gc=False):
     """One run of pgbench; only its state changes while it lasts.
 
@@ -208,7 +213,7 @@ class BenchRun(Struct, frozen=True, gc=False):
         duration_s: Value of -T; None for a run with a number of transactions or until stopped.
         rate_per_s: Value of --rate; None without a schedule.
         exit_status: Exit status of pgbench; None while it runs. Negative for the signal that ended it.
-        message: pgbench's last lines on stderr when it failed. Foreign text.
+        message: pgbench's last lines on stderr when it failed. Foreign text. Of a run that pgtop-tune ended, the reason.
     """
 
     run: int
@@ -245,6 +250,8 @@ class BenchRun(Struct, frozen=True, gc=False):
     script_hashes: tuple[str, ...] = ()
     """SHA-256 of each script file, in the order of `scripts`; empty for a builtin, and in older recordings."""
     continue_on_error: bool = False
+    ended_for: str = ""
+    """OVERLOADED or ABORTED where pgtop-tune ended the run; "" else."""
 
     @property
     def open_loop(self) -> bool:
@@ -259,7 +266,9 @@ class BenchRun(Struct, frozen=True, gc=False):
     @property
     def complete(self) -> bool:
         """Return whether the run ended as specified: by itself, or stopped, if it was to last until then."""
-        return self.state is RunState.FINISHED or (self.state is RunState.STOPPED and self.until_stopped)
+        return self.state is RunState.FINISHED or (
+            self.state is RunState.STOPPED and self.until_stopped and not self.ended_for
+        )
 
     @property
     def until_stopped(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from pgtop_tune.base.secret import MASK, without_secrets
-from pgtop_tune.model.bench import BenchProgress, BenchReport, LoadSpec, RunState, estimate_mark
+from pgtop_tune.model.bench import ABORTED, OVERLOADED, BenchProgress, BenchReport, LoadSpec, RunState, estimate_mark
 
 FORMAT: Final = "pgtop-tune-run/1"
 INIT_FORMAT: Final = "pgtop-tune-init/1"
@@ -360,8 +360,14 @@ class RunResult(Struct, frozen=True, gc=False):
     @property
     def partial(self) -> bool:
         """Return whether the run ended early."""
-        until_stopped = self.spec.duration_s is None and self.spec.transactions is None
+        until_stopped = self.spec.duration_s is None and self.spec.transactions is None and not self.ended_for
         return self.state is not RunState.FINISHED and not (self.state is RunState.STOPPED and until_stopped)
+
+    @property
+    def ended_for(self) -> str:
+        """Return the doubt for which pgtop-tune ended the run; "" else."""
+        invalid = (doubt.id for doubt in self.doubts if doubt.verdict is RunVerdict.INVALID)
+        return next((name for name in invalid if name in (ABORTED, OVERLOADED)), "")
 
     @property
     def log_mark(self) -> str:

@@ -85,7 +85,7 @@ class FrameKeeper:
         self._closed = True
         self._wake()
 
-    async def until(self, condition: Callable[[Interval], bool], timeout_s: float) -> bool:
+    async def until(self, condition: Callable[[Interval], bool], timeout_s: float | None) -> bool:
         """Wait for the condition to hold for the newest frames; False when it did not in time, or no more frames
         come."""
         try:

@@ -257,12 +257,12 @@ def _fit(
         normal[i][i] += 0.0 if i < _FREE else 1.0 / (_DRIFT if i == _FREE else _COLUMN) ** 2
         for j in range(i):
             normal[i][j] = normal[j][i]
-    coefficients = _solve(normal, moments)
-    inverse = _solve(normal, [float(column == 1) for column in range(width)])
+    coefficients = solve(normal, moments)
+    inverse = solve(normal, [float(column == 1) for column in range(width)])
     return coefficients, math.sqrt(max(inverse[1], 0.0))
 
 
-def _solve(matrix: Sequence[Sequence[float]], right_side: Sequence[float]) -> list[float]:
+def solve(matrix: Sequence[Sequence[float]], right_side: Sequence[float]) -> list[float]:
     """Solve linear equations by Gaussian elimination with pivots; the matrix is symmetric and positive."""
     size = len(right_side)
     rows = [[*row, value] for row, value in zip(matrix, right_side, strict=True)]

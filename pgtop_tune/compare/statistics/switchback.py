@@ -21,6 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.compare.statistics.effect import SAME, RunSpread, t_probability
+from pgtop_tune.metrics.overload import always_valid_t
 
 # Runs on several servers: the server is a block, and only runs on the same server are compared.
 #
@@ -97,7 +98,6 @@ FEWEST_PAIRS: Final = 4
 MOST_PAIRS: Final = 60
 _PRIOR_SD: Final = 0.02
 _PRIOR_WEIGHT: Final = 3
-_MIXTURE: Final = 2.0
 _SHOWN: Final = 0.05
 _SAME_AS: Final = 0.10
 """Both one-sided claims of "within ±2 %" at 5 %."""
@@ -163,16 +163,6 @@ class CrossCheck(Struct, frozen=True):
     chance: float
 
 
-def bound(pairs: int, alpha: float) -> float:
-    """Return the t beyond which a claim is valid at every look; infinite with too few pairs.
-
-    Source: Lai, "On confidence sequences", 1976, as a mixture over the effect size with weight 1/2.
-    """
-    k = 1.0 + _MIXTURE * pairs
-    q = (k / alpha**2) ** (1.0 / pairs)
-    return math.sqrt((pairs - 1) * (q - 1.0) / (1.0 - q / k)) if q < k else math.inf
-
-
 def decide(ratios: Sequence[float], *, higher_is_better: bool = True) -> Paired:
     """Judge the pairs so far.
 
@@ -188,7 +178,7 @@ def decide(ratios: Sequence[float], *, higher_is_better: bool = True) -> Paired:
             verdict=PairedVerdict.MEASURING, relative=math.expm1(mean), low=None, high=None, pairs=count,
             pair_sd=spread, more_pairs=None,
         )  # fmt: skip
-    half, narrow = (bound(count, alpha) * spread / math.sqrt(count) for alpha in (_SHOWN, _SAME_AS))
+    half, narrow = (always_valid_t(count, alpha) * spread / math.sqrt(count) for alpha in (_SHOWN, _SAME_AS))
     verdict = PairedVerdict.UNDECIDED
     if abs(mean) > half:
         verdict = PairedVerdict.BETTER if (mean > 0.0) == higher_is_better else PairedVerdict.WORSE
@@ -211,7 +201,7 @@ def _share(log_ratio: float) -> float | None:
 def _more(mean: float, spread: float, count: int) -> int | None:
     goal = max(abs(mean), SAME - abs(mean))
     return next(
-        (n - count for n in range(count + 1, MOST_PAIRS + 1) if bound(n, _SHOWN) * spread / math.sqrt(n) < goal), None
+        (n - count for n in range(count + 1, MOST_PAIRS + 1) if always_valid_t(n, _SHOWN) * spread / math.sqrt(n) < goal), None
     )
 
 

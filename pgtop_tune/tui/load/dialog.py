@@ -465,10 +465,12 @@ def ended_lines(run: BenchRun, cells: int) -> list[Line]:
     text, style = _ENDED.get(run.state, (str(run.state), PLAIN))
     if run.complete and run.state is RunState.STOPPED:
         text, style = "stopped by the operator", "good"
+    if run.ended_for:
+        text, style = f"ended early: {run.ended_for}", "critical"
     status = f" (exit status {run.exit_status})" if run.exit_status else ""
     return [
         *wrapped(f"run {run.run}, {run.profile}: {text}{status}", cells, style),
-        *wrapped(run.message if run.state is RunState.FAILED else "", cells, style),
+        *wrapped(run.message, cells, style),
     ]
 
 

@@ -100,6 +100,8 @@ class RunRequest(Struct, frozen=True):
     pgtop-tune bench run --profile tpcb-like --profile select-only --until '±2 %' -T 60 -d bench  ·
     pgtop-tune bench run --endpoint direct=:5432 --endpoint pooler=:6432 --steps clients=500,1000 -T 60 -d bench  ·
     pgtop-tune bench run --configuration now: --configuration 'big: work_mem=64MB jit=off' --repeat 4 -T 60 -d bench  ·
+    pgtop-tune bench run --slo 'p99 < 20ms' --profile select-only -c 32 -d bench  ·
+    pgtop-tune bench run -R 500 --abort-if 'p99 > 50ms for 10s' -T 5m -d bench  ·
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench  ·
     pgtop-tune bench -S -c 8 -T 60 bench  ·
     pgtop-tune bench run -b tpcb-like@1 -b select-only@9 -P 5 -T 5m bench -- --exit-on-abort
@@ -250,6 +252,44 @@ class RunRequest(Struct, frozen=True):
             help="Run each cell also with these values, then restore the old ones; repeatable. 'now:' changes none.",
         ),
     ] = None
+    find_knee: Annotated[
+        bool,
+        _measuring_option(
+            "--find-knee",
+            help="One run per number of clients (1, 2, 3, 4, 6, 8 …, or --steps), and the universal scalability law "
+            "fitted to them beside the measured knee.",
+        ),
+    ] = False
+    slo: Annotated[
+        str | None,
+        _measuring_option(
+            "--slo",
+            metavar="OBJECTIVE",
+            help="Search for the highest rate that keeps an objective: 'p99 < 20ms', 'p95 of SCRIPT < 1s', "
+            "'mean < 5ms and failed < 0.1%'. -R is the first rate, -T the length of a run that confirms.",
+        ),
+    ] = None
+    budget: Annotated[
+        str | None, _measuring_option("--budget", metavar="TIME", help="With --slo: time limit: 20m, 1h.")
+    ] = None
+    resume: Annotated[
+        str, _measuring_option("--resume", metavar="ID", help="With --slo: continue this search; last: the newest one.")
+    ] = ""
+    abort_if: Annotated[
+        list[str] | None,
+        _measuring_option(
+            "--abort-if",
+            metavar="'CONDITION for TIME'",
+            help="End the run and all further ones, with exit status 10, when a condition has held for so long: 'p99 > "
+            "50ms for 10s', 'failed > 1% for 5s', 'tps < 100 for 30s'; repeatable.",
+        ),
+    ] = None
+    no_stop: Annotated[
+        bool,
+        _measuring_option(
+            "--no-stop", help="Go on with a rate that overloads the server; else such a run ends as OVERLOADED."
+        ),
+    ] = False
     housekeeping: Annotated[
         str,
         _measuring_option(

@@ -65,10 +65,11 @@ from pgtop_tune.experiment.configurations import (
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.repeats import Repeats, check_goal, check_length, load_before, repetition
-from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, parse_steps, series_json
+from pgtop_tune.experiment.run_guard import RunGuard, abort_condition
+from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, knee_steps, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadSpec, ScriptChoice
+from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadSpec, ScriptChoice
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -96,7 +97,8 @@ def chart_lines(curve: StepCurve, block: str = "#") -> list[str]:
         mark = f"  {_KNEE}" if point.load == curve.knee.load and not marked else ""
         marked = marked or bool(mark)
         lines.append(f"{point.load:>8g}  {point.tps:>9.1f}  {bar:<{BAR}}  {units.ms(point.p99_ms):>8}{mark}")
-    return [*lines, curve.knee.reason]
+    law = [] if curve.scalability is None else [curve.scalability.sentence]
+    return [*lines, curve.knee.reason, *law]
 
 
 _TOGETHER: Final = "*"
@@ -380,6 +382,8 @@ _FACTS_S: Final = 10.0
 """Longest wait for the facts that loads are told apart by."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _DEFAULT_S: Final = 60
+_MOST_KNEE: Final = 8
+"""Clients of the last step of --find-knee, times the cores of this machine."""
 _LIST: Final = "list"
 """Word of -b for the names of pgbench's scripts, as pgbench has it."""
 
@@ -481,10 +485,19 @@ def run_loads(request: RunRequest) -> int:
 async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> int:
     """Run loads as `run_loads`, with scripts in place of those of a profile."""
     spec = _spec(request, scripts)
+    if request.slo is not None:
+        from pgtop_tune.cli.commands.bench.slo import search_rate
+
+        return await search_rate(request, spec)
+    if request.budget or request.resume:
+        raise UsageProblem("--budget and --resume belong to --slo", "pass --slo 'p99 < 20ms'")
     live = live_options(request.session, query_text=not request.no_query_text, interval_s=request.interval)
     wish = repetition(request.repeat, request.until, request.at_most)
     configurations = parse_configurations(request.configuration or ())
     steps = parse_steps(request.steps) if request.steps else None
+    if request.find_knee:
+        steps = knee_steps(steps, _MOST_KNEE * (os.cpu_count() or 1))
+    abort_conditions = [abort_condition(text) for text in request.abort_if or ()]
     not_stdout(request.record)
     before = BeforeEachRun(parse_housekeeping(request.housekeeping), request.warm_up)
     directories = profile_directories(request.profiles)
@@ -530,7 +543,11 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
     if wish.until is not None:
         session.engine.attach(facts_sink)
     configured = ConfiguredRuns(configurations, session.parameters, before)
-    run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured)
+
+    def guard() -> RunGuard:
+        return RunGuard(abort_conditions, stops=not request.no_stop, tell=tell)
+
+    run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured, guard=guard)
     measured: list[RunResult] = []
     unwritten: list[RecordingProblem] = []
 
@@ -582,6 +599,8 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
         raise RecordingProblem(stopped, session.recorder.what_there_is)
     if signalled:
         return ExitCode.SIGNALLED + signalled
+    if any(result.ended_for == ABORTED for result in series.results):
+        return ExitCode.ABORTED
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
 
 

@@ -1,0 +1,100 @@
+"""The journal of a search for the highest rate: its plan, then each outcome; a search is resumed from it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import Struct, convert, to_builtins
+
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, experiments, first, read_entries
+from pgtop_tune.experiment.slo.search import SearchPlan, StepOutcome
+
+KIND: Final = "slo"
+_STATUS: Final = "begin anew without --resume"
+
+
+class SearchSubject(Struct, frozen=True, kw_only=True):
+    """What a search is about; a search goes on only with the same.
+
+    Attributes:
+        server: System identifier of the server; "" where it was not to be seen.
+        objective: The objective in words.
+        load: The load without rate, clients and length, as one line.
+        confirm_s: Seconds that count of a run that confirms.
+    """
+
+    server: str
+    objective: str
+    load: str
+    confirm_s: int
+
+
+class KeptSearch(Struct, frozen=True, kw_only=True):
+    """The contents of a journal.
+
+    Attributes:
+        id: Name of its directory.
+        ended: Whether the search is complete.
+    """
+
+    id: str
+    subject: SearchSubject
+    plan: SearchPlan
+    outcomes: tuple[StepOutcome, ...]
+    ended: bool
+
+
+def write_search(log: ExperimentLog, subject: SearchSubject, plan: SearchPlan) -> None:
+    """Write the first line. Raises as `ExperimentLog.write`."""
+    log.write(KIND, name=KIND, subject=to_builtins(subject), plan=to_builtins(plan))
+
+
+def write_outcome(log: ExperimentLog, outcome: StepOutcome) -> None:
+    """Write what came of a run. Raises as `ExperimentLog.write`."""
+    log.write("outcome", outcome=to_builtins(outcome))
+
+
+def write_end(log: ExperimentLog) -> None:
+    """Write that the search is complete. Raises as `ExperimentLog.write`."""
+    log.write("ended", why=COMPLETE)
+
+
+def kept_search(identity: str) -> tuple[Path, KeptSearch]:
+    """Read a search by its id, or the "last" one; return its directory, too.
+
+    Raises:
+        UsageProblem: There is none, or its journal is damaged.
+        JournalProblem: It cannot be read.
+    """
+    searches = [path for path in experiments() if first(path).get("kind") == KIND]
+    directory = next((path for path in searches[::-1] if identity in (path.name, "last")), None)
+    if directory is None:
+        known_ids = ", ".join(path.name for path in searches[-3:])
+        raise UsageProblem(f"there is no search {identity}", f"known searches: {known_ids}" if known_ids else _STATUS)
+    lines = read_entries(directory)
+    kept: dict[str, Any] = {
+        "id": directory.name,
+        "subject": lines[0].get("subject"),
+        "plan": lines[0].get("plan"),
+        "outcomes": [line.get("outcome") for line in lines if line.get("kind") == "outcome"],
+        "ended": any(line.get("kind") == "ended" for line in lines),
+    }
+    try:
+        return directory, convert(kept, KeptSearch)
+    except msgspec.ValidationError as problem:
+        raise UsageProblem(f"the journal of {directory.name} is damaged: {problem}", _STATUS) from None
+
+
+def check_same(kept: KeptSearch, subject: SearchSubject) -> None:
+    """Refuse to go on with another objective, load or server.
+
+    Raises:
+        UsageProblem: They differ.
+    """
+    for name in SearchSubject.__struct_fields__:
+        before, now = getattr(kept.subject, name), getattr(subject, name)
+        if before != now:
+            raise UsageProblem(f"{kept.id} has another {name}: {before}", "repeat its options, or begin anew")

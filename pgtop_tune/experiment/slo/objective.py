@@ -1,0 +1,205 @@
+"""An objective of a load, such as "p99 < 20ms and failed < 0.1%", and what the seconds of a run say of it. Pure.
+
+Each limit becomes a number per second whose mean is above 0 exactly where the limit is broken:
+
+    p99 < L      transactions above L less 1 % of all
+    mean < L     sum of the latencies less L for each
+    failed < S   failed transactions less the share S of all
+
+The mean of such a series has an error that knows how much neighbouring seconds resemble each other (`mean_variance`),
+and is no smaller than that of transactions which are late independently of each other.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from statistics import variance
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import TIMES, share, with_ms
+from pgtop_tune.compare.statistics.before_after import FEWEST_AFTER, mean_variance
+from pgtop_tune.compare.statistics.effect import t_quantile
+from pgtop_tune.metrics.percentiles import Buckets, bucket_edges
+from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
+
+_TERM: Final = re.compile(
+    r"\s*(?:(p\d{1,2}(?:\.\d{1,3})?|mean)|(failed))(?:\s+of\s+(\S+))?\s*<=?\s*(\d{1,12}(?:\.\d{1,6})?)\s*(us|ms|s|m|%)\s*",
+    re.IGNORECASE,
+)
+_EXAMPLE: Final = "write for example 'p99 < 20ms', 'p95 of new-order < 1s' or 'mean < 5ms and failed < 0.1%'"
+_FEWEST_DEGREES: Final = 5
+_APART: Final = 3.0
+"""Late transactions that come together, on average: they are late for the same reason."""
+
+
+class Standing(StrEnum):
+    """Whether a load keeps an objective."""
+
+    HOLDS = "holds"
+    BREAKS = "breaks"
+    UNCLEAR = "unclear"
+
+
+class Excess(Struct, frozen=True, gc=False):
+    """One second of a run, by one limit.
+
+    Attributes:
+        count: Transactions that the limit is about.
+        amount: Late (or failed) transactions, or the sum of latencies in ms.
+    """
+
+    count: float
+    amount: float
+
+
+class Limit(Struct, frozen=True):
+    """One limit of an objective.
+
+    Attributes:
+        text: The limit in words.
+        figure: "mean", "failed", or the quantile as pNN.
+        limit: Milliseconds; of "failed" a share.
+        allowed: Share of transactions that may be late, or failed; of "mean" the limit in ms.
+        script: Name of the script that it is about; "" for all transactions.
+    """
+
+    text: str
+    figure: str
+    limit: float
+    allowed: float
+    script: str = ""
+
+    @property
+    def spread(self) -> float:
+        """Return the variance of one transaction's amount at the limit; 0 where it is not known."""
+        return 0.0 if self.figure == "mean" else _APART * self.allowed * (1.0 - self.allowed)
+
+    def of(self, second: LatencySecond, scripts: Sequence[str]) -> Excess:
+        """Return a second by this limit.
+
+        Args:
+            scripts: Names of the scripts of the run, in their order.
+        """
+        part: LatencySecond | ScriptLatencies | None = second
+        if self.script and second.scripts:
+            part = next((each for each in second.scripts if scripts[each.script] == self.script), None)
+        if part is None:
+            return Excess(0.0, 0.0)
+        if self.figure == "mean":
+            return Excess(part.logged, part.sum_us / 1000.0)
+        if self.figure == "failed":
+            return Excess(part.logged + part.failed, part.failed)
+        return Excess(part.logged, late_of(part.buckets, 1000.0 * self.limit))
+
+    def words(self, value: float) -> str:
+        """Return a value of the judged figure for people: a share, or a mean latency."""
+        return with_ms(value) if self.figure == "mean" else share(value)
+
+
+def late_of(buckets: Buckets, limit_us: float) -> float:
+    """Return the transactions slower than a limit; those of its own bucket count in proportion."""
+    late = 0.0
+    for index, count in buckets:
+        low, beyond = bucket_edges(index)
+        if low >= limit_us:
+            late += count
+        elif beyond > limit_us:
+            late += count * (beyond - limit_us) / (beyond - low)
+    return late
+
+
+def parse_objective(text: str) -> tuple[Limit, ...]:
+    """Parse an objective.
+
+    Raises:
+        UsageProblem: It is not of that form.
+    """
+    return tuple(_limit(part, text) for part in re.split(r"\s+and\s+", text.strip(), flags=re.IGNORECASE))
+
+
+def _limit(part: str, text: str) -> Limit:
+    match = _TERM.fullmatch(part)
+    if match is None:
+        raise UsageProblem(f"{text!r} is not an objective", _EXAMPLE)
+    latency, failed, script, typed_number, unit = match.groups()
+    figure, value = (latency or failed).lower(), float(typed_number)
+    if (unit == "%") is not bool(failed) or not value > 0.0:
+        raise UsageProblem(f"{part.strip()!r} is not an objective", _EXAMPLE)
+    words = f"{figure}{f' of {script}' if script else ''} < {typed_number}{unit}"
+    if failed:
+        limit = allowed = value / 100.0
+    else:
+        limit = 1000.0 * value * TIMES[unit.lower()]
+        allowed = limit if figure == "mean" else 1.0 - float(figure[1:]) / 100.0
+    if not allowed < 1.0 and figure != "mean":
+        raise UsageProblem(f"{part.strip()!r} is not an objective", _EXAMPLE)
+    return Limit(text=words, figure=figure, limit=limit, allowed=allowed, script=script or "")
+
+
+class Judged(Struct, frozen=True):
+    """What a run says of one limit.
+
+    Attributes:
+        value: Share of late or failed transactions, or the mean latency in ms; None without transactions.
+        error: Its standard error; 0.0 where it is not known.
+        degrees: Degrees of freedom of the error.
+        allowed: The value that it is held against.
+    """
+
+    value: float | None
+    error: float
+    degrees: int
+    allowed: float
+
+    def standing(self, chance: float) -> Standing:
+        """Return whether the limit holds for certain, does not, or neither; each is wrong in this share at most."""
+        if self.value is None or self.error <= 0.0:
+            return Standing.UNCLEAR
+        t = (self.value - self.allowed) / self.error
+        if abs(t) < t_quantile(1.0 - chance, self.degrees):
+            return Standing.UNCLEAR
+        return Standing.BREAKS if t > 0.0 else Standing.HOLDS
+
+    @property
+    def holds(self) -> bool:
+        """Return whether the value itself is within the limit."""
+        return self.value is not None and self.value <= self.allowed
+
+    def interval(self, chance: float) -> tuple[float, float] | None:
+        """Return the interval of the value, one-sided `chance` on either side."""
+        if self.value is None or self.error <= 0.0:
+            return None
+        half = t_quantile(1.0 - chance, self.degrees) * self.error
+        return max(self.value - half, 0.0), self.value + half
+
+
+def judged(limit: Limit, seconds: Sequence[Excess]) -> Judged:
+    """Judge one limit by the seconds of a run, or of several runs one after the other."""
+    total = math.fsum(second.count for second in seconds)
+    if total <= 0.0:
+        return Judged(value=None, error=0.0, degrees=1, allowed=limit.allowed)
+    value = math.fsum(second.amount for second in seconds) / total
+    per_second = total / len(seconds)
+    excess = [(second.amount - value * second.count) / per_second / limit.allowed for second in seconds]
+    own = 0.0
+    if len(seconds) >= FEWEST_AFTER:
+        # A few cosines may miss a single burst.
+        own = limit.allowed**2 * max(mean_variance(excess), variance(excess) / len(excess))
+    least = limit.spread / total
+    degrees = max(_FEWEST_DEGREES, 2 * min(8, len(seconds) // 30))
+    error = math.sqrt(max(own, least)) if len(seconds) >= FEWEST_AFTER else 0.0
+    return Judged(value=value, error=error, degrees=degrees, allowed=limit.allowed)
+
+
+def together(standings: Iterable[Standing]) -> Standing:
+    """Return the standing of limits that must all hold."""
+    every = tuple(standings)
+    if Standing.BREAKS in every:
+        return Standing.BREAKS
+    return Standing.HOLDS if all(each is Standing.HOLDS for each in every) else Standing.UNCLEAR

@@ -1,0 +1,258 @@
+"""The runs of a search for the highest rate, on a server that is watched."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.bench.profiles import Profile, read_script
+from pgtop_tune.diagnosis.diagnoser import Diagnoser
+from pgtop_tune.experiment.load_run import NOTHING_BEFORE, BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.run_guard import RunEndedFor, RunGuard
+from pgtop_tune.experiment.slo.objective import Judged, Limit, Standing, judged, together
+from pgtop_tune.experiment.slo.search import CHANCE, LOOKS_S, SearchStep, StepKind, StepOutcome, ended_by
+from pgtop_tune.metrics.catalogue import Interval
+from pgtop_tune.metrics.load import running
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import BenchProgress, LatencySecond, LoadSpec, RunState
+from pgtop_tune.model.frame import Frame
+from pgtop_tune.model.run_result import RunResult
+from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.run_frames import FrameKeeper
+from pgtop_tune.runtime.session import Session
+
+SETTLE_S: Final = 3
+"""Seconds at the start of a run that do not count: connections, and an empty queue."""
+CURVE_S: Final = 20
+SHORTEST_S: Final = 60
+"""Seconds of a run that confirms, where no checkpoint asks for more."""
+_BUSY: Final = 0.8
+_OF_LATENCY: Final = 0.3
+_SLEEPS: Final = re.compile(r"^\s*\\sleep\b", re.MULTILINE | re.IGNORECASE)
+_WRITES: Final = re.compile(r"\b(?:insert|update|delete|merge|copy|truncate)\b", re.IGNORECASE)
+
+
+def script_texts(spec: LoadSpec, profile: Profile) -> list[tuple[str, str]]:
+    """Return name and text of each script from a file; none for pgbench's own.
+
+    Raises:
+        LoadProblem: A script cannot be read.
+    """
+    files = [script.file for script in spec.scripts] or [str(script.file) for script in profile.scripts]
+    return [(script.file.name, script.text) for script in map(read_script, files)]
+
+
+def check_no_sleep(spec: LoadSpec, profile: Profile) -> None:
+    r"""Refuse scripts with \sleep: pgbench counts it as latency.
+
+    Raises:
+        LoadProblem: A script sleeps.
+    """
+    for name, text in script_texts(spec, profile):
+        if _SLEEPS.search(text):
+            raise LoadProblem(
+                f"{name} has \\sleep, which pgbench counts as latency: an objective would judge the think time",
+                "leave \\sleep out, or read the server's time of each statement with -r",
+            )
+
+
+def writes(spec: LoadSpec, profile: Profile) -> bool:
+    """Return whether the load changes rows, by the words of its scripts."""
+    texts = script_texts(spec, profile)
+    return any(_WRITES.search(text) for _, text in texts) if texts else profile.builtin != "select-only"
+
+
+def counted_seconds(frames: Sequence[Frame], number: int) -> list[LatencySecond]:
+    """Return the seconds of a run that count, without gaps: a second without a transaction is there, too."""
+    samples = [frame.bench for frame in frames if not isinstance(frame.bench, Unavailable)]
+    seconds = {each.second: each for sample in samples if sample.run.run == number for each in sample.latencies}
+    if not seconds:
+        return []
+    first = min(seconds) + SETTLE_S
+    nothing = LatencySecond(second=0, logged=0, sum_us=0, max_us=0, buckets=())
+    # The last one may be cut off.
+    return [seconds.get(second, nothing) for second in range(first, max(seconds))]
+
+
+class ProbeGuard(RunGuard):
+    """The end of a run of a search: a probe that has decided, or overload.
+
+    Args:
+        limits: The objective.
+        kind: What the run is for.
+
+    Attributes:
+        standing: The standing at the look that ended it; None without.
+    """
+
+    def __init__(self, limits: Sequence[Limit], kind: StepKind) -> None:
+        super().__init__()
+        self.standing: Standing | None = None
+        self._limits = limits
+        self._kind = kind
+        self._looks = list(LOOKS_S)
+
+    def ends(self, interval: Interval) -> bool:
+        """See `RunGuard.ends`."""
+        if super().ends(interval):
+            self.standing = Standing.BREAKS
+        elif self._looks and not isinstance(bench := interval.newest.bench, Unavailable):
+            seconds = counted_seconds(interval.frames, bench.run.run)
+            if len(seconds) >= self._looks[0]:
+                look = self._looks.pop(0)
+                every = judge(self._limits, seconds[:look], bench.run.scripts)
+                self.standing = ended_by(self._kind, every)
+                if self.standing is not None:
+                    self.ended_for = RunEndedFor("", self.standing)
+        return self.ended_for is not None
+
+
+def judge(limits: Sequence[Limit], seconds: Sequence[LatencySecond], scripts: Sequence[str]) -> tuple[Judged, ...]:
+    """Judge all limits by the seconds of a run."""
+    return tuple(judged(limit, [limit.of(second, scripts) for second in seconds]) for limit in limits)
+
+
+class Bottlenecks:
+    """A sink of frames that keeps what the one diagnosis says first while a load runs."""
+
+    def __init__(self) -> None:
+        self._session = Session()
+        self._diagnosing = Diagnoser()
+        self._first: Counter[str] = Counter()
+
+    def accept(self, step: Step) -> None:
+        """See `FrameSink.accept`."""
+        for frame in step.frames:
+            self._session.apply(Step((frame,)))
+            interval = self._session.interval
+            if interval is not None:
+                first = self._diagnosing.look(interval).first
+                if running(interval) is not None:
+                    self._first[first.sentence] += 1
+
+    def close(self) -> None:
+        """See `FrameSink.close`."""
+
+    def take(self) -> str:
+        """Return the finding that was first for most of the frames since the last call; "" without a load."""
+        [(sentence, _)] = self._first.most_common(1) or [("", 0)]
+        self._first.clear()
+        return sentence
+
+
+class RateRuns:
+    """The maker of the runs of one search.
+
+    Args:
+        cell: The load without its rate.
+        limits: The objective.
+        confirm_s: Seconds that count of a run that confirms.
+        before: Steps before the first run.
+        made: Takes each record.
+    """
+
+    def __init__(
+        self,
+        make_load_run: Callable[[Callable[[], RunGuard]], LoadRun],
+        keeper: FrameKeeper,
+        bottlenecks: Bottlenecks,
+        cell: RunCell,
+        limits: Sequence[Limit],
+        confirm_s: int,
+        before: BeforeEachRun,
+        made: Callable[[RunResult], None],
+    ) -> None:
+        self._guard = RunGuard()
+        self._run = make_load_run(lambda: self._guard)
+        self._keeper = keeper
+        self._bottlenecks = bottlenecks
+        self._cell = cell
+        self._limits = tuple(limits)
+        self._confirm_s = confirm_s
+        self._before = before
+        self._made = made
+
+    def seconds(self, kind: StepKind, times: int = 1) -> int:
+        """Return the longest time of a run."""
+        counted_s = {StepKind.PROBE: LOOKS_S[-1], StepKind.CURVE: CURVE_S}.get(kind, self._confirm_s * times)
+        return counted_s + SETTLE_S + 2
+
+    async def closed(self, seconds: int) -> float:
+        """Return the throughput without a rate.
+
+        Raises:
+            LoadProblem: The run failed.
+        """
+        self._guard = RunGuard()
+        result = await self._measure(replace(self._cell.spec, duration_s=seconds, rate_per_s=None))
+        if not result.tps:
+            raise LoadProblem("no transaction ended without a rate", "look at the server's log")
+        return result.tps
+
+    async def make(self, step: SearchStep) -> StepOutcome:
+        """Make a run of the search and judge it.
+
+        Raises:
+            LoadProblem: The run failed.
+        """
+        guard = ProbeGuard(self._limits, step.kind)
+        self._guard = guard
+        self._bottlenecks.take()
+        spec = replace(
+            self._cell.spec, rate_per_s=step.rate, clients=step.clients, duration_s=self.seconds(step.kind, step.times)
+        )
+        result = await self._measure(spec)
+        frames = self._keeper.frames
+        number = max((frame.bench.run.run for frame in frames if not isinstance(frame.bench, Unavailable)), default=0)
+        seconds = counted_seconds(frames, number)
+        every = judge(self._limits, seconds, [script.name for script in result.scripts])
+        standing = guard.standing
+        if standing is None and step.kind is StepKind.PROBE:
+            standing = together(each.standing(CHANCE) for each in every)
+        if standing is None:
+            standing = Standing.HOLDS if every and all(each.holds for each in every) else Standing.BREAKS
+        breaks = standing is Standing.BREAKS
+        generator = result.generator
+        return StepOutcome(
+            step=step,
+            standing=standing,
+            judged=every,
+            seconds=len(seconds),
+            tps=result.tps,
+            all_at_work=breaks and all_at_work(result.progress, step.clients),
+            generator=generator.reason if breaks and generator is not None and generator.bound else "",
+            demand=None if generator is None else generator.busiest_demand or generator.busiest_cpu,
+            quantiles_ms=() if result.latencies is None else result.latencies.quantiles,
+            lag_ms=None if generator is None else generator.lag_ms,
+            bottleneck=self._bottlenecks.take(),
+        )
+
+    async def _measure(self, spec: LoadSpec) -> RunResult:
+        before, self._before = self._before, NOTHING_BEFORE
+        result = await self._run.measure(replace(self._cell, spec=spec), before)
+        if result.state is RunState.FAILED:
+            message, _, hint = result.message.partition("\nhint: ")
+            raise LoadProblem(message or "pgbench failed", hint)
+        self._made(result)
+        return result
+
+
+def all_at_work(lines: Sequence[BenchProgress], clients: int) -> bool:
+    """Return whether transactions waited for a client: lag is much of the latency, and the clients were busy."""
+    settled_lines = [line for line in lines if line.elapsed_s > SETTLE_S and line.tps]
+    done = math.fsum(line.tps for line in settled_lines)
+    if not done:
+        return False
+    latency, lag = (
+        math.fsum(value * line.tps for value, line in zip(values, settled_lines, strict=True)) / done
+        for values in ([line.latency_ms for line in settled_lines], [line.lag_ms or 0.0 for line in settled_lines])
+    )
+    busy = done / len(settled_lines) * (latency - lag) / 1000.0
+    return lag >= _OF_LATENCY * latency and busy >= _BUSY * clients
+

@@ -1,0 +1,204 @@
+"""The result of a search for the highest rate, as lines and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pgtop_tune.base.units import duration, number, percent, with_ms
+from pgtop_tune.experiment.slo.kept_search import SearchSubject
+from pgtop_tune.experiment.slo.objective import Judged, Limit, Standing
+from pgtop_tune.experiment.slo.search import (
+    CHANCE,
+    CONFIRMATIONS,
+    Ending,
+    RateSearch,
+    SearchEnd,
+    SearchStep,
+    StepKind,
+    StepOutcome,
+)
+from pgtop_tune.metrics.load import P50, P99
+from pgtop_tune.model.run_result import plain
+
+FORMAT: Final = "pgtop-tune-slo/1"
+_BAR: Final = 40
+_WIDE: Final = 1.21
+"""Ratio of the ends above which the result says why."""
+_SHOWN: Final = 3
+_LAG_COUNTS: Final = "latencies count from the scheduled start of a transaction: the lag behind the schedule is a part of them"
+_P95: Final = 95.0
+
+
+def rate_words(rate: float) -> str:
+    """Return a rate for people, with three digits that count or all of a small one."""
+    return number(float(f"{rate:.4g}"))
+
+
+def outcome_line(outcome: StepOutcome, limits: Sequence[Limit]) -> str:
+    """Return a run of the search as one line."""
+    step = outcome.step
+    figures = ", ".join(
+        f"{limit.text}: {_judged_words(limit, each)}" for limit, each in zip(limits, outcome.judged, strict=False)
+    )
+    purpose = {StepKind.LOWER: "confirms lower end", StepKind.UPPER: "confirms upper end", StepKind.CURVE: "latency"}
+    kind = purpose.get(step.kind, "probe")
+    return (
+        f"{kind}: {rate_words(step.rate)} per second, {step.clients} clients, {outcome.seconds} s:"
+        f" {outcome.standing}{f' ({figures})' if figures else ''}"
+    )
+
+
+def _judged_words(limit: Limit, judged: Judged) -> str:
+    if judged.value is None:
+        return "no transaction"
+    interval = judged.interval(CHANCE)
+    between = "" if interval is None else f" ({limit.words(interval[0])} … {limit.words(interval[1])})"
+    kind = "" if limit.figure == "mean" else " failed" if limit.figure == "failed" else " late"
+    return f"{limit.words(judged.value)}{kind}{between}"
+
+
+def result_lines(
+    search: RateSearch, end: SearchEnd, subject: SearchSubject, limits: Sequence[Limit], block: str
+) -> list[str]:
+    """Return the result first, then its doubts, latencies, bottleneck and chart."""
+    lines = [_first_line(end, subject)]
+    if end.reason:
+        lines.append(f"doubt: {end.reason}")
+    if end.low and end.high and end.high / end.low > _WIDE:
+        lines.append(f"doubt: {_why_wide(search, limits)}")
+    lines += _latency_lines(search, end)
+    if breaking := _breaking(search, end):
+        lines.append(f"bottleneck at {rate_words(breaking.step.rate)} per second: {breaking.bottleneck or 'not known'}")
+    if limit := _generator_limit(search):
+        lines.append(limit)
+    return [*lines, _LAG_COUNTS, "", *chart_lines(search, block)]
+
+
+def _first_line(end: SearchEnd, subject: SearchSubject) -> str:
+    if end.low is None:
+        return f"{subject.objective}: no rate holds it: {end.reason}"
+    if end.high is None:
+        return f"{subject.objective}: {rate_words(end.low)} per second hold it, and no higher rate was found to break it"
+    how = (
+        f"confirmed by {CONFIRMATIONS} runs of {duration(subject.confirm_s)} at each end"
+        if end.ending is Ending.CONFIRMED
+        else "not confirmed"
+    )
+    middle, half = math.sqrt(end.low * end.high), math.sqrt(end.high / end.low) - 1.0
+    return (
+        f"{subject.objective}: highest rate {rate_words(middle)} per second ±{percent(100.0 * half)} %:"
+        f" {rate_words(end.low)} hold it, {rate_words(end.high)} do not ({how})"
+    )
+
+
+def _why_wide(search: RateSearch, limits: Sequence[Limit]) -> str:
+    unclear = [outcome for outcome in search.outcomes if outcome.standing is Standing.UNCLEAR]
+    moved = sorted({o.step.rate for o in search.outcomes if _contradicts(o)})
+    parts = [
+        f"after {outcome.seconds} s at {rate_words(outcome.step.rate)} per second it is unclear whether it holds"
+        f" ({', '.join(_judged_words(limit, each) for limit, each in zip(limits, outcome.judged, strict=False))})"
+        for outcome in unclear[-1:]
+    ]
+    if moved:
+        parts.append(f"runs at {', '.join(map(rate_words, moved))} per second did not agree with each other")
+    return f"the interval is wide: {'; '.join(parts) or 'the latency varies from run to run'}"
+
+
+def _contradicts(outcome: StepOutcome) -> bool:
+    kind, standing = outcome.step.kind, outcome.standing
+    return (kind is StepKind.LOWER and standing is Standing.BREAKS) or (
+        kind is StepKind.UPPER and standing is not Standing.BREAKS
+    )
+
+
+def _latency_lines(search: RateSearch, end: SearchEnd) -> list[str]:
+    curve = [outcome for outcome in search.outcomes if outcome.step.kind is StepKind.CURVE and end.low]
+    lines = []
+    for outcome in sorted(curve, key=lambda outcome: outcome.step.rate):
+        share = outcome.step.rate / (end.low or 1.0)
+        quantiles = dict(outcome.quantiles_ms)
+        figures = ", ".join(
+            f"p{quantile:g} {with_ms(quantiles.get(quantile))}" for quantile in (P50.per_cent, _P95, P99.per_cent)
+        )
+        lines.append(f"at {100.0 * share:.0f} % ({rate_words(outcome.step.rate)} per second): {figures}")
+    return lines
+
+
+def _breaking(search: RateSearch, end: SearchEnd) -> StepOutcome | None:
+    """Return the run that broke the objective at the lowest rate, or nearest to the upper end."""
+    breaking = [outcome for outcome in search.outcomes if outcome.standing is Standing.BREAKS and outcome.bottleneck]
+    near = end.high or 0.0
+    return min(breaking, key=lambda outcome: abs(math.log(outcome.step.rate / near)) if near else 0.0, default=None)
+
+
+def _generator_limit(search: RateSearch) -> str:
+    """Return how far pgbench was from its own limit: the CPU time of its busiest thread, at the highest rate."""
+    known = [outcome for outcome in search.outcomes if outcome.demand and outcome.tps]
+    highest = max(known, key=lambda outcome: outcome.tps or 0.0, default=None)
+    if highest is None or not highest.demand or not highest.tps:
+        return ""
+    limit = highest.tps * 100.0 / highest.demand
+    return (
+        f"load generator: its busiest thread was at {highest.demand:.0f} % at {rate_words(highest.tps)} per second,"
+        f" so its own limit is near {rate_words(limit)}"
+    )
+
+
+def chart_lines(search: RateSearch, block: str) -> list[str]:
+    """Return p99 by rate as bars on a logarithmic scale, one for each rate."""
+    rows: dict[float, tuple[float, str]] = {}
+    for outcome in search.outcomes:
+        p99_ms = dict(outcome.quantiles_ms).get(P99.per_cent)
+        if p99_ms:
+            rows[outcome.step.rate] = p99_ms, str(outcome.standing)
+    if not rows:
+        return []
+    values = [value for value, _ in rows.values()]
+    low, high = math.log(min(values) / 2.0), math.log(max(values) * 1.01)
+    return [
+        f"{'rate':>10}  {'':<{_BAR}}  {'p99':>9}",
+        *(
+            f"{rate_words(rate):>10}  {block * max(round(_BAR * (math.log(value) - low) / (high - low)), 1):<{_BAR}}"
+            f"  {with_ms(value):>9}  {standing}"
+            for rate, (value, standing) in sorted(rows.items())
+        ),
+    ]
+
+
+def as_json(search: RateSearch, end: SearchEnd, subject: SearchSubject) -> dict[str, Any]:
+    """Return the result for programs."""
+    breaking = _breaking(search, end)
+    return {
+        "format": FORMAT,
+        "objective": subject.objective,
+        "ending": str(end.ending),
+        "low_per_s": end.low,
+        "high_per_s": end.high,
+        "reason": end.reason,
+        "confirm_s": subject.confirm_s,
+        "bottleneck": None if breaking is None else breaking.bottleneck,
+        "runs": [plain(outcome) for outcome in search.outcomes],
+    }
+
+
+def expected_s(search: RateSearch, seconds: dict[StepKind, int]) -> float:
+    """Return the time that the rest of a search takes, by experience: eight probes, half of them short."""
+    made = [outcome.step.kind for outcome in search.outcomes]
+    probes = max(8 - made.count(StepKind.PROBE), 1)
+    confirming = max(2 * CONFIRMATIONS - made.count(StepKind.LOWER) - made.count(StepKind.UPPER), 0)
+    curves = max(len(search.plan.shares) - made.count(StepKind.CURVE), 0)
+    between_s = 3.0
+    return (
+        probes * (seconds[StepKind.PROBE] / 2.5 + between_s)
+        + confirming * (seconds[StepKind.LOWER] + between_s)
+        + curves * (seconds[StepKind.CURVE] + between_s)
+    )
+
+
+def next_words(step: SearchStep) -> str:
+    """Return the next run in words."""
+    kind = {StepKind.LOWER: "confirming the lower end", StepKind.UPPER: "confirming the upper end"}
+    words = kind.get(step.kind, "latency" if step.kind is StepKind.CURVE else "probing")
+    return f"{words}: {rate_words(step.rate)} per second, {step.clients} clients"

@@ -1,0 +1,373 @@
+"""The search for the highest rate that keeps an objective. Pure: it names the next run, and is told what came of it.
+
+The rate is doubled until the objective breaks (or halved until it holds), then the space between is bisected in the
+logarithm. A probe ends as soon as its interval says whether the objective holds, and at the latest after
+`SearchPlan.longest_s`; it is then unclear, and both sides of the unclear rates are narrowed instead. Three fresh runs
+at the lower end of what is left must then all hold the objective, and three at the upper end must not. A run that
+contradicts its end moves it outwards by half a step, and so do three that are on its side only just. Only runs that confirm are the result: a probe may be wrong more often.
+
+A breaking run whose clients were all at work says nothing of the server until twice as many clients do no better.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from statistics import fmean, variance
+from typing import Final
+
+from msgspec import Struct
+
+from pgtop_tune.compare.statistics.effect import t_quantile
+from pgtop_tune.experiment.slo.objective import Judged, Standing, together
+
+LOOKS_S: Final = (10, 20, 40, 80, 160)
+"""Seconds of a probe at which it is judged; the last one ends it."""
+CHANCE: Final = 0.02
+"""How often each look of a probe is wrong on either side, where it is as noisy as it looks."""
+CONFIRMATIONS: Final = 3
+"""Fresh runs at each end of the interval."""
+STEP: Final = 0.095
+"""Logarithm of the ratio of neighbouring rates that ends the narrowing: some 10 %."""
+_LOWEST: Final = 0.5
+"""Rate per second below which nothing is tried."""
+_MOST_PROBES: Final = 24
+_MOVE: Final = STEP / 2.0
+_NOISY: Final = 2
+_CLEAR: Final = 0.9
+"""Confidence with which the runs that confirm an end are on its side together."""
+_MOST_MOVES: Final = 8
+"""Steps by which an end may move outwards while it is confirmed."""
+_MORE_TPS: Final = 1.05
+"""Throughput that tells that more clients do better."""
+
+
+class StepKind(StrEnum):
+    """What a run is for."""
+
+    PROBE = "probe"
+    LOWER = "lower"
+    UPPER = "upper"
+    CURVE = "curve"
+
+
+_WANTED: Final = {StepKind.LOWER: Standing.HOLDS, StepKind.UPPER: Standing.BREAKS}
+
+
+class Ending(StrEnum):
+    """How a search ended."""
+
+    CONFIRMED = "confirmed"
+    UNCONFIRMED = "unconfirmed"
+    NEVER_HOLDS = "never holds"
+    NEVER_BREAKS = "never breaks"
+
+
+class SearchPlan(Struct, frozen=True, kw_only=True):
+    """What is known before a search.
+
+    Attributes:
+        start: The first rate.
+        clients: Clients of the first run.
+        most_clients: The most that there is room for.
+        shares: Rates of the runs after the confirmation, as shares of the result.
+    """
+
+    start: float
+    clients: int = 1
+    most_clients: int = 1
+    shares: tuple[float, ...] = (0.5, 0.8, 0.9)
+
+
+class SearchStep(Struct, frozen=True):
+    """A run to be made.
+
+    Attributes:
+        kind: What it is for: a probe ends by its looks, any other has a fixed length.
+        times: Length of a run that confirms, in usual ones.
+    """
+
+    kind: StepKind
+    rate: float
+    clients: int
+    times: int = 1
+
+
+class StepOutcome(Struct, frozen=True, kw_only=True):
+    """What came of a run.
+
+    Attributes:
+        standing: Of a probe by its intervals, of a confirmation by its own figures.
+        judged: Each limit.
+        seconds: That counted.
+        tps: Throughput.
+        all_at_work: Whether transactions waited for a client.
+        generator: Why pgbench was the limit; "" where it was not.
+        demand: Share of the time for which its busiest thread ran or waited for a CPU; None where it is not known.
+        quantiles_ms: (per cent, latency).
+        lag_ms: Mean lag behind the schedule, a part of the latencies.
+        bottleneck: The first finding of the diagnosis for most of the run; "" without one. May hold foreign text.
+    """
+
+    step: SearchStep
+    standing: Standing
+    judged: tuple[Judged, ...] = ()
+    seconds: int = 0
+    tps: float | None = None
+    all_at_work: bool = False
+    generator: str = ""
+    demand: float | None = None
+    quantiles_ms: tuple[tuple[float, float | None], ...] = ()
+    lag_ms: float | None = None
+    bottleneck: str = ""
+
+    @property
+    def certain(self) -> Standing:
+        """Return the standing by the intervals."""
+        return together(each.standing(CHANCE) for each in self.judged) if self.judged else self.standing
+
+    @property
+    def contradicts(self) -> bool:
+        """Return whether a run that was to confirm an end does not."""
+        return self.standing is not _WANTED.get(self.step.kind, self.standing)
+
+
+class SearchEnd(Struct, frozen=True):
+    """The end of a search.
+
+    Attributes:
+        low: The highest rate at which the objective holds; None where it holds nowhere.
+        high: The lowest rate at which it breaks; None where it breaks nowhere.
+        reason: Why it is not confirmed, or why there is no interval; "" where it is.
+    """
+
+    ending: Ending
+    low: float | None
+    high: float | None
+    reason: str = ""
+
+
+def ended_by(kind: StepKind, every: Sequence[Judged]) -> Standing | None:
+    """Return the standing that ends a run at one of its looks; None where it goes on.
+
+    A probe ends when it is certain, a run at the upper end when it breaks for certain.
+    """
+    standing = together(judged.standing(CHANCE) for judged in every)
+    ends = {StepKind.PROBE: (Standing.HOLDS, Standing.BREAKS), StepKind.UPPER: (Standing.BREAKS,)}.get(kind, ())
+    return standing if standing in ends else None
+
+
+def is_clear(runs: Sequence[StepOutcome]) -> bool:
+    """Return whether runs at one end are on its side together: all limits hold, or one breaks."""
+    upper = runs[0].step.kind is StepKind.UPPER
+    clear = []
+    for limit in zip(*(run.judged for run in runs), strict=False):
+        values = [judged.value for judged in limit if judged.value is not None]
+        if len(values) < len(runs):
+            return upper
+        own = math.fsum(judged.error**2 for judged in limit) / len(limit)
+        error = math.sqrt(max(own, variance(values)) / len(values))
+        beyond = (fmean(values) - limit[0].allowed) * (1.0 if upper else -1.0)
+        clear.append(beyond >= t_quantile(_CLEAR, 2 * len(values) - 1) * error)
+    return any(clear) if upper else all(clear)
+
+
+class RateSearch(Struct):
+    """A search as it stands.
+
+    Attributes:
+        plan: What was known before.
+        outcomes: All runs so far.
+    """
+
+    plan: SearchPlan
+    outcomes: list[StepOutcome]
+
+    @property
+    def clients(self) -> int:
+        """Return the clients of the next run."""
+        return self._clients()[0]
+
+    def next(self) -> SearchStep | SearchEnd:
+        """Return the next run, or the end."""
+        clients, again = self._clients()
+        if again is not None:
+            return SearchStep(StepKind.PROBE, again, clients)
+        rate, end = self._probe()
+        if end is not None:
+            return end
+        if rate is not None:
+            return SearchStep(StepKind.PROBE, rate, clients)
+        return self._confirm(clients)
+
+    def tell(self, outcome: StepOutcome) -> None:
+        """Take what came of the run."""
+        self.outcomes.append(outcome)
+
+    def ends(self) -> tuple[float | None, float | None]:
+        """Return the highest rate that holds and the lowest that breaks, as far as is known."""
+        return self._low(), self._high()
+
+    def unclear(self) -> list[float]:
+        """Return the rates between both of which nothing is certain."""
+        low, high = self._low() or 0.0, self._high() or math.inf
+        return sorted({rate for rate in self._unclear() if low < rate < high})
+
+    # What the runs say of rates. A confirmation that fails outweighs the probes.
+
+    def _counted(self) -> list[StepOutcome]:
+        """Return the runs that count: those that wanted for clients do not, once more clients did better."""
+        dropped = self._wanting()
+        return [outcome for number, outcome in enumerate(self.outcomes) if number not in dropped]
+
+    def _failed(self, kind: StepKind) -> set[float]:
+        """Return the rates that an end may not have: a run contradicts them, or all together are too close to it."""
+        by_rate: dict[float, list[StepOutcome]] = {}
+        for outcome in self._counted():
+            if outcome.step.kind is kind:
+                by_rate.setdefault(outcome.step.rate, []).append(outcome)
+        return {
+            rate
+            for rate, runs in by_rate.items()
+            if any(run.contradicts for run in runs) or (len(runs) >= CONFIRMATIONS and not is_clear(runs))
+        }
+
+    def _unclear(self) -> set[float]:
+        probes = {
+            outcome.step.rate
+            for outcome in self._counted()
+            if outcome.step.kind is StepKind.PROBE and outcome.standing is Standing.UNCLEAR
+        }
+        return probes | self._failed(StepKind.LOWER) | self._failed(StepKind.UPPER)
+
+    def _standing_rates(self, standing: Standing) -> set[float]:
+        """Return the rates at which the objective stands so; a long run that was to confirm may have broken it."""
+        return {
+            outcome.step.rate
+            for outcome in self._counted()
+            if outcome.contradicts and outcome.standing is outcome.certain is standing is Standing.BREAKS
+        } | {
+            outcome.step.rate
+            for outcome in self._counted()
+            if outcome.step.kind is StepKind.PROBE and outcome.standing is standing
+        } - self._unclear()
+
+    def _low(self) -> float | None:
+        """Return the highest rate that holds, below all that do not."""
+        failed = self._failed(StepKind.LOWER)
+        below = min((*failed, *self._breaking()), default=math.inf)
+        return max((rate for rate in self._standing_rates(Standing.HOLDS) if rate < below), default=None)
+
+    def _high(self) -> float | None:
+        failed = self._failed(StepKind.UPPER)
+        above = max(failed, default=0.0)
+        return min((rate for rate in self._breaking() if rate > above), default=None)
+
+    def _breaking(self) -> set[float]:
+        return self._standing_rates(Standing.BREAKS)
+
+    # The next probe.
+
+    def _probe(self) -> tuple[float | None, SearchEnd | None]:
+        """Return the next rate to probe, or an end; neither when the ends are close enough."""
+        probes = sum(outcome.step.kind is StepKind.PROBE for outcome in self.outcomes)
+        low, high = self._low(), self._high()
+        if bound := self._generator():
+            reason = f"the load generator is the limit: {bound}"
+            return None, SearchEnd(Ending.NEVER_BREAKS, low, None, reason)
+        rates = [outcome.step.rate for outcome in self.outcomes]
+        if self.outcomes and any(outcome.step.kind is not StepKind.PROBE for outcome in self.outcomes):
+            return None, None
+        if low is None:
+            rate = self.plan.start if not rates else min(rates) / 2.0
+            if rate < _LOWEST or probes >= _MOST_PROBES:
+                return None, SearchEnd(Ending.NEVER_HOLDS, None, high, f"it breaks even at {min(rates):g} per second")
+            return rate, None
+        if high is None:
+            if probes >= _MOST_PROBES:
+                return None, SearchEnd(Ending.NEVER_BREAKS, low, None, f"it holds even at {low:g} per second")
+            return 2.0 * max(rates), None
+        between = self.unclear()
+        gaps = [(low, between[0]), (between[-1], high)] if between else [(low, high)]
+        wide, (a, b) = max((math.log(b / a), (a, b)) for a, b in gaps)
+        if wide <= STEP or probes >= _MOST_PROBES:
+            return None, None
+        return math.sqrt(a * b), None
+
+    def _generator(self) -> str:
+        return next((outcome.generator for outcome in self._counted() if outcome.generator), "")
+
+    # Confirmation.
+
+    def _confirm(self, clients: int) -> SearchStep | SearchEnd:
+        low, high = self._low(), self._high()
+        for kind, step in ((StepKind.LOWER, -_MOVE), (StepKind.UPPER, _MOVE)):
+            rate, moves = self._candidate(kind, step)
+            if rate is None or moves > _MOST_MOVES or rate < _LOWEST:
+                reason = f"no rate at the {kind} end was confirmed"
+                return SearchEnd(Ending.UNCONFIRMED, low, high, reason)
+            confirming = [(outcome.step.kind, outcome.step.rate) for outcome in self.outcomes]
+            if confirming.count((kind, rate)) < CONFIRMATIONS:
+                return SearchStep(kind, rate, clients, _NOISY if self._is_noisy() else 1)
+        ends = [self._candidate(kind, step)[0] for kind, step in ((StepKind.LOWER, -_MOVE), (StepKind.UPPER, _MOVE))]
+        assert ends[0] is not None
+        made = {outcome.step.rate for outcome in self.outcomes if outcome.step.kind is StepKind.CURVE}
+        for share in self.plan.shares:
+            if (rate := share * ends[0]) not in made:
+                return SearchStep(StepKind.CURVE, rate, clients)
+        return SearchEnd(Ending.CONFIRMED, ends[0], ends[1])
+
+    def _is_noisy(self) -> bool:
+        """Return whether a probe was unclear to its end: then runs differ more, and those that confirm are longer."""
+        return any(outcome.standing is Standing.UNCLEAR for outcome in self.outcomes)
+
+    def _candidate(self, kind: StepKind, step: float) -> tuple[float | None, int]:
+        """Return the rate to confirm at one end, and by how many steps it has moved."""
+        failed = self._failed(kind)
+        lower = kind is StepKind.LOWER
+        probed = self._low() if lower else self._high()
+        if not failed:
+            return probed, 0
+        moved = (min(failed) if lower else max(failed)) * math.exp(step)
+        if probed is not None:
+            moved = max(moved, probed) if lower else min(moved, probed)
+        return moved, len(failed)
+
+    # Clients.
+
+    def _clients(self) -> tuple[int, float | None]:
+        """Return the clients of the next run, and the rate that is to be probed again with them."""
+        clients = self.plan.clients
+        settled = False
+        again: float | None = None
+        before: StepOutcome | None = None
+        for outcome in self.outcomes:
+            if before is not None:
+                if outcome.standing is Standing.BREAKS and (outcome.tps or 0.0) < _MORE_TPS * (before.tps or 0.0):
+                    # More of them do no better: the server is the limit.
+                    clients, settled = before.step.clients, True
+                before = again = None
+            if not settled and outcome.standing is Standing.BREAKS and outcome.all_at_work:
+                more = min(2 * outcome.step.clients, self.plan.most_clients)
+                if more > outcome.step.clients:
+                    clients, again, before = more, outcome.step.rate, outcome
+                else:
+                    settled = True
+        return clients, again
+
+    def _wanting(self) -> set[int]:
+        """Return the numbers of runs that broke for want of clients."""
+        wanting: set[int] = set()
+        for number, (first, second) in enumerate(zip(self.outcomes, self.outcomes[1:], strict=False)):
+            more = second.step.clients > first.step.clients and second.step.rate == first.step.rate
+            if more and first.standing is Standing.BREAKS and (
+                second.standing is not Standing.BREAKS or (second.tps or 0.0) >= _MORE_TPS * (first.tps or 0.0)
+            ):
+                wanting.add(number)
+        return wanting
+
+
+def sequential(plan: SearchPlan, outcomes: Sequence[StepOutcome]) -> RateSearch:
+    """Return a search that was told these outcomes."""
+    return RateSearch(plan, list(outcomes))

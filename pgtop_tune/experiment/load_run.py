@@ -327,8 +327,6 @@ class LoadRun:
         try:
             await asyncio.wait((over, guarded), return_when=asyncio.FIRST_COMPLETED)
             if guard.ended_for is not None and not over.done():
-                if guard.ended_for.doubt:
-                    self._told(f"{guard.ended_for.doubt}: {guard.ended_for.reason}")
                 await self._runner.stop(guard.ended_for.doubt, guard.ended_for.reason)
             await over
         finally:

@@ -296,7 +296,9 @@ class LoadService:
         self._keeper = keeper
         self._datasets = datasets
         self._endpoint = endpoint
-        self._run = LoadRun(runner, keeper, open_sql_session, lambda detail: self._set(detail=detail), one_server=False, guard=RunGuard)
+        self._run = LoadRun(
+            runner, keeper, open_sql_session, lambda detail: self._set(detail=detail), one_server=False, guard=RunGuard
+        )
         self._state = LoadState()
         self._task: asyncio.Task[None] | None = None
 

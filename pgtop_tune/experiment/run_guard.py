@@ -12,7 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.base.units import duration
+from pgtop_tune.base.units import number
 from pgtop_tune.base.units import seconds as seconds_of
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.checkpoints import checkpoint_ends_in_s
@@ -41,7 +41,7 @@ class AbortCondition(Struct, frozen=True):
     @property
     def text(self) -> str:
         """Return the condition in words."""
-        return f"{self.wire.text} for {duration(self.for_s)}"
+        return f"{self.wire.text} for {number(self.for_s)} s"
 
 
 def abort_condition(text: str) -> AbortCondition:
@@ -101,10 +101,10 @@ class RunGuard:
     def ends(self, interval: Interval) -> bool:
         """Take the frames so far, the newest of which are new, and return whether the run is to be ended."""
         frames = interval.frames
-        for number, frame in enumerate(frames):
+        for index, frame in enumerate(frames):
             if frame.sequence > self._newest and self.ended_for is None:
                 self._newest = frame.sequence
-                self._take(interval if frame is frames[-1] else Interval(frames[: number + 1]), frame)
+                self._take(interval if frame is frames[-1] else Interval(frames[: index + 1]), frame)
         return self.ended_for is not None
 
     def _take(self, interval: Interval, frame: Frame) -> None:
@@ -127,10 +127,10 @@ class RunGuard:
                         self.ended_for = RunEndedFor(OVERLOADED, self.overload)
 
     def _look_at_conditions(self, interval: Interval, now_s: float) -> None:
-        for number, condition in enumerate(self._conditions):
+        for index, condition in enumerate(self._conditions):
             if not condition.wire.crossed(interval):
-                self._crossed_since_s.pop(number, None)
-            elif now_s - self._crossed_since_s.setdefault(number, now_s) >= condition.for_s:
+                self._crossed_since_s.pop(index, None)
+            elif now_s - self._crossed_since_s.setdefault(index, now_s) >= condition.for_s:
                 self.ended_for = RunEndedFor(ABORTED, condition.text)
 
 

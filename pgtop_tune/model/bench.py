@@ -213,7 +213,7 @@ class BenchRun(Struct, frozen=True, gc=False):
         duration_s: Value of -T; None for a run with a number of transactions or until stopped.
         rate_per_s: Value of --rate; None without a schedule.
         exit_status: Exit status of pgbench; None while it runs. Negative for the signal that ended it.
-        message: pgbench's last lines on stderr when it failed. Foreign text. Of a run that pgtop-tune ended, the reason.
+        message: pgbench's last lines on stderr when it failed, or why pgtop-tune ended the run. Foreign text.
     """
 
     run: int

@@ -125,7 +125,9 @@ def _load(older: Frame, newer: Frame, interval: Interval) -> Found:
         yield EventKind.LOAD, f"{now.profile} ×{now.clients}", now.command
         before = None
     if now.state not in (RunState.STARTING, RunState.RUNNING) and (before is None or before.state is not now.state):
-        text = f"load {now.state}" + (f" ({now.exit_status})" if now.state is RunState.FAILED else f": {now.ended_for}" if now.ended_for else "")
+        text = f"load {now.state}" + (
+            f" ({now.exit_status})" if now.state is RunState.FAILED else f": {now.ended_for}" if now.ended_for else ""
+        )
         yield EventKind.LOAD, text, now.message
 
 

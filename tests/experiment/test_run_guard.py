@@ -35,7 +35,7 @@ def test_a_condition_ends_a_run_only_when_it_has_held_without_a_pause() -> None:
     assert ended_at(guard, frames([line(n, tps) for n, tps in enumerate(speeds)])) == 26
     assert guard.ended_for is not None
     assert guard.ended_for.doubt == "ABORTED"
-    assert guard.ended_for.reason == "tps<100 for 8s"
+    assert guard.ended_for.reason == "tps<100 for 8 s"
 
 
 def test_the_failed_share_is_in_per_cent_of_all_transactions() -> None:

@@ -19,7 +19,7 @@ def test_a_backlog_that_grows_is_found_with_its_beginning() -> None:
     assert abs(found.onset_s - 40.0) <= 3.0
     assert 50.0 <= found.found_s <= 62.0
     assert abs(found.growth - 0.2) < 0.02
-    assert "0.20 s per second" in found.sentence
+    assert "grows by 0.19 s per second" in found.sentence
 
 
 def test_a_stall_that_is_worked_off_is_none() -> None:

@@ -31,7 +31,7 @@ from tests.support.noises import NOISES, Floats, sample
 CAPACITY: Final = 1000.0
 LIMIT: Final = parse_objective("p99 < 20ms")[0]
 KINDS: Final = ("W", "A6", "A9", "D", "C1", "C2", "S", "P")
-"""Those of `noises`, S without its drift, which has no stationary quantile, and P: A6 and stops of 0.2 s every minute."""
+"""Those of `noises`, S without its drift, which has no stationary quantile, and P: A6 with stops of 0.2 s every minute"""
 SETTLE_S: Final = 3
 SHORTEST_S: Final = 60
 _PART: Final = 10
@@ -169,7 +169,9 @@ def true_rate(kind: str, seconds: int = 4000, seeds: int = 3) -> float:
     low, high = 0.45 * CAPACITY, 0.85 * CAPACITY
     at_low, at_high = late(low), late(high)
     for _ in range(6):
-        rate = min(max(low - at_low * (high - low) / (at_high - at_low), low + 0.1 * (high - low)), high - 0.1 * (high - low))
+        rate = min(
+            max(low - at_low * (high - low) / (at_high - at_low), low + 0.1 * (high - low)), high - 0.1 * (high - low)
+        )
         at = late(rate)
         if abs(at) < 0.02:
             break

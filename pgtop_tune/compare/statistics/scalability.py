@@ -2,8 +2,8 @@
 
     X(N) = λN / (1 + σ(N − 1) + κN(N − 1))        σ: contention, κ: coherency
 
-N/X is linear in 1, N − 1 and N(N − 1), and is fitted by least squares of its relative residuals; coefficients below 0 are
-left out. Throughput is highest at N = √((1 − σ)/κ). Source: Gunther, "Guerrilla Capacity Planning", 2007. The law is a
+N/X is linear in 1, N − 1 and N(N − 1), and is fitted by least squares of its relative residuals; coefficients below 0
+are left out. Throughput is highest at N = √((1 − σ)/κ). Source: Gunther, "Guerrilla Capacity Planning", 2007. The law is a
 model: where its residuals are large it says nothing, and the measured knee stands alone.
 """
 
@@ -60,7 +60,8 @@ class Scalability(Struct, frozen=True):
         if self.refused or self.contention is None or self.coherency is None:
             return f"scalability law: not fitted: {self.refused}"
         contention, coherency = (
-            f"{share(each.value)} ({share(each.low)} … {share(each.high)})" for each in (self.contention, self.coherency)
+            f"{share(each.value)} ({share(each.low)} … {share(each.high)})"
+            for each in (self.contention, self.coherency)
         )
         peak = "no peak within reach of these steps"
         if self.peak_clients is not None:

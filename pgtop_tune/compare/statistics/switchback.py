@@ -201,7 +201,12 @@ def _share(log_ratio: float) -> float | None:
 def _more(mean: float, spread: float, count: int) -> int | None:
     goal = max(abs(mean), SAME - abs(mean))
     return next(
-        (n - count for n in range(count + 1, MOST_PAIRS + 1) if always_valid_t(n, _SHOWN) * spread / math.sqrt(n) < goal), None
+        (
+            n - count
+            for n in range(count + 1, MOST_PAIRS + 1)
+            if always_valid_t(n, _SHOWN) * spread / math.sqrt(n) < goal
+        ),
+        None,
     )
 
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -44,7 +45,7 @@ def script_texts(spec: LoadSpec, profile: Profile) -> list[tuple[str, str]]:
     Raises:
         LoadProblem: A script cannot be read.
     """
-    files = [script.file for script in spec.scripts] or [str(script.file) for script in profile.scripts]
+    files = [Path(script.file) for script in spec.scripts] or [script.file for script in profile.scripts]
     return [(script.file.name, script.text) for script in map(read_script, files)]
 
 
@@ -255,4 +256,3 @@ def all_at_work(lines: Sequence[BenchProgress], clients: int) -> bool:
     )
     busy = done / len(settled_lines) * (latency - lag) / 1000.0
     return lag >= _OF_LATENCY * latency and busy >= _BUSY * clients
-

@@ -27,7 +27,9 @@ _BAR: Final = 40
 _WIDE: Final = 1.21
 """Ratio of the ends above which the result says why."""
 _SHOWN: Final = 3
-_LAG_COUNTS: Final = "latencies count from the scheduled start of a transaction: the lag behind the schedule is a part of them"
+_LAG_COUNTS: Final = (
+    "latencies count from the scheduled start of a transaction: the lag behind the schedule is a part of them"
+)
 _P95: Final = 95.0
 
 
@@ -80,7 +82,9 @@ def _first_line(end: SearchEnd, subject: SearchSubject) -> str:
     if end.low is None:
         return f"{subject.objective}: no rate holds it: {end.reason}"
     if end.high is None:
-        return f"{subject.objective}: {rate_words(end.low)} per second hold it, and no higher rate was found to break it"
+        return (
+            f"{subject.objective}: {rate_words(end.low)} per second hold it, and no higher rate was found to break it"
+        )
     how = (
         f"confirmed by {CONFIRMATIONS} runs of {duration(subject.confirm_s)} at each end"
         if end.ending is Ending.CONFIRMED

@@ -1,10 +1,11 @@
 """The search for the highest rate that keeps an objective. Pure: it names the next run, and is told what came of it.
 
 The rate is doubled until the objective breaks (or halved until it holds), then the space between is bisected in the
-logarithm. A probe ends as soon as its interval says whether the objective holds, and at the latest after
-`SearchPlan.longest_s`; it is then unclear, and both sides of the unclear rates are narrowed instead. Three fresh runs
-at the lower end of what is left must then all hold the objective, and three at the upper end must not. A run that
-contradicts its end moves it outwards by half a step, and so do three that are on its side only just. Only runs that confirm are the result: a probe may be wrong more often.
+logarithm. A probe ends as soon as its interval says whether the objective holds, and is unclear after its last look;
+then both sides of the unclear rates are narrowed. Three fresh runs at the lower end of what is left must all hold the
+objective, and three at the upper end must break it. A run that contradicts its end moves it outwards by half a step, and
+so do three that are on its side only just. Where a probe was unclear, these runs are twice as long. Only they are the
+result: a probe may be wrong more often.
 
 A breaking run whose clients were all at work says nothing of the server until twice as many clients do no better.
 """
@@ -170,7 +171,7 @@ def is_clear(runs: Sequence[StepOutcome]) -> bool:
         error = math.sqrt(max(own, variance(values)) / len(values))
         beyond = (fmean(values) - limit[0].allowed) * (1.0 if upper else -1.0)
         clear.append(beyond >= t_quantile(_CLEAR, 2 * len(values) - 1) * error)
-    return any(clear) if upper else all(clear)
+    return any(clear) or not clear if upper else all(clear)
 
 
 class RateSearch(Struct):
@@ -361,8 +362,10 @@ class RateSearch(Struct):
         wanting: set[int] = set()
         for number, (first, second) in enumerate(zip(self.outcomes, self.outcomes[1:], strict=False)):
             more = second.step.clients > first.step.clients and second.step.rate == first.step.rate
-            if more and first.standing is Standing.BREAKS and (
-                second.standing is not Standing.BREAKS or (second.tps or 0.0) >= _MORE_TPS * (first.tps or 0.0)
+            if (
+                more
+                and first.standing is Standing.BREAKS
+                and (second.standing is not Standing.BREAKS or (second.tps or 0.0) >= _MORE_TPS * (first.tps or 0.0))
             ):
                 wanting.add(number)
         return wanting

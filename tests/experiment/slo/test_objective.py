@@ -21,7 +21,8 @@ def test_limits_of_an_objective_in_their_units() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "p99", "p99 > 20ms", "p99 < 20", "p99 < 20%", "failed < 5ms", "p99 < 0ms", "tps < 5ms", "p99 < 1ms and"]
+    "text",
+    ["", "p99", "p99 > 20ms", "p99 < 20", "p99 < 20%", "failed < 5ms", "p99 < 0ms", "tps < 5ms", "p99 < 1ms and"],
 )
 def test_what_is_no_objective_is_told_with_an_example(text: str) -> None:
     with pytest.raises(UsageProblem, match="objective"):
@@ -47,7 +48,9 @@ def test_late_transactions_of_a_histogram_are_those_of_the_latencies_within_its_
 
 
 def test_each_kind_of_limit_reads_its_own_part_of_a_second() -> None:
-    part = ScriptLatencies(script=1, logged=2, sum_us=60_000, max_us=30_000, buckets=ascending(bucket_counts([30_000] * 2)))
+    part = ScriptLatencies(
+        script=1, logged=2, sum_us=60_000, max_us=30_000, buckets=ascending(bucket_counts([30_000] * 2))
+    )
     second = LatencySecond(
         second=1, logged=10, sum_us=140_000, max_us=30_000, failed=5,
         buckets=ascending(bucket_counts([10_000] * 8 + [30_000] * 2)), scripts=(part,),

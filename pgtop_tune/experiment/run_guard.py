@@ -57,7 +57,7 @@ def abort_condition(text: str) -> AbortCondition:
 
 
 class RunEndedFor(Struct, frozen=True):
-    """Why a run is ended.
+    """A reason to end a run.
 
     Attributes:
         doubt: Id of the doubt that it raises: ABORTED or OVERLOADED; "" where the run has told enough.

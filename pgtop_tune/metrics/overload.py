@@ -107,17 +107,18 @@ class OverloadWatch:
         at_s = line.elapsed_s
         if self.overload is None and at_s - self._steps[-1].at_s >= STEP_S - 0.5:
             lines, self._lines = self._lines, []
-            self._skipped += sum(each.skipped or 0 for each in lines)
-            weight = math.fsum(each.tps for each in lines)
+            self._skipped += sum(second.skipped or 0 for second in lines)
+            weight = math.fsum(second.tps for second in lines)
             # Without a transaction nobody knows the backlog: the next step tells.
             if weight > 0.0:
                 lag_s, latency_s = (
                     math.fsum((value or 0.0) * tps for value, tps in pairs) / weight / 1000.0
                     for pairs in zip(
-                        *(((each.lag_ms, each.tps), (each.latency_ms, each.tps)) for each in lines), strict=True
+                        *(((second.lag_ms, second.tps), (second.latency_ms, second.tps)) for second in lines),
+                        strict=True,
                     )
                 )
-                self._next(at_s, lag_s, latency_s, any(each.skipped for each in lines), excused)
+                self._next(at_s, lag_s, latency_s, any(second.skipped for second in lines), excused)
         return self.overload
 
     def _next(self, at_s: float, lag_s: float, latency_s: float, skips: bool, excused: bool) -> None:
@@ -154,7 +155,7 @@ class OverloadWatch:
 def _is_rise(times: Sequence[float], values: Sequence[float]) -> bool:
     growth = [(b - a) / (t - s) for a, b, s, t in zip(values, values[1:], times, times[1:], strict=False)]
     count, mean = len(growth), fmean(growth)
-    squares = math.fsum((each - mean) ** 2 for each in growth) + _PRIOR_WEIGHT * _PRIOR_SD**2
+    squares = math.fsum((step - mean) ** 2 for step in growth) + _PRIOR_WEIGHT * _PRIOR_SD**2
     error = math.sqrt(squares / (count - 1 + _PRIOR_WEIGHT) / count)
     return mean > always_valid_t(count, CHANCE) * error
 

@@ -309,11 +309,11 @@ def _overloaded(evidence: RunEvidence) -> Doubt | None:
     if run.ended_for == OVERLOADED:
         reason = f"ended after {evidence.seconds:.0f} s: {run.message}"
         return doubt("OVERLOADED", INVALID, reason, "use a lower rate", seconds=evidence.seconds)
-    found = overload_in(evidence.progress, run.rate_per_s) if run.rate_per_s else None
-    if found is None:
+    overload = overload_in(evidence.progress, run.rate_per_s) if run.rate_per_s else None
+    if overload is None:
         return None
-    numbers = {"onset_s": found.onset_s, "growth": found.growth, "backlog_s": found.backlog_s}
-    return doubt("OVERLOADED", SUSPECT, found.sentence, "use a lower rate", **numbers)
+    numbers = {"onset_s": overload.onset_s, "growth": overload.growth, "backlog_s": overload.backlog_s}
+    return doubt("OVERLOADED", SUSPECT, overload.sentence, "use a lower rate", **numbers)
 
 
 def _skipped(evidence: RunEvidence) -> Doubt | None:

@@ -12,7 +12,7 @@ from statistics import fmean, median
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from pgtop_tune.experiment.slo.search import Ending, StepKind
+from pgtop_tune.experiment.slo.search import RateEnding, StepKind
 from tests.support.rate_server import KINDS, TRUE, knowing_probes, overloads, search, true_rate
 
 
@@ -41,16 +41,16 @@ def main() -> None:
         held += covered
         probes += [row[1] for row in rows]
         known += [row[2] for row in rows]
-        ended += [row[0].ending is Ending.CONFIRMED for row in rows]
-        print(
-            f"{kind:5} {fmean(covered):7.3f} {fmean(row[0].ending is Ending.CONFIRMED for row in rows):8.2f}"
-            f" {fmean(row[1] for row in rows):8.1f} {fmean(row[2] for row in rows):8.1f}"
-            f" {fmean(row[1] for row in rows) / fmean(row[2] for row in rows):6.2f}"
-            f" {median(row[3] for row in rows):8.1f} {median(width):8.1f}"
-            f"   {median(e.low / TRUE[kind] for e, *_ in rows if e.low):.3f} {median(e.high / TRUE[kind] for e, *_ in rows if e.high):.3f}"
-            f"  ({time.perf_counter() - began:.1f} s)",
-            flush=True,
-        )
+        ended += [row[0].ending is RateEnding.CONFIRMED for row in rows]
+        ratio = fmean(row[1] for row in rows) / fmean(row[2] for row in rows)
+        low = median(e.low / TRUE[kind] for e, *_ in rows if e.low)
+        high = median(e.high / TRUE[kind] for e, *_ in rows if e.high)
+        figures = (
+            f"{fmean(covered):7.3f}", f"{fmean(row[0].ending is RateEnding.CONFIRMED for row in rows):8.2f}",
+            f"{fmean(row[1] for row in rows):8.1f}", f"{fmean(row[2] for row in rows):8.1f}", f"{ratio:6.2f}",
+            f"{median(row[3] for row in rows):8.1f}", f"{median(width):8.1f}", f"  {low:.3f} {high:.3f}",
+        )  # fmt: skip
+        print(f"{kind:5} {' '.join(figures)}  ({time.perf_counter() - began:.1f} s)", flush=True)
     print(f"held {sum(held)} of {len(held)}, confirmed {fmean(ended):.3f}, probes {sum(probes) / sum(known):.2f} times")
     for line in overloads(many) if "overload" in sys.argv else ():
         print(line, flush=True)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from msgspec.structs import replace
 
-from pgtop_tune.experiment.slo.objective import Excess, Judged, Limit, Standing, judged, parse_objective
+from pgtop_tune.experiment.slo.objective import Excess, Judged, ObjectiveLimit, Standing, judged_by, parse_objective
 from pgtop_tune.experiment.slo.search import (
     LOOKS_S,
     STEP,
@@ -31,7 +31,7 @@ from tests.support.noises import NOISES, Floats, sample
 CAPACITY: Final = 1000.0
 LIMIT: Final = parse_objective("p99 < 20ms")[0]
 KINDS: Final = ("W", "A6", "A9", "D", "C1", "C2", "S", "P")
-"""Those of `noises`, S without its drift, which has no stationary quantile, and P: A6 with stops of 0.2 s every minute"""
+"""Those of `noises`, S without its drift, which has no stationary quantile; P is A6 with stops of 0.2 s a minute."""
 SETTLE_S: Final = 3
 SHORTEST_S: Final = 60
 _PART: Final = 10
@@ -125,14 +125,14 @@ class SimulatedServer:
         return StepOutcome(step=step, standing=standing, judged=(result[1],), seconds=result[0])
 
 
-def measured(limit: Limit, seconds: list[Excess], kind: StepKind) -> tuple[tuple[int, Judged], Standing]:
+def measured(limit: ObjectiveLimit, seconds: list[Excess], kind: StepKind) -> tuple[tuple[int, Judged], Standing]:
     """Look at a run as it goes on, as `rate_runs.ProbeGuard` does, or at its end."""
     for look in LOOKS_S:
-        judgement = judged(limit, seconds[:look])
+        judgement = judged_by(limit, seconds[:look])
         standing = ended_by(kind, [judgement])
         if standing is not None:
             return (look, judgement), standing
-    judgement = judged(limit, seconds)
+    judgement = judged_by(limit, seconds)
     if kind is StepKind.PROBE:
         return (len(seconds), judgement), Standing.UNCLEAR
     return (len(seconds), judgement), Standing.HOLDS if judgement.holds else Standing.BREAKS
@@ -218,6 +218,7 @@ def overloads(runs: int) -> list[str]:
         onset = [abs(each.onset_s - (halved_at_s or 0)) for each in every if each is not None]
         end = f"all {len(stops) / len(every):.2%}"
         if stops:
-            end += f", median {np.median(stops):.0f} s, onset off by {np.median(onset):.1f} s, over 5 s in {np.mean(np.array(onset) > 5.0):.1%}"
+            far = np.mean(np.array(onset) > 5.0)
+            end += f", median {np.median(stops):.0f} s, onset off by {np.median(onset):.1f} s, over 5 s in {far:.1%}"
         rows.append(f"{factor} {'halved ' if halved_at_s else ''}{'  '.join(cells)}  {end}")
     return rows

@@ -3,8 +3,8 @@
     X(N) = λN / (1 + σ(N − 1) + κN(N − 1))        σ: contention, κ: coherency
 
 N/X is linear in 1, N − 1 and N(N − 1), and is fitted by least squares of its relative residuals; coefficients below 0
-are left out. Throughput is highest at N = √((1 − σ)/κ). Source: Gunther, "Guerrilla Capacity Planning", 2007. The law is a
-model: where its residuals are large it says nothing, and the measured knee stands alone.
+are left out. Throughput is highest at N = √((1 − σ)/κ). Source: Gunther, "Guerrilla Capacity Planning", 2007. The
+law is a model: where its residuals are large it says nothing, and the measured knee stands alone.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Scalability(Struct, frozen=True):
         if self.refused or self.contention is None or self.coherency is None:
             return f"scalability law: not fitted: {self.refused}"
         contention, coherency = (
-            f"{share(each.value)} ({share(each.low)} … {share(each.high)})"
-            for each in (self.contention, self.coherency)
+            f"{share(100.0 * coefficient.value)} ({share(100.0 * coefficient.low)} … {share(100.0 * coefficient.high)})"
+            for coefficient in (self.contention, self.coherency)
         )
         peak = "no peak within reach of these steps"
         if self.peak_clients is not None:
@@ -92,9 +92,8 @@ def scalability(points: Sequence[tuple[float, float]]) -> Scalability:
     if error > OFF:
         worst = max(points, key=lambda point: abs(_residual(rows[points.index(point)], coefficients)))
         off = abs(_residual(rows[points.index(worst)], coefficients))
-        return Scalability(
-            refused=f"the steps are off by {share(error)} from the law, {number(worst[0])} clients by {share(off)}"
-        )
+        typical, largest = share(100.0 * error), share(100.0 * off)
+        return Scalability(refused=f"the steps are off by {typical}, that of {number(worst[0])} clients by {largest}")
     t = t_quantile(_SHOWN, degrees)
     first = coefficients[0]
     ratios = []

@@ -17,7 +17,7 @@ _STATUS: Final = "begin anew without --resume"
 
 
 class SearchSubject(Struct, frozen=True, kw_only=True):
-    """What a search is about; a search goes on only with the same.
+    """The subject of a search, which goes on only with the same.
 
     Attributes:
         server: System identifier of the server; "" where it was not to be seen.

@@ -39,7 +39,7 @@ _APART: Final = 3.0
 
 
 class Standing(StrEnum):
-    """Whether a load keeps an objective."""
+    """A verdict on an objective at one rate."""
 
     HOLDS = "holds"
     BREAKS = "breaks"
@@ -58,7 +58,7 @@ class Excess(Struct, frozen=True, gc=False):
     amount: float
 
 
-class Limit(Struct, frozen=True):
+class ObjectiveLimit(Struct, frozen=True):
     """One limit of an objective.
 
     Attributes:
@@ -88,7 +88,7 @@ class Limit(Struct, frozen=True):
         """
         part: LatencySecond | ScriptLatencies | None = second
         if self.script and second.scripts:
-            part = next((each for each in second.scripts if scripts[each.script] == self.script), None)
+            part = next((row for row in second.scripts if scripts[row.script] == self.script), None)
         if part is None:
             return Excess(0.0, 0.0)
         if self.figure == "mean":
@@ -97,9 +97,14 @@ class Limit(Struct, frozen=True):
             return Excess(part.logged + part.failed, part.failed)
         return Excess(part.logged, late_of(part.buckets, 1000.0 * self.limit))
 
+    def of_all(self, parts: Sequence[LatencySecond], scripts: Sequence[str]) -> Excess:
+        """Return a second of which the log came in several parts; see `of`."""
+        excesses = [self.of(part, scripts) for part in parts]
+        return Excess(sum(excess.count for excess in excesses), sum(excess.amount for excess in excesses))
+
     def words(self, value: float) -> str:
         """Return a value of the judged figure for people: a share, or a mean latency."""
-        return with_ms(value) if self.figure == "mean" else share(value)
+        return with_ms(value) if self.figure == "mean" else share(100.0 * value)
 
 
 def late_of(buckets: Buckets, limit_us: float) -> float:
@@ -114,7 +119,7 @@ def late_of(buckets: Buckets, limit_us: float) -> float:
     return late
 
 
-def parse_objective(text: str) -> tuple[Limit, ...]:
+def parse_objective(text: str) -> tuple[ObjectiveLimit, ...]:
     """Parse an objective.
 
     Raises:
@@ -123,7 +128,7 @@ def parse_objective(text: str) -> tuple[Limit, ...]:
     return tuple(_limit(part, text) for part in re.split(r"\s+and\s+", text.strip(), flags=re.IGNORECASE))
 
 
-def _limit(part: str, text: str) -> Limit:
+def _limit(part: str, text: str) -> ObjectiveLimit:
     match = _TERM.fullmatch(part)
     if match is None:
         raise UsageProblem(f"{text!r} is not an objective", _EXAMPLE)
@@ -131,7 +136,7 @@ def _limit(part: str, text: str) -> Limit:
     figure, value = (latency or failed).lower(), float(typed_number)
     if (unit == "%") is not bool(failed) or not value > 0.0:
         raise UsageProblem(f"{part.strip()!r} is not an objective", _EXAMPLE)
-    words = f"{figure}{f' of {script}' if script else ''} < {typed_number}{unit}"
+    limit_text = f"{figure}{f' of {script}' if script else ''} < {typed_number}{unit}"
     if failed:
         limit = allowed = value / 100.0
     else:
@@ -139,23 +144,25 @@ def _limit(part: str, text: str) -> Limit:
         allowed = limit if figure == "mean" else 1.0 - float(figure[1:]) / 100.0
     if not allowed < 1.0 and figure != "mean":
         raise UsageProblem(f"{part.strip()!r} is not an objective", _EXAMPLE)
-    return Limit(text=words, figure=figure, limit=limit, allowed=allowed, script=script or "")
+    return ObjectiveLimit(text=limit_text, figure=figure, limit=limit, allowed=allowed, script=script or "")
 
 
 class Judged(Struct, frozen=True):
-    """What a run says of one limit.
+    """The evidence of a run on one limit.
 
     Attributes:
         value: Share of late or failed transactions, or the mean latency in ms; None without transactions.
         error: Its standard error; 0.0 where it is not known.
         degrees: Degrees of freedom of the error.
         allowed: The value that it is held against.
+        is_time: Whether these are milliseconds, and no shares.
     """
 
     value: float | None
     error: float
     degrees: int
     allowed: float
+    is_time: bool = False
 
     def standing(self, chance: float) -> Standing:
         """Return whether the limit holds for certain, does not, or neither; each is wrong in this share at most."""
@@ -176,10 +183,11 @@ class Judged(Struct, frozen=True):
         if self.value is None or self.error <= 0.0:
             return None
         half = t_quantile(1.0 - chance, self.degrees) * self.error
-        return max(self.value - half, 0.0), self.value + half
+        most = math.inf if self.is_time else 1.0
+        return max(self.value - half, 0.0), min(self.value + half, most)
 
 
-def judged(limit: Limit, seconds: Sequence[Excess]) -> Judged:
+def judged_by(limit: ObjectiveLimit, seconds: Sequence[Excess]) -> Judged:
     """Judge one limit by the seconds of a run, or of several runs one after the other."""
     total = math.fsum(second.count for second in seconds)
     if total <= 0.0:
@@ -187,19 +195,19 @@ def judged(limit: Limit, seconds: Sequence[Excess]) -> Judged:
     value = math.fsum(second.amount for second in seconds) / total
     per_second = total / len(seconds)
     excess = [(second.amount - value * second.count) / per_second / limit.allowed for second in seconds]
-    own = 0.0
+    variance_of_value = 0.0
     if len(seconds) >= FEWEST_AFTER:
         # A few cosines may miss a single burst.
-        own = limit.allowed**2 * max(mean_variance(excess), variance(excess) / len(excess))
+        variance_of_value = limit.allowed**2 * max(mean_variance(excess), variance(excess) / len(excess))
     least = limit.spread / total
     degrees = max(_FEWEST_DEGREES, 2 * min(8, len(seconds) // 30))
-    error = math.sqrt(max(own, least)) if len(seconds) >= FEWEST_AFTER else 0.0
-    return Judged(value=value, error=error, degrees=degrees, allowed=limit.allowed)
+    error = math.sqrt(max(variance_of_value, least)) if len(seconds) >= FEWEST_AFTER else 0.0
+    return Judged(value=value, error=error, degrees=degrees, allowed=limit.allowed, is_time=limit.figure == "mean")
 
 
 def together(standings: Iterable[Standing]) -> Standing:
     """Return the standing of limits that must all hold."""
-    every = tuple(standings)
-    if Standing.BREAKS in every:
+    different = set(standings)
+    if Standing.BREAKS in different:
         return Standing.BREAKS
-    return Standing.HOLDS if all(each is Standing.HOLDS for each in every) else Standing.UNCLEAR
+    return Standing.HOLDS if different == {Standing.HOLDS} else Standing.UNCLEAR

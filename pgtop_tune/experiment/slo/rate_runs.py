@@ -16,7 +16,7 @@ from pgtop_tune.bench.profiles import Profile, read_script
 from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.experiment.load_run import NOTHING_BEFORE, BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.run_guard import RunEndedFor, RunGuard
-from pgtop_tune.experiment.slo.objective import Judged, Limit, Standing, judged, together
+from pgtop_tune.experiment.slo.objective import Judged, ObjectiveLimit, Standing, judged_by, together
 from pgtop_tune.experiment.slo.search import CHANCE, LOOKS_S, SearchStep, StepKind, StepOutcome, ended_by
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.load import running
@@ -69,16 +69,17 @@ def writes(spec: LoadSpec, profile: Profile) -> bool:
     return any(_WRITES.search(text) for _, text in texts) if texts else profile.builtin != "select-only"
 
 
-def counted_seconds(frames: Sequence[Frame], number: int) -> list[LatencySecond]:
-    """Return the seconds of a run that count, without gaps: a second without a transaction is there, too."""
+def counted_seconds(frames: Sequence[Frame], number: int) -> list[list[LatencySecond]]:
+    """Return the parts of each second of a run that counts; a second without a transaction has none."""
     samples = [frame.bench for frame in frames if not isinstance(frame.bench, Unavailable)]
-    seconds = {each.second: each for sample in samples if sample.run.run == number for each in sample.latencies}
-    if not seconds:
-        return []
-    first = min(seconds) + SETTLE_S
-    nothing = LatencySecond(second=0, logged=0, sum_us=0, max_us=0, buckets=())
+    by_second: dict[int, list[LatencySecond]] = {}
+    for sample in samples:
+        if sample.run.run == number:
+            for part in sample.latencies:
+                by_second.setdefault(part.second, []).append(part)
+    first = min(by_second, default=0) + SETTLE_S
     # The last one may be cut off.
-    return [seconds.get(second, nothing) for second in range(first, max(seconds))]
+    return [by_second.get(second, []) for second in range(first, max(by_second, default=0))]
 
 
 class ProbeGuard(RunGuard):
@@ -92,7 +93,7 @@ class ProbeGuard(RunGuard):
         standing: The standing at the look that ended it; None without.
     """
 
-    def __init__(self, limits: Sequence[Limit], kind: StepKind) -> None:
+    def __init__(self, limits: Sequence[ObjectiveLimit], kind: StepKind) -> None:
         super().__init__()
         self.standing: Standing | None = None
         self._limits = limits
@@ -101,22 +102,26 @@ class ProbeGuard(RunGuard):
 
     def ends(self, interval: Interval) -> bool:
         """See `RunGuard.ends`."""
+        if self.ended_for is not None:
+            return True
         if super().ends(interval):
             self.standing = Standing.BREAKS
         elif self._looks and not isinstance(bench := interval.newest.bench, Unavailable):
             seconds = counted_seconds(interval.frames, bench.run.run)
             if len(seconds) >= self._looks[0]:
                 look = self._looks.pop(0)
-                every = judge(self._limits, seconds[:look], bench.run.scripts)
-                self.standing = ended_by(self._kind, every)
+                evidence = judge(self._limits, seconds[:look], bench.run.scripts)
+                self.standing = ended_by(self._kind, evidence)
                 if self.standing is not None:
                     self.ended_for = RunEndedFor("", self.standing)
         return self.ended_for is not None
 
 
-def judge(limits: Sequence[Limit], seconds: Sequence[LatencySecond], scripts: Sequence[str]) -> tuple[Judged, ...]:
+def judge(
+    limits: Sequence[ObjectiveLimit], seconds: Sequence[Sequence[LatencySecond]], scripts: Sequence[str]
+) -> tuple[Judged, ...]:
     """Judge all limits by the seconds of a run."""
-    return tuple(judged(limit, [limit.of(second, scripts) for second in seconds]) for limit in limits)
+    return tuple(judged_by(limit, [limit.of_all(parts, scripts) for parts in seconds]) for limit in limits)
 
 
 class Bottlenecks:
@@ -155,7 +160,7 @@ class RateRuns:
         limits: The objective.
         confirm_s: Seconds that count of a run that confirms.
         before: Steps before the first run.
-        made: Takes each record.
+        take_record: Takes each record.
     """
 
     def __init__(
@@ -164,10 +169,10 @@ class RateRuns:
         keeper: FrameKeeper,
         bottlenecks: Bottlenecks,
         cell: RunCell,
-        limits: Sequence[Limit],
+        limits: Sequence[ObjectiveLimit],
         confirm_s: int,
         before: BeforeEachRun,
-        made: Callable[[RunResult], None],
+        take_record: Callable[[RunResult], None],
     ) -> None:
         self._guard = RunGuard()
         self._run = make_load_run(lambda: self._guard)
@@ -177,7 +182,7 @@ class RateRuns:
         self._limits = tuple(limits)
         self._confirm_s = confirm_s
         self._before = before
-        self._made = made
+        self._take_record = take_record
 
     def seconds(self, kind: StepKind, times: int = 1) -> int:
         """Return the longest time of a run."""
@@ -212,18 +217,18 @@ class RateRuns:
         frames = self._keeper.frames
         number = max((frame.bench.run.run for frame in frames if not isinstance(frame.bench, Unavailable)), default=0)
         seconds = counted_seconds(frames, number)
-        every = judge(self._limits, seconds, [script.name for script in result.scripts])
+        evidence = judge(self._limits, seconds, [script.name for script in result.scripts])
         standing = guard.standing
         if standing is None and step.kind is StepKind.PROBE:
-            standing = together(each.standing(CHANCE) for each in every)
+            standing = together(judged.standing(CHANCE) for judged in evidence)
         if standing is None:
-            standing = Standing.HOLDS if every and all(each.holds for each in every) else Standing.BREAKS
+            standing = Standing.HOLDS if evidence and all(judged.holds for judged in evidence) else Standing.BREAKS
         breaks = standing is Standing.BREAKS
         generator = result.generator
         return StepOutcome(
             step=step,
             standing=standing,
-            judged=every,
+            judged=evidence,
             seconds=len(seconds),
             tps=result.tps,
             all_at_work=breaks and all_at_work(result.progress, step.clients),
@@ -240,7 +245,7 @@ class RateRuns:
         if result.state is RunState.FAILED:
             message, _, hint = result.message.partition("\nhint: ")
             raise LoadProblem(message or "pgbench failed", hint)
-        self._made(result)
+        self._take_record(result)
         return result
 
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from pgtop_tune.base.units import duration, number, percent, with_ms
 from pgtop_tune.experiment.slo.kept_search import SearchSubject
-from pgtop_tune.experiment.slo.objective import Judged, Limit, Standing
+from pgtop_tune.experiment.slo.objective import Judged, ObjectiveLimit, Standing
 from pgtop_tune.experiment.slo.search import (
     CHANCE,
     CONFIRMATIONS,
-    Ending,
+    RateEnding,
     RateSearch,
     SearchEnd,
     SearchStep,
@@ -26,7 +26,7 @@ FORMAT: Final = "pgtop-tune-slo/1"
 _BAR: Final = 40
 _WIDE: Final = 1.21
 """Ratio of the ends above which the result says why."""
-_SHOWN: Final = 3
+_PROBE_S: Final = 30.0
 _LAG_COUNTS: Final = (
     "latencies count from the scheduled start of a transaction: the lag behind the schedule is a part of them"
 )
@@ -38,11 +38,11 @@ def rate_words(rate: float) -> str:
     return number(float(f"{rate:.4g}"))
 
 
-def outcome_line(outcome: StepOutcome, limits: Sequence[Limit]) -> str:
+def outcome_line(outcome: StepOutcome, limits: Sequence[ObjectiveLimit]) -> str:
     """Return a run of the search as one line."""
     step = outcome.step
     figures = ", ".join(
-        f"{limit.text}: {_judged_words(limit, each)}" for limit, each in zip(limits, outcome.judged, strict=False)
+        f"{limit.text}: {_judged_words(limit, judged)}" for limit, judged in zip(limits, outcome.judged, strict=False)
     )
     purpose = {StepKind.LOWER: "confirms lower end", StepKind.UPPER: "confirms upper end", StepKind.CURVE: "latency"}
     kind = purpose.get(step.kind, "probe")
@@ -52,7 +52,7 @@ def outcome_line(outcome: StepOutcome, limits: Sequence[Limit]) -> str:
     )
 
 
-def _judged_words(limit: Limit, judged: Judged) -> str:
+def _judged_words(limit: ObjectiveLimit, judged: Judged) -> str:
     if judged.value is None:
         return "no transaction"
     interval = judged.interval(CHANCE)
@@ -61,8 +61,8 @@ def _judged_words(limit: Limit, judged: Judged) -> str:
     return f"{limit.words(judged.value)}{kind}{between}"
 
 
-def result_lines(
-    search: RateSearch, end: SearchEnd, subject: SearchSubject, limits: Sequence[Limit], block: str
+def search_lines(
+    search: RateSearch, end: SearchEnd, subject: SearchSubject, limits: Sequence[ObjectiveLimit], block: str
 ) -> list[str]:
     """Return the result first, then its doubts, latencies, bottleneck and chart."""
     lines = [_first_line(end, subject)]
@@ -71,11 +71,21 @@ def result_lines(
     if end.low and end.high and end.high / end.low > _WIDE:
         lines.append(f"doubt: {_why_wide(search, limits)}")
     lines += _latency_lines(search, end)
+    if wanting := [outcome for outcome in search.outcomes if outcome.all_at_work]:
+        lines += _clients_line(search, wanting[-1])
     if breaking := _breaking(search, end):
         lines.append(f"bottleneck at {rate_words(breaking.step.rate)} per second: {breaking.bottleneck or 'not known'}")
     if limit := _generator_limit(search):
         lines.append(limit)
     return [*lines, _LAG_COUNTS, "", *chart_lines(search, block)]
+
+
+def _clients_line(search: RateSearch, wanting: StepOutcome) -> list[str]:
+    """Return what is known of the clients as a limit: none where more of them did no better."""
+    used, most = wanting.step.clients, search.plan.most_clients
+    if used < most:
+        return []
+    return [f"limit: all {used} clients were at work, and there is no room for more than {most}"]
 
 
 def _first_line(end: SearchEnd, subject: SearchSubject) -> str:
@@ -87,7 +97,7 @@ def _first_line(end: SearchEnd, subject: SearchSubject) -> str:
         )
     how = (
         f"confirmed by {CONFIRMATIONS} runs of {duration(subject.confirm_s)} at each end"
-        if end.ending is Ending.CONFIRMED
+        if end.ending is RateEnding.CONFIRMED
         else "not confirmed"
     )
     middle, half = math.sqrt(end.low * end.high), math.sqrt(end.high / end.low) - 1.0
@@ -97,12 +107,12 @@ def _first_line(end: SearchEnd, subject: SearchSubject) -> str:
     )
 
 
-def _why_wide(search: RateSearch, limits: Sequence[Limit]) -> str:
+def _why_wide(search: RateSearch, limits: Sequence[ObjectiveLimit]) -> str:
     unclear = [outcome for outcome in search.outcomes if outcome.standing is Standing.UNCLEAR]
     moved = sorted({o.step.rate for o in search.outcomes if _contradicts(o)})
     parts = [
         f"after {outcome.seconds} s at {rate_words(outcome.step.rate)} per second it is unclear whether it holds"
-        f" ({', '.join(_judged_words(limit, each) for limit, each in zip(limits, outcome.judged, strict=False))})"
+        f" ({', '.join(_judged_words(limit, judged) for limit, judged in zip(limits, outcome.judged, strict=False))})"
         for outcome in unclear[-1:]
     ]
     if moved:
@@ -139,8 +149,8 @@ def _breaking(search: RateSearch, end: SearchEnd) -> StepOutcome | None:
 
 def _generator_limit(search: RateSearch) -> str:
     """Return how far pgbench was from its own limit: the CPU time of its busiest thread, at the highest rate."""
-    known = [outcome for outcome in search.outcomes if outcome.demand and outcome.tps]
-    highest = max(known, key=lambda outcome: outcome.tps or 0.0, default=None)
+    measured = [outcome for outcome in search.outcomes if outcome.demand and outcome.tps]
+    highest = max(measured, key=lambda outcome: outcome.tps or 0.0, default=None)
     if highest is None or not highest.demand or not highest.tps:
         return ""
     limit = highest.tps * 100.0 / highest.demand
@@ -171,7 +181,7 @@ def chart_lines(search: RateSearch, block: str) -> list[str]:
     ]
 
 
-def as_json(search: RateSearch, end: SearchEnd, subject: SearchSubject) -> dict[str, Any]:
+def search_json(search: RateSearch, end: SearchEnd, subject: SearchSubject) -> dict[str, Any]:
     """Return the result for programs."""
     breaking = _breaking(search, end)
     return {
@@ -188,14 +198,14 @@ def as_json(search: RateSearch, end: SearchEnd, subject: SearchSubject) -> dict[
 
 
 def expected_s(search: RateSearch, seconds: dict[StepKind, int]) -> float:
-    """Return the time that the rest of a search takes, by experience: eight probes, half of them short."""
-    made = [outcome.step.kind for outcome in search.outcomes]
-    probes = max(8 - made.count(StepKind.PROBE), 1)
-    confirming = max(2 * CONFIRMATIONS - made.count(StepKind.LOWER) - made.count(StepKind.UPPER), 0)
-    curves = max(len(search.plan.shares) - made.count(StepKind.CURVE), 0)
+    """Return the time that the rest of a search takes, by experience: eight probes, most of them short."""
+    kinds = [outcome.step.kind for outcome in search.outcomes]
+    probes = max(8 - kinds.count(StepKind.PROBE), 1)
+    confirming = max(2 * CONFIRMATIONS - kinds.count(StepKind.LOWER) - kinds.count(StepKind.UPPER), 0)
+    curves = max(len(search.plan.shares) - kinds.count(StepKind.CURVE), 0)
     between_s = 3.0
     return (
-        probes * (seconds[StepKind.PROBE] / 2.5 + between_s)
+        probes * (_PROBE_S + between_s)
         + confirming * (seconds[StepKind.LOWER] + between_s)
         + curves * (seconds[StepKind.CURVE] + between_s)
     )
@@ -204,5 +214,5 @@ def expected_s(search: RateSearch, seconds: dict[StepKind, int]) -> float:
 def next_words(step: SearchStep) -> str:
     """Return the next run in words."""
     kind = {StepKind.LOWER: "confirming the lower end", StepKind.UPPER: "confirming the upper end"}
-    words = kind.get(step.kind, "latency" if step.kind is StepKind.CURVE else "probing")
-    return f"{words}: {rate_words(step.rate)} per second, {step.clients} clients"
+    purpose = kind.get(step.kind, "latency" if step.kind is StepKind.CURVE else "probing")
+    return f"{purpose}: {rate_words(step.rate)} per second, {step.clients} clients"

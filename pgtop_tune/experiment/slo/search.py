@@ -3,9 +3,9 @@
 The rate is doubled until the objective breaks (or halved until it holds), then the space between is bisected in the
 logarithm. A probe ends as soon as its interval says whether the objective holds, and is unclear after its last look;
 then both sides of the unclear rates are narrowed. Three fresh runs at the lower end of what is left must all hold the
-objective, and three at the upper end must break it. A run that contradicts its end moves it outwards by half a step, and
-so do three that are on its side only just. Where a probe was unclear, these runs are twice as long. Only they are the
-result: a probe may be wrong more often.
+objective, and three at the upper end must break it. A run that contradicts its end moves it outwards by half a step,
+and so do three that are on its side only just. Where a probe was unclear, these runs are twice as long. Only they are
+the result: a probe may be wrong more often.
 
 A breaking run whose clients were all at work says nothing of the server until twice as many clients do no better.
 """
@@ -45,7 +45,7 @@ _MORE_TPS: Final = 1.05
 
 
 class StepKind(StrEnum):
-    """What a run is for."""
+    """Purposes of a run."""
 
     PROBE = "probe"
     LOWER = "lower"
@@ -56,8 +56,8 @@ class StepKind(StrEnum):
 _WANTED: Final = {StepKind.LOWER: Standing.HOLDS, StepKind.UPPER: Standing.BREAKS}
 
 
-class Ending(StrEnum):
-    """How a search ended."""
+class RateEnding(StrEnum):
+    """Endings of a search."""
 
     CONFIRMED = "confirmed"
     UNCONFIRMED = "unconfirmed"
@@ -66,7 +66,7 @@ class Ending(StrEnum):
 
 
 class SearchPlan(Struct, frozen=True, kw_only=True):
-    """What is known before a search.
+    """Facts that are known before a search.
 
     Attributes:
         start: The first rate.
@@ -96,7 +96,7 @@ class SearchStep(Struct, frozen=True):
 
 
 class StepOutcome(Struct, frozen=True, kw_only=True):
-    """What came of a run.
+    """The outcome of a run.
 
     Attributes:
         standing: Of a probe by its intervals, of a confirmation by its own figures.
@@ -126,7 +126,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
     @property
     def certain(self) -> Standing:
         """Return the standing by the intervals."""
-        return together(each.standing(CHANCE) for each in self.judged) if self.judged else self.standing
+        return together(judged.standing(CHANCE) for judged in self.judged) if self.judged else self.standing
 
     @property
     def contradicts(self) -> bool:
@@ -143,7 +143,7 @@ class SearchEnd(Struct, frozen=True):
         reason: Why it is not confirmed, or why there is no interval; "" where it is.
     """
 
-    ending: Ending
+    ending: RateEnding
     low: float | None
     high: float | None
     reason: str = ""
@@ -167,8 +167,8 @@ def is_clear(runs: Sequence[StepOutcome]) -> bool:
         values = [judged.value for judged in limit if judged.value is not None]
         if len(values) < len(runs):
             return upper
-        own = math.fsum(judged.error**2 for judged in limit) / len(limit)
-        error = math.sqrt(max(own, variance(values)) / len(values))
+        within = math.fsum(judged.error**2 for judged in limit) / len(limit)
+        error = math.sqrt(max(within, variance(values)) / len(values))
         beyond = (fmean(values) - limit[0].allowed) * (1.0 if upper else -1.0)
         clear.append(beyond >= t_quantile(_CLEAR, 2 * len(values) - 1) * error)
     return any(clear) or not clear if upper else all(clear)
@@ -276,18 +276,20 @@ class RateSearch(Struct):
         low, high = self._low(), self._high()
         if bound := self._generator():
             reason = f"the load generator is the limit: {bound}"
-            return None, SearchEnd(Ending.NEVER_BREAKS, low, None, reason)
+            return None, SearchEnd(RateEnding.NEVER_BREAKS, low, None, reason)
         rates = [outcome.step.rate for outcome in self.outcomes]
         if self.outcomes and any(outcome.step.kind is not StepKind.PROBE for outcome in self.outcomes):
             return None, None
         if low is None:
             rate = self.plan.start if not rates else min(rates) / 2.0
             if rate < _LOWEST or probes >= _MOST_PROBES:
-                return None, SearchEnd(Ending.NEVER_HOLDS, None, high, f"it breaks even at {min(rates):g} per second")
+                return None, SearchEnd(
+                    RateEnding.NEVER_HOLDS, None, high, f"it breaks even at {min(rates):g} per second"
+                )
             return rate, None
         if high is None:
             if probes >= _MOST_PROBES:
-                return None, SearchEnd(Ending.NEVER_BREAKS, low, None, f"it holds even at {low:g} per second")
+                return None, SearchEnd(RateEnding.NEVER_BREAKS, low, None, f"it holds even at {low:g} per second")
             return 2.0 * max(rates), None
         between = self.unclear()
         gaps = [(low, between[0]), (between[-1], high)] if between else [(low, high)]
@@ -307,17 +309,17 @@ class RateSearch(Struct):
             rate, moves = self._candidate(kind, step)
             if rate is None or moves > _MOST_MOVES or rate < _LOWEST:
                 reason = f"no rate at the {kind} end was confirmed"
-                return SearchEnd(Ending.UNCONFIRMED, low, high, reason)
+                return SearchEnd(RateEnding.UNCONFIRMED, low, high, reason)
             confirming = [(outcome.step.kind, outcome.step.rate) for outcome in self.outcomes]
             if confirming.count((kind, rate)) < CONFIRMATIONS:
                 return SearchStep(kind, rate, clients, _NOISY if self._is_noisy() else 1)
         ends = [self._candidate(kind, step)[0] for kind, step in ((StepKind.LOWER, -_MOVE), (StepKind.UPPER, _MOVE))]
         assert ends[0] is not None
-        made = {outcome.step.rate for outcome in self.outcomes if outcome.step.kind is StepKind.CURVE}
+        curve_rates = {outcome.step.rate for outcome in self.outcomes if outcome.step.kind is StepKind.CURVE}
         for share in self.plan.shares:
-            if (rate := share * ends[0]) not in made:
+            if (rate := share * ends[0]) not in curve_rates:
                 return SearchStep(StepKind.CURVE, rate, clients)
-        return SearchEnd(Ending.CONFIRMED, ends[0], ends[1])
+        return SearchEnd(RateEnding.CONFIRMED, ends[0], ends[1])
 
     def _is_noisy(self) -> bool:
         """Return whether a probe was unclear to its end: then runs differ more, and those that confirm are longer."""
@@ -369,8 +371,3 @@ class RateSearch(Struct):
             ):
                 wanting.add(number)
         return wanting
-
-
-def sequential(plan: SearchPlan, outcomes: Sequence[StepOutcome]) -> RateSearch:
-    """Return a search that was told these outcomes."""
-    return RateSearch(plan, list(outcomes))

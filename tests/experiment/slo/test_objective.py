@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.experiment.slo.objective import Excess, Standing, judged, late_of, parse_objective
+from pgtop_tune.experiment.slo.objective import Excess, Standing, judged_by, late_of, parse_objective
 from pgtop_tune.metrics.percentiles import ascending, bucket_counts
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
@@ -64,8 +64,8 @@ def test_each_kind_of_limit_reads_its_own_part_of_a_second() -> None:
 def test_a_few_seconds_say_nothing_and_many_late_ones_break_and_a_burst_is_unclear() -> None:
     (limit,) = parse_objective("p99 < 20ms")
     quiet, bad = Excess(1000.0, 0.0), Excess(1000.0, 500.0)
-    assert judged(limit, [quiet] * 5).standing(0.02) is Standing.UNCLEAR
-    assert judged(limit, [quiet] * 10).standing(0.02) is Standing.HOLDS
-    assert judged(limit, [bad] * 10).standing(0.02) is Standing.BREAKS
-    assert judged(limit, [quiet] * 19 + [bad]).standing(0.02) is Standing.UNCLEAR
-    assert judged(limit, [Excess(10.0, 0.0)] * 10).standing(0.02) is Standing.UNCLEAR
+    assert judged_by(limit, [quiet] * 5).standing(0.02) is Standing.UNCLEAR
+    assert judged_by(limit, [quiet] * 10).standing(0.02) is Standing.HOLDS
+    assert judged_by(limit, [bad] * 10).standing(0.02) is Standing.BREAKS
+    assert judged_by(limit, [quiet] * 19 + [bad]).standing(0.02) is Standing.UNCLEAR
+    assert judged_by(limit, [Excess(10.0, 0.0)] * 10).standing(0.02) is Standing.UNCLEAR

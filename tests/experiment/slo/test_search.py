@@ -12,7 +12,7 @@ import pytest
 from pgtop_tune.experiment.slo.objective import Standing
 from pgtop_tune.experiment.slo.search import (
     CONFIRMATIONS,
-    Ending,
+    RateEnding,
     RateSearch,
     SearchEnd,
     SearchPlan,
@@ -41,7 +41,7 @@ def limit_at(truth: float) -> Answer:
 def test_without_noise_it_makes_the_probes_of_a_bisection_and_confirms_both_ends(truth: float) -> None:
     found, end = searched(limit_at(truth))
     kinds = [outcome.step.kind for outcome in found.outcomes]
-    assert end.ending is Ending.CONFIRMED
+    assert end.ending is RateEnding.CONFIRMED
     assert end.low is not None
     assert end.high is not None
     assert end.low < truth <= end.high <= 1.1 * end.low
@@ -56,7 +56,7 @@ def test_unclear_rates_stay_inside_and_both_sides_of_them_are_narrowed() -> None
         return StepOutcome(step=step, standing=Standing.UNCLEAR if probe and 650 < step.rate < 760 else standing)
 
     found, end = searched(answer)
-    assert end.ending is Ending.CONFIRMED
+    assert end.ending is RateEnding.CONFIRMED
     assert end.low is not None
     assert end.high is not None
     assert end.low <= 650.0
@@ -70,14 +70,14 @@ def test_an_end_that_a_fresh_run_contradicts_moves_outwards() -> None:
         return StepOutcome(step=step, standing=Standing.HOLDS if step.rate < truth else Standing.BREAKS)
 
     _, end = searched(answer)
-    assert end.ending is Ending.CONFIRMED
+    assert end.ending is RateEnding.CONFIRMED
     assert end.low is not None
     assert end.high is not None
     assert end.low < 640.0 <= end.high < 731.0
 
 
 def test_an_objective_that_never_holds_and_one_that_never_breaks_have_no_interval() -> None:
-    assert searched(limit_at(0.0))[1].ending is Ending.NEVER_HOLDS
+    assert searched(limit_at(0.0))[1].ending is RateEnding.NEVER_HOLDS
 
     def answer(step: SearchStep, _: int) -> StepOutcome:
         generator = "a thread never slept" if step.rate > 5000.0 else ""
@@ -85,7 +85,7 @@ def test_an_objective_that_never_holds_and_one_that_never_breaks_have_no_interva
         return StepOutcome(step=step, standing=standing, generator=generator)
 
     _, end = searched(answer)
-    assert end.ending is Ending.NEVER_BREAKS
+    assert end.ending is RateEnding.NEVER_BREAKS
     assert end.low == 3200.0
     assert "a thread never slept" in end.reason
 
@@ -99,7 +99,7 @@ def test_clients_are_doubled_until_they_do_not_help() -> None:
         return StepOutcome(step=step, standing=standing, tps=tps, all_at_work=breaks)
 
     found, end = searched(answer, SearchPlan(start=100.0, clients=2, most_clients=64, shares=(0.5,)))
-    assert end.ending is Ending.CONFIRMED
+    assert end.ending is RateEnding.CONFIRMED
     assert end.low is not None
     assert end.high is not None
     assert end.low <= 900.0 < end.high

@@ -204,23 +204,56 @@ def _in_full(result: RunResult) -> list[str]:
     spec = result.spec
     length = f"{spec.transactions} transactions each" if spec.transactions else f"{spec.duration_s} s"
     lines = [one_line(f"{load_name(result)}, {spec.clients} clients, {length}, {spec.protocol}, {result.endpoint}")]
-    lines += [aligned_text(table_of([result]))]
     steady = result.steady
     if steady.tps is not None:
         error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"
         state = {True: "steady", False: "NOT STEADY", None: "all seconds"}[steady.steady]
         lines.append(f"{state}: {steady.tps:.1f}{error} tps ({steady.reason})")
+    lines += [_first_doubt(result), *filter(None, (percentile_words(result),))]
+    lines += [aligned_text(table_of([result])), *_by_script(result)]
     if result.spread is not None:
         lines.append(f"seconds: {result.spread.words}")
     done, *failures = result.counted
     if failures := [failure for failure in failures if failure[0]]:
         lines.append("transactions: " + ", ".join(f"{number} {name}" for number, name in (done, *failures)))
-    lines += filter(None, (percentile_words(result), _generator(result)))
+    lines += filter(None, (_above_limit(result), _generator(result)))
     lines += _statements(result)
     measured = result.partial and result.progress
     lines.append("valid" if result.valid else "NOT VALID" + (", partial" if measured else ""))
     lines += [f"  {_doubt_words(doubt)}" for doubt in result.doubts]
     return [*lines, f"command: {one_line(result.command)}"] if result.command else lines
+
+
+def _first_doubt(result: RunResult) -> str:
+    """Return the worst doubt as one line; the others follow below the figures."""
+    if not result.doubts:
+        return "doubt: none"
+    further = f" (and {len(result.doubts) - 1} more below)" if len(result.doubts) > 1 else ""
+    worst = result.doubts[0]
+    return one_line(f"doubt: {worst.verdict} {worst.id}: {worst.reason}", 300) + further
+
+
+def _by_script(result: RunResult) -> list[str]:
+    """Return throughput and percentiles of each of several scripts."""
+    reports = {script.name: script for script in (result.report.scripts if result.report is not None else ())}
+    lines = []
+    for row in result.by_script:
+        report = reports.get(row.part)
+        tps = "" if report is None or report.tps is None else f" {report.tps:.1f} tps,"
+        quantiles = (f"p{quantile:g} {units.ms(row.latencies.at(quantile))}" for quantile in _OF_SCRIPT)
+        lines.append(one_line(f"{row.part}:{tps} latency, ms: {'  '.join(quantiles)}"))
+    return lines
+
+
+def _above_limit(result: RunResult) -> str:
+    """Return the share of transactions above --latency-limit; "" without one."""
+    above = None if result.report is None else result.report.latency_limit_exceeded
+    if above is None or not result.processed:
+        return ""
+    limit = units.with_ms(result.spec.latency_limit_ms)
+    return (
+        f"above {limit}: {above} of {result.processed} transactions ({units.share(100.0 * above / result.processed)})"
+    )
 
 
 def _generator(result: RunResult) -> str:
@@ -382,6 +415,7 @@ _FACTS_S: Final = 10.0
 """Longest wait for the facts that loads are told apart by."""
 _STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _DEFAULT_S: Final = 60
+_OF_SCRIPT: Final = (50.0, 95.0, 99.0)
 _MOST_KNEE: Final = 8
 """Clients of the last step of --find-knee, times the cores of this machine."""
 _LIST: Final = "list"

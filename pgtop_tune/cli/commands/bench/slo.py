@@ -37,10 +37,10 @@ from pgtop_tune.experiment.slo.kept_search import (
     write_outcome,
     write_search,
 )
-from pgtop_tune.experiment.slo.objective import Limit, parse_objective
+from pgtop_tune.experiment.slo.objective import ObjectiveLimit, parse_objective
 from pgtop_tune.experiment.slo.rate_runs import SHORTEST_S, Bottlenecks, RateRuns, check_no_sleep, writes
-from pgtop_tune.experiment.slo.report import as_json, expected_s, next_words, outcome_line, result_lines
-from pgtop_tune.experiment.slo.search import Ending, RateSearch, SearchEnd, SearchPlan, SearchStep, StepKind
+from pgtop_tune.experiment.slo.report import expected_s, next_words, outcome_line, search_json, search_lines
+from pgtop_tune.experiment.slo.search import RateEnding, RateSearch, SearchEnd, SearchPlan, SearchStep, StepKind
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import number
@@ -138,7 +138,7 @@ class _Searching:
         keeper: FrameKeeper,
         bottlenecks: Bottlenecks,
         cell: RunCell,
-        limits: Sequence[Limit],
+        limits: Sequence[ObjectiveLimit],
         budget_s: float | None,
     ) -> None:
         self.confirmed = False
@@ -177,7 +177,7 @@ class _Searching:
                 tell(f"the same command with --resume {directory.name} and another --budget continues")
             else:
                 write_end(log)
-        self.confirmed = end.ending is Ending.CONFIRMED
+        self.confirmed = end.ending is RateEnding.CONFIRMED
         self._print(search, end, subject)
 
     def _runs(self) -> tuple[RateRuns, SearchSubject]:
@@ -230,7 +230,7 @@ class _Searching:
         while isinstance(step := search.next(), SearchStep):
             if self._until_s is not None and time.monotonic() + runs.seconds(step.kind, step.times) > self._until_s:
                 low, high = search.ends()
-                return SearchEnd(Ending.UNCONFIRMED, low, high, _BUDGET)
+                return SearchEnd(RateEnding.UNCONFIRMED, low, high, _BUDGET)
             tell(next_words(step))
             outcome = await runs.make(step)
             write_outcome(log, outcome)
@@ -243,10 +243,10 @@ class _Searching:
 
     def _print(self, search: RateSearch, end: SearchEnd, subject: SearchSubject) -> None:
         if self._request.format is TableFormat.JSON:
-            say_as_it_is(json.dumps(as_json(search, end, subject), ensure_ascii=True))
+            say_as_it_is(json.dumps(search_json(search, end, subject), ensure_ascii=True))
             return
         block = "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#"
-        for line in result_lines(search, end, subject, self._limits, block):
+        for line in search_lines(search, end, subject, self._limits, block):
             say(line)
 
 

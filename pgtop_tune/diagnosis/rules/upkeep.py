@@ -201,11 +201,9 @@ def _rolled_back(facts: Facts) -> Hit | None:
     older, newer = pair
     rolled_back, committed = (
         newer.xact_rollback - older.xact_rollback,
-        server.without_workers(newer) - server.without_workers(older),
+        server.committed(newer) - server.committed(older),
     )
-    # Neither ours nor the starts of sessions are transactions of applications.
-    starts = facts.connects * (newer.at_s - older.at_s)
-    of_others = committed - (newer.own_transactions - older.own_transactions) - starts
+    of_others = committed - (newer.own_transactions - older.own_transactions)
     per_s = rolled_back / (newer.at_s - older.at_s)
     if per_s < _ROLLBACKS or committed < 0 or rolled_back < _MANY * (rolled_back + max(of_others, 0)):
         return None

@@ -40,7 +40,7 @@ _CLEAR: Final = 0.9
 """Confidence with which the runs that confirm an end are on its side together."""
 _MOST_MOVES: Final = 8
 """Steps by which an end may move outwards while it is confirmed."""
-_MORE_TPS: Final = 1.05
+_MORE_TPS: Final = 1.1
 """Throughput that tells that more clients do better."""
 
 
@@ -351,7 +351,8 @@ class RateSearch(Struct):
                     # More of them do no better: the server is the limit.
                     clients, settled = before.step.clients, True
                 before = again = None
-            if not settled and outcome.standing is Standing.BREAKS and outcome.all_at_work:
+            is_probe = outcome.step.kind is StepKind.PROBE
+            if is_probe and not settled and outcome.standing is Standing.BREAKS and outcome.all_at_work:
                 more = min(2 * outcome.step.clients, self.plan.most_clients)
                 if more > outcome.step.clients:
                     clients, again, before = more, outcome.step.rate, outcome

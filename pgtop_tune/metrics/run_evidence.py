@@ -29,6 +29,9 @@ from pgtop_tune.model.waits import LOAD_APPLICATION
 S = TypeVar("S", bound=Reading)
 
 INVALID, SUSPECT, NOTE = RunVerdict.INVALID, RunVerdict.SUSPECT, RunVerdict.NOTE
+POOLER_BUSY: Final = 90.0
+_ONE_THREAD: Final = frozenset({"pgbouncer"})
+"""Poolers whose process is one thread."""
 _OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
 
 
@@ -310,6 +313,25 @@ def competing(evidence: RunEvidence) -> Doubt | None:
         "COMPETING-ACTIVITY", SUSPECT,
         f"the server was not alone: {'; '.join(reasons)}",
         "repeat the run without other sessions", **numbers,
+    )  # fmt: skip
+
+
+def pooler_bound(evidence: RunEvidence) -> Doubt | None:
+    """Judge whether a pooler of one thread had no time left."""
+    looks = evidence.readings(sections.processes)[1:]
+    if evidence.facts.direct or not looks:
+        return None
+    percents: Counter[str] = Counter()
+    for program in (program for look in looks for program in look.others):
+        if program.name in _ONE_THREAD:
+            percents[f"{program.name} (pid {program.pid})"] += program.cpu_percent / len(looks)
+    [(name, percent)] = percents.most_common(1) or [("", 0.0)]
+    if percent < POOLER_BUSY:
+        return None
+    return doubt(
+        "POOLER-BOUND", SUSPECT,
+        f"{name} used a CPU {percent:.0f} % of the time, and has one thread: the pooler is the limit, not the server",
+        "run several PgBouncers on one port (so_reuseport)", pooler_cpu_percent=percent,
     )  # fmt: skip
 
 

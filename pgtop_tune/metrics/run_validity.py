@@ -541,6 +541,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("OTHER-SERVER", "The load ran on a server other than the watched one.", "start of the postmaster at the endpoint; Δ(xact_commit + xact_rollback) < half of the client's transactions", around.other_server),
     Rule("SERVER-UNPROVEN", "There is no proof that the load ran on the watched server.", "start of the postmaster at the load's address, inet_server_addr(), inet_server_port() and pg_backend_pid() compared with the address and process of the load's connection", _unproven),
     Rule("CLIENT-BOUND", "pgbench is the limit, not the server.", "/proc/PID/task: CPU + waiting for a CPU of one thread ≥ 90 %, at least half of it CPU; without threads Client waits of the load's sessions ≥ 80 %", _client_bound),
+    Rule("POOLER-BOUND", "A pooler is the limit, not the server.", f"/proc/PID/stat of PgBouncer on this machine, beside an endpoint that is not the server's: ≥ {around.POOLER_BUSY:.0f} % of a core", around.pooler_bound),
     Rule("CPU-CONTENTION", "pgbench had to wait for a CPU.", "/proc/PID/task/TID/schedstat: a thread waited ≥ 25 % of the time", _cpu_contention),
     Rule("FEW-THREADS", "One thread serves more than 64 clients.", "-j and -c", _few_threads),
     Rule("SCALE-BELOW-CLIENTS", "Clients of the TPC-B-like script queue for few branch rows.", "scaling factor < clients", _scale),

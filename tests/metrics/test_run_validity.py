@@ -11,7 +11,7 @@ from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import RULES, doubts
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
 from pgtop_tune.model.bench import RunState
-from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
+from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample, OtherProgram
 from pgtop_tune.model.postgres import (
     Activity,
     CheckpointCounters,
@@ -21,6 +21,7 @@ from pgtop_tune.model.postgres import (
 )
 from pgtop_tune.model.run_result import HousekeepingStep, RunFacts, RunVerdict
 from tests.support.frames import EPOCH_MS, PARAMETERS, backend, host_sample, parameter
+from tests.support.machine_frames import processes
 from tests.support.run_frames import FACTS, SECONDS, TPS, evidence, found, run_frames, server
 
 USUAL = {"CLOSED-LOOP"}
@@ -231,6 +232,27 @@ def test_threads_that_wait_for_a_cpu_are_told_from_threads_that_never_sleep() ->
     assert "CLIENT-BOUND" not in full
     assert dict(full["CPU-CONTENTION"].numbers)["queued_percent"] == pytest.approx(96)
     assert "CPUs of the machine are busy" in full["CPU-CONTENTION"].reason
+
+
+def test_a_pooler_of_one_thread_without_a_pause_is_the_limit_of_a_load_that_goes_through_it() -> None:
+    def busy(percent: float) -> Callable[[int], dict[str, object]]:
+        program = OtherProgram(pid=77, name="pgbouncer", cpu_percent=percent)
+        return lambda second: {"processes": replace(processes(second, ()), others=(program,))}
+
+    through = replace(FACTS, direct=False)
+    doubt = found(through, host=busy(99.0))["POOLER-BOUND"]
+    assert "pgbouncer (pid 77) used a CPU 99 %" in doubt.reason
+    assert "POOLER-BOUND" not in found(through, host=busy(70.0))
+    assert "POOLER-BOUND" not in found(FACTS, host=busy(99.0))
+
+
+def test_a_run_that_we_ended_says_for_what_and_an_overload_that_went_on_is_told_too() -> None:
+    ended = {"ended_for": "ABORTED", "message": "p99>5ms for 3 s"}
+    aborted = found(state=RunState.STOPPED, run=ended)
+    assert "p99>5ms for 3 s" in aborted["ABORTED"].reason
+    assert "RUN-PARTIAL" not in aborted
+    late = {"lines": {"lag_ms": 20.0, "skipped": TPS}, "run": {"rate_per_s": 2.0 * TPS, "latency_limit_ms": 20.0}}
+    assert found(**late)["OVERLOADED"].verdict is RunVerdict.SUSPECT
 
 
 def test_one_thread_for_a_hundred_clients() -> None:

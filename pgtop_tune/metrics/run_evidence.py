@@ -321,11 +321,12 @@ def pooler_bound(evidence: RunEvidence) -> Doubt | None:
     looks = evidence.readings(sections.processes)[1:]
     if evidence.facts.direct or not looks:
         return None
-    percents: Counter[str] = Counter()
+    percents = {"": 0.0}
     for program in (program for look in looks for program in look.others):
         if program.name in _ONE_THREAD:
-            percents[f"{program.name} (pid {program.pid})"] += program.cpu_percent / len(looks)
-    [(name, percent)] = percents.most_common(1) or [("", 0.0)]
+            name = f"{program.name} (pid {program.pid})"
+            percents[name] = percents.get(name, 0.0) + program.cpu_percent / len(looks)
+    name, percent = max(percents.items(), key=lambda named: named[1])
     if percent < POOLER_BUSY:
         return None
     return doubt(

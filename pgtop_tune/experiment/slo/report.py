@@ -90,7 +90,8 @@ def _clients_line(search: RateSearch, wanting: StepOutcome) -> list[str]:
 
 def _first_line(end: SearchEnd, subject: SearchSubject) -> str:
     if end.low is None:
-        return f"{subject.objective}: no rate holds it: {end.reason}"
+        nowhere = "no rate holds it" if end.ending is RateEnding.NEVER_HOLDS else "no rate is known to hold it"
+        return f"{subject.objective}: {nowhere}"
     if end.high is None:
         return (
             f"{subject.objective}: {rate_words(end.low)} per second hold it, and no higher rate was found to break it"

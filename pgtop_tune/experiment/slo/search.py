@@ -281,6 +281,10 @@ class RateSearch(Struct):
         if self.outcomes and any(outcome.step.kind is not StepKind.PROBE for outcome in self.outcomes):
             return None, None
         if low is None:
+            last = self.outcomes[-1] if self.outcomes else None
+            if last is not None and last.standing is Standing.UNCLEAR and all(limit.holds for limit in last.judged):
+                reason = f"{last.step.rate:g} per second are too few to tell in {last.seconds} s: begin with more (-R)"
+                return None, SearchEnd(RateEnding.UNCONFIRMED, None, high, reason)
             rate = self.plan.start if not rates else min(rates) / 2.0
             if rate < _LOWEST or probes >= _MOST_PROBES:
                 return None, SearchEnd(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pgtop_tune.experiment.slo.objective import Standing
+from pgtop_tune.experiment.slo.objective import Judged, Standing
 from pgtop_tune.experiment.slo.search import (
     CONFIRMATIONS,
     RateEnding,
@@ -88,6 +88,16 @@ def test_an_objective_that_never_holds_and_one_that_never_breaks_have_no_interva
     assert end.ending is RateEnding.NEVER_BREAKS
     assert end.low == 3200.0
     assert "a thread never slept" in end.reason
+
+
+def test_a_first_rate_with_too_few_transactions_ends_with_that_reason() -> None:
+    def answer(step: SearchStep, _: int) -> StepOutcome:
+        few = Judged(value=0.0, error=0.02, degrees=5, allowed=0.01)
+        return StepOutcome(step=step, standing=Standing.UNCLEAR, judged=(few,), seconds=160)
+
+    found, end = searched(answer, SearchPlan(start=2.0))
+    assert len(found.outcomes) == 1
+    assert "too few to tell" in end.reason
 
 
 def test_clients_are_doubled_until_they_do_not_help() -> None:

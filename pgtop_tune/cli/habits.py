@@ -332,7 +332,6 @@ _OPTIONS_MEANT: Final[Mapping[str, str]] = {
     "record -t": _LASTS,
     "record --for": _LASTS,
     "record -c": "-T TIME, with -i TIME between two samples",
-    "record -w": "-o FILE is the recording",
     "record -f": "-o FILE is the recording",
     "report -f": "files stand alone: report FILE -o report.html",
     "report -A": "`show sessions --at MOMENT FILE` prints sessions of a recording",

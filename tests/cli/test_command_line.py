@@ -11,7 +11,8 @@ import pytest
 from pgtop_tune import __version__
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.cli import app
-from pgtop_tune.cli.app import COMMANDS, near_command, with_default_command
+from pgtop_tune.cli.commands import COMMANDS
+from pgtop_tune.cli.habits import near_command, with_default_command
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import OF_KEYS, ROOT, run
 from tests.support.servers import conninfo

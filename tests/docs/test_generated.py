@@ -13,7 +13,8 @@ import pytest
 import typer.main
 
 from docs.generate import PAGES, REFERENCE, page
-from pgtop_tune.cli.app import program, with_default_command
+from pgtop_tune.cli.app import program
+from pgtop_tune.cli.habits import with_default_command
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import FORMAT, KEY_EVERY

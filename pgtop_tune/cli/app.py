@@ -22,7 +22,7 @@ from pgtop_tune.base.paths import elsewhere
 from pgtop_tune.cli.commands import COMMANDS, DEFAULT_COMMAND, GROUPS, NAMES, SHOWS
 from pgtop_tune.cli.exit_codes import ExitCode, exit_code, terminating
 from pgtop_tune.cli.habits import (
-    NEEDS_VALUE,
+    MISUSED,
     may_be_a_slip,
     option_hint,
     take_general,
@@ -229,14 +229,14 @@ def _usage_problem(error: typer.TyperException, typed_command: str) -> UsageProb
         if option in REFUSED:
             reason, hint = REFUSED[option]
             return UsageProblem(f"bench run takes no {option}: {reason}", hint)
-    hint = NEEDS_VALUE.get(option, "")
+    hint = MISUSED.get(option, "")
     if context is not None and kind == "NoSuchOption":
         rows = context.command.params
         options = [name for row in rows for name in (*row.opts, *row.secondary_opts)]
         formats = next((_choices(row) for row in rows if row.name == "format"), ())
         hint = option_hint(words, option, options, formats)
     elif refused := _NO_CHOICE.match(error.message):
-        hint = value_hint(words, refused[1], _choices(parameter))
+        hint = value_hint(f"{words} {_shown(parameter)}", refused[1], _choices(parameter))
     return UsageProblem(message, hint or f"see `{command} --help`")
 
 

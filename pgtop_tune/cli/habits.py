@@ -248,24 +248,33 @@ def option_hint(command: str, option: str, options: Sequence[str], formats: Sequ
     return ""
 
 
-def value_hint(command: str, word: str, choices: Sequence[str]) -> str:
-    """Return the words for a value that an option or argument does not take; "" for none."""
+def value_hint(place: str, word: str, choices: Sequence[str]) -> str:
+    """Return the words for a value that an option or argument does not take; "" for none.
+
+    Args:
+        place: Command and option or argument: "show WHAT".
+        word: The value.
+        choices: The values there are.
+    """
     typed = word.lower()
+    if meant := _VALUES_MEANT.get(f"{place} {typed}"):
+        return meant
     begun = [typed] if typed in choices else [choice for choice in choices if typed and choice.startswith(typed)]
-    if near := begun or get_close_matches(typed, choices, n=1):
+    if near := begun or get_close_matches(typed, choices, n=1, cutoff=0.7):
         return f"did you mean {' or '.join(near)}?"
-    return _VALUES_MEANT.get(command, "").format(word=word)
+    return _VALUES_MEANT.get(place, "").format(word=word)
 
 
 _LETTERS: Final = len("--x")
 _OF_ALL: Final = ("-V", "--config", "--log-file", "--no-color", "--format")
 """Options that every command has, or that `formats` stands for."""
 _FORMATS: Final = frozenset({"csv", "html", "json", "jsonl", "markdown", "table", "tsv", "xml", "yaml"})
-NEEDS_VALUE: Final[Mapping[str, str]] = {
+MISUSED: Final[Mapping[str, str]] = {
+    "--help": "`pgtop-tune help WORD` shows a command or a page of the guide, `pgtop-tune help guide` lists the pages",
     "-h": "-h is the host, as in psql; the help is --help or -?",
     "--watch": "every five seconds: --watch 5s",
 }
-"""Options that other programs have without a value → the words for ours."""
+"""Options that other programs have without a value, or with one → the words for ours."""
 _FOR_SCRIPTS: Final = "for scripts: `show WHAT --csv` or --json, see `pgtop-tune help show`"
 _TO_FILE: Final = "redirect the output: > FILE{and_formats}"
 _MESSAGES: Final = "messages are on stderr: 2> /dev/null leaves them out"
@@ -349,6 +358,7 @@ _OPTIONS_MEANT: Final[Mapping[str, str]] = {
 }
 """Options of other programs, or of a command and other programs → the words for ours."""
 _VALUES_MEANT: Final[Mapping[str, str]] = {
-    "show": "for a parameter: `pgtop-tune parameters {word}`; `pgtop-tune help show`",
+    "show WHAT all": "`pgtop-tune show parameters` has all parameters",
+    "show WHAT": "for a parameter: `pgtop-tune parameters {word}`; `pgtop-tune help show`",
 }
-"""Commands → the words for an argument that is none of its values."""
+"""Arguments, or arguments and values → the words for a value that is none of theirs."""

@@ -204,10 +204,12 @@ def test_a_word_of_another_program_is_told_what_it_is_here(typed: list[str], hin
     ("words", "hint"),
     [
         ("show sesions", "did you mean sessions?"),
+        ("show all", "`pgtop-tune show parameters` has all parameters"),
+        ("show --help=variables", habits.MISUSED["--help"]),
         ("show session", "did you mean sessions?"),
         ("show work_mem", "for a parameter: `pgtop-tune parameters work_mem`; `pgtop-tune help show`"),
         ("show sessions --format JSON", "did you mean json?"),
-        ("show sessions --format tsv", "did you mean csv?"),
+        ("show sessions --format tsv", "see `pgtop-tune show --help`"),
         ("show sessions --watch", "every five seconds: --watch 5s"),
         ("show sessions --col pid", "did you mean --columns?"),
         ("show sessions -o json", "redirect the output: > FILE; --format table|csv|json|jsonl"),

@@ -15,14 +15,24 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.actions import PAGES, ROWS, Action
+from pgtop_tune.tui.actions import PAGES, ROWS, Action, with_keys
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog
 from pgtop_tune.tui.dialogs.help import Entry, explained, why_untold
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable, row_lines, row_text
 from pgtop_tune.tui.scene.header import footer_line, header_line
-from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, KeyMoved, MarksUnwanted, Scene, SceneScreen, span_at
+from pgtop_tune.tui.scene.scene import (
+    ABOVE,
+    BELOW,
+    FINDING,
+    KeyMoved,
+    KeyUnknown,
+    MarksUnwanted,
+    Scene,
+    SceneScreen,
+    span_at,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.phrase import head
 
@@ -449,6 +459,9 @@ class PageScreen(SceneScreen):
 
     def action_reverse(self) -> None:
         """Sort the other way round."""
+        if self._view.sort == listing.NATURAL:
+            words = "{reverse} reverses an order of yours: {sort}, {sort-left} and {sort-right} sort"
+            self.post_message(KeyUnknown(with_keys(words, self._keymap)))
         self._choose(listing.turned_round(self._view))
 
     def action_idle(self) -> None:

@@ -65,6 +65,8 @@ async def test_a_key_without_effect_tells_the_one_to_press() -> None:
         await rig.sees("1 and 2 to 9 are the pages")
         await rig.press("B")
         await rig.sees("B does nothing here: ? lists the keys")
+        await rig.press("2", "R")
+        await rig.sees("R reverses an order of yours: s, < and > sort")
         await rig.press("question_mark", "ctrl+d", "B")
         assert cast("HelpDialog", rig.app.screen).top > 0
         await rig.sees("B does nothing here")

@@ -276,7 +276,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
 _SHOWN_KEYS: Final = {
     "comma": ",", "full_stop": ".", "question_mark": "?", "escape": "Esc", "enter": "Enter", "space": "Space",
     "up": "↑", "down": "↓", "left": "←", "right": "→", "tab": "Tab", "insert": "Ins",
-    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "asterisk": "*", "colon": ":",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "asterisk": "*", "colon": ":", "ctrl+backslash": "Ctrl+\\",
 }  # fmt: skip
 
 
@@ -311,7 +311,7 @@ _MEANT: Final[Mapping[str, str]] = {
     "underscore": "{cancel} cancels, {terminate} ends a session",
     "d": "{shorter} and {longer} change the time between samples",
     "exclamation_mark": "{suspend} goes to the shell, fg comes back",
-    "Q": "{quit} quits", "E": "{explain} shows a plan", "A": "{explain} shows a plan",
+    "Q": "{quit} quits", "ctrl+backslash": "{quit} quits", "E": "{explain} shows a plan", "A": "{explain} shows a plan",
     "tab": "{dashboard} and {sessions} to {repl} are the pages", "Z": "{zoom} changes the charts of the dashboard",
     "shift+tab": "{dashboard} and {sessions} to {repl} are the pages",
 }  # fmt: skip

@@ -222,8 +222,8 @@ def _usage_problem(error: typer.TyperException, typed_command: str) -> UsageProb
         parameter="" if parameter is None else _shown(parameter),
         message=_plainly(error.message[:1].lower() + error.message[1:].rstrip(".")),
     )
-    words = command.removeprefix(PROGRAM).strip()
-    if words == "bench run":
+    command_words = command.removeprefix(PROGRAM).strip()
+    if command_words == "bench run":
         from pgtop_tune.cli.commands.bench import REFUSED
 
         if option in REFUSED:
@@ -234,9 +234,9 @@ def _usage_problem(error: typer.TyperException, typed_command: str) -> UsageProb
         rows = context.command.params
         options = [name for row in rows for name in (*row.opts, *row.secondary_opts)]
         formats = next((_choices(row) for row in rows if row.name == "format"), ())
-        hint = option_hint(words, option, options, formats)
+        hint = option_hint(command_words, option, options, formats)
     elif refused := _NO_CHOICE.match(error.message):
-        hint = value_hint(f"{words} {_shown(parameter)}", refused[1], _choices(parameter))
+        hint = value_hint(f"{command_words} {_shown(parameter)}", refused[1], _choices(parameter))
     return UsageProblem(message, hint or f"see `{command} --help`")
 
 

@@ -149,7 +149,7 @@ _MEANT: Final[Mapping[str, str]] = {
     "sessions": _SESSIONS, "locks": "show locks", "waits": "show waits", "profile": "show waits",
     "statements": "show statements", "finding": "show finding", "tables": "show tables", "indexes": "show indexes",
     "list": "--help", "ls": "--help", "commands": "--help", "man": "help", "docs": "help guide", "guide": "help guide",
-    "log": "revert --list", "logs": "revert --list", "history": "revert --list", "changes": "revert --list",
+    "log": "revert --list", "history": "revert --list", "changes": "revert --list",
     "undo": "revert", "rollback": "revert", "restore": "revert",
     "config": "help installing",
     "play": "replay", "open": "replay", "view": "replay", "cat": "replay", "save": "record", "capture": "record",
@@ -166,9 +166,13 @@ _ENDS: Final = "in `pgtop-tune top`, c cancels the statement of the selected ses
 _ELSEWHERE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("kill", "cancel", "terminate"), _ENDS),
     **dict.fromkeys(("reload", "restart"), _RESTARTS),
+    "logs": "the server's log is where log_directory says; `revert --list` lists changes made here",
     **dict.fromkeys(("vacuum", "analyze", "select", "create", "drop", "delete", "update", "insert"), _STATEMENTS),
 }
 """Words of other programs → what to do, where one command does not say it; each is tried as a database first."""
+
+
+_LISTING: Final = frozenset({"get", "describe", "list", "ls"})
 
 
 def _meant(word: str, names: Collection[str]) -> str:
@@ -176,6 +180,8 @@ def _meant(word: str, names: Collection[str]) -> str:
     word, *more = word.split()[:2] or [""]
     if word in names and not more:
         return ""
+    if more and word in _LISTING and more[0] in _MEANT:
+        word = more[0]
     if word.lower() in _ELSEWHERE:
         return _ELSEWHERE[word.lower()]
     command = _MEANT.get(word.lower()) or (word if word in names else near_command(word, names))
@@ -203,7 +209,7 @@ def with_near_command(problem: PgtopError, typed: list[str]) -> PgtopError:
         near = "" if word in names_below(_BENCH) else near_command(word, names_below(_BENCH))
         hint = f"did you mean `{PROGRAM} {_BENCH} {near}`?" if near else ""
     else:
-        hint = _meant(word, NAMES)
+        hint = _meant(" ".join((word, *typed[1:2])) if word in _LISTING else word, NAMES)
     return UsageProblem(problem.message, hint) if hint else problem
 
 
@@ -234,8 +240,8 @@ def option_hint(command: str, option: str, options: Sequence[str], formats: Sequ
     choices = f"--format {'|'.join(formats)}" if formats else ""
     meant = _OPTIONS_MEANT.get(f"{command} {option}") or _OPTIONS_MEANT.get(option, "")
     hint = meant.format(formats=choices, and_formats=f"; {choices}" if choices else "")
-    ours = hint.split()[0].rstrip(",;") if hint else ""
-    if hint and (not ours.startswith("-") or ours in (*options, *_OF_ALL)):
+    first_word = hint.split()[0].rstrip(",;") if hint else ""
+    if hint and (not first_word.startswith("-") or first_word in (*options, *_OF_ALL)):
         return hint
     if option.lstrip("-") in _FORMATS and choices:
         return choices
@@ -248,21 +254,21 @@ def option_hint(command: str, option: str, options: Sequence[str], formats: Sequ
     return ""
 
 
-def value_hint(place: str, word: str, choices: Sequence[str]) -> str:
+def value_hint(argument: str, word: str, choices: Sequence[str]) -> str:
     """Return the words for a value that an option or argument does not take; "" for none.
 
     Args:
-        place: Command and option or argument: "show WHAT".
+        argument: Command and option or argument: "show WHAT".
         word: The value.
         choices: The values there are.
     """
     typed = word.lower()
-    if meant := _VALUES_MEANT.get(f"{place} {typed}"):
+    if meant := _VALUES_MEANT.get(f"{argument} {typed}"):
         return meant
     begun = [typed] if typed in choices else [choice for choice in choices if typed and choice.startswith(typed)]
     if near := begun or get_close_matches(typed, choices, n=1, cutoff=0.7):
         return f"did you mean {' or '.join(near)}?"
-    return _VALUES_MEANT.get(place, "").format(word=word)
+    return _VALUES_MEANT.get(argument, "").format(word=word)
 
 
 _LETTERS: Final = len("--x")
@@ -274,7 +280,7 @@ MISUSED: Final[Mapping[str, str]] = {
     "-h": "-h is the host, as in psql; the help is --help or -?",
     "--watch": "every five seconds: --watch 5s",
 }
-"""Options that other programs have without a value, or with one → the words for ours."""
+"""Options that other programs have without a value, or with one → the words for first_word."""
 _FOR_SCRIPTS: Final = "for scripts: `show WHAT --csv` or --json, see `pgtop-tune help show`"
 _TO_FILE: Final = "redirect the output: > FILE{and_formats}"
 _MESSAGES: Final = "messages are on stderr: 2> /dev/null leaves them out"
@@ -353,10 +359,13 @@ _OPTIONS_MEANT: Final[Mapping[str, str]] = {
     "show -f": _AGAIN,
     "show -L": "--limit N",
     "show --no-headers": "--format jsonl has none; | tail -n +2",
+    "set --force": "--allow-unsafe unlocks values that can lose data",
+    "check -q": "> /dev/null leaves the exit status",
+    "check --quiet": "> /dev/null leaves the exit status",
     "bench run -v": "--housekeeping vacuum vacuums before each run",
     "bench run --summary-export": "--json > FILE, or --out DIR",
 }
-"""Options of other programs, or of a command and other programs → the words for ours."""
+"""Options of other programs, or of a command and other programs → the words for first_word."""
 _VALUES_MEANT: Final[Mapping[str, str]] = {
     "show WHAT all": "`pgtop-tune show parameters` has all parameters",
     "show WHAT": "for a parameter: `pgtop-tune parameters {word}`; `pgtop-tune help show`",

@@ -276,7 +276,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
 _SHOWN_KEYS: Final = {
     "comma": ",", "full_stop": ".", "question_mark": "?", "escape": "Esc", "enter": "Enter", "space": "Space",
     "up": "↑", "down": "↓", "left": "←", "right": "→", "tab": "Tab", "insert": "Ins",
-    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "asterisk": "*", "colon": ":", "ctrl+backslash": "Ctrl+\\",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "asterisk": "*", "colon": ":",
+    "ctrl+backslash": "Ctrl+\\",
 }  # fmt: skip
 
 

@@ -615,7 +615,7 @@ class PgtopApp(DiscreetApp):
 
     def on_key_unknown(self, message: KeyUnknown) -> None:
         """Tell what to press in place of a key without effect."""
-        self.context.tell(message.words, timeout_s=TOLD_S)
+        self.context.tell(message.hint, timeout_s=TOLD_S)
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
         """Show the moment of a bar, or the frame whose values stand where a chart was clicked."""

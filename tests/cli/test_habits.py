@@ -187,6 +187,8 @@ def test_a_word_of_another_program_means_a_command_that_there_is() -> None:
         (["show work_mem"], "did you mean `pgtop-tune show`?"),
         (["alter system set work_mem = '8MB'"], "did you mean `pgtop-tune set`?"),
         (["kill", "4711"], "in `pgtop-tune top`, c cancels"),
+        (["get", "locks", "-o", "json"], "did you mean `pgtop-tune show locks`?"),
+        (["get", "pods"], "did you mean `pgtop-tune show sessions`?"),
         (["reload"], "`set` reloads a server by itself"),
         (["vacuum"], "`psql -c` runs a statement"),
         (["bench", "rnu"], "did you mean `pgtop-tune bench run`?"),

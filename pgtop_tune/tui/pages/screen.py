@@ -460,8 +460,8 @@ class PageScreen(SceneScreen):
     def action_reverse(self) -> None:
         """Sort the other way round."""
         if self._view.sort == listing.NATURAL:
-            words = "{reverse} reverses an order of yours: {sort}, {sort-left} and {sort-right} sort"
-            self.post_message(KeyUnknown(with_keys(words, self._keymap)))
+            hint = "{reverse} reverses an order of yours: {sort}, {sort-left} and {sort-right} sort"
+            self.post_message(KeyUnknown(with_keys(hint, self._keymap)))
         self._choose(listing.turned_round(self._view))
 
     def action_idle(self) -> None:

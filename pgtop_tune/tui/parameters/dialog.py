@@ -477,6 +477,8 @@ class ParameterDialog(ChangingDialog):
         sql = self._sql_shown
         if sql:
             self.say(copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
+        else:
+            self.say("nothing is staged: there is no SQL to copy", PLAIN)
 
     def _staged_anew(self) -> None:
         """Put what is staged into a set, and compose its SQL where the set is another one."""

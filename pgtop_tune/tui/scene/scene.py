@@ -251,12 +251,12 @@ class KeyUnknown(Message):
     """A key did nothing.
 
     Attributes:
-        words: What to press instead.
+        hint: What to press instead.
     """
 
-    def __init__(self, words: str) -> None:
+    def __init__(self, hint: str) -> None:
         super().__init__()
-        self.words = words
+        self.hint = hint
 
 
 class MarksUnwanted(Message):

@@ -85,8 +85,9 @@ def with_default_command(arguments: list[str]) -> list[str]:
     if not typed_words:
         return [DEFAULT_COMMAND]
     first, *following = typed_words
-    if first in NAMES and _VERSION.intersection(following[: following.index("--")] if "--" in following else following):
-        return ["--version"]
+    before_dashes = typed_words[: typed_words.index("--")] if "--" in typed_words else typed_words
+    if asked_version := [word for word in before_dashes if word in _VERSION]:
+        return asked_version[:1]
     if first in GROUPS and following[:1] == [_HELP]:
         return [first, *following[1:], "--help"]
     if first == _BENCH:

@@ -46,7 +46,8 @@ from tests.support.servers import conninfo
         ("help -a", "--help"),
         ("completion -s fish", "--show-completion fish"),
         ("show --version", "--version"),
-        ("bench run -V", "--version"),
+        ("bench run -V", "-V"),
+        ("-h db1 --version", "--version"),
         ("bench run -- -V", "bench run --pgbench-option=-V"),
     ],
 )

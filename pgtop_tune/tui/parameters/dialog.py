@@ -478,7 +478,7 @@ class ParameterDialog(ChangingDialog):
         if sql:
             self.say(copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
         else:
-            self.say("nothing is staged: there is no SQL to copy", PLAIN)
+            self.app.notify("nothing is staged: there is no SQL to copy", markup=False)
 
     def _staged_anew(self) -> None:
         """Put what is staged into a set, and compose its SQL where the set is another one."""

@@ -90,7 +90,7 @@ def there(name: str) -> list[Path]:
 async def test_a_whole_run(tables: LoadEndpoint, far: Callable[..., Watch], daemon: Sshd) -> None:
     pgbench = find_pgbench()
     load = far(tables, pgbench.path)
-    spec = LoadSpec(clients=4, threads=2, duration_s=2, rate_per_s=200)
+    spec = LoadSpec(clients=4, threads=2, duration_s=3, rate_per_s=200)
     shown = await load.runner.preview(spec)
     await load.runner.start(spec)
     assert load.look().command == shown

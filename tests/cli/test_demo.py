@@ -25,7 +25,7 @@ LINE = re.compile(r"^\d\d:\d\d:\d\d +(\S+) +(\S+) +(\S+) +(\S+) +(\S+) +(\S.*)$"
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     home = tmp_path_factory.mktemp("demo")
     output = home / "out.jsonl"
-    ran = run("demo", "--headless", "--seconds", "6", "-s", "1", "-c", "1", "--record", str(output), home=home)
+    ran = run("demo", "--headless", "--seconds", "7", "-s", "1", "-c", "2", "--record", str(output), home=home)
     assert ran.status == 0, ran.err
     return output, ran.out, ran.err
 
@@ -35,7 +35,7 @@ def test_every_line_after_the_first_three_has_throughput(finished: tuple[Path, s
     assert len(rows) >= 5
     assert all(float(tps) > 0 for tps, *_ in rows[3:])
     # On a machine that is busy otherwise a second may have too few transactions for a p99.
-    told = [(float(p50), float(p99)) for _, p50, p99, *_ in rows[4:] if "-" not in (p50, p99)]
+    told = [(float(p50), float(p99)) for _, p50, p99, *_ in rows[3:] if "-" not in (p50, p99)]
     assert told
     assert all(p99 >= p50 > 0 for p50, p99 in told)
     assert "s of load · tps " in finished[1]

@@ -371,20 +371,23 @@ def offers(wanted: str, words: str, server: Throwaway, home: Path, shell: str = 
     return False
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("shell", "words", "offered"),
     [
-        ("pgtop-tune -d postg", "postgres"),
-        ("pgtop-tune check postg", "postgres"),
-        ("pgtop-tune chec", "check"),
-        ("pgtop-tune set shared_buff", "shared_buffers"),
-        ("pgtop-tune top --theme ansi-d", "ansi-dark"),
-        ("pgtop-tune bench show select-", "select-only"),
-        ("pgtop-tune check --select MEM-0", "MEM-01"),
+        ("zsh", "pgtop-tune -d postg", "postgres"),
+        ("zsh", "pgtop-tune check postg", "postgres"),
+        ("zsh", "pgtop-tune chec", "check"),
+        ("zsh", "pgtop-tune set shared_buff", "shared_buffers"),
+        ("zsh", "pgtop-tune top --theme ansi-d", "ansi-dark"),
+        ("zsh", "pgtop-tune bench show select-", "select-only"),
+        ("zsh", "pgtop-tune check --select MEM-0", "MEM-01"),
+        ("bash", "pgtop-tune -d postg", "postgres"),
+        ("bash", "pgtop-tune bench show select-", "select-only"),
+        ("fish", "pgtop-tune -d postg", "postgres"),
+        ("fish", "pgtop-tune bench show select-", "select-only"),
     ],
 )
-def test_a_shell_completes_names(words: str, offered: str, shell: str, server: Throwaway, tmp_path: Path) -> None:
+def test_a_shell_completes_names(shell: str, words: str, offered: str, server: Throwaway, tmp_path: Path) -> None:
     assert offers(offered, words, server, tmp_path, shell)
 
 

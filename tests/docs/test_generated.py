@@ -93,10 +93,15 @@ def test_the_pages_show_command_lines() -> None:
     assert {"top", "demo", "record", "replay", "revert"} <= shown
 
 
+@pytest.fixture(scope="module")
+def group() -> Any:
+    """The commands; they are made once, which takes longer than to parse a line."""
+    return typer.main.get_command(program())
+
+
 @pytest.mark.parametrize(("where", "line"), COMMAND_LINES)
-def test_a_command_line_shown_is_one_that_parses(where: str, line: str) -> None:
+def test_a_command_line_shown_is_one_that_parses(where: str, line: str, group: Any) -> None:
     name, *arguments = with_default_command(shlex.split(line)[1:])
-    group: Any = typer.main.get_command(program())
     if name.startswith("--"):
         assert name == "--help" or any(name in option.opts for option in group.params)
         return

@@ -172,7 +172,9 @@ def _busy_elsewhere(facts: Facts) -> Hit:
     # Until new sessions are counted, their starts may be among the transactions.
     most = "up to " if facts.of(server.CONNECTS) is None and facts.server_tps >= 1.0 else ""
     work = (
-        f"{most}{facts.ended_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
+        f"{most}{count(facts.ended_tps)} tps"
+        if counted
+        else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
     )
     work += f", {mean(facts.waits.active)} sessions active"
     if facts.at_pooler:

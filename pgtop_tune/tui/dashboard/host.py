@@ -222,7 +222,7 @@ def _some_full(name: str, rows: Sequence[Metric], interval: Interval) -> Line:
 def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list[Phrase]:
     huge_used, huge_total = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
     pool = max(huge_total, key=lambda page_bytes: (huge_total[page_bytes], -page_bytes), default=None)
-    huge = UNKNOWN if pool is None else f"{huge_used[pool]:.0f}/{huge_total[pool]:.0f}"
+    huge = UNKNOWN if pool is None else f"{count(huge_used[pool])}/{count(huge_total[pool])}"
     used, total = metrics.MEMORY_USED(interval), memory.total_bytes
     fillings = (
         (metrics.MEMORY_USED, (glyphs.densities[0], "series-1")),
@@ -303,7 +303,7 @@ def _details(frame: Frame, interval: Interval) -> list[Phrase]:
 
 def cap_text(cap: CapReached | Headroom) -> str:
     """Return the limits a disk stands at: "6000 IOPS, 90 MB/s"; bytes in millions, as clouds sell them."""
-    iops = "" if cap.iops is None else f"{cap.iops:.0f} IOPS"
+    iops = "" if cap.iops is None else f"{count(cap.iops)} IOPS"
     bytes_per_s = "" if cap.bytes_per_s is None else f"{cap.bytes_per_s / 1e6:.0f} MB/s"
     return ", ".join(filter(None, (iops, bytes_per_s)))
 
@@ -377,13 +377,13 @@ def _disk(
         Phrase(
             _together([labelled("r", reads.rjust(5), PLAIN, "/s"), labelled("w", writes.rjust(5), PLAIN, "/s")]),
             3,
-            labelled("r/w", f"{reads:>5}/{writes:<5}", PLAIN, "/s"),
+            labelled("r/w", f"{reads}/{writes}".rjust(11), PLAIN, "/s"),
         ),
         Phrase(labelled("", bytes_text), 4),
         Phrase(
             (*labelled("await ms r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5))),
             2,
-            labelled("await ms", f"{read_ms:>5}/{write_ms:<5}"),
+            labelled("await ms", f"{read_ms}/{write_ms}".rjust(11)),
         ),
         *_told(frame, [(metrics.DISK_QUEUE, queue)]),
         Phrase(((" ".join(one_line(role, 40) for role in disk.roles), "dim"),) if disk.roles else (), 6),

@@ -20,7 +20,7 @@ from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWORK, TABLES, metric_rows
-from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
+from pgtop_tune.tui.pages.listing import first_view, tables_below
 from pgtop_tune.tui.pages.page import Page, PageTable, section_rows, word
 from pgtop_tune.tui.widgets.chart import (
     Area,
@@ -261,7 +261,7 @@ def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
         return summary_lines(session, width, height, glyphs)
     left_width = _left_half(width)
     summary = _summary(session, left_width, height, glyphs)[:height]
-    figures = [*summary, *_below(session, left_width, height - len(summary), glyphs)]
+    figures = [*summary, *tables_below(_SMALL, first_view, session, left_width, height - len(summary), glyphs)]
     charts = history_lines(session, width - left_width - len(_APART[0]), height, glyphs)
     return [(*padded(line, left_width), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
 
@@ -289,17 +289,9 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     return _filled(_summary(session, width, height, glyphs), width, height)
 
 
-def _below(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """Return the tables that need few lines, one under the other, each with its rows as far as there is room."""
-    lines: list[Line] = []
-    for table in _SMALL:
-        rows = table.rows(session)
-        room = min(height - len(lines), HEAD_ROWS + (1 if isinstance(rows, Unavailable) else max(len(rows), 1)))
-        if room > HEAD_ROWS:
-            view = first_view(table)
-            ordered_rows = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
-            lines += listing_lines((table,), table, view, ordered_rows, width, room, glyphs)
-    return _filled(lines, width, max(height, 0))
+def drawn_above(width: int) -> Sequence[PageTable]:
+    """Return the tables that need few lines, which stand under the figures where these have a half."""
+    return _SMALL if width >= HALVES_FROM else ()
 
 
 def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -470,7 +462,7 @@ def _huge(memory: MemorySample, interval: Interval) -> list[Phrase]:
     pools = [
         Phrase(
             (
-                *labelled(_page_size(pool.page_bytes), f"{used[pool.page_bytes]:.0f}/{pool.total}", PLAIN, " used"),
+                *labelled(_page_size(pool.page_bytes), f"{count(used[pool.page_bytes])}/{count(pool.total)}", PLAIN, " used"),
                 *labelled(" reserved", str(pool.reserved)),
                 *labelled(" surplus", str(pool.surplus)),
             ),
@@ -556,5 +548,6 @@ PAGE: Final = Page(
     summary_rows=summary_rows,
     numbers=NUMBERS,
     summary_needs=summary_needs,
+    drawn_above=drawn_above,
     moment_at=moment_at,
 )

@@ -253,6 +253,8 @@ class PageScreen(SceneScreen):
             hidden=in_source - len(self._found),
             idle_key=self._key_of("idle"),
         )
+        others = [other for other in self._others if other not in self.page.drawn_above(width)]
+        table = listing.with_others(table, others, self._view_of, session, width_of_table, self._glyphs)
         if width_of_table < width:
             right = self._beside.lines(
                 self.table, view, beside, session, width - width_of_table - len(listing.APART),
@@ -276,6 +278,12 @@ class PageScreen(SceneScreen):
         return (works is None or works(self.page, self.table)) and super()._offers(action)
 
     @property
+    def _others(self) -> Sequence[PageTable]:
+        """The tables of the page that Tab leads to, in that order."""
+        at = self.page.tables.index(self.table)
+        return (*self.page.tables[at + 1 :], *self.page.tables[:at])
+
+    @property
     def _table_width(self) -> int:
         """Cells of the table; on a wide screen the selected row stands beside it."""
         width, rows = self.app.size.width, self.rows
@@ -289,12 +297,14 @@ class PageScreen(SceneScreen):
         has_total = listing.total_of(self.table, self._found) is not None
         return max(self._table_height - HEAD_ROWS - has_total - self.covered_rows, 0)
 
+    def _view_of(self, table: PageTable) -> ListingView:
+        if table.id not in self._views:
+            self._views[table.id] = first_view(table, self._columns.of(table))
+        return self._views[table.id]
+
     @property
     def _view(self) -> ListingView:
-        name = self.table.id
-        if name not in self._views:
-            self._views[name] = first_view(self.table, self._columns.of(self.table))
-        return self._views[name]
+        return self._view_of(self.table)
 
     @property
     def view(self) -> ListingView:
@@ -533,4 +543,5 @@ def _row(table: PageTable, session: Session, key: Hashable) -> Any:
     rows = table.rows(session)
     if isinstance(rows, Unavailable):
         return None
-    return next((row for row in rows if listing.row_key(table, row) == key), None)
+    single = () if table.folded is None else table.folded(rows)
+    return next((row for row in (*rows, *single) if listing.row_key(table, row) == key), None)

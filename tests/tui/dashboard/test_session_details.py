@@ -48,7 +48,7 @@ def test_a_query_that_was_cut_says_so_and_the_statement_stands_below_it() -> Non
 
 def test_a_statement_that_was_cut_as_well_says_of_how_much() -> None:
     texts = StatementTexts(1.0, (StatementText(QUERY_ID, "SELECT " + "x" * 3_993, 1_000_000),))
-    assert "statement  the first 4,000 of 1,000,000 characters" in details("SELECT " + "x" * 493, texts)
+    assert "statement  the first 4000 of 1.00M characters" in details("SELECT " + "x" * 493, texts)
 
 
 def test_processor_time_is_told_in_seconds() -> None:

@@ -12,6 +12,7 @@ from pgtop_tune.base import units
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets import chart
 from pgtop_tune.tui.widgets.chart import (
+    LEGEND,
     Area,
     ArmBand,
     ChartMark,
@@ -98,6 +99,23 @@ def test_the_foremost_area_hides_those_behind_it_up_to_its_height() -> None:
     front, back = Area([4.0] * 4, "series-3"), Area([8.0] * 4, "series-4", 1)
     assert picture(drawn(front, back)) == ["▓▓▓▓", "████"]
     assert [line[1][1] for line in drawn(front, back)] == [on("series-4", "series-4"), "series-3"]
+
+
+def test_an_alarm_has_one_colour_from_foot_to_edge() -> None:
+    """A column of one series was yellow with a red top, as if two were stacked."""
+    lines = drawn(Area([5.0, 5.0, 8.0, 5.0], "series-1", alarms={1, 2}))
+    assert [spans[1:] for spans in lines] == [
+        [("▂", "series-1"), ("▂█", "critical"), ("▂", "series-1")],
+        [("█", "series-1"), ("██", "critical"), ("█", "series-1")],
+    ]
+
+
+def test_the_legend_keeps_all_digits_of_its_value() -> None:
+    """At 12,345 transactions a second the dashboard said "client 12 34"."""
+    for value in (9.0, 1218.0, 12_345.0, 1.2e6):
+        end = CurveEnd("client", units.count(value), "series-1", [value])
+        rows = drawn(Area([value], "series-1"), columns=1, beside=LEGEND, ends=(end,), top=value)
+        assert any(plain_text(row).endswith(f" {units.count(value)}") for row in rows)
 
 
 def test_a_zero_while_a_load_runs_is_red() -> None:

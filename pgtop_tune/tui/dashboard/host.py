@@ -86,7 +86,7 @@ def _gauge_cells(width: int) -> int:
     return min((width - 22) // 6, _GAUGE_MOST) if width >= _LARGE_FROM else max((width - 18) // 10, 5)
 
 
-def _gauge(
+def gauge_phrase(
     parts: Sequence[tuple[float | None, Span]], full: float | None, width: int, glyphs: Glyphs,
     critical: float | None = None,
 ) -> Phrase:  # fmt: skip
@@ -153,7 +153,7 @@ def _split(frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list
         figures.append(((glyphs.densities[index], style), (f"{label} ", "label"), (number, alarm(value, critical))))
     parts = [(split.get(user, 0.0) if split else None, span) for user, span in fillings]
     return [
-        _gauge(parts, busy, width, glyphs, metrics.CPU_BUSY.critical),
+        gauge_phrase(parts, busy, width, glyphs, metrics.CPU_BUSY.critical),
         Phrase(_together(figures[:-1])),
         *_told(frame, [(metrics.CPU_STEAL, Phrase(figures[-1], 1))]),
     ]
@@ -219,28 +219,38 @@ def _some_full(name: str, rows: Sequence[Metric], interval: Interval) -> Line:
     return tuple(spans)
 
 
+def _memory_fillings(glyphs: Glyphs) -> Sequence[tuple[Metric, Span]]:
+    return (
+        (metrics.MEMORY_USED, (glyphs.densities[0], "series-1")),
+        (metrics.MEMORY_ARC, (glyphs.densities[1], "series-4")),
+        (metrics.MEMORY_CACHE, (glyphs.densities[2], "series-3")),
+    )
+
+
+def memory_gauge(memory: MemorySample, frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> Phrase:
+    """Return a gauge of used memory, caches in it, and how full it is."""
+    used, total = metrics.MEMORY_USED(interval), memory.total_bytes
+    parts = [
+        (None if (value := metric(interval)) is None else share(value, total), span)
+        for metric, span in _memory_fillings(glyphs)
+        if untold(frame, metric.id) is None and (metric is not metrics.MEMORY_ARC or memory.arc_bytes is not None)
+    ]
+    return gauge_phrase(parts, None if used is None else share(used, total), width, glyphs)
+
+
 def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list[Phrase]:
     huge_used, huge_total = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
     pool = max(huge_total, key=lambda page_bytes: (huge_total[page_bytes], -page_bytes), default=None)
     huge = UNKNOWN if pool is None else f"{count(huge_used[pool])}/{count(huge_total[pool])}"
     used, total = metrics.MEMORY_USED(interval), memory.total_bytes
-    fillings = (
-        (metrics.MEMORY_USED, (glyphs.densities[0], "series-1")),
-        (metrics.MEMORY_ARC, (glyphs.densities[1], "series-4")),
-        (metrics.MEMORY_CACHE, (glyphs.densities[2], "series-3")),
-    )
-    parts = [
-        (None if (value := metric(interval)) is None else share(value, total), span)
-        for metric, span in fillings
-        if untold(frame, metric.id) is None and (metric is not metrics.MEMORY_ARC or memory.arc_bytes is not None)
-    ]
     # Parts of the bar beside the used one have their filling before their name, as those of the CPUs.
     arc, cache = (
-        (metric, Phrase((filling, *_number(metric, interval, size, 7)), 2)) for metric, filling in fillings[1:]
+        (metric, Phrase((filling, *_number(metric, interval, size, 7)), 2))
+        for metric, filling in _memory_fillings(glyphs)[1:]
     )
     swapped = [_number(metric, interval, byte_rate, 9) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
     return [
-        _gauge(parts, None if used is None else share(used, total), width, glyphs),
+        memory_gauge(memory, frame, interval, width, glyphs),
         Phrase(((size(used).rjust(7), alarm(used, None)), (" of ", "label"), (size(total).rjust(7), PLAIN))),
         *_told(
             frame,
@@ -371,7 +381,7 @@ def _disk(
             *_told(frame, [(metrics.DISK_BUSY, Phrase(busy_words, 5))]),
         ]
     return [
-        _gauge(bar, full, width, glyphs),
+        gauge_phrase(bar, full, width, glyphs),
         *figures,
         Phrase(name),
         Phrase(

@@ -83,7 +83,8 @@ def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
         return lines
     fetched, total = len(statement.query), statement.characters
     part = f"the first {count(fetched)} of" if total > fetched else "all"
-    lines += [(), (("statement", "title"), (f"  {part} {count(total)} characters, as in pg_stat_statements: constants replaced", "dim"))]
+    origin = f"  {part} {count(total)} characters, as in pg_stat_statements: constants replaced"
+    lines += [(), (("statement", "title"), (origin, "dim"))]
     return [*lines, *wrapped(statement.query, cells)]
 
 

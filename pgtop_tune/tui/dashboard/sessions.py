@@ -142,6 +142,12 @@ def _blockers(backend: Backend) -> str:
     return f"{backend.blocked_by[0]}+{more}" if more else str(backend.blocked_by[0])
 
 
+def _statement(row: SessionRow) -> str:
+    """Return the statement; of several sessions with their application, which tells more."""
+    name = row.backend.application_name
+    return f"{_shown(name)}: {_query(row.backend)}" if row.alike and name else _query(row.backend)
+
+
 _HIDDEN: Final = "hidden: GRANT pg_monitor shows it"
 
 
@@ -222,7 +228,7 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("query-id", "query id", 20, None, lambda row: str(row.backend.query_id or UNKNOWN),
         "Identifier of the statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
         lambda row: row.backend.query_id, "right", visible=False),
-    SessionColumn("query", "query", LEAST_QUERY, 0, lambda row: _query(row.backend),
+    SessionColumn("query", "query", LEAST_QUERY, 0, _statement,
         "Statement of the session, or the last one if it is not active; for other processes their kind.",
         "pg_stat_activity.query", lambda row: row.backend.query, elastic=True),
 )  # fmt: skip

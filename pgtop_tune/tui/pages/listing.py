@@ -614,7 +614,7 @@ def tables_below(
         if rows:
             room = min(height - len(lines), HEAD_ROWS + len(rows) + (total_of(table, rows) is not None))
             view = sideways(table, without_unused(table, view, rows), 0, width)
-            lines += [*listing_lines((table,), table, view, rows, width, room, glyphs), padded((), width)]
+            lines += listing_lines((table,), table, view, rows, width, room, glyphs)
     return [*lines, *[padded((), width)] * (height - len(lines))][: max(height, 0)]
 
 
@@ -642,7 +642,10 @@ def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyp
             title = " " * mark + (title.rjust(column.width) if column.align == "right" else title)
         headings.append(
             Column(
-                title=title, width=column.width + mark, align="left" if mark else column.align, elastic=column.elastic,
+                title=title,
+                width=column.width + mark,
+                align="left" if mark else column.align,
+                elastic=column.elastic,
                 prose=column.prose,
             )
         )

@@ -32,7 +32,7 @@ Cell = tuple[str, str]
 _NICE: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _LATE_S: Final = 0.3
 """A frame comes so late at most after the second that it is of: the window goes on by one column a second."""
-LEGEND: Final = 13
+LEGEND: Final = 14
 """Cells right of the columns for the names and the present values of the curves."""
 _NEXT_TO_ZERO: Final = 1e-9
 """Below this a scale would magnify rounding errors."""
@@ -437,7 +437,7 @@ def _legend(ends: Sequence[CurveEnd], top: float, rows: int, cells: int) -> list
     for row, index in zip(places, order, strict=True):
         end = ends[index]
         label = f" {end.label} "
-        legend[row] = (((label + end.text.rjust(cells - len(label)))[:cells], end.style),)
+        legend[row] = ((f"{label}{end.text.rjust(cells - len(label) - 1)} "[:cells], end.style),)
     return legend
 
 

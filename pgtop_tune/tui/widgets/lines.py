@@ -110,18 +110,19 @@ def ellipsized(text: str, cells: int, ellipsis: str) -> str:
     return clipped if clipped.rstrip() == text.rstrip() else clip(text, cells - len(ellipsis)) + ellipsis
 
 
-_CLAUSE_END: Final = re.compile(r"[.,;:](?= )| (?=\()")
+_CLAUSE_END: Final = re.compile(r"[.;:](?= )| (?=\()")
 
 
 def clauses(text: str, cells: int, ellipsis: str) -> str:
-    """Return so much of a sentence of ours as there is room for: whole clauses where they fill half of it, else words
-    with a sign that something was cut.
+    """Return so much of a sentence of ours as there is room for: whole clauses where they fill a third of it, else
+    words with a sign that something was cut.
     """
     if text_width(text) <= cells:
         return text
-    ends = [end.start() for end in _CLAUSE_END.finditer(text) if cells <= 2 * text_width(text[: end.start()])]
-    if ends and text_width(text[: ends[0]]) <= cells:
-        return text[: max(end for end in ends if text_width(text[:end]) <= cells)]
+    parts = [text[: end.start()] for end in _CLAUSE_END.finditer(text)]
+    whole = [part for part in parts if part.count("(") == part.count(")") and text_width(part) <= cells]
+    if whole and 3 * text_width(whole[-1]) >= cells:
+        return whole[-1]
     kept = clip(text, max(cells - len(ellipsis), 0))
     return (kept.rpartition(" ")[0].rstrip() or kept) + ellipsis
 

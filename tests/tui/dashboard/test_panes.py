@@ -309,7 +309,7 @@ def test_a_disk_with_a_cap_is_a_gauge_of_the_cap() -> None:
         return {"host": host_sample(second, disks=replace(disks, disks=capped))}
 
     line = plain_text(host_lines(session_of(5, change=change), 120, 3, UNICODE)[2])
-    assert line.startswith(" DISK ████████········  50 %  of 12000 IOPS")
+    assert line.startswith(" DISK ████████········  50 %  of 12.0k IOPS")
     assert "busy  98 %" in line
 
 

@@ -42,7 +42,7 @@ def test_a_query_that_was_cut_says_so_and_the_statement_stands_below_it() -> Non
     whole = "SELECT " + ", ".join(f"column_{number}" for number in range(100)) + " FROM wide WHERE id = $1"
     text = details(whole.replace("$1", "12")[:500], StatementTexts(1.0, (StatementText(QUERY_ID, whole, len(whole)),)))
     assert "query  cut: the first 500 characters, as in pg_stat_activity" in text
-    assert f"statement  all {len(whole):,} characters, as in pg_stat_statements: constants replaced" in text
+    assert f"statement  all {len(whole)} characters, as in pg_stat_statements: constants replaced" in text
     assert "".join(text.split()).endswith("column_99FROMwideWHEREid=$1")
 
 

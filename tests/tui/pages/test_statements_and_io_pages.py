@@ -137,7 +137,7 @@ def test_idle_statements_and_columns_that_none_of_the_others_used_are_hidden_and
     assert "tempB/s" in text
     assert "plan ms/s" not in text
     # Nested statements are part of those that call them.
-    assert cells(rows, "sum of the top-level").split()[:4] == ["730", "100", "1200", "0.61"]
+    assert cells(rows, "sum of the top-level").split()[:4] == ["730", "100", "1203", "0.61"]
     idle = [{**section(12), "statement_counters": sample(float(at), at - 2.0 if at else None,
             [statement(3, calls=70, exec_us=91_000_000, temp_blks_read=9)])} for at in (0, 2)]  # fmt: skip
     assert "1 idle: i lists them" in "\n".join(shown(statements.PAGE, statements.TABLE, session_with(idle), 80, 24))

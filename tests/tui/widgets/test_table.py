@@ -60,13 +60,13 @@ def test_a_number_that_does_not_fit_says_so() -> None:
 
 
 def test_a_sentence_that_does_not_fit_ends_with_a_clause() -> None:
-    text = "Share of WAL over the last 10 s: high after a checkpoint, lower (much) later"
+    text = "Share of WAL over the last 10 s: high after a checkpoint; lower (much) later"
     assert [clauses(text, cells, "…") for cells in (99, 70, 60, 40, 30, 12)] == [
-        text, "Share of WAL over the last 10 s: high after a checkpoint, lower",
+        text, "Share of WAL over the last 10 s: high after a checkpoint; lower",
         "Share of WAL over the last 10 s: high after a checkpoint", "Share of WAL over the last 10 s",
-        "Share of WAL over the last 10…", "Share of…",
+        "Share of WAL over the last…", "Share of…",
     ]  # fmt: skip
-    row: Row = (("a clause, and another", ""),)
+    row: Row = (("a clause; and another", ""),)
     (_, line) = table_lines((Column("m", 12, prose=True),), [row], width=12, height=2, glyphs=UNICODE)
     assert plain_text(line).strip() == "a clause"
 

@@ -34,7 +34,7 @@ from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, label
 S = TypeVar("S")
 Form = Callable[[float | None], str]
 _LABEL: Final = 6
-_WORDS_FROM: Final = 100
+WORDS_FROM: Final = 100
 """Cells of a screen from which on labels are whole words, two blanks apart."""
 _LARGE_FROM: Final = 116
 """Cells from which on gauges are large, and two other programs are named."""
@@ -79,7 +79,7 @@ def _line(label: str, content: Line, width: int) -> Line:
 
 
 def _gap(width: int) -> Span:
-    return (" " * (1 + (width >= _WORDS_FROM)), PLAIN)
+    return (" " * (1 + (width >= WORDS_FROM)), PLAIN)
 
 
 def _gauge_cells(width: int) -> int:
@@ -124,7 +124,7 @@ def _cpu(cpu: CpuSample, frame: Frame, interval: Interval, width: int, glyphs: G
     heat = heat_strip(busy, max(width // 10, 12), glyphs)
     queue = metrics.RUN_QUEUE(interval)
     queued = (count(queue).rjust(3), "warning" if queue is not None and queue > 2 * len(cpu.cores) else PLAIN)
-    in_words = width >= _WORDS_FROM
+    in_words = width >= WORDS_FROM
     return [
         *_split(frame, interval, width, glyphs),
         *_told(frame, [(metrics.RUN_QUEUE, Phrase((("queue " if in_words else "rq ", "label"), queued)))]),
@@ -147,7 +147,7 @@ def _split(frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list
     figures: list[Line] = []
     for index, (user, short, style) in enumerate(_USERS):
         value = percents.get(user)
-        label = user if width >= _WORDS_FROM else short
+        label = user if width >= WORDS_FROM else short
         critical = metrics.CPU_STEAL.critical if user == "steal" else None
         number = (UNKNOWN if value is None else str(value)).rjust(3)
         figures.append(((glyphs.densities[index], style), (f"{label} ", "label"), (number, alarm(value, critical))))
@@ -171,7 +171,7 @@ def _quota(cpu: CpuSample, interval: Interval, width: int) -> Phrase:
     figure = labelled(
         "throttled", percent(throttled).rjust(3), alarm(throttled, details.GROUP_THROTTLED.critical), " %"
     )
-    return Phrase((*allowed, (" ", PLAIN), *figure), 1, None if width >= _WORDS_FROM else allowed)
+    return Phrase((*allowed, (" ", PLAIN), *figure), 1, None if width >= WORDS_FROM else allowed)
 
 
 def _other_programs(frame: Frame, width: int) -> Phrase:
@@ -184,7 +184,7 @@ def _other_programs(frame: Frame, width: int) -> Phrase:
     if not programs:
         return Phrase(())
     most, with_pids = 1 + (width >= _LARGE_FROM), width >= _PIDS_FROM
-    cells = 15 if with_pids else 8 if width >= _WORDS_FROM else 7
+    cells = 15 if with_pids else 8 if width >= WORDS_FROM else 7
     spans: list[Span] = []
     for program in programs[:most]:
         name = one_line(program.name, 40)

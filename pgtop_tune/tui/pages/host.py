@@ -20,7 +20,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.dashboard.host import gauge_phrase, memory_gauge
+from pgtop_tune.tui.dashboard.host import WORDS_FROM, gauge_phrase, memory_gauge
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWORK, TABLES, metric_rows
 from pgtop_tune.tui.pages.listing import first_view, tables_below
 from pgtop_tune.tui.pages.page import Page, PageTable, section_rows, word
@@ -309,7 +309,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
             "MEM",
             memory,
             lambda sample: [
-                replace(memory_gauge(sample, frame, interval, width, glyphs), rank=2),
+                *([memory_gauge(sample, frame, interval, width, glyphs)] if width >= WORDS_FROM else []),
                 *_numbers(available(_MEMORY), interval, size, 7),
             ],
         ),

@@ -263,7 +263,10 @@ def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
         return summary_lines(session, width, height, glyphs)
     left_width = _left_half(width)
     summary = _summary(session, left_width, height, glyphs)[:height]
-    figures = [*summary, *tables_below(_SMALL, first_view, session, left_width, height - len(summary), glyphs)]
+    figures = [
+        *summary,
+        *tables_below(_SMALL, lambda table: table.rows(session), first_view, left_width, height - len(summary), glyphs),
+    ]
     charts = history_lines(session, width - left_width - len(_APART[0]), height, glyphs)
     return [(*padded(line, left_width), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
 

@@ -583,32 +583,32 @@ _STEP: Final = 4
 
 
 def with_others(
-    lines: list[Line], tables: Sequence[PageTable], view_of: Callable[[PageTable], ListingView], session: Session,
-    width: int, glyphs: Glyphs,
+    lines: list[Line], tables: Sequence[PageTable], rows_of: Callable[[PageTable], Sequence[Any] | Unavailable],
+    view_of: Callable[[PageTable], ListingView], width: int, glyphs: Glyphs,
 ) -> list[Line]:  # fmt: skip
     """Return the lines of a table with other tables of its page in the room that it leaves.
 
     Args:
         lines: Of `listing_lines`.
         tables: The others, in the order in which they stand.
+        rows_of: All rows of a table, or why there are none.
         view_of: The operator's choices in a table.
-        session: The session that is shown.
         width: Cells.
         glyphs: Characters.
     """
     used_lines = max((number for number, line in enumerate(lines, 1) if plain_text(line).strip()), default=0)
     top = -(-(used_lines + 1) // _STEP) * _STEP
-    return [*lines[:top], *tables_below(tables, view_of, session, width, len(lines) - top, glyphs)][: len(lines)]
+    return [*lines[:top], *tables_below(tables, rows_of, view_of, width, len(lines) - top, glyphs)][: len(lines)]
 
 
 def tables_below(
-    tables: Sequence[PageTable], view_of: Callable[[PageTable], ListingView], session: Session, width: int, height: int,
-    glyphs: Glyphs,
+    tables: Sequence[PageTable], rows_of: Callable[[PageTable], Sequence[Any] | Unavailable],
+    view_of: Callable[[PageTable], ListingView], width: int, height: int, glyphs: Glyphs,
 ) -> list[Line]:  # fmt: skip
     """Return the tables that have rows one under the other, as far as there is room; exactly `height` lines."""
     lines: list[Line] = []
     for table in tables:
-        all_rows = table.rows(session) if height - len(lines) > HEAD_ROWS else ()
+        all_rows = rows_of(table) if height - len(lines) > HEAD_ROWS else ()
         view = replace(view_of(table), top=0, selected=None)
         rows = () if isinstance(all_rows, Unavailable) else ordered(table, view, all_rows)
         if rows:

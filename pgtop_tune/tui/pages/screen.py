@@ -187,7 +187,8 @@ class PageScreen(SceneScreen):
         self._beside = listing.RowBeside()
         self._views: dict[str, ListingView] = {}
         self._chosen: dict[str, PageTable] = {}
-        self._source: tuple[object, ...] = ()
+        self._moment: tuple[object, ...] = ()
+        self._asked: dict[str, Sequence[Any] | Unavailable] = {}
         self._all: Sequence[Any] | Unavailable = ()
         self._order: tuple[object, ...] = ()
         self._in_order: Sequence[Any] = ()
@@ -254,7 +255,7 @@ class PageScreen(SceneScreen):
             idle_key=self._key_of("idle"),
         )
         others = [other for other in self._others if other not in self.page.drawn_above(width)]
-        table = listing.with_others(table, others, self._view_of, session, width_of_table, self._glyphs)
+        table = listing.with_others(table, others, self._rows_of, self._view_of, width_of_table, self._glyphs)
         if width_of_table < width:
             right = self._beside.lines(
                 self.table, view, beside, session, width - width_of_table - len(listing.APART),
@@ -314,10 +315,9 @@ class PageScreen(SceneScreen):
     @property
     def rows(self) -> Sequence[Any] | Unavailable:
         """The rows of the table in view, in order; asked for once per frame, ordered anew when the order is another."""
-        source = (id(self._scene.session), self._scene.session.now, self.table.id)
-        if self._source != source:
-            self._source, self._all = source, self.table.rows(self._scene.session)
-            self._order = ()
+        all_rows = self._rows_of(self.table)
+        if self._all is not all_rows:
+            self._all, self._order = all_rows, ()
         if isinstance(self._all, Unavailable):
             return self._all
         view = self._view
@@ -325,6 +325,15 @@ class PageScreen(SceneScreen):
         if self._order != order:
             self._order, self._in_order = order, listing.ordered(self.table, view, self._all)
         return self._in_order
+
+    def _rows_of(self, table: PageTable) -> Sequence[Any] | Unavailable:
+        """Return all rows of a table of the page, or why there are none; asked for once per frame."""
+        moment = (id(self._scene.session), self._scene.session.now, self.page.id)
+        if self._moment != moment:
+            self._moment, self._asked = moment, {}
+        if table.id not in self._asked:
+            self._asked[table.id] = table.rows(self._scene.session)
+        return self._asked[table.id]
 
     @property
     def _found(self) -> Sequence[Any]:

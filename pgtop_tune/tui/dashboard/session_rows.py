@@ -115,12 +115,12 @@ class SessionRow(Struct, frozen=True):
         figures = metric(self.interval)
         if not self.alike:
             return figures.get(self.backend.pid)
-        known = [figures[row.backend.pid] for row in self.alike if row.backend.pid in figures]
-        return sum(known) if known else None
+        parts = [figures[row.backend.pid] for row in self.alike if row.backend.pid in figures]
+        return sum(parts) if parts else None
 
     @property
     def kind(self) -> Hashable:
-        """What sessions that are alike have in common."""
+        """Properties that sessions have in common that are alike."""
         of = self.backend
         return of.state, of.wait_event, of.usename, of.datname, of.application_name, of.query_id or of.query
 
@@ -317,7 +317,7 @@ def with_idle_folded(rows: Sequence[SessionRow]) -> list[SessionRow]:
         for alike in by_kind([row for row in rows if row.rank == IDLE])
         if len(alike) >= ALIKE
     }
-    hidden = {row.key for whole in folded_rows.values() for row in whole.alike[1:]}
+    hidden = {row.key for folded_row in folded_rows.values() for row in folded_row.alike[1:]}
     return [folded_rows.get(row.key, row) for row in rows if row.key not in hidden]
 
 

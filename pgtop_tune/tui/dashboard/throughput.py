@@ -277,8 +277,8 @@ def _curves(server: Columns, client: Columns | None, alarms: Collection[int]) ->
 
 def _lasting_runs(values: Columns) -> Columns:
     """Return the columns without single known ones: the two curves count other seconds, and a speck is chance."""
-    runs = ((known, list(run)) for known, run in groupby(values, lambda value: value is not None))
-    return [value if not known or len(run) >= _LASTING else None for known, run in runs for value in run]
+    runs = ((has_value, list(run)) for has_value, run in groupby(values, lambda value: value is not None))
+    return [value if not has_value or len(run) >= _LASTING else None for has_value, run in runs for value in run]
 
 
 def _span(axis: TimeAxis) -> Line:

@@ -254,8 +254,8 @@ class PageScreen(SceneScreen):
             hidden=in_source - len(self._found),
             idle_key=self._key_of("idle"),
         )
-        others = [other for other in self._others if other not in self.page.drawn_above(width)]
-        table = listing.with_others(table, others, self._rows_of, self._view_of, width_of_table, self._glyphs)
+        below = [candidate for candidate in self._others if candidate not in self.page.drawn_above(width)]
+        table = listing.with_others(table, below, self._rows_of, self._view_of, width_of_table, self._glyphs)
         if width_of_table < width:
             right = self._beside.lines(
                 self.table, view, beside, session, width - width_of_table - len(listing.APART),

@@ -203,9 +203,9 @@ def _details(session: Session, row: SessionRow, cells: int, glyphs: Glyphs) -> l
     """Return everything known of a session; of several that are alike the pid and the age of each."""
     if not row.alike:
         return session_lines(session, row.key, cells)
-    rest = ((f"{len(row.alike)} idle sessions that are alike; ", PLAIN), ("i", "key"), (" lists them as rows", PLAIN))
+    title = ((f"{len(row.alike)} idle sessions that are alike; ", PLAIN), ("i", "key"), (" lists them as rows", PLAIN))
     return [
-        rest,
+        title,
         (),
         *(
             ((f"{one.backend.pid:>8}", "label"), (f"  idle {lasting(one.statement_s)}", PLAIN),

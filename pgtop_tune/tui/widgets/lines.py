@@ -120,9 +120,9 @@ def clauses(text: str, cells: int, ellipsis: str) -> str:
     if text_width(text) <= cells:
         return text
     parts = [text[: end.start()] for end in _CLAUSE_END.finditer(text)]
-    whole = [part for part in parts if part.count("(") == part.count(")") and text_width(part) <= cells]
-    if whole and 3 * text_width(whole[-1]) >= cells:
-        return whole[-1]
+    fitting = [part for part in parts if part.count("(") == part.count(")") and text_width(part) <= cells]
+    if fitting and 3 * text_width(fitting[-1]) >= cells:
+        return fitting[-1]
     kept = clip(text, max(cells - len(ellipsis), 0))
     return (kept.rpartition(" ")[0].rstrip() or kept) + ellipsis
 

@@ -171,7 +171,7 @@ class ParameterDialog(ChangingDialog):
         advice: The value that a finding proposes: the cursor begins there, with the value staged.
     """
 
-    CELLS = 164
+    CELLS = 194
     KEYS = (
         "+ - step  Enter edit  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc back"
     )

@@ -78,7 +78,7 @@ class RowChoice:
         request, table = self._request, self._table
         if request.sort:
             table = replace(table, sort=request.sort)
-        return replace(first_view(table), hide_quiet=table.hides_quiet and not request.all)
+        return replace(first_view(table), hide_quiet=table.hides_quiet and table.folded is None and not request.all)
 
     def of(self, session: ShownSession, target: str) -> ShownRows:
         """Return the rows of a session with a frame.

@@ -299,7 +299,7 @@ async def start_run(
     facts = BenchRun(
         run=number,
         profile=profile.name,
-        command=without_secrets(shell_quoted(argv)),
+        command=without_secrets(shell_quoted([without_secrets(word) for word in argv])),
         pgbench_version=pgbench.version,
         pid=running.pid,
         started_ms=started_ms,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import (
     ConnectionProblem,
@@ -54,6 +55,17 @@ class ConnectionOptions(ConnectionWords, frozen=True):
     """Connection options of a command whose words without an option are no database."""
 
     LEFT_OUT: ClassVar = frozenset({"target", "target_user"})
+
+
+PLACES: Final = ("target", "target_user")
+"""Words without an option, in their order."""
+
+
+def with_places(connection: ConnectionOptions, typed_words: Sequence[str]) -> ConnectionOptions:
+    """Return the options with a database and a user. Raises UsageProblem for more words."""
+    if len(typed_words) > len(PLACES):
+        raise UsageProblem(f"{typed_words[-1]!r} is one word too many", "pass a database and a user")
+    return replace(connection, **dict(zip(PLACES, typed_words, strict=False)))
 
 
 def resolve_words(connection: ConnectionWords, *, is_another: bool = False) -> ConnInfo:
@@ -197,7 +209,9 @@ def check_database(connection: ConnectionWords) -> None:
         if connection.database:
             hint = f"-d is the database, as in psql; the time between samples is -i {connection.database}"
             raise NoSuchDatabase(f'there is no database "{connection.database}"', hint) from None
-        raise NoSuchDatabase(f'there is no command and no database "{connection.target}"') from None
+        number = connection.target.replace(".", "", 1).isdecimal()
+        hint = f"the time between samples is -i {connection.target}; COLUMNS is the width" if number else ""
+        raise NoSuchDatabase(f'there is no command and no database "{connection.target}"', hint) from None
     except (ConnectionProblem, LoadProblem):
         return
 

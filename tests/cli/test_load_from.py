@@ -30,7 +30,7 @@ def test_the_load_comes_from_there_and_the_record_says_so(database: str, tmp_pat
         assert program is not None
         ssh.write_text(f'#!/bin/sh\nexec {shlex.join([program, *daemon.client[1:]])} "$@"\n')
         ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
-        words = ("--profile", "select-only", "-c", "4", "-j", "2", "-T", "3", "--housekeeping", "none", "-q")
+        words = ("--profile", "select-only", "-c", "4", "-j", "2", "-T", "2", "--housekeeping", "none", "-q")
         done = run(
             "bench", "run", *words, "--load-from", str(daemon.address), "--format", "json", with_tables(database),
             home=tmp_path, timeout_s=180, variables={"PATH": f"{ssh.parent}:{os.environ['PATH']}"},

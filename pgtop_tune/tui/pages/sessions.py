@@ -9,16 +9,22 @@ from typing import Final
 from pgtop_tune.base.units import UNKNOWN, age, percent, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.connections import SetParameter, groups, limits, set_parameters
+from pgtop_tune.metrics.connections import WatchedParameter, groups, limits, watched_parameters
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import session_lines
-from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
+from pgtop_tune.tui.dashboard.session_rows import (
+    IDLE,
+    SessionRow,
+    searched_texts,
+    session_rows,
+    with_idle_folded,
+)
 from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, seldom, style_of
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, foreign, section_rows, whole, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit
-from pgtop_tune.tui.widgets.phrase import absence
+from pgtop_tune.tui.widgets.phrase import absence, lasting
 
 # Tables about the server as a whole: connections and their limits (page 2), parameters that were set, its log (9).
 
@@ -58,13 +64,14 @@ _LIMIT_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _changed(row: SetParameter) -> str:
+def _changed(row: WatchedParameter) -> str:
     return "" if row.changed_ms is None else f"{wall_clock(row.changed_ms)} {row.change}"
 
 
 _SETTING_COLUMNS: Final = (
     word("name", "parameter", 30, attrgetter("parameter.name"), "Name.", "pg_settings.name"),
-    word("value", "value", 20, foreign(attrgetter("parameter.shown")), "Value in force.", "current_setting(name)"),
+    word("value", "value", 20, foreign(attrgetter("value")),
+         "Value in force; unknown where this program's own connection has another one.", "current_setting(name)"),
     PageColumn("pending", "waits", 8, lambda row: "restart" if row.parameter.pending_restart else UNKNOWN,
                "restart: changed in the files, takes effect when the server is restarted.",
                "pg_settings.pending_restart", value=attrgetter("parameter.pending_restart"),
@@ -97,14 +104,14 @@ def _log_rows(interval: Interval) -> list[LogLine]:
     return [] if tail is None else list(reversed(tail.lines))
 
 
-def _setting_rows(session: Session) -> Sequence[SetParameter] | Unavailable:
+def _setting_rows(session: Session) -> Sequence[WatchedParameter] | Unavailable:
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET
     parameters = sections.parameters(frame)
     if isinstance(parameters, Unavailable):
         return parameters
-    return set_parameters(interval, (event for _, event in session.events))
+    return watched_parameters(interval, (event for _, event in session.events))
 
 
 CONNECTIONS: Final = PageTable(
@@ -131,7 +138,9 @@ SETTINGS: Final = PageTable(
     rows=_setting_rows,
     key_of=attrgetter("parameter.name"),
     sort="name",
-    empty="every parameter has its default",
+    quiet=lambda row: not row.is_set,
+    quiet_word="defaults",
+    hides_quiet=True,
 )
 LOG: Final = PageTable(
     id="log",
@@ -193,6 +202,22 @@ def _why_old(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     return [fit(((f"  sessions of {seen_before(session)}  ", "warning"), *absence(activity)), width)][:height]
 
 
+def _details(session: Session, row: SessionRow, cells: int, glyphs: Glyphs) -> list[Line]:
+    """Return everything known of a session; of several that are alike the pid and the age of each."""
+    if not row.alike:
+        return session_lines(session, row.key, cells)
+    title = ((f"{len(row.alike)} idle sessions that are alike; ", PLAIN), ("i", "key"), (" lists them as rows", PLAIN))
+    return [
+        title,
+        (),
+        *(
+            ((f"{one.backend.pid:>8}", "label"), (f"  idle {lasting(one.statement_s)}", PLAIN),
+             (f", connected {lasting(one.connected_s)}", "dim"))
+            for one in row.alike
+        ),
+    ]  # fmt: skip
+
+
 _BY_ID: Final = {column.id: column for column in COLUMNS}
 
 TABLE: Final = PageTable(
@@ -202,12 +227,14 @@ TABLE: Final = PageTable(
     rows=_rows,
     key_of=attrgetter("key"),
     searched=lambda row: searched_texts(row.backend),
-    details=lambda session, row, cells, glyphs: session_lines(session, row.key, cells),
+    details=_details,
     copied=lambda row: row.backend.query or "",
-    backend_of=attrgetter("key"),
+    backend_of=lambda row: None if row.alike else row.key,
     empty="no sessions except our own",
     about="A row per session and background process. Watching sessions of pgtop-tune are left out.",
     quiet=lambda row: row.rank == IDLE,
+    hides_quiet=True,
+    folded=with_idle_folded,
 )
 
 PAGE: Final = Page(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.experiment.load_run import shows_connections
 from pgtop_tune.experiment.load_service import LoadService
-from pgtop_tune.model.bench import LoadSpec, RunState
+from pgtop_tune.model.bench import OVERLOADED, LoadSpec, RunState, ScriptChoice
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
 from pgtop_tune.runtime.load_control import LoadSeries, LoadState, MakingPlan
@@ -53,6 +54,18 @@ async def ended(service: LoadService) -> LoadSeries:
     assert state.series is not None
     assert state.series.over
     return state.series
+
+
+@pytest.mark.long
+async def test_a_run_of_the_screen_ends_when_its_rate_overloads_the_server(database: str, tmp_path: Path) -> None:
+    script = tmp_path / "queue.sql"
+    script.write_text("BEGIN;\nSELECT pg_advisory_xact_lock(41);\nSELECT pg_sleep(0.02);\nEND;\n", encoding="utf-8")
+    spec = LoadSpec(clients=2, rate_per_s=90.0, protocol="simple", scripts=(ScriptChoice(str(script)),))
+    async with desk_on(database) as service:
+        await service.start(spec)
+        [result] = (await ended(service)).results
+    assert (result.state, result.ended_for) == (RunState.STOPPED, OVERLOADED)
+    assert result.partial
 
 
 @pytest.mark.long

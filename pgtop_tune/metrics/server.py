@@ -335,7 +335,10 @@ def _sessions(interval: Interval) -> float | None:
 
 def _blocked(interval: Interval) -> float | None:
     activity = interval.now(sections.activity)
-    return None if activity is None else float(sum(1 for backend in activity.backends if backend.blocked_by))
+    if activity is None:
+        return None
+    # Who blocks is asked a moment later, when a short wait is over.
+    return float(sum(bool(row.blocked_by) or row.wait_event_type == "Lock" for row in activity.backends))
 
 
 TPS = Metric(
@@ -399,7 +402,7 @@ IDLE_IN_TRANSACTION = Metric(
 )  # fmt: skip
 BLOCKED = Metric(
     "server.blocked", "blocked", "", "Backends that wait for a heavyweight lock of another session.",
-    "pg_blocking_pids(pid)", _blocked,
+    "wait_event_type = 'Lock' of pg_stat_activity, pg_blocking_pids(pid)", _blocked,
 )  # fmt: skip
 
 METRICS: Final = (

@@ -442,7 +442,7 @@ def _usage_problem(error: typer.TyperException) -> UsageProblem:
     )
     option = getattr(error, "option_name", "")
     if command == f"{PROGRAM} bench run":
-        from pgtop_tune.cli.commands.bench import REFUSED
+        from pgtop_tune.cli.typed_load import REFUSED
 
         if option in REFUSED:
             reason, hint = REFUSED[option]

@@ -340,9 +340,8 @@ def budget_of(
 
 def load_key(run: BenchRun) -> LoadKey:
     """Return the key by which a run is paired with another."""
-    name = run.profile or " ".join(run.scripts) or "scripts"
     return LoadKey(
-        name=name,
+        name=run.load_name,
         clients=run.clients,
         rate_per_s=run.rate_per_s,
         protocol=run.protocol,

@@ -85,10 +85,10 @@ class RunEvidence(Struct, frozen=True, dict=True):
     @cached_property
     def gaps(self) -> tuple[tuple[float, float], ...]:
         """Times that no figure includes: seams, and pauses up to the seam that ends them. Unix epoch, ms."""
-        ends = [*(seam.from_ms for seam in self.seams[1:]), math.inf]
+        next_ms = [*(seam.from_ms for seam in self.seams[1:]), math.inf]
         return tuple(
             (seam.from_ms, seam.until_ms if seam.level.clients else end)
-            for seam, end in zip(self.seams, ends, strict=True)
+            for seam, end in zip(self.seams, next_ms, strict=False)
         )
 
     def is_left_out(self, second: int) -> bool:

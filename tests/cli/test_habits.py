@@ -16,8 +16,8 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import app
 from pgtop_tune.cli.app import take_general, with_default_command
 from pgtop_tune.cli.assignments import as_assignments
-from pgtop_tune.cli.commands.bench import further_options
 from pgtop_tune.cli.connections import ConnectionWords, _place, resolve_words
+from pgtop_tune.cli.typed_load import further_options
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import run
 from tests.support.servers import conninfo
@@ -138,9 +138,9 @@ def test_a_second_word_is_the_user_as_in_psql(words: ConnectionWords, reached: t
     [
         ("-l", "logs every transaction itself"),
         ("--aggregate-interval=5", "logs every transaction itself"),
-        ("-c", "option of bench run itself"),
-        ("-c5", "option of bench run itself"),
-        ("--file=x.sql", "option of bench run itself"),
+        ("-c", "option of the command itself"),
+        ("-c5", "option of the command itself"),
+        ("--file=x.sql", "option of the command itself"),
         ("-i", "creates tables"),
     ],
 )

@@ -16,7 +16,7 @@ from pgtop_tune.base.units import MB
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval, outer_pair, pair_rate
 from pgtop_tune.metrics.memory_rule import USUAL_PAGE_BYTES
-from pgtop_tune.metrics.server import TPS, client_backends
+from pgtop_tune.metrics.server import TPS, client_backends, ended_transactions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.host import DiskCounters, HostFacts
 from pgtop_tune.model.machine import Disk, DiskKind, Workload
@@ -53,7 +53,7 @@ def workload_seen(counters: DatabaseCounters) -> SeenWorkload | None:
     Rows read are `tup_returned`: those of sequential scans count, which are most of what a report reads. The share of
     writes is rows written of rows written and rows fetched by an index or written.
     """
-    transactions = counters.xact_commit + counters.xact_rollback - counters.own_transactions
+    transactions = ended_transactions(counters) - counters.own_transactions
     if transactions < LEAST_TRANSACTIONS:
         return None
     written = counters.tup_inserted + counters.tup_updated + counters.tup_deleted

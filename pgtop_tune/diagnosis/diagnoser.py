@@ -33,6 +33,7 @@ from pgtop_tune.diagnosis.rules import (
     locks,
     outages,
     replication,
+    statement_time,
     statements,
     structures,
     upkeep,
@@ -46,7 +47,8 @@ from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.frame import Frame
 
 _MODULES: Final = (
-    outages, limits, locks, wal, cpus, client, io, replication, statements, structures, upkeep,
+    outages, limits, locks, wal, cpus, client, io, replication, statements, statement_time, structures,
+    upkeep,
 )  # fmt: skip
 RULES: Final[tuple[FindingRule, ...]] = tuple(rule for module in _MODULES for rule in module.RULES)
 """All rules, in the order in which they are listed."""

@@ -29,7 +29,7 @@ from pgtop_tune.metrics.blockers import blocking, longest_blocked_s
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.connections import WORKING
 from pgtop_tune.metrics.load import CLIENT_LATENCY, CLIENT_TPS, SHORTEST_S, running, stalled_within, work_window_s
-from pgtop_tune.metrics.server import TPS, is_uncounted
+from pgtop_tune.metrics.server import TPS, why_uncounted
 from pgtop_tune.metrics.waits import WaitShare, label_of, wait_profile
 from pgtop_tune.model.postgres import Activity, Backend
 from pgtop_tune.model.waits import BETWEEN, CLIENT, TURN, WaitCount
@@ -167,7 +167,7 @@ def latency_budget(interval: Interval, window_s: float = BUDGET_WINDOW_S) -> Lat
 
 def session_time(interval: Interval) -> LatencyBudget | None:
     """Return the parts of the sessions' time, ms per second; None where the server counts its transactions."""
-    if running(interval) is not None or not interval.once(is_uncounted):
+    if running(interval) is not None or not interval.once(why_uncounted):
         return None
     parts = tuple(_part(wait, 1.0) for wait in wait_profile(interval, BUDGET_WINDOW_S, included=_in_transaction))
     if not parts:

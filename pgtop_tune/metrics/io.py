@@ -11,7 +11,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, sessions
 from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, outer_pair, pair_rate
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
-from pgtop_tune.metrics.server import number
+from pgtop_tune.metrics.server import OF_WORKER, number, without_workers
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.io import DatabaseRow, IoCounters, SlruCounters
 from pgtop_tune.model.waits import WaitCount
@@ -31,8 +31,8 @@ SLRU_COUNTED: Final = _counted(SlruCounters, "name", "stats_reset_ms")
 
 
 def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
-    """Return the growth of pg_stat_database by database, without the sessions and transactions of this tool."""
-    rows = grown_rows(
+    """Return the growth of pg_stat_database by database, without this tool's sessions and transactions, and workers'."""
+    counted_rows = grown_rows(
         interval,
         sections.databases,
         lambda sample: sample.databases,
@@ -40,10 +40,18 @@ def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
         lambda row: row.stats_reset_ms,
         DATABASE_COUNTED,
     )
+    rows = [_without_workers(row) for row in counted_rows]
     server = sections.server(interval.newest)
     if isinstance(server, Unavailable):
         return rows
     return [_without_ours(row, interval) if row.row.datname == server.database else row for row in rows]
+
+
+def _without_workers(grown: Grown[DatabaseRow]) -> Grown[DatabaseRow]:
+    by = grown.by
+    if by is None or not (workers := by.get("parallel_workers")):
+        return grown
+    return replace(grown, by={**by, "xact_commit": max(by["xact_commit"] - OF_WORKER * workers, 0)})
 
 
 def _without_ours(grown: Grown[DatabaseRow], interval: Interval) -> Grown[DatabaseRow]:
@@ -213,12 +221,18 @@ def _room_until_recycled(interval: Interval) -> float | None:
     return sum(limit_mb or 0.0 for limit_mb in limits_mb) * _MB - files.wal_bytes
 
 
+def has_no_room(interval: Interval) -> bool:
+    """Return whether the file system of the WAL directory is smaller than max_wal_size and wal_keep_size let WAL grow."""
+    free, room = wal_disk_free_bytes(interval), _room_until_recycled(interval)
+    return free is not None and room is not None and room > free
+
+
 def _wal_disk_until_full(interval: Interval) -> float | None:
     free, growing = wal_disk_free_bytes(interval), _wal_directory_growth(interval)
     if free is None or growing is None or growing <= 0:
         return None
     room = _room_until_recycled(interval)
-    stops_by_itself = room is not None and 0 < room <= free
+    stops_by_itself = room is not None and room > 0 and not has_no_room(interval)
     return None if stops_by_itself else free / growing
 
 
@@ -266,7 +280,7 @@ def _flushes(interval: Interval) -> float | None:
 
 def _commits_per_flush(interval: Interval) -> float | None:
     flushes = _flushes(interval)
-    commits = pair_rate(interval.pair(sections.database, PUBLISHED_S), lambda counters: counters.xact_commit)
+    commits = pair_rate(interval.pair(sections.database, PUBLISHED_S), without_workers)
     return None if not flushes or commits is None else commits / flushes
 
 

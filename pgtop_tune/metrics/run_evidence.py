@@ -18,7 +18,7 @@ from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, Reading
 from pgtop_tune.metrics.client_bound import generator_load
 from pgtop_tune.metrics.durability import AtRisk, risks
 from pgtop_tune.metrics.host_values import ticks_share
-from pgtop_tune.metrics.server import changed_values, checkpoints_between, short_value
+from pgtop_tune.metrics.server import changed_values, checkpoints_between, ended_transactions, short_value
 from pgtop_tune.metrics.steady_state import ACTIVE, AUTOVACUUM, steady_state, vacuumed_table
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LatencySecond, RunState, Seam
@@ -545,7 +545,7 @@ def _server_transactions(evidence: RunEvidence) -> float | None:
     if ends is None or ends[0].stats_reset_ms != ends[1].stats_reset_ms:
         return None
     older, newer = ends
-    total_transactions = newer.xact_commit + newer.xact_rollback - older.xact_commit - older.xact_rollback
+    total_transactions = ended_transactions(newer) - ended_transactions(older)
     return (
         None if total_transactions < 0 else max(total_transactions - newer.own_transactions + older.own_transactions, 0)
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, outer_pair, pair_rate, share
 from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.io import DatabaseRow
 from pgtop_tune.model.postgres import (
     Activity,
     Backend,
@@ -55,43 +57,78 @@ def _database_pair(interval: Interval) -> tuple[DatabaseCounters, DatabaseCounte
     return pair
 
 
-def _transactions(counters: DatabaseCounters) -> int:
-    return counters.xact_commit + counters.xact_rollback
+OF_WORKER: Final = 2
+"""Transactions in which a parallel worker connects and takes over parameters (InitPostgres, ParallelWorkerMain)."""
+
+
+def without_workers(counters: DatabaseCounters | DatabaseRow) -> int:
+    """Return the transactions committed, without those of parallel workers, where the server counts workers (18)."""
+    return counters.xact_commit - OF_WORKER * (counters.parallel_workers or 0)
+
+
+def ended_transactions(counters: DatabaseCounters | DatabaseRow) -> int:
+    """Return the transactions that ended, see `without_workers`."""
+    return without_workers(counters) + counters.xact_rollback
 
 
 def _tps(interval: Interval) -> float | None:
-    return None if interval.whole.once(is_uncounted) else _counted_tps(interval)
+    return None if interval.whole.once(why_uncounted) else _counted_tps(interval)
 
 
 def _counted_tps(interval: Interval) -> float | None:
     pair = _database_pair(interval)
-    return _without_ours(pair_rate(pair, _transactions), pair_rate(pair, lambda counters: counters.own_transactions))
+    return _without_ours(
+        pair_rate(pair, ended_transactions), pair_rate(pair, lambda counters: counters.own_transactions)
+    )
 
 
 _SEEN_S: Final = 10.0
 _FEWEST: Final = 30
 _ENDED: Final = 10
 _FAR: Final = 10.0
+_MANY_OF_WORKERS: Final = 0.1
 _SHORTEST_MS: Final = 20
 """Times of `activity` are rounded to 10 ms, and its rows are read within some ms."""
 
 
-def is_uncounted(interval: Interval) -> bool:
-    """Return whether sessions run transactions that the server does not count: those that touch no table.
+def why_uncounted(interval: Interval) -> str:
+    """Return why the server's count of transactions is not that of its sessions; "" where it is, as far as is known.
 
-    A session keeps its counts back until it has some of a relation to report (pgstat_report_stat). Of the transactions
-    that run, at most X · t have begun within the last t seconds (Little's law): ten times as many contradict X, where
-    samples saw that transactions end.
+    Transactions that touch no table are missing: a session keeps its counts back until it has some of a relation to
+    report (pgstat_report_stat). Of the transactions that run, at most X · t have begun within the last t seconds
+    (Little's law): ten times as many contradict X, where samples saw that transactions end. Those of parallel workers
+    are too many, and to 17 nobody counts workers: by the same law as many begin as samples see of an age.
     """
     looks = interval.recent(sections.activity, _SEEN_S)
     tps = _counted_tps(interval.over(_SEEN_S))
     if tps is None or not looks:
-        return False
+        return ""
+    database = interval.now(sections.database)
+    if database is not None and database.parallel_workers is None:
+        workers = interval.each(_workers_run, looks)
+        if OF_WORKER * _fewest_begun(workers, len(looks)) >= _MANY_OF_WORKERS * tps > 0.0:
+            return "the server counts parallel workers as transactions (to 17)"
     transactions_run = interval.each(_transactions_run, looks)
-    ages_s = sorted(age_ms / 1000.0 for transactions in transactions_run for age_ms in transactions.values())
-    if not any(n >= _FAR * tps * ages_s[n - 1] * len(looks) for n in range(_FEWEST, len(ages_s) + 1)):
-        return False
-    return sum(len(older.keys() - newer.keys()) for newer, older in pairwise(transactions_run)) >= _ENDED
+    ended = sum(len(older.keys() - newer.keys()) for newer, older in pairwise(transactions_run))
+    if ended >= _ENDED and _fewest_begun(transactions_run, len(looks)) >= _FAR * tps:
+        return "the server does not count transactions without tables"
+    return ""
+
+
+def _fewest_begun(ages_seen: Sequence[Mapping[tuple[int, int], int]], looks: int) -> float:
+    """Return how many per second begin at least, by the ages in ms of those that samples saw; 0 for too few samples."""
+    ages_s = sorted(age_ms / 1000.0 for ages in ages_seen for age_ms in ages.values())
+    return max((n / (ages_s[n - 1] * looks) for n in range(_FEWEST, len(ages_s) + 1)), default=0.0)
+
+
+def _workers_run(activity: Activity) -> dict[tuple[int, int], int]:
+    """Return the ages in ms of parallel workers, by pid and start."""
+    begun = [
+        (row.pid, row.backend_start_ms)
+        for row in activity.backends
+        if row.backend_type == "parallel worker" and row.backend_start_ms
+    ]
+    return {(pid, start_ms): max(activity.now_ms - start_ms, 0) + _SHORTEST_MS for pid, start_ms in begun}
 
 
 def _transactions_run(activity: Activity) -> dict[tuple[int, int], int]:
@@ -282,8 +319,8 @@ def _blocked(interval: Interval) -> float | None:
 TPS = Metric(
     "server.tps", "server", "1/s",
     "Transactions that ended per second: commits and rollbacks in all databases, without those of pgtop-tune; over at "
-    "least a second, because backends report once a second. Single values therefore vary more than the client's. Unknown while samples show that most transactions touch no table: the server does not count these.",
-    "Δ(xact_commit + xact_rollback) of pg_stat_database − pgtop-tune's own, / Δt", _tps,
+    "least a second, because backends report once a second. Single values therefore vary more than the client's. Unknown while samples show that most transactions touch no table, which the server does not count, or, to 17, that parallel workers are more than a tenth, which it counts.",
+    "Δ(xact_commit + xact_rollback − 2 · parallel_workers_launched) of pg_stat_database − pgtop-tune's own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(
     "server.rollbacks", "rollbacks", "1/s", "Transactions rolled back per second.",

@@ -45,6 +45,8 @@ class DatabaseRow(Struct, frozen=True, gc=False):
     sessions_fatal: int
     sessions_killed: int
     stats_reset_ms: int | None
+    parallel_workers: int | None = None
+    """Parallel workers that were launched; from 18 on."""
 
 
 class DatabaseSample(Struct, frozen=True, gc=False):

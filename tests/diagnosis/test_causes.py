@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.diagnosis.finding import DeedKind, Diagnosis, FindingKind
-from pgtop_tune.metrics.server import TPS
+from pgtop_tune.metrics.io import database_rates
+from pgtop_tune.metrics.server import TPS, why_uncounted
 from pgtop_tune.model.host import FileSystem, FileSystemSample
 from pgtop_tune.model.io import ArchiverStatus, WalFiles
 from pgtop_tune.model.replication import HorizonSample, OpenTransaction
@@ -36,6 +37,29 @@ def test_transactions_that_the_server_does_not_count_give_no_figure_of_a_transac
     assert (first.impact_ms, first.share) == (None, pytest.approx(1.0))
     assert not any(" ms" in value for _, value in first.evidence)
     assert ("waiting for a CPU", "6.1 sessions") in first.evidence
+
+
+def test_parallel_workers_are_no_transactions() -> None:
+    """They were counted: 100 reports a second with two workers each were 500 tps, and a fifth of their latency."""
+
+    def workers(age_ms: int) -> Any:
+        def of_second(second: int, now_ms: int) -> tuple[Any, ...]:
+            start_ms = now_ms - age_ms
+            return tuple(
+                backend(pid, now_ms, backend_type="parallel worker", backend_start_ms=start_ms) for pid in range(10, 26)
+            )
+
+        return of_second
+
+    counters = {"database.parallel_workers": 200.0, "databases.parallel_workers": 200.0, "databases.xact_commit": 500.0}
+    counted = Situation(load=False, tps=500.0, version_num=180_000, counters=counters, backends=workers(50))
+    assert TPS(counted.interval(40)) == pytest.approx(100.0)
+    assert database_rates(counted.interval(40))[0].per_s("xact_commit") == pytest.approx(100.0)
+    # To 17 samples tell how many begin: 16 workers of up to 70 ms are more than 200 per second.
+    brief = Situation(load=False, tps=500.0, version_num=170_000, backends=workers(50))
+    assert TPS(brief.interval(40)) is None
+    assert "parallel workers" in why_uncounted(brief.interval(40))
+    assert TPS(replace(brief, backends=workers(20_000)).interval(40)) == pytest.approx(500.0)
 
 
 @pytest.mark.parametrize(
@@ -204,4 +228,10 @@ def test_an_archiver_that_fails_is_told_with_the_time_until_its_disk_is_full_bef
         first.evidence
     )
     works = lambda second: replace(failing(second), last_archived_ms=EPOCH_MS + 1000 * second)  # noqa: E731
-    assert said(replace(quiet, server={**quiet.server, "archiver": works})).first.rule == "none"
+    archived = replace(quiet, server={**quiet.server, "archiver": works})
+    assert said(archived).first.rule == "none"
+    # What has to be kept is more than the file system has room for.
+    server = {"wal_files": quiet.server["wal_files"]}
+    kept = said(replace(quiet, server=server, parameters=(parameter("wal_keep_size", "10240", "10GB", "MB"),))).first
+    assert kept.sentence == "/wal (wal) will be full in 1m55s: 1.12 GB left; wal_keep_size is 10GB"
+    assert kept.deeds[0].target == "wal_keep_size"

@@ -20,6 +20,7 @@ from tests.support.made_situations import (
     CROWDED,
     MADE,
     PLANNED,
+    POINT,
     REPEATED,
     REPORT,
     STANDBY,
@@ -27,6 +28,7 @@ from tests.support.made_situations import (
     of_statements,
     sampled,
 )
+from tests.support.relation_frames import relations, table
 from tests.support.situations import Situation
 
 
@@ -115,6 +117,10 @@ def test_a_statement_for_each_row_is_told_with_its_number_and_the_way_to_fold_th
     first = first_of(REPEATED)
     assert "; 200 executions per transaction of SELECT * FROM item WHERE id = $1, 0.012 ms each" in first.sentence
     assert first.next_step.startswith("fetch the rows with one statement (= ANY($1), or a join)")
+    # Integers of two sizes make two statements of one text (psycopg).
+    sizes = of_statements({"calls": 2_400, "exec_us": 29_000}, {"calls": 1_000, "exec_us": 12_000}, text=POINT,
+                          other_texts={2: POINT})  # fmt: skip
+    assert "; 200 executions per transaction of SELECT" in first_of(replace(REPEATED, server=sizes)).sentence
     few = of_statements({"calls": 51, "exec_us": 41_000}, text="SELECT 1")
     assert "client.think" not in rules_of(replace(REPEATED, server=few))
 
@@ -154,6 +160,26 @@ def test_more_pages_for_each_execution_than_before_are_likely_another_plan(force
     before = first.sentence.partition("likely another plan: ")[2]
     assert before.endswith(f" pages before{under}")
     assert (first.deeds[0].target == "plan_cache_mode") is forced
+
+
+def test_one_end_of_a_range_by_the_index_of_its_order_is_a_wrong_index() -> None:
+    """An index on ts was there, and one was advised: a prepared statement walked the primary key to find min(id)."""
+    made = MADE["a missing index"][1]
+    text = "SELECT min(id), max(id) FROM orders WHERE ts >= $1"
+
+    def walked(second: int) -> Any:
+        at = second // 15 * 15
+        row = table(16_500, "public.orders", 0, idx_scan=16 * at, idx_tup_fetch=1_200_000 * at, n_live_tup=150_000)
+        return relations(second, tables=(row,))
+
+    server = {
+        **made.server, "relations": walked,
+        **of_statements({"calls": 8, "exec_us": 3_500_000, "rows": 8, "shared_blks_hit": 50_000}, text=text),
+    }  # fmt: skip
+    mode = parameter("plan_cache_mode", "auto", "", vartype="enum")
+    first = first_of(replace(made, server=server, parameters=(mode,)))
+    assert first.sentence.endswith("likely a wrong index")
+    assert ("plan_cache_mode", "force_custom_plan") in [(deed.target, deed.value) for deed in first.deeds]
 
 
 def test_a_condition_that_most_rows_meet_is_no_missing_index() -> None:

@@ -13,6 +13,7 @@ from psycopg import sql
 from pgtop_tune.base.errors import ConnectionProblem
 from pgtop_tune.cluster.throwaway import Throwaway
 from pgtop_tune.metrics import sections
+from pgtop_tune.metrics.server import ended_transactions
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.postgres import (
     NEWEST_MAJOR,
@@ -187,6 +188,20 @@ async def test_what_we_do_ourselves_is_known_exactly(
         seen = after.xact_commit + after.xact_rollback - before.xact_commit - before.xact_rollback
         assert seen == ours
         assert calls_after.calls - calls_before.calls == calls_after.own_calls - calls_before.own_calls > 2 * looks
+
+
+async def test_parallel_workers_are_no_transactions(make_server: Callable[..., Throwaway]) -> None:
+    """100 queries with two workers each were 501 transactions."""
+    server = make_server(autovacuum="off", debug_parallel_query="on")
+    async with reading(place(server)) as reader:
+        before = await settled(reader)
+        with psycopg.connect(conninfo(server), autocommit=True) as session:
+            workers = [session.execute("SELECT count(*) FROM pg_class").fetchone() for _ in range(20)]
+        after = await settled(reader)
+    ended = ended_transactions(after) - ended_transactions(before) - after.own_transactions + before.own_transactions
+    assert after.parallel_workers - before.parallel_workers == len(workers)
+    # The session has one to connect, and the report of a look may be late.
+    assert len(workers) <= ended <= len(workers) + 2
 
 
 async def test_our_own_sessions_are_left_out_and_counted(server: Throwaway) -> None:

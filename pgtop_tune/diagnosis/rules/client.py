@@ -160,12 +160,17 @@ def _repeated(facts: Facts) -> _Repeated | None:
     if not facts.tps or max((per_s for per_s, _ in calls), default=0.0) < least:
         return None
     repeatable = [pair for pair in calls if not is_savepoint(facts.text_of(pair[1].counters.queryid))]
-    most, rate = max(repeatable, key=lambda pair: pair[0], default=(0.0, None))
-    if rate is None or most < max(least, _MOST_CALLS * sum(per_s for per_s, _ in repeatable)):
+    rate = max(repeatable, key=lambda pair: pair[0], default=(0.0, None))[1]
+    if rate is None:
+        return None
+    # Drivers that send small integers as smallint make several statements of one text.
+    text = facts.text_of(rate.counters.queryid)
+    most = sum(per_s for per_s, one in repeatable if facts.text_of(one.counters.queryid) == text)
+    if most < max(least, _MOST_CALLS * sum(per_s for per_s, _ in repeatable)):
         return None
     savepoints = savepoints_per_s(facts) / facts.tps
     counters = rate.counters
-    statement = Statement(facts.text_of(counters.queryid), counters.queryid, counters.datname or "", 1.0)
+    statement = Statement(text, counters.queryid, counters.datname or "", 1.0)
     return _Repeated(statement, most / facts.tps, rate.mean_ms or 0.0, savepoints) if statement.is_culprit else None
 
 

@@ -127,7 +127,8 @@ def _left_s(facts: Facts, row: FileSystem, used: float, minutes: float | None) -
 
 def _fills(facts: Facts, row: FileSystem, used: float) -> bool:
     """Return whether growth is a forecast for minutes: half of the disk is full, or no WAL is removed."""
-    return used >= _HALF_FULL or ("wal" in row.roles and io.archiving_fails(facts.interval))
+    lasts = io.archiving_fails(facts.interval) or io.has_no_room(facts.interval)
+    return used >= _HALF_FULL or ("wal" in row.roles and lasts)
 
 
 def _connections(facts: Facts) -> Hit | None:
@@ -371,6 +372,14 @@ def _keeper(facts: Facts, row: FileSystem) -> _Keeper:
                 (page("2", "shows the server log"), page("6", "shows the archiver")),
                 f"{parameter} fails: {waiting}" if fails else waiting,
                 f"{parameter} fails" if fails else "",
+            )  # fmt: skip
+        if io.has_no_room(facts.interval):
+            sizes = {name: facts.number(name) or 0.0 for name in ("wal_keep_size", "max_wal_size")}
+            name = max(sizes, key=lambda one: sizes[one])
+            return _Keeper(
+                f"lower {name}, or move pg_wal to a larger file system; a checkpoint then removes segments",
+                (stage(name, "lower", "WAL stays smaller than its file system"), page("6", "shows WAL")),
+                f"{name} is {facts.shown(name)}", name,
             )  # fmt: skip
     spilled = facts.of(server.TEMP_BYTES) or 0.0
     by = spilling(facts)

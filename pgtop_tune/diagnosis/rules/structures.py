@@ -25,14 +25,8 @@ from pgtop_tune.diagnosis.rule import (
     stage,
     waiting,
 )
-from pgtop_tune.diagnosis.rules.statements import (
-    CPU_RULES,
-    MANY_TABLES,
-    is_savepoint,
-    rates_of,
-    savepoints_per_s,
-    tables_of_execution,
-)
+from pgtop_tune.diagnosis.rules.statement_time import MANY_TABLES, tables_of_execution
+from pgtop_tune.diagnosis.rules.statements import CPU_RULES, is_savepoint, rates_of, savepoints_per_s
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.io import slru_rates
 from pgtop_tune.model.postgres import Backend

@@ -198,7 +198,10 @@ def _rolled_back(facts: Facts) -> Hit | None:
     if pair is None:
         return None
     older, newer = pair
-    rolled_back, committed = newer.xact_rollback - older.xact_rollback, newer.xact_commit - older.xact_commit
+    rolled_back, committed = (
+        newer.xact_rollback - older.xact_rollback,
+        server.without_workers(newer) - server.without_workers(older),
+    )
     # Neither ours nor the starts of sessions are transactions of applications.
     starts = facts.connects * (newer.at_s - older.at_s)
     of_others = committed - (newer.own_transactions - older.own_transactions) - starts

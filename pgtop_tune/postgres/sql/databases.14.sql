@@ -5,6 +5,8 @@ SELECT b.*
                s.numbackends,
                s.xact_commit,
                s.xact_rollback,
+               NULL::bigint AS parallel_workers,  -- until 17
+               s.parallel_workers_launched AS parallel_workers,  -- from 18
                s.blks_read,
                s.blks_hit,
                s.tup_returned,

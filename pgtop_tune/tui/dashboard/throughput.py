@@ -25,7 +25,7 @@ from pgtop_tune.metrics.load import (
     running,
     stalled_s,
 )
-from pgtop_tune.metrics.server import QPS, ROLLBACKS, TPS, is_uncounted
+from pgtop_tune.metrics.server import QPS, ROLLBACKS, TPS, why_uncounted
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun, RunState
 from pgtop_tune.runtime.session import Session
@@ -154,7 +154,6 @@ def _percent(share: float, glyphs: Glyphs) -> str:
 _CELLS: Final = 7
 """Cells of a figure: 999 999."""
 _SPARK_CELLS: Final = 6
-_UNCOUNTED: Final = "the server does not count transactions without tables"
 _LEAST_MESSAGE: Final = 20
 _BESIDE_FAILURE: Final = 36
 """Cells of the head that its name, its first words and one figure need beside pgbench's message."""
@@ -299,8 +298,8 @@ def _figures(session: Session, cells: int) -> list[Phrase]:
     phrases = [_queries(session, cells)]
     if interval is not None:
         rollbacks = ROLLBACKS(interval)
-        if interval.once(is_uncounted):
-            phrases.insert(0, Phrase(((_UNCOUNTED, "label"),), 1, (("tps not counted", "label"),)))
+        if reason := interval.once(why_uncounted):
+            phrases.insert(0, Phrase(((reason, "label"),), 1, (("tps not counted", "label"),)))
         phrases.append(Phrase(labelled("rollbacks", spaced(rollbacks), PLAIN, "/s") if rollbacks else (), 4, ()))
     if interval is not None and run is not None:
         failed = CLIENT_FAILED(interval)

@@ -45,7 +45,7 @@ class PgbenchGroup:
 
     Attributes:
         facts: As a frame has it.
-        leaving: Whether its end is wanted.
+        leaving: Whether its end is next_level.
         status: Exit status of pgbench, 128 + n where signal n ended it; None while it runs, and after a torn-down loop.
         report: pgbench's final report, None while it runs and where there was none.
         stdout: Text that it printed there, bounded. Foreign text.
@@ -134,8 +134,24 @@ class PgbenchGroup:
             self._running.remove()
             self.status, self.over = status, True
             self.report = parse_report(self.stdout.text())
+            self._close_facts()
             self.begun.set()
             self._take_end(self)
+
+    def _close_facts(self) -> None:
+        """Put the end, and the figures of the report, into the facts."""
+        ended_ms, cpu_s = wall_ms(), self._running.cpu_s
+        self.facts = replace(self.facts, ended_ms=ended_ms)
+        if self.report is not None:
+            self.facts = replace(
+                self.facts,
+                processed=self.report.processed,
+                latency_ms=self.report.latency_average_ms,
+                lag_ms=self.report.schedule_lag_ms,
+            )
+        if cpu_s is not None:
+            length_s = (ended_ms - self.spawned_ms) / 1000.0
+            self.facts = replace(self.facts, cpus=cpu_s / length_s if length_s > 0 else None)
 
 
 def shared_level(level: LoadLevel, generators: int) -> tuple[LoadLevel, ...]:
@@ -147,7 +163,7 @@ def shared_level(level: LoadLevel, generators: int) -> tuple[LoadLevel, ...]:
     )
 
 
-def staying(clients: Sequence[int], now: LoadLevel, wanted: LoadLevel) -> tuple[bool, ...]:
+def staying(clients: Sequence[int], now: LoadLevel, next_level: LoadLevel) -> tuple[bool, ...]:
     """Return which groups stay when a load changes; a new group has the clients that are then missing.
 
     Without a rate the oldest groups that fit stay. With a rate, none does: each has its part of the old one.
@@ -155,14 +171,14 @@ def staying(clients: Sequence[int], now: LoadLevel, wanted: LoadLevel) -> tuple[
     Args:
         clients: Clients of each group, the oldest first.
         now: The load of these groups together.
-        wanted: The load to have.
+        next_level: The load to have.
     """
-    if now.rate_per_s != wanted.rate_per_s or wanted.rate_per_s is not None:
-        return (now == wanted,) * len(clients)
-    stay, left = [], wanted.clients
+    if now.rate_per_s != next_level.rate_per_s or next_level.rate_per_s is not None:
+        return (now == next_level,) * len(clients)
+    stay, unassigned = [], next_level.clients
     for count in clients:
-        stay.append(count <= left)
-        left -= count * stay[-1]
+        stay.append(count <= unassigned)
+        unassigned -= count * stay[-1]
     return tuple(stay)
 
 
@@ -245,11 +261,11 @@ class MergedProgress:
 
     def leave(self, group: int) -> list[BenchProgress]:
         """Forget a group that has ended: the others no longer wait for it."""
-        clock = self._clocks.pop(group, None)
-        if clock is None or not self._several:
+        ended = self._clocks.pop(group, None)
+        if ended is None or not self._several:
             return []
         if self._clocks:
-            return self._complete(min(other.until_s for other in self._clocks.values()))
+            return self._complete(min(clock.until_s for clock in self._clocks.values()))
         return self._complete(float(max(self._ticks, default=self._given)))
 
     def rest(self, now_ms: float) -> list[BenchProgress]:
@@ -312,15 +328,15 @@ def merged_report(reports: Sequence[BenchReport]) -> BenchReport | None:
         **figures,
         **means,
         **worst,
-        scripts=tuple(map(_merged_script, zip(*(report.scripts for report in reports), strict=False))),
+        scripts=tuple(map(_merged_script, zip(*(row.scripts for row in reports if row.scripts), strict=False))),
         statements=_merged_statements(reports),
         raw="\n".join(report.raw for report in reports),
     )
 
 
 def _total(counts: Iterable[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    counted = [count for count in counts if count is not None]
+    return sum(counted) if counted else None
 
 
 def _mean(reports: Sequence[BenchReport] | Sequence[ScriptReport], name: str) -> float | None:
@@ -337,11 +353,12 @@ def _merged_script(scripts: Sequence[ScriptReport]) -> ScriptReport:
 
 
 def _merged_statements(reports: Sequence[BenchReport] | Sequence[ScriptReport]) -> tuple[StatementReport, ...]:
-    weights = [report.processed or 0 for report in reports]
+    complete = [report for report in reports if report.statements]
+    weights = [report.processed or 0 for report in complete]
     if not sum(weights):
         return reports[0].statements
     merged = []
-    for statements in zip(*(report.statements for report in reports), strict=False):
+    for statements in zip(*(report.statements for report in complete), strict=False):
         latency = sum(row.latency_ms * weight for row, weight in zip(statements, weights, strict=True)) / sum(weights)
         failures = _total(row.failures for row in statements)
         retries = _total(row.retries for row in statements)
@@ -349,5 +366,5 @@ def _merged_statements(reports: Sequence[BenchReport] | Sequence[ScriptReport]) 
     return tuple(merged)
 
 
-def now_ms() -> int:
+def wall_ms() -> int:
     return time.time_ns() // 1_000_000

@@ -90,7 +90,7 @@ def load_steps(text: str, start: LoadLevel) -> tuple[LoadStep, ...]:
         UsageProblem: A phase is none; its sentence has the place.
     """
     steps: list[LoadStep] = []
-    level, held = start, False
+    level, holds = start, False
     for phase in _phases(text):
         word = phase.text.partition(" ")[0]
         form = _FORMS.get(word)
@@ -100,12 +100,12 @@ def load_steps(text: str, start: LoadLevel) -> tuple[LoadStep, ...]:
         if match is None:
             phase.refuse(f"is no {word}", f"write {form.example}")
         if word == "burst":
-            if not held:
+            if not holds:
                 phase.refuse("has no hold before it", f"a burst interrupts a hold: {_EXAMPLE}")
             steps[-1:] = _bursts(phase, match, steps[-1])
         else:
             steps += form.steps(phase, match, level)
-        held = word == "hold"
+        holds = word == "hold"
         if not steps[0].level.clients:
             phase.refuse("is the first phase, and a load begins with clients", "move the pause behind another phase")
         if word != "pause":
@@ -128,9 +128,9 @@ def peak_clients(spec: LoadSpec) -> int:
 def _phases(text: str) -> Iterator[_Phase]:
     at = 1
     for number, part in enumerate(text.split(","), 1):
-        words = " ".join(part.split())
-        phase = _Phase(number, words, at + len(part) - len(part.lstrip()))
-        if not words:
+        phase_text = " ".join(part.split())
+        phase = _Phase(number, phase_text, at + len(part) - len(part.lstrip()))
+        if not phase_text:
             phase.refuse("is empty", f"separate phases by commas: {_EXAMPLE}")
         yield phase
         at += len(part) + 1

@@ -22,7 +22,7 @@ from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.base.secret import without_secrets
 from pgtop_tune.bench.argv import LOG_NAME, check_spec, run_argv, scripts_of, shell_quoted, threads_for
 from pgtop_tune.bench.datasets.recognise import found_variables
-from pgtop_tune.bench.groups import MergedProgress, PgbenchGroup, merged_report, now_ms, shared_level, staying
+from pgtop_tune.bench.groups import MergedProgress, PgbenchGroup, merged_report, shared_level, staying, wall_ms
 from pgtop_tune.bench.locate import Pgbench
 from pgtop_tune.bench.log_seconds import LogLayout
 from pgtop_tune.bench.messages import hint_for, last_words, with_script
@@ -174,7 +174,8 @@ class _OpenSeam(Struct):
             before=self.before,
             level=self.level,
             connection_ms=self.connection_ms,
-            lost=self.lost if is_known else None,
+            # New clients may do more in it than were done before.
+            lost=max(self.lost, 0.0) if is_known else None,
         )
 
     def take(self, line: BenchProgress) -> None:
@@ -342,7 +343,7 @@ class PgbenchRun:
         """Keep the logs short where samplers come seldom, and yield to the event loop where there is much to read."""
         while True:
             await asyncio.sleep(_READ_EVERY_S)
-            self._give(self._merged.rest(now_ms()))
+            self._give(self._merged.rest(wall_ms()))
             if time.monotonic() - self._taken_s >= _READ_EVERY_S:
                 self._read_logs()
             while any(group.log.behind for group in self._groups if not group.over):
@@ -355,11 +356,11 @@ class PgbenchRun:
         self, parts: Iterable[tuple[int, LoadLevel]], started_ms: int, *, bounded: bool
     ) -> list[PgbenchGroup]:
         """Start a group for each generator and its part of the load."""
-        wanted = [(generator, part) for generator, part in parts if part.clients]
+        parts_with_clients = [(generator, part) for generator, part in parts if part.clients]
         first = len(self._groups) + 1
-        if first + len(wanted) > 2:
+        if first + len(parts_with_clients) > 2:
             self._merged.divide()
-        for number, (generator, _) in enumerate(wanted, first):
+        for number, (generator, _) in enumerate(parts_with_clients, first):
             self._generator_of[number] = generator
         started = await asyncio.gather(
             *(
@@ -372,7 +373,7 @@ class PgbenchRun:
                     take_line=self._take_line,
                     take_end=self._take_end,
                 )
-                for number, (generator, part) in enumerate(wanted, first)
+                for number, (generator, part) in enumerate(parts_with_clients, first)
             ),
             return_exceptions=True,
         )
@@ -391,7 +392,7 @@ class PgbenchRun:
         self.facts = replace(self.facts, groups=tuple(group.facts for group in self._groups))
 
     def _take_line(self, group: PgbenchGroup, line: BenchProgress) -> None:
-        heard_ms = now_ms()
+        heard_ms = wall_ms()
         lines = self._merged.hear(group.facts.number, line, heard_ms)
         if group.facts.connection_ms is None:
             began_ms = heard_ms - 1000.0 * line.elapsed_s
@@ -402,7 +403,6 @@ class PgbenchRun:
 
     def _take_end(self, group: PgbenchGroup) -> None:
         self._take_seconds(group)
-        group.facts = replace(group.facts, ended_ms=now_ms())
         if not group.leaving and group.status not in (0, None):
             message = _failure(group.stderr.text(), _own_status(group.status), self.facts.scripts)
             group.facts = replace(group.facts, problem=message)
@@ -410,12 +410,12 @@ class PgbenchRun:
         self._give(self._merged.leave(group.facts.number))
         if group.leaving or self._closing.is_set():
             return
-        others = self._running()
-        if group.status == 0 and any(other.bounded for other in others):
+        running = self._running()
+        if group.status == 0 and any(live_group.bounded for live_group in running):
             return
         if group.facts.problem:
             # Another machine's load stands.
-            if any(other.facts.machine != group.facts.machine for other in others):
+            if any(live_group.facts.machine != group.facts.machine for live_group in running):
                 return
             self._failed = group
         self._closing.set()
@@ -439,22 +439,22 @@ class PgbenchRun:
     # Changes of the load.
 
     async def _change(self, level: LoadLevel) -> None:
-        before, from_ms = self._level, now_ms()
+        before, from_ms = self._level, wall_ms()
         self._merged.divide()
         pace = sum(self._pace) / len(self._pace) if self._pace else None
         seam = _OpenSeam(from_ms=from_ms, before=before, level=level, pace=pace)
         self._open_seams.append(seam)
         if not self._gaps or self._gaps[-1][1] != math.inf:
             self._gaps.append((from_ms, math.inf))
-        leaving, wanted = self._regrouped(level)
+        leaving, missing = self._regrouped(level)
         try:
             await asyncio.gather(*(group.stop() for group in leaving))
             if not self._closing.is_set():
-                await self._begin_groups(wanted, seam)
+                await self._begin_groups(missing, seam)
         finally:
             running = sum(group.facts.clients for group in self._running())
             self._level = level if running == level.clients else replace(level, clients=running)
-            seam.until_ms = now_ms()
+            seam.until_ms = wall_ms()
             if running:
                 self._gaps[-1] = (self._gaps[-1][0], seam.until_ms)
             self.facts = replace(
@@ -466,7 +466,7 @@ class PgbenchRun:
 
     def _regrouped(self, level: LoadLevel) -> tuple[list[PgbenchGroup], list[tuple[int, LoadLevel]]]:
         """Return the groups that end, and the clients that begin, by generator."""
-        leaving, wanted = [], []
+        leaving, missing = [], []
         for generator, part in enumerate(shared_level(level, self._generators)):
             groups = [group for group in self._running() if self._generator_of[group.facts.number] == generator]
             clients = [group.facts.clients for group in groups]
@@ -474,12 +474,12 @@ class PgbenchRun:
             now = LoadLevel(sum(clients), None if None in rates or not rates else sum(filter(None, rates)))
             stays = staying(clients, now, part)
             leaving += [group for group, stay in zip(groups, stays, strict=True) if not stay]
-            missing = part.clients - sum(count for count, stay in zip(clients, stays, strict=True) if stay)
-            wanted.append((generator, replace(part, clients=missing)))
-        return leaving, wanted
+            clients_missing = part.clients - sum(count for count, stay in zip(clients, stays, strict=True) if stay)
+            missing.append((generator, replace(part, clients=clients_missing)))
+        return leaving, missing
 
-    async def _begin_groups(self, wanted: Sequence[tuple[int, LoadLevel]], seam: _OpenSeam) -> None:
-        begun = await self._start(wanted, seam.from_ms, bounded=False)
+    async def _begin_groups(self, missing: Sequence[tuple[int, LoadLevel]], seam: _OpenSeam) -> None:
+        begun = await self._start(missing, seam.from_ms, bounded=False)
         if begun:
             waits = [asyncio.create_task(group.begun.wait()) for group in begun]
             closing = asyncio.create_task(self._closing.wait())
@@ -495,14 +495,14 @@ class PgbenchRun:
 
     async def _follow_phases(self) -> None:
         await asyncio.gather(*(group.begun.wait() for group in self._groups))
-        due_ms = self._merged.zero_ms or now_ms()
+        due_ms = self._merged.zero_ms or wall_ms()
         try:
             for step in self._steps:
                 if step.level != self._wanted:
                     await self.change(step.level)
                 due_ms += 1000.0 * step.seconds
                 self._tell_span(step)
-                await asyncio.sleep(max(due_ms - now_ms(), 0.0) / 1000.0)
+                await asyncio.sleep(max(due_ms - wall_ms(), 0.0) / 1000.0)
         except LoadProblem as problem:
             self._problem = str(problem)
         await self._end()
@@ -510,7 +510,7 @@ class PgbenchRun:
     def _tell_span(self, step: LoadStep) -> None:
         """Begin a span where its change began: the seam is left out by itself."""
         spans = list(self.facts.spans)
-        from_ms = now_ms()
+        from_ms = wall_ms()
         if spans and self._open_seams and self._open_seams[-1].level == step.level:
             from_ms = self._open_seams[-1].from_ms
         if not spans:
@@ -522,7 +522,7 @@ class PgbenchRun:
         """End the run where the group with its duration has been replaced."""
         zero_ms = self._merged.zero_ms or self.facts.started_ms
         until_ms = zero_ms + 1000.0 * (self.facts.duration_s or 0)
-        await asyncio.sleep(max(until_ms - now_ms(), 0.0) / 1000.0)
+        await asyncio.sleep(max(until_ms - wall_ms(), 0.0) / 1000.0)
         await self._end()
 
     # Lines and seconds of the run.
@@ -537,10 +537,10 @@ class PgbenchRun:
                     seam.take(line)
             self._progress.append(replace(line, left_out=True) if is_left_out else line)
             if is_left_out:
-                self._silences.rest(line, now_ms())
+                self._silences.rest(line, wall_ms())
             else:
                 self._pace.append(line.tps)
-                self._silences.hear(line, now_ms())
+                self._silences.hear(line, wall_ms())
             self._close_seams(end_ms)
 
     def _close_seams(self, known_ms: float) -> None:
@@ -555,7 +555,7 @@ class PgbenchRun:
     def _take_seconds(self, group: PgbenchGroup) -> None:
         self._latencies.extend(group.seconds)
         group.seconds.clear()
-        self._silences.read(self._latencies, now_ms())
+        self._silences.read(self._latencies, wall_ms())
         if self._latencies:
             self._is_at_work()
 
@@ -564,11 +564,11 @@ class PgbenchRun:
             self.facts = replace(self.facts, state=RunState.RUNNING)
 
     def _finish(self) -> None:
-        ended_ms = now_ms()
+        ended_ms = wall_ms()
         self._silences.end(ended_ms)
         self._seams += [seam.closed(ended_ms) for seam in self._open_seams]
         self._open_seams.clear()
-        self.report = merged_report([group.report for group in self._groups if group.report is not None])
+        self.report = merged_report(self._reports())
         decisive = self._failed or self._groups[-1]
         exit_status = _own_status(decisive.status)
         is_failure = self._failed is not None or bool(self._problem)
@@ -578,6 +578,15 @@ class PgbenchRun:
         self.facts = replace(
             self.facts, state=state, exit_status=exit_status, message=message, paused=False, spans=tuple(spans)
         )
+
+    def _reports(self) -> list[BenchReport]:
+        """Return the reports; of a group that died without one, while others have theirs, the counts of its log."""
+        reports = [group.report for group in self._groups if group.report is not None]
+        logs = [group.log.statistics() for group in self._groups if group.report is None]
+        return reports and [
+            *reports,
+            *(BenchReport(processed=log.lines, failed=log.failed, skipped=log.skipped) for log in logs),
+        ]
 
 
 def _own_status(status: int | None) -> int | None:
@@ -617,7 +626,7 @@ def planned_argv(
 class Generator(Struct, frozen=True):
     """A machine that clients of a load come from, and its pgbench."""
 
-    place: LoadPlace
+    load_place: LoadPlace
     pgbench: Pgbench
 
 
@@ -645,7 +654,7 @@ async def start_run(
     check_spec(spec)
     scripts = scripts_of(spec, profile)
     hashes = tuple(read_script(script.file).sha256 for script in scripts)
-    started_ms = now_ms()
+    started_ms = wall_ms()
 
     async def start_group(
         number: int,
@@ -657,8 +666,8 @@ async def start_run(
         take_line: Callable[[PgbenchGroup, BenchProgress], None],
         take_end: Callable[[PgbenchGroup], None],
     ) -> PgbenchGroup:
-        place, pgbench = generators[generator].place, generators[generator].pgbench
-        own = replace(
+        load_place, pgbench = generators[generator].load_place, generators[generator].pgbench
+        group_spec = replace(
             spec,
             clients=level.clients,
             rate_per_s=level.rate_per_s,
@@ -666,20 +675,20 @@ async def start_run(
             seed=None if spec.seed is None else spec.seed + number - 1,
         )
         there = directory if number == 1 else unused_name(directory.parent)
-        argv = planned_argv(own, profile, pgbench, endpoint, place, there)
-        spawned_ms = now_ms()
-        running = await place.start(
+        argv = planned_argv(group_spec, profile, pgbench, endpoint, load_place, there)
+        spawned_ms = wall_ms()
+        running = await load_place.start(
             RunOrder(argv=tuple(argv), pgbench=pgbench, endpoint=endpoint, directory=there, scripts=scripts)
         )
         facts = ClientGroup(
             number=number,
             clients=level.clients,
             rate_per_s=level.rate_per_s,
-            threads=threads_for(own),
+            threads=threads_for(group_spec),
             started_ms=started_ms,
             command=without_secrets(shell_quoted(argv)),
             pid=running.pid,
-            machine=place.name,
+            machine=load_place.name,
             clock_ahead_ms=running.clock.ahead_ms if running.clock else None,
             clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
         )
@@ -713,7 +722,7 @@ async def start_run(
         max_tries=spec.max_tries,
         connect_per_transaction=spec.connect_per_transaction,
         scripts=tuple(script.file.name for script in scripts) or (profile.builtin,),
-        machine=", ".join(filter(None, (generator.place.name for generator in generators))),
+        machine=", ".join(filter(None, (generator.load_place.name for generator in generators))),
         seed=spec.seed,
         script_hashes=hashes,
         continue_on_error=spec.continue_on_error,
@@ -780,7 +789,7 @@ class PgbenchRunner:
     Args:
         endpoint: The server.
         pgbench: Binary or its directory; None finds the newest.
-        load_place: Where it runs; None is this machine.
+        load_places: The machines on which it runs; none is this one.
         base: Where a run's private directory is made; None: /dev/shm, else TMPDIR.
 
     Attributes:
@@ -795,7 +804,7 @@ class PgbenchRunner:
         endpoint: LoadEndpoint,
         *,
         pgbench: Path | None = None,
-        load_place: LoadPlace | None = None,
+        load_places: Sequence[LoadPlace] = (),
         base: Path | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -803,10 +812,10 @@ class PgbenchRunner:
         self.prepare: Prepare | None = None
         self.fence: Callable[[LoadSpec], None] = lambda spec: None
         self._asked_for = pgbench
-        self._place: LoadPlace = load_place or LocalPlace()
+        self._places: Sequence[LoadPlace] = load_places or (LocalPlace(),)
         self._base = base or base_directory()
         self._next_directory = unused_name(self._base)
-        self._found: dict[bool, Pgbench] = {}
+        self._found: dict[bool, tuple[Generator, ...]] = {}
         self._run: PgbenchRun | None = None
         self._runs = 0
         self._starting = asyncio.Lock()
@@ -828,7 +837,7 @@ class PgbenchRunner:
         steps = steps_of(spec)
         if steps:
             spec = replace(spec, clients=steps[0].level.clients, rate_per_s=steps[0].level.rate_per_s)
-        argv = planned_argv(spec, profile, pgbench, self.endpoint, self._place, self._next_directory)
+        argv = planned_argv(spec, profile, pgbench, self.endpoint, self._places[0], self._next_directory)
         settings = with_settings(self.endpoint, spec.settings).env.get("PGOPTIONS", "") if spec.settings else ""
         return f"PGOPTIONS={shell_quoted([settings])} {shell_quoted(argv)}" if settings else shell_quoted(argv)
 
@@ -842,14 +851,17 @@ class PgbenchRunner:
             if self._run is not None and not self._run.over:
                 raise LoadProblem("a load is already running", "stop the load first")
             spec, profile = await self._complete(spec)
-            pgbench = await self.pgbench()
+            generators = await self._generators()
+            fewest = min((spec.clients, *(step.level.clients or spec.clients for step in steps_of(spec))))
+            if fewest < len(generators):
+                raise LoadProblem(f"{len(generators)} machines need as many clients", "pass more with -c")
             await asyncio.to_thread(sweep, self._base)
             endpoint = with_settings(self.endpoint, spec.settings)
             self._run = await start_run(
                 self._runs + 1,
                 spec,
                 profile,
-                (Generator(place=self._place, pgbench=pgbench),),
+                generators,
                 endpoint=endpoint,
                 directory=self._next_directory,
             )
@@ -916,8 +928,8 @@ class PgbenchRunner:
 
     @property
     def machine(self) -> str:
-        """Return the machine on which pgbench runs, as it was named; "" is this machine."""
-        return self._place.name
+        """Return the machines on which pgbench runs, as they were named; "" is this machine."""
+        return ", ".join(filter(None, (load_place.name for load_place in self._places)))
 
     @property
     def report(self) -> BenchReport | None:
@@ -935,14 +947,27 @@ class PgbenchRunner:
         return self._run.statistics() if self._run is not None else LogStatistics()
 
     async def pgbench(self) -> Pgbench:
-        """Return the pgbench that is used for the endpoint; looked for once.
+        """Return the pgbench that is used for the endpoint, of several machines that of the first; looked for once.
 
         Raises:
-            LoadProblem: There is none, or none with TLS where the server's sessions have it.
+            LoadProblem: There is none, or none with TLS where the server's sessions have it; machines differ.
         """
+        return (await self._generators())[0].pgbench
+
+    async def _generators(self) -> tuple[Generator, ...]:
+        """Return the machines with their pgbench. Raises as `pgbench`."""
         over_tls = self.endpoint.over_tls
         if over_tls not in self._found:
-            self._found[over_tls] = await self._place.find(self._asked_for, over_tls=over_tls)
+            binaries = [await load_place.find(self._asked_for, over_tls=over_tls) for load_place in self._places]
+            if len({pgbench.version_num // 10_000 for pgbench in binaries}) > 1:
+                versions = ", ".join(
+                    f"{load_place.name} has {pgbench.version}"
+                    for load_place, pgbench in zip(self._places, binaries, strict=True)
+                )
+                raise LoadProblem(
+                    f"the machines have different pgbench: {versions}", "pass --pgbench, a path on all of them"
+                )
+            self._found[over_tls] = tuple(map(Generator, self._places, binaries))
         return self._found[over_tls]
 
     async def _complete(self, spec: LoadSpec) -> tuple[LoadSpec, Profile]:

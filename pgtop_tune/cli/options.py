@@ -156,11 +156,12 @@ OverlayCurves = Annotated[
 ]
 Pgbench = Annotated[Path | None, _session_option("--pgbench", metavar="PATH", help="pgbench to use.")]
 LoadFrom = Annotated[
-    str | None,
+    list[str] | None,
     _session_option(
         "--load-from",
         metavar="SSH",
-        help="Run pgbench on another machine: ssh://[USER@]HOST[:PORT]. Name the server as that machine reaches it.",
+        help="Run pgbench on another machine: ssh://[USER@]HOST[:PORT]. Name the server as that machine reaches it. "
+        "Repeatable: the machines share the clients and the rate.",
     ),
 ]
 DiskCaps = Annotated[
@@ -376,9 +377,9 @@ class LoadWords(Struct, frozen=True):
     ] = None
 
 
-def typed_options(words: Struct) -> list[str]:
+def typed_options(group: Struct) -> list[str]:
     """Return the long names of the options in a group that were typed."""
-    typed = [get_args(field.type)[1] for field in _options(type(words)) if getattr(words, field.name) != field.default]
+    typed = [get_args(field.type)[1] for field in _options(type(group)) if getattr(group, field.name) != field.default]
     return [next(name for name in (option.default, *option.param_decls) if name.startswith("--")) for option in typed]
 
 
@@ -532,7 +533,7 @@ class LiveOptions(Struct, frozen=True):
         disk_caps: The operator's limits of disks.
         host_source: Source of this machine's numbers.
         poolers: Admin consoles to sample.
-        load_from: The machine of pgbench; None is this one.
+        load_from: The machines of pgbench; none is this one.
         allow_unsafe: Values that can lose data may be unlocked.
         confirmed: Parameters of a plan whose values may run code, and which the operator has confirmed.
         own_restart: Restarts a throwaway server of ours.
@@ -549,7 +550,7 @@ class LiveOptions(Struct, frozen=True):
     disk_caps: tuple[DiskCap, ...] = ()
     host_source: HostSource = HostSource.AUTO
     poolers: tuple[PoolerAddress, ...] = ()
-    load_from: SshAddress | None = None
+    load_from: tuple[SshAddress, ...] = ()
     allow_unsafe: bool = False
     confirmed: frozenset[str] = frozenset()
     own_restart: Callable[[], None] | None = None

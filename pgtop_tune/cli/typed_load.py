@@ -80,7 +80,7 @@ class TypedLoad(Struct, frozen=True):
 
 
 @contextmanager
-def typed_load(words: LoadWords, pgbench: Path | None) -> Iterator[TypedLoad]:
+def typed_load(load_words: LoadWords, pgbench: Path | None) -> Iterator[TypedLoad]:
     """Yield the load of the options; its scripts are files meanwhile.
 
     Args:
@@ -90,47 +90,47 @@ def typed_load(words: LoadWords, pgbench: Path | None) -> Iterator[TypedLoad]:
         UsageProblem: Options contradict each other, or pgbench has another way for one of them.
         LoadProblem: No script of that name, or a wrong weight.
     """
-    builtins = builtin_choices(words)
-    profiles = tuple(name.strip() for word in words.profile or () for name in word.split(",") if name.strip())
-    if profiles and (words.scripts or builtins):
+    builtins = builtin_choices(load_words)
+    profiles = tuple(name.strip() for word in load_words.profile or () for name in word.split(",") if name.strip())
+    if profiles and (load_words.scripts or builtins):
         raise UsageProblem("--profile contradicts -f, -b, -S and -N", "pass one of them")
-    if len(builtins) == 1 and not words.scripts:
+    if len(builtins) == 1 and not load_words.scripts:
         # A single script is the profile of that name.
         profiles, builtins = (builtins[0].file,), ()
-    with typed_scripts(words.scripts or (), builtins, pgbench) as scripts:
-        scale = [("scale", str(words.scale))] if words.scale is not None and scripts else []
-        if words.scale is not None and not scripts:
+    with typed_scripts(load_words.scripts or (), builtins, pgbench) as scripts:
+        scale = [("scale", str(load_words.scale))] if load_words.scale is not None and scripts else []
+        if load_words.scale is not None and not scripts:
             tell("-s is ignored, as in pgbench: the scale is read from the tables")
         spec = LoadSpec(
-            threads=words.threads,
-            rate_per_s=words.rate,
-            latency_limit_ms=words.latency_limit,
-            max_tries=words.max_tries,
-            continue_on_error=words.continue_on_error,
-            connect_per_transaction=words.connect,
-            seed=words.random_seed,
+            threads=load_words.threads,
+            rate_per_s=load_words.rate,
+            latency_limit_ms=load_words.latency_limit,
+            max_tries=load_words.max_tries,
+            continue_on_error=load_words.continue_on_error,
+            connect_per_transaction=load_words.connect,
+            seed=load_words.random_seed,
             scripts=scripts,
-            variables=(*scale, *(_variable(text) for text in words.variables or ())),
-            further=further_options(words.further or ()),
+            variables=(*scale, *(_variable(text) for text in load_words.variables or ())),
+            further=further_options(load_words.further or ()),
         )
         yield TypedLoad(
             profiles=profiles or ("tpcb-like",),
             spec=spec,
-            clients=words.clients,
-            protocol=words.protocol,
-            allow_shell=words.allow_shell,
+            clients=load_words.clients,
+            protocol=load_words.protocol,
+            allow_shell=load_words.allow_shell,
         )
 
 
-def builtin_choices(words: LoadWords) -> tuple[ScriptChoice, ...]:
+def builtin_choices(load_words: LoadWords) -> tuple[ScriptChoice, ...]:
     """Return pgbench's own scripts of -b, -S and -N by their whole names.
 
     Raises:
         LoadProblem: A wrong weight, or the beginning of none or of several names.
     """
-    typed = [*(words.builtins or ()), *(["select-only"] * words.select_only)]
+    typed = [*(load_words.builtins or ()), *(["select-only"] * load_words.select_only)]
     choices = []
-    for choice in map(parse_choice, [*typed, *(["simple-update"] * words.simple_update)]):
+    for choice in map(parse_choice, [*typed, *(["simple-update"] * load_words.simple_update)]):
         named = [name for name in BUILTIN_SCRIPTS if name.startswith(choice.file)]
         if len(named) != 1:
             raise LoadProblem(f"{choice.file!r} is no script of pgbench", f"its scripts: {', '.join(BUILTIN_SCRIPTS)}")
@@ -193,7 +193,7 @@ def kept_scripts(scripts: Sequence[ScriptChoice]) -> tuple[ScriptChoice, ...]:
     return tuple(kept)
 
 
-def tell_unused(words: LoadWords) -> None:
+def tell_unused(load_words: LoadWords) -> None:
     """Name the options of a load that is not started."""
-    if names := typed_options(words):
+    if names := typed_options(load_words):
         tell(f"--against-load starts no load: {', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect")

@@ -379,14 +379,14 @@ class LoadService:
             raise LoadProblem("no load runs that can be changed", "start one with a time, or until stopped")
         if level.clients:
             self._unpaused = level
-        wanted = _changed(level, change, self._unpaused)
+        next_level = _changed(level, change, self._unpaused)
         interval = self._keeper.interval
-        if wanted.clients > level.clients and interval is not None:
-            obstacle = connection_room(interval, wanted.clients - level.clients)
+        if next_level.clients > level.clients and interval is not None:
+            obstacle = connection_room(interval, next_level.clients - level.clients)
             if obstacle:
-                raise LoadProblem(f"{wanted.clients} clients do not fit: {obstacle}", "raise max_connections")
-        await self._runner.change(wanted)
-        return wanted
+                raise LoadProblem(f"{next_level.clients} clients do not fit: {obstacle}", "raise max_connections")
+        await self._runner.change(next_level)
+        return next_level
 
     async def stop(self) -> None:
         """See `LoadControl.stop`."""

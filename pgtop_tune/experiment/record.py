@@ -170,13 +170,13 @@ def _levels(evidence: RunEvidence) -> tuple[LevelResult, ...]:
     for name in names:
         parts = [(span, seconds) for span, seconds in zip(spans, by_span, strict=True) if span.phase == name]
         everything = [histogram for _, seconds in parts for row in seconds.values() for histogram in row]
-        whole = [
+        clean_seconds = [
             seconds.get(second, [])
             for span, seconds in parts
             for second in range(-(-span.from_ms // 1000), (span.until_ms or span.from_ms) // 1000)
             if not evidence.is_left_out(second)
         ]
-        tps = [sum(histogram.logged for histogram in row) / rate for row in whole]
+        tps = [sum(histogram.logged for histogram in row) / rate for row in clean_seconds]
         levels = [span.level for span, _ in parts]
         results.append(
             LevelResult(
@@ -184,10 +184,10 @@ def _levels(evidence: RunEvidence) -> tuple[LevelResult, ...]:
                 levels=tuple(dict.fromkeys((levels[0], levels[-1]))),
                 transactions=sum(histogram.logged for histogram in everything),
                 failed=sum(histogram.failed for histogram in everything),
-                seconds=len(whole),
+                seconds=len(clean_seconds),
                 tps=fmean(tps) if tps else None,
                 error_tps=mean_error(tps),
-                latencies=_latencies([histogram for row in whole for histogram in row]),
+                latencies=_latencies([histogram for row in clean_seconds for histogram in row]),
             )
         )
     return tuple(results)

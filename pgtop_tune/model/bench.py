@@ -239,6 +239,8 @@ class ClientGroup(Struct, frozen=True, gc=False):
         ended_ms: None while it runs.
         connection_ms: Time from its start to its first transaction; None before that.
         problem: Why it ended without our doing; "" otherwise. Foreign text.
+        processed, latency_ms, lag_ms: Figures of its report; None while it runs, and without a report.
+        cpus: Mean number of CPUs that it used; None while it runs, and where `BenchRun.pids` tells.
     """
 
     number: int
@@ -254,6 +256,10 @@ class ClientGroup(Struct, frozen=True, gc=False):
     ended_ms: int | None = None
     connection_ms: float | None = None
     problem: str = ""
+    processed: int | None = None
+    latency_ms: float | None = None
+    lag_ms: float | None = None
+    cpus: float | None = None
 
 
 class Seam(Struct, frozen=True, gc=False):

@@ -84,10 +84,13 @@ class Logs:
                 self._files[path] = path.open("rb")
 
     def lines(self) -> int:
+        return len(self.latencies_us())
+
+    def latencies_us(self) -> list[int]:
         contents = [file.read() for file in self._files.values()]
         for file in self._files.values():
             file.close()
-        return sum(content.count(b"\n") for content in contents)
+        return [int(line.split()[2]) for content in contents for line in content.splitlines()]
 
 
 class Load(Watch):

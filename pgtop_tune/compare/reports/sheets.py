@@ -23,6 +23,7 @@ from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOW
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, blocks_needed
 from pgtop_tune.metrics.load import P99, Quantile
 from pgtop_tune.metrics.run_validity import short_words
+from pgtop_tune.model.bench import ClientGroup
 from pgtop_tune.model.events import Event, EventKind
 from pgtop_tune.model.run_result import LevelResult, RunResult, RunVerdict
 
@@ -653,6 +654,28 @@ def seam_words(result: RunResult) -> str:
     connected = f", new clients connected in {min(times):.0f} to {max(times):.0f} ms" if times else ""
     left_out_s = sum(line.left_out for line in result.progress)
     return f"seams: {len(seams)}; levels leave out {left_out_s} s of changes and pauses{connected}"
+
+
+_GENERATOR_HEADS: Final = ("machine", "clients", "transactions", "latency ms", "lag ms", "CPUs", "clock ahead ms", "±")
+
+
+def has_generators(result: RunResult) -> bool:
+    """Return whether the load came from several machines."""
+    return len({group.machine for group in result.groups}) > 1
+
+
+def generator_table(result: RunResult) -> Table:
+    """Return a row for each pgbench of a load from several machines."""
+    rows = tuple(map(_generator_cells, result.groups))
+    return Table(_GENERATOR_HEADS, rows, frozenset(range(1, len(_GENERATOR_HEADS))))
+
+
+def _generator_cells(group: ClientGroup) -> tuple[str, ...]:
+    count = UNKNOWN if group.processed is None else str(group.processed)
+    times = [units.ms(value) for value in (group.latency_ms, group.lag_ms)]
+    figures = (group.cpus, group.clock_ahead_ms, group.clock_uncertain_ms)
+    shown = [UNKNOWN if value is None else f"{value:.2f}" for value in figures]
+    return (one_line(group.machine, 40), str(group.clients), count, *times, *shown)
 
 
 def _side_by_side(results: Sequence[RunResult]) -> Table:

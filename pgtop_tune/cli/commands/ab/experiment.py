@@ -259,7 +259,7 @@ class AbExperiment:
         request, live = self._request, self._live
         directories = profile_directories(request.profiles)
         async with opened(request.connection) as (sql_session, conninfo):
-            places = await targets(self._endpoints, sql_session, conninfo, from_here=live.load_from is None)
+            places = await targets(self._endpoints, sql_session, conninfo, from_here=not live.load_from)
             reached = sql_session.reached
         loaded, load = load_profiles(directories), self._load
         profiles = [loaded.get(name) for name in load.profiles]

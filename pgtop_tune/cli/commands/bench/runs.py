@@ -41,6 +41,8 @@ from pgtop_tune.compare.reports.sheets import (
     cell_notes,
     cell_table,
     configuration_table,
+    generator_table,
+    has_generators,
     level_table,
     load_name,
     percentile_words,
@@ -186,6 +188,7 @@ def results_markdown(
     tables += [cell_table(cells)] if cells else []
     tables += [configuration_table(loads)] if loads else []
     tables += [level_table(result) for result in results if result.levels]
+    tables += [generator_table(result) for result in results if has_generators(result)]
     remarks = [
         *(cell_notes(cells) if cells else ()),
         *(f"{one_line(curve.name)}: {curve.knee.reason}" for curve in curves(results, steps)),
@@ -212,6 +215,7 @@ def _in_full(result: RunResult) -> list[str]:
         lines.append("transactions: " + ", ".join(f"{number} {name}" for number, name in (done, *failures)))
     lines += filter(None, (percentile_words(result), _generator(result)))
     lines += [aligned_text(level_table(result)), seam_words(result)] if result.levels else []
+    lines += [aligned_text(generator_table(result))] if has_generators(result) else []
     lines += _statements(result)
     measured = result.partial and result.progress
     lines.append("valid" if result.valid else "NOT VALID" + (", partial" if measured else ""))
@@ -389,28 +393,28 @@ def run_loads(request: RunRequest) -> int:
     Raises:
         PgtopError: Nothing could be measured.
     """
-    words = request.load
-    if words.seconds is not None and words.transactions is not None:
+    typed = request.load
+    if typed.seconds is not None and typed.transactions is not None:
         raise UsageProblem("-T and -t contradict each other", "pass one of them")
-    if words.phases and (words.seconds or words.transactions or request.steps):
+    if typed.phases and (typed.seconds or typed.transactions or request.steps):
         raise UsageProblem("--phases contradicts -T, -t and --steps", "phases say how long each load runs")
-    if words.builtins == [_LIST]:
+    if typed.builtins == [_LIST]:
         for name in BUILTIN_SCRIPTS:
             say(name)
         return ExitCode.OK
-    with typed_load(words, request.session.pgbench) as load:
+    with typed_load(typed, request.session.pgbench) as load:
         return asyncio.run(measure(request, load))
 
 
 async def measure(request: RunRequest, load: TypedLoad) -> int:
     """Run loads as `run_loads`; files of the scripts exist meanwhile."""
-    words = request.load
+    typed = request.load
     spec = replace(
         load.spec,
-        duration_s=words.seconds or (None if words.transactions or words.phases else _DEFAULT_S),
-        transactions=words.transactions,
-        phases=words.phases,
-        per_statement=words.per_statement,
+        duration_s=typed.seconds or (None if typed.transactions or typed.phases else _DEFAULT_S),
+        transactions=typed.transactions,
+        phases=typed.phases,
+        per_statement=typed.per_statement,
     )
     live = live_options(request.session, query_text=not request.no_query_text, interval_s=request.interval)
     wish = repetition(request.repeat, request.until, request.at_most)
@@ -421,7 +425,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     directories = profile_directories(request.profiles)
     loaded = load_profiles(directories)
     async with opened(request.connection) as (sql_session, conninfo):
-        load_targets = await targets(request.endpoint or (), sql_session, conninfo, from_here=live.load_from is None)
+        load_targets = await targets(request.endpoint or (), sql_session, conninfo, from_here=not live.load_from)
         reached = sql_session.reached
     plan = _plan(request, load, loaded, load_targets, steps, spec, configurations)
     check_length(plan, wish)
@@ -485,7 +489,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
         await first_answer(session, keeper)
         await _check(configurations, session, plan, configured)
         if wish.until is not None:
-            machine = "" if live.load_from is None else str(live.load_from)
+            machine = ", ".join(map(str, live.load_from))
             loads = await _loads(facts_sink, keeper, plan, machine)
             for load in dict.fromkeys(filter(None, loads)):
                 if noise := known_words(known_noise(load)):

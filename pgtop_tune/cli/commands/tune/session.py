@@ -682,7 +682,7 @@ async def opened_session(
     """
     directories = profile_directories(profiles_directory)
     async with opened(connection) as (sql_session, conninfo):
-        load_targets = await targets((), sql_session, conninfo, from_here=live.load_from is None)
+        load_targets = await targets((), sql_session, conninfo, from_here=not live.load_from)
         reached = sql_session.reached
     session = LiveSession(conninfo, live, reached)
     session.watch_others()

@@ -16,7 +16,7 @@ from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.metrics.percentiles import WORST_RELATIVE_ERROR, estimates, merge
 from pgtop_tune.metrics.run_evidence import RunEvidence
-from pgtop_tune.metrics.run_validity import doubts
+from pgtop_tune.metrics.run_validity import RULES
 from pgtop_tune.model.bench import LoadSpec, RunState
 from pgtop_tune.model.run_result import RunFacts
 from tests.bench.sshd import Sshd, sshd, why_not
@@ -82,8 +82,10 @@ async def test_a_machine_that_dies_is_a_doubt_and_the_other_s_figures_stand(load
     assert report is not None
     assert report.processed == sum(second.logged for second in load.latencies)
     assert len(load.progress) >= 3
-    raised = {doubt.id: doubt for doubt in doubts(RunEvidence(run, (), RunFacts(processed=report.processed)))}
-    assert "the figures from then on are of 2 clients" in raised["GENERATOR-LOST"].reason
+    [rule] = [rule for rule in RULES if rule.id == "GENERATOR-LOST"]
+    doubt = rule.judge(RunEvidence(run, (), RunFacts()))
+    assert doubt is not None
+    assert "the figures from then on are of 2 clients" in doubt.reason
 
 
 async def test_fewer_clients_than_machines_are_refused(load: Load) -> None:

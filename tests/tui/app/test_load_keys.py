@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, LoadState, MakingPlan, MakingProgress
+from pgtop_tune.runtime.load_control import DataSetMade, LoadChange, LoadSeries, LoadState, MakingPlan, MakingProgress
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.load.dialog import InitDialog, LoadDialog
@@ -50,6 +50,20 @@ async def test_limit_tries_errors_and_statements_are_typed_and_started() -> None
         await rig.press("down", "right", "s")
         wanted = LoadSpec(duration_s=300, latency_limit_ms=2.5, max_tries=3, continue_on_error=True, per_statement=True)
         await rig.until(lambda: load.started == [wanted])
+
+
+async def test_keys_in_the_footer_change_the_load_that_runs() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        await rig.press("L")
+        await rig.until(lambda: load.changes == [LoadChange.MORE_CLIENTS])
+        assert "Ll clients" not in rig.text()
+    running = ScriptedSource([Step(tuple(frames(5)), restart=True)])
+    async with running_screen(running, load=load) as rig:
+        await rig.sees("Ll clients")
+        await rig.press("l", ")", "(", "B")
+        await rig.until(lambda: load.changes[1:] == list(LoadChange)[1:])
+        await rig.sees("load ×10")
 
 
 class SlowPreview(ScriptedLoad):

@@ -24,6 +24,7 @@ from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.argv import run_argv, shell_quoted
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.phases import load_steps, steps_of
 from pgtop_tune.bench.places import base_directory, unused_name
 from pgtop_tune.bench.profiles import BUILTIN_SCRIPTS, Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
@@ -63,7 +64,7 @@ from pgtop_tune.experiment.repeats import Repeats, check_goal, check_length, loa
 from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadSpec
+from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadLevel, LoadSpec
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -106,12 +107,13 @@ def heading(number: int, total: int, cell: RunCell, *, open_end: bool = False) -
         number: Number of the run, from 0.
         open_end: `total` is a maximum.
     """
+    spec = cell.spec
+    length = units.duration(sum(step.seconds for step in steps_of(spec)))
+    clients = f"{spec.phases} ({length})" if spec.phases else f"{spec.clients} clients"
     rate = "" if cell.spec.rate_per_s is None else f", {units.number(cell.spec.rate_per_s)} per second"
     runs = f"at most {total}" if open_end else str(total)
     under = f", {cell.configuration}" if cell.configuration else ""
-    return one_line(
-        f"run {number + 1} of {runs}: {cell.load_name}, {cell.spec.clients} clients{rate}, {cell.target.name}{under}"
-    )
+    return one_line(f"run {number + 1} of {runs}: {cell.load_name}, {clients}{rate}, {cell.target.name}{under}")
 
 
 def as_one_line(seconds: Sequence[BenchProgress]) -> BenchProgress:
@@ -201,7 +203,8 @@ def results_markdown(
 def _in_full(result: RunResult) -> list[str]:
     spec = result.spec
     length = f"{spec.transactions} transactions each" if spec.transactions else spec.phases or f"{spec.duration_s} s"
-    lines = [one_line(f"{load_name(result)}, {spec.clients} clients, {length}, {spec.protocol}, {result.endpoint}")]
+    clients = "" if spec.phases else f"{spec.clients} clients, "
+    lines = [one_line(f"{load_name(result)}, {clients}{length}, {spec.protocol}, {result.endpoint}")]
     lines += [aligned_text(table_of([result]))]
     steady = result.steady
     if steady.tps is not None:
@@ -398,6 +401,9 @@ def run_loads(request: RunRequest) -> int:
         raise UsageProblem("-T and -t contradict each other", "pass one of them")
     if typed.phases and (typed.seconds or typed.transactions or request.steps):
         raise UsageProblem("--phases contradicts -T, -t and --steps", "phases say how long each load runs")
+    if typed.phases:
+        # A wrong phase is refused before anything is asked.
+        load_steps(typed.phases, LoadLevel(typed.clients or 1, typed.rate))
     if typed.builtins == [_LIST]:
         for name in BUILTIN_SCRIPTS:
             say(name)
@@ -433,6 +439,8 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
         pgbench = find_pgbench(request.session.pgbench)
         for number, cell in enumerate(plan):
             say(heading(number, len(plan) * wish.most, cell, open_end=wish.until is not None))
+            for step in steps_of(cell.spec):
+                say(f"  {step.phase}: {units.duration(step.seconds)} {step.level.words}")
             log = unused_name(base_directory())
             say(f"  {shell_quoted(run_argv(cell.spec, cell.profile, pgbench, cell.target.endpoint, log))}")
         return ExitCode.OK

@@ -184,11 +184,6 @@ class Facts:
         return self.of(server.TPS) or 0.0
 
     @cached_property
-    def ended_tps(self) -> float:
-        """Return `server_tps` without the transaction that the server counts for the start of each session."""
-        return max(self.server_tps - self.connects, 0.0)
-
-    @cached_property
     def at_work(self) -> int:
         """Return the client sessions that began a statement within ten seconds.
 

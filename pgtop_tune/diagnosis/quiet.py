@@ -14,7 +14,7 @@ from pgtop_tune.diagnosis.chains import DEVICE, wal_busy
 from pgtop_tune.diagnosis.facts import FULL, THINK, WINDOW_S, Facts
 from pgtop_tune.diagnosis.finding import Confidence, Finding, FindingKind
 from pgtop_tune.diagnosis.rule import Hit, culprit_of, explain, forms, page, plural, short_sentence
-from pgtop_tune.metrics import host, sections, server
+from pgtop_tune.metrics import host, sections
 from pgtop_tune.metrics.budget import OTHER
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.waits import CPU, QUEUE
@@ -169,11 +169,7 @@ def _works_freely(facts: Facts) -> bool:
 def _busy_elsewhere(facts: Facts) -> Hit:
     """Return the sentence about a server on which hardly a session is active."""
     counted = _ends_some(facts) or not facts.at_work
-    # Until new sessions are counted, their starts may be among the transactions.
-    most = "up to " if facts.of(server.CONNECTS) is None and facts.server_tps >= 1.0 else ""
-    work = (
-        f"{most}{facts.ended_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
-    )
+    work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
     work += f", {mean(facts.waits.active)} sessions active"
     if facts.at_pooler:
         return Hit(sentence=f"{plural(facts.at_pooler, 'client', 'wait')} at the pooler; {work}; {_used(facts)}")

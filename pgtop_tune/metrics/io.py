@@ -11,7 +11,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.active_sessions import CLIENT_BACKEND, WAITS_WINDOW_S, sessions
 from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, outer_pair, pair_rate
 from pgtop_tune.metrics.growth import Grown, grown_rows, growth, readings
-from pgtop_tune.metrics.server import OF_WORKER, number, without_workers
+from pgtop_tune.metrics.server import OF_WORKER, committed, number
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.io import DatabaseRow, IoCounters, SlruCounters
 from pgtop_tune.model.waits import WaitCount
@@ -31,7 +31,7 @@ SLRU_COUNTED: Final = _counted(SlruCounters, "name", "stats_reset_ms")
 
 
 def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
-    """Return the growth of pg_stat_database by database, without this tool's sessions and transactions, and workers'."""
+    """Return the growth of pg_stat_database by database, without this tool's, and starts of sessions and workers."""
     counted_rows = grown_rows(
         interval,
         sections.databases,
@@ -40,18 +40,20 @@ def database_rates(interval: Interval) -> list[Grown[DatabaseRow]]:
         lambda row: row.stats_reset_ms,
         DATABASE_COUNTED,
     )
-    rows = [_without_workers(row) for row in counted_rows]
+    rows = [_without_starts(row) for row in counted_rows]
     server = sections.server(interval.newest)
     if isinstance(server, Unavailable):
         return rows
     return [_without_ours(row, interval) if row.row.datname == server.database else row for row in rows]
 
 
-def _without_workers(grown: Grown[DatabaseRow]) -> Grown[DatabaseRow]:
+def _without_starts(grown: Grown[DatabaseRow]) -> Grown[DatabaseRow]:
+    """Return the growth of a database as `server.committed` counts it."""
     by = grown.by
-    if by is None or not (workers := by.get("parallel_workers")):
+    if by is None:
         return grown
-    return replace(grown, by={**by, "xact_commit": max(by["xact_commit"] - OF_WORKER * workers, 0)})
+    starts = by["sessions"] + OF_WORKER * by.get("parallel_workers", 0)
+    return replace(grown, by={**by, "xact_commit": max(by["xact_commit"] - starts, 0)})
 
 
 def _without_ours(grown: Grown[DatabaseRow], interval: Interval) -> Grown[DatabaseRow]:
@@ -280,7 +282,7 @@ def _flushes(interval: Interval) -> float | None:
 
 def _commits_per_flush(interval: Interval) -> float | None:
     flushes = _flushes(interval)
-    commits = pair_rate(interval.pair(sections.database, PUBLISHED_S), without_workers)
+    commits = pair_rate(interval.pair(sections.database, PUBLISHED_S), committed)
     return None if not flushes or commits is None else commits / flushes
 
 

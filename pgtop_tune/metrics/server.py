@@ -12,7 +12,6 @@ from msgspec import Struct
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import PUBLISHED_S, Interval, Metric, outer_pair, pair_rate, share
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.io import DatabaseRow
 from pgtop_tune.model.postgres import (
     Activity,
     Backend,
@@ -61,14 +60,18 @@ OF_WORKER: Final = 2
 """Transactions in which a parallel worker connects and takes over parameters (InitPostgres, ParallelWorkerMain)."""
 
 
-def without_workers(counters: DatabaseCounters | DatabaseRow) -> int:
-    """Return the transactions committed, without those of parallel workers, where the server counts workers (18)."""
-    return counters.xact_commit - OF_WORKER * (counters.parallel_workers or 0)
+def committed(counters: DatabaseCounters) -> int:
+    """Return the transactions that sessions committed, this tool's included.
+
+    The server counts one for the start of a session (InitPostgres), too, and those of parallel workers, which it counts
+    from 18 on.
+    """
+    return counters.xact_commit - (counters.sessions or 0) - OF_WORKER * (counters.parallel_workers or 0)
 
 
-def ended_transactions(counters: DatabaseCounters | DatabaseRow) -> int:
-    """Return the transactions that ended, see `without_workers`."""
-    return without_workers(counters) + counters.xact_rollback
+def ended_transactions(counters: DatabaseCounters) -> int:
+    """Return the transactions of sessions that ended, see `committed`."""
+    return committed(counters) + counters.xact_rollback
 
 
 def _tps(interval: Interval) -> float | None:
@@ -318,9 +321,9 @@ def _blocked(interval: Interval) -> float | None:
 
 TPS = Metric(
     "server.tps", "server", "1/s",
-    "Transactions that ended per second: commits and rollbacks in all databases, without those of pgtop-tune; over at "
+    "Transactions that ended per second: commits and rollbacks in all databases, without those of pgtop-tune and those in which sessions and parallel workers start; over at "
     "least a second, because backends report once a second. Single values therefore vary more than the client's. Unknown while samples show that most transactions touch no table, which the server does not count, or, to 17, that parallel workers are more than a tenth, which it counts.",
-    "Δ(xact_commit + xact_rollback − 2 · parallel_workers_launched) of pg_stat_database − pgtop-tune's own, / Δt", _tps,
+    "Δ(xact_commit + xact_rollback − sessions − 2 · parallel_workers_launched) of pg_stat_database − pgtop-tune's own, / Δt", _tps,
 )  # fmt: skip
 ROLLBACKS = Metric(
     "server.rollbacks", "rollbacks", "1/s", "Transactions rolled back per second.",

@@ -142,6 +142,8 @@ class DatabaseCounters(Struct, frozen=True, gc=False):
     """Transactions that our own sessions have finished, which are subtracted from TPS."""
     databases: int = 0
     """Number of databases in the sums; the counts of a dropped database disappear from the sums."""
+    sessions: int | None = None
+    """Sessions that began; in older recordings None."""
     parallel_workers: int | None = None
     """Parallel workers that were launched; from 18 on."""
 

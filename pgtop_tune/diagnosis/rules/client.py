@@ -211,7 +211,7 @@ def _storm(facts: Facts) -> Hit | None:
     if turn_owner(facts) != "conn.storm":
         return None
     # Without a load of ours the client's time is not known: its sessions are too short for samples.
-    ended = facts.tps if facts.run is not None else facts.ended_tps
+    ended = facts.tps if facts.run is not None else facts.server_tps
     per_session, impact_ms = ended / facts.connects, facts.b(THINK, _OTHER) if facts.run is not None else None
     of_time = f"; {facts.share_text(impact_ms)}" if impact_ms is not None else ""
     every = "each transaction" if per_session < 1.5 else f"{per_session:.0f} transactions"

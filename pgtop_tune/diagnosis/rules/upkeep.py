@@ -131,7 +131,8 @@ def _cold(facts: Facts) -> Hit | None:
         return None
     table, percent = short_name(worst.row.name.removeprefix("public.")), f"{100 - 100 * hot / max(updates, 1):.0f} %"
     subject = f"{percent} of the updates of {table} are not HOT" if of_updates else f"inserts into {table}"
-    writes = f": each writes to {f'its {len(indexes)} indexes' if indexes else 'every index'}"
+    number = f"{len(indexes)} index{'' if len(indexes) == 1 else 'es'}"
+    writes = f": each writes to {f'its {number}' if indexes else 'every index'}"
     unused = [index for index in indexes if not index.idx_scan and not index.is_constraint and index.is_valid]
     names = ", ".join(short_name(index.name.removeprefix("public."), _INDEX) for index in unused[:2])
     more = f" and {len(unused) - 2} more" if len(unused) > 2 else ""
@@ -150,8 +151,8 @@ def _cold(facts: Facts) -> Hit | None:
     return Hit(
         sentence=f"{subject}{writes}{never}",
         middle=(f"{subject}{writes}",),
-        short=f"{subject}{f': {len(indexes)} indexes' if indexes else ''}",
-        brief=f"{table}: {len(indexes)} indexes" if indexes else "",
+        short=f"{subject}{f': {number}' if indexes else ''}",
+        brief=f"{table}: {number}" if indexes else "",
         culprit=table,
         impact_ms=impact_ms if is_crowded else None,
         evidence=evidence(
@@ -200,11 +201,9 @@ def _rolled_back(facts: Facts) -> Hit | None:
     older, newer = pair
     rolled_back, committed = (
         newer.xact_rollback - older.xact_rollback,
-        server.without_workers(newer) - server.without_workers(older),
+        server.committed(newer) - server.committed(older),
     )
-    # Neither ours nor the starts of sessions are transactions of applications.
-    starts = facts.connects * (newer.at_s - older.at_s)
-    of_others = committed - (newer.own_transactions - older.own_transactions) - starts
+    of_others = committed - (newer.own_transactions - older.own_transactions)
     per_s = rolled_back / (newer.at_s - older.at_s)
     if per_s < _ROLLBACKS or committed < 0 or rolled_back < _MANY * (rolled_back + max(of_others, 0)):
         return None

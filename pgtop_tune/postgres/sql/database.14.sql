@@ -1,6 +1,7 @@
 -- pg_stat_database of all databases and of the shared objects (datid 0).
 SELECT sum(xact_commit)::bigint AS xact_commit,
        sum(xact_rollback)::bigint AS xact_rollback,
+       sum(sessions)::bigint AS sessions,
        NULL::bigint AS parallel_workers,  -- until 17
        sum(parallel_workers_launched)::bigint AS parallel_workers,  -- from 18
        sum(blks_read)::bigint AS blks_read,

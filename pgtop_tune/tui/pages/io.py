@@ -385,7 +385,7 @@ _DATABASE_COLUMNS: Final = (
            "Sessions connected, without this tool's.", "pg_stat_database.numbackends"),
     figure("xacts", "xact/s", 7, _rate("xact_commit", "xact_rollback"), count,
            "Transactions that ended per second, without this tool's.",
-           "Δ (xact_commit + xact_rollback − 2 · parallel_workers_launched, 18+) of pg_stat_database − our own, / Δt"),
+           "Δ (xact_commit + xact_rollback − sessions − 2 · parallel_workers_launched, 18+) of pg_stat_database − our own, / Δt"),
     _database("rollbacks", "rollb/s", "xact_rollback", "Transactions rolled back"),
     figure("hit", "hit%", 5, lambda row: row.share("blks_hit", "blks_read"), percent,
            "Blocks found in shared buffers.", "Δ blks_hit / Δ (blks_hit + blks_read) of pg_stat_database"),

@@ -674,8 +674,8 @@ def _generator_cells(group: ClientGroup) -> tuple[str, ...]:
     count = UNKNOWN if group.processed is None else str(group.processed)
     times = [units.ms(value) for value in (group.latency_ms, group.lag_ms)]
     figures = (group.cpus, group.clock_ahead_ms, group.clock_uncertain_ms)
-    shown = [UNKNOWN if value is None else f"{value:.2f}" for value in figures]
-    return (one_line(group.machine, 40), str(group.clients), count, *times, *shown)
+    texts = [UNKNOWN if value is None else f"{value:.2f}" for value in figures]
+    return (one_line(group.machine, 40), str(group.clients), count, *times, *texts)
 
 
 def _side_by_side(results: Sequence[RunResult]) -> Table:

@@ -443,6 +443,22 @@ def _generator_lost(evidence: RunEvidence) -> Doubt | None:
     )  # fmt: skip
 
 
+def _generator_behind(evidence: RunEvidence) -> Doubt | None:
+    run, length_s = evidence.run, evidence.run.duration_s
+    if run.changed or not length_s or len({group.machine for group in run.groups}) < 2:
+        return None
+    for group in run.groups:
+        rate, done = group.rate_per_s, (group.processed or 0) / length_s
+        if rate and not group.problem and done < RATE_REACHED * rate - 2.0 * (rate / length_s) ** 0.5:
+            lag = "" if group.lag_ms is None else f", {group.lag_ms:.0f} ms behind its schedule on average"
+            return doubt(
+                "GENERATOR-BEHIND", SUSPECT,
+                f"{group.machine} did {done:.1f} of its {units.number(rate)} transactions per second{lag}",
+                "see its CPUs and lag beside those of the others: if only it is behind, it is the limit, not the server", rate_per_s=rate, tps=done,
+            )  # fmt: skip
+    return None
+
+
 def _short(evidence: RunEvidence) -> Doubt | None:
     if not evidence.run.complete or evidence.seconds >= SHORT_S:
         return None
@@ -559,6 +575,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
     Rule(LOAD_CHANGED, "Clients or rate changed during the run.", "phases, keys: changes of pgbench's processes", _load_changed),
     Rule("GENERATOR-LOST", "One of several machines of the load ended early.", "exit status of its pgbench", _generator_lost),
+    Rule("GENERATOR-BEHIND", "One of several machines of the load did not reach its part of the rate.", "its report: transactions / seconds < 99 % of its rate less two standard deviations", _generator_behind),
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift after its warm-up, `metrics.steady_state`", _not_steady),
     Rule("NOT-DURABLE", "A crash would lose data: fsync or full_page_writes is off.", "pg_settings", around.not_durable),
     Rule("ASYNCHRONOUS", "Commits did not wait for the disk.", "synchronous_commit = off", around.asynchronous),

@@ -13,7 +13,10 @@ from hypothesis import strategies as st
 
 from pgtop_tune.base.errors import LoadProblem
 from pgtop_tune.bench.groups import MergedProgress, shared_level, staying
+from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.places import LocalPlace
 from pgtop_tune.bench.ports import LoadEndpoint
+from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LoadLevel, LoadSpec, RunState, Seam
 from tests.bench.conftest import Watch
 from tests.bench.test_runner import over
@@ -163,6 +166,33 @@ async def test_the_operator_changes_clients_and_rate_and_pauses(load: Load) -> N
     assert [seam.level for seam in load.seams] == [LoadLevel(2, 400.0), LoadLevel(0, 400.0), LoadLevel(4, 400.0)]
     with pytest.raises(LoadProblem, match="no load runs"):
         await load.runner.change(LoadLevel(2))
+
+
+async def test_a_load_that_was_changed_ends_in_its_time(load: Load) -> None:
+    await load.runner.start(LoadSpec(clients=2, threads=1, duration_s=6, rate_per_s=100.0))
+    await load.until(lambda run: load.progress)
+    await load.runner.change(LoadLevel(2, 200.0))
+    run = await load.until(over)
+    assert (run.state, run.exit_status) == (RunState.FINISHED, 0)
+    assert round(load.progress[-1].elapsed_s) in (5, 6)
+    check_counts(load, run)
+
+
+async def test_machines_with_different_majors_are_refused(tables: LoadEndpoint, tmp_path: Path) -> None:
+    runner = PgbenchRunner(tables, load_places=[Place("ssh://a", 15), Place("ssh://b", 17)], base=tmp_path)
+    with pytest.raises(LoadProblem, match="ssh://a has 15, ssh://b has 17"):
+        await runner.start(LoadSpec(clients=2, duration_s=1))
+
+
+class Place(LocalPlace):
+    """A machine with a pgbench of that major."""
+
+    def __init__(self, name: str, major: int) -> None:
+        self.name = name
+        self._major = major
+
+    async def find(self, asked_for: Path | None, *, over_tls: bool) -> Pgbench:
+        return Pgbench(Path("/pgbench"), 10_000 * self._major, str(self._major))
 
 
 async def test_stopped_in_a_seam_nothing_is_left(load: Load) -> None:

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from docs.command_table import commands, context, exit_statuses
 from pgtop_tune import __version__
-from pgtop_tune.cli.app import DEFAULT_COMMAND
+from pgtop_tune.cli.commands import DEFAULT_COMMAND
 
 CHANGELOG: Final = Path(__file__).resolve().parents[1] / "CHANGELOG.md"
 SECTION: Final = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 import signal
 import time
@@ -23,6 +24,7 @@ from tests.support.servers import MAJORS, NotAvailable, Servers, conninfo
 
 _SERVERS = pytest.StashKey[Servers]()
 _SUMMARIES = pytest.StashKey[set[str]]()
+_OF_ROOT = re.compile(rb"mark\.(also_)?root\b")
 _numbers = itertools.count(1)
 
 
@@ -57,6 +59,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """The first process of a run, which has waited for its workers, removes what they copied from."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ.pop(TEMPLATES), ignore_errors=True)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A run of root's tests imports only files that have some: the others take each worker ten seconds."""
+    if not config.option.markexpr.startswith("(root ") or collection_path.suffix != ".py":
+        return None
+    is_of_root = STARTING.intersection(collection_path.parts) or _OF_ROOT.search(collection_path.read_bytes())
+    return None if is_of_root else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

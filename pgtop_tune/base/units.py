@@ -44,7 +44,12 @@ def _scaled(value: float, base: float, suffixes: tuple[str, ...]) -> str:
 
 
 def count(value: float | None) -> str:
-    """Return a plain quantity with decimal suffixes: 0, 7.25, 812, 5.91k, 1.20M."""
+    """Return a quantity in at most five cells, whole up to 9999, then with decimal suffixes: 0, 7.25, 812, 5913, 12.0k.
+
+    Every count that people read is written by it: the same number reads the same in a column, a chart and a sentence.
+    """
+    if value is not None and 999.5 <= value < 9999.5:
+        return f"{value:.0f}"
     return UNKNOWN if value is None else _scaled(value, 1000.0, _DECIMAL)
 
 
@@ -59,7 +64,7 @@ def mean(value: float | None) -> str:
     """
     if not value:
         return UNKNOWN if value is None else "0"
-    return f"{value:.{2 if value < 9.95 else 1}f}" if value < 99.5 else _scaled(value, 1000.0, _DECIMAL)
+    return f"{value:.{2 if value < 9.95 else 1}f}" if value < 99.5 else count(value)
 
 
 def number(value: float, digits: int = 6) -> str:
@@ -90,11 +95,11 @@ def byte_rate(bytes_per_s: float | None) -> str:
 
 
 def byte_rates(first: float | None, second: float | None) -> str:
-    """Return two rates in the unit of the larger one, in fourteen cells: "0.03/9.80 MB/s"."""
+    """Return two rates in the unit of the larger one, right in fourteen cells: "0.03/9.80 MB/s"."""
     values = [value for value in (first, second) if value is not None]
     bytes_of_unit, unit = unit_of(max(values, default=0.0))
     texts = [mean(None if value is None else value / bytes_of_unit) for value in (first, second)]
-    return f"{texts[0]:>4}/{texts[1]:<4} {unit:>2}/s"
+    return f"{texts[0]}/{texts[1]} {unit}/s".rjust(14)
 
 
 def unit_of(value_bytes: float) -> tuple[float, str]:

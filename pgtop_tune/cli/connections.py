@@ -198,7 +198,9 @@ def check_database(connection: ConnectionWords) -> None:
         if connection.database:
             hint = f"-d is the database, as in psql; the time between samples is -i {connection.database}"
             raise NoSuchDatabase(f'there is no database "{connection.database}"', hint) from None
-        raise NoSuchDatabase(f'there is no command and no database "{connection.target}"') from None
+        number = connection.target.replace(".", "", 1).isdecimal()
+        hint = f"the time between samples is -i {connection.target}; COLUMNS is the width" if number else ""
+        raise NoSuchDatabase(f'there is no command and no database "{connection.target}"', hint) from None
     except (ConnectionProblem, LoadProblem):
         return
 

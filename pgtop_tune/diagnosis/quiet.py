@@ -169,7 +169,7 @@ def _works_freely(facts: Facts) -> bool:
 def _busy_elsewhere(facts: Facts) -> Hit:
     """Return the sentence about a server on which hardly a session is active."""
     counted = _ends_some(facts) or not facts.at_work
-    work = f"{facts.server_tps:,.0f} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
+    work = f"{count(facts.server_tps)} tps" if counted else f"{plural(facts.at_work, 'session')} ran statements in 10 s"
     work += f", {mean(facts.waits.active)} sessions active"
     if facts.at_pooler:
         return Hit(sentence=f"{plural(facts.at_pooler, 'client', 'wait')} at the pooler; {work}; {_used(facts)}")

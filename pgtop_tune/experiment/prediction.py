@@ -115,7 +115,7 @@ def _by_disks(interval: Interval, _budget: LatencyBudget, _saved_ms: float) -> f
 
 def _disk_words(interval: Interval) -> str:
     room = min(disk_headroom(interval), key=lambda disk: disk.times)
-    cap = f"{room.iops:,.0f} requests/s" if room.iops else units.byte_rate(room.bytes_per_s)
+    cap = f"{units.count(room.iops)} requests/s" if room.iops else units.byte_rate(room.bytes_per_s)
     return f"{room.disk} is at its cap of {cap}"
 
 
@@ -124,7 +124,7 @@ _LIMITS: Final = (
     _Limit(
         ("IO:WalSync", "IO:WALSync"),
         _by_flushes,
-        lambda interval: f"the WAL device reaches its measured {MOST_FLUSHES(interval) or 0.0:,.0f} flushes/s",
+        lambda interval: f"the WAL device reaches its measured {units.count(MOST_FLUSHES(interval))} flushes/s",
     ),
     _Limit(("IO",), _by_disks, _disk_words),
 )

@@ -189,9 +189,9 @@ class LookSeries:
             ValueError: There was none.
         """
         if self._newest is None:
-            raise ValueError("no look was taken")
+            raise ValueError("the check never ran")
         results = tuple(map(self._result, self._newest.results))
-        identity = (*self._newest.identity, ("looks", self._words))
+        identity = (*self._newest.identity, ("runs", self._words))
         return with_accepted(replace(self._newest, results=results, identity=identity), self._accept)
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Final
 
 from msgspec import Struct
@@ -89,6 +88,7 @@ _SEEN_S: Final = 10.0
 _FEWEST: Final = 30
 _ENDED: Final = 10
 _FAR: Final = 10.0
+_MORE: Final = 3.0
 _MANY_OF_WORKERS: Final = 0.1
 _SHORTEST_MS: Final = 20
 """Times of `activity` are rounded to 10 ms, and its rows are read within some ms."""
@@ -99,8 +99,9 @@ def why_uncounted(interval: Interval) -> str:
 
     Transactions that touch no table are missing: a session keeps its counts back until it has some of a relation to
     report (pgstat_report_stat). Of the transactions that run, at most X · t have begun within the last t seconds
-    (Little's law): ten times as many contradict X, where samples saw that transactions end. Those of parallel workers
-    are too many, and to 17 nobody counts workers: by the same law as many begin as samples see of an age.
+    (Little's law): ten times as many contradict X, where samples saw that transactions end, or three times as many
+    that ended. Those of parallel workers are too many, and to 17 nobody counts workers: by the same law as many begin as
+    samples see of an age.
     """
     looks = interval.recent(sections.activity, _SEEN_S)
     tps = _counted_tps(interval.over(_SEEN_S))
@@ -112,10 +113,24 @@ def why_uncounted(interval: Interval) -> str:
         if OF_WORKER * _fewest_begun(workers, len(looks)) >= _MANY_OF_WORKERS * tps > 0.0:
             return "the server counts parallel workers as transactions (to 17)"
     transactions_run = interval.each(_transactions_run, looks)
-    ended = sum(len(older.keys() - newer.keys()) for newer, older in pairwise(transactions_run))
-    if ended >= _ENDED and _fewest_begun(transactions_run, len(looks)) >= _FAR * tps:
+    idle_since = interval.each(_idle_since, looks)
+    # Those that ended last may be reported late.
+    ended = sum(
+        len(
+            {pid for pid, _ in transactions_run[at + 1].keys() - transactions_run[at].keys()}
+            | {pid for pid, since_ms in idle_since[at].items() if since_ms > looks[at + 1].now_ms}
+        )
+        for at in range(1, len(looks) - 1)
+    )
+    begun = _fewest_begun(transactions_run, len(looks))
+    if ended >= _ENDED and (begun > _FAR * tps or ended >= _MORE * tps * _SEEN_S):
         return "the server does not count transactions without tables"
     return ""
+
+
+def _idle_since(activity: Activity) -> dict[int, int]:
+    """Return the start of the last statement of sessions that are in no transaction, by pid."""
+    return {row.pid: row.query_start_ms or 0 for row in client_backends(activity) if row.state == "idle"}
 
 
 def _fewest_begun(ages_seen: Sequence[Mapping[tuple[int, int], int]], looks: int) -> float:

@@ -168,7 +168,8 @@ def check_value(parameter: Parameter, value: str) -> None:
         elif parameter.vartype in {"integer", "real"}:
             _check_range(parameter, parse(value, parameter.unit, integer=parameter.vartype == "integer"), value)
     except UsageProblem as problem:
-        raise UsageProblem(f"{name}: {problem.message}", problem.hint or _range(parameter)) from None
+        default = f"`pgtop-tune reset {name}` restores the default" if value.strip().lower() == "default" else ""
+        raise UsageProblem(f"{name}: {problem.message}", default or problem.hint or _range(parameter)) from None
 
 
 def _check_range(parameter: Parameter, number: float, value: str) -> None:

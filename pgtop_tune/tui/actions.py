@@ -239,8 +239,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
     Action("tag", ("insert", "asterisk"), "tag", "tag or untag the selected row", ROWS, "tag"),
     Action("up", ("up", "k"), "move(-1)", "one row up", ROWS),
     Action("down", ("down", "j"), "move(1)", "one row down", ROWS),
-    Action("page-up", ("pageup",), "page(-1)", "one page of rows up", ROWS),
-    Action("page-down", ("pagedown",), "page(1)", "one page of rows down", ROWS),
+    Action("page-up", ("pageup", "ctrl+b", "ctrl+u"), "page(-1)", "one page of rows up", ROWS),
+    Action("page-down", ("pagedown", "ctrl+f", "ctrl+d"), "page(1)", "one page of rows down", ROWS),
     Action("first", ("home",), "edge(-1)", "first row", ROWS),
     Action("last", ("end",), "edge(1)", "last row", ROWS),
     Action("top", ("g",), "top", "first row, on a page", ROWS, before="ghost",
@@ -274,7 +274,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
         (Need.INTERVAL,)),
     Action("zoom", ("Z",), "zoom", "length of the charts: 3 minutes, 10 minutes, an hour, all, 1 minute", _SCREEN),
     Action("theme", ("t",), "app.theme", "next colour theme", _SCREEN),
-    Action("palette", ("ctrl+p",), "app.command_palette", "search all actions", _SCREEN),
+    Action("palette", ("ctrl+p", "colon"), "app.command_palette", "search all actions", _SCREEN),
     Action("mouse", ("M",), "app.mouse", "mouse on or off; Shift selects text while it is on", _SCREEN),
     Action("redraw", ("ctrl+l",), "app.redraw", "redraw the whole screen", _SCREEN),
     Action("suspend", ("ctrl+z",), "app.suspend_process", "suspend to the shell (fg resumes)",
@@ -289,7 +289,8 @@ ACTIONS: Final[tuple[Action, ...]] = (
 _SHOWN_KEYS: Final = {
     "comma": ",", "full_stop": ".", "question_mark": "?", "escape": "Esc", "enter": "Enter", "space": "Space",
     "up": "↑", "down": "↓", "left": "←", "right": "→", "tab": "Tab", "insert": "Ins",
-    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "asterisk": "*",
+    "pageup": "PgUp", "pagedown": "PgDn", "home": "Home", "end": "End", "asterisk": "*", "colon": ":",
+    "ctrl+backslash": "Ctrl+\\",
 }  # fmt: skip
 
 
@@ -297,6 +298,7 @@ _LONG_NAMES: Final = {
     "question_mark": "?", "plus": "+", "minus": "-", "slash": "/", "less_than_sign": "<", "greater_than_sign": ">",
     "left_curly_bracket": "{", "right_curly_bracket": "}", "left_square_bracket": "[",
     "right_square_bracket": "]", "left_parenthesis": "(", "right_parenthesis": ")", ".": "full_stop", "*": "asterisk",
+    ":": "colon",
 }  # fmt: skip
 """The same key under another name, so that a clash is seen however it is spelled."""
 
@@ -310,6 +312,41 @@ def key_name(key: str) -> str:
     if key.startswith("shift+"):
         return f"Shift+{key_name(key[6:])}"
     return key.upper() if key[0] == "f" and key[1:].isdigit() else key
+
+
+_FILTERS: Final = "{filter} shows only rows with a text, {unselect} all"
+_LOCKS: Final = "{locks} has who waits for whom"
+_SORTS: Final = "{sort}, {sort-left} and {sort-right} sort, {reverse} reverses"
+_MEANT: Final[Mapping[str, str]] = {
+    "f2": "{columns} chooses columns, {theme} colours", "S": "{columns} chooses columns, {theme} colours",
+    "f4": _FILTERS, "ampersand": _FILTERS, "backslash": _FILTERS,
+    "f5": _LOCKS, "l": _LOCKS, "L": _LOCKS,
+    "f6": _SORTS, "I": _SORTS,
+    "f7": "{cancel} cancels, {terminate} ends a session", "f8": "{cancel} cancels, {terminate} ends a session",
+    "underscore": "{cancel} cancels, {terminate} ends a session",
+    "d": "{shorter} and {longer} change the time between samples",
+    "exclamation_mark": "{suspend} goes to the shell, fg comes back",
+    "Q": "{quit} quits", "ctrl+backslash": "{quit} quits", "E": "{explain} shows a plan", "A": "{explain} shows a plan",
+    "tab": "{dashboard} and {sessions} to {repl} are the pages", "Z": "{zoom} changes the charts of the dashboard",
+    "shift+tab": "{dashboard} and {sessions} to {repl} are the pages",
+}  # fmt: skip
+"""Keys of other programs → the words for ours, where they do nothing here."""
+
+
+def for_unknown_key(key: str, character: str | None, keymap: Mapping[str, str]) -> str:
+    """Return the words for a key that does nothing on a page or the dashboard."""
+    return f"{shown_key(key, character)} does nothing here: " + with_keys(
+        _MEANT.get(key, "{help} lists the keys"), keymap
+    )
+
+
+def shown_key(key: str, character: str | None) -> str:
+    """Return a key that was pressed as people write it."""
+    return character if character and character.isprintable() and not character.isspace() else key_name(key)
+
+
+TOLD_S: Final = 4.0
+"""Time for which a message about a key without effect stands."""
 
 
 def available(has: Iterable[Need]) -> tuple[Action, ...]:

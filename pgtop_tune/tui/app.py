@@ -24,6 +24,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.tui.actions import (
     ACTIONS,
     DASHBOARD_ID,
+    TOLD_S,
     Action,
     Need,
     all_pages,
@@ -48,6 +49,7 @@ from pgtop_tune.tui.scene.banners import change_text
 from pgtop_tune.tui.scene.header import ShownMessage
 from pgtop_tune.tui.scene.scene import (
     KeyMoved,
+    KeyUnknown,
     MarksUnwanted,
     MomentChosen,
     RowChosen,
@@ -613,6 +615,10 @@ class PgtopApp(DiscreetApp):
     def on_key_moved(self, message: KeyMoved) -> None:
         """Tell once what a key did before."""
         self.context.tell_moved(message.action_id)
+
+    def on_key_unknown(self, message: KeyUnknown) -> None:
+        """Tell what to press in place of a key without effect."""
+        self.context.tell(message.hint, timeout_s=TOLD_S)
 
     def on_moment_chosen(self, message: MomentChosen) -> None:
         """Show the moment of a bar, or the frame whose values stand where a chart was clicked."""

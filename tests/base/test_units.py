@@ -19,6 +19,14 @@ def test_milliseconds_have_one_unit() -> None:
     assert said == ["-", "0 ms", "7.12 ms", "9999 ms", "10.0 s", "84.2 s", "150 s"]
 
 
+def test_counts_have_one_grammar() -> None:
+    """A rate of 12,345 read "12 345" in a sentence, "1.20k" in a column, "1,205" in the first line."""
+    values = (None, 0.0, 7.25, 812.0, 999.6, 1199.6, 9999.4, 9999.6, 12_345.0, 2e6)
+    said = [units.count(value) for value in values]
+    assert said == ["-", "0", "7.25", "812", "1000", "1200", "9999", "10.0k", "12.3k", "2.00M"]
+    assert units.mean(5913.0) == "5913"
+
+
 def test_means_line_up_and_nothing_is_no_row_of_zeros() -> None:
     assert [units.mean(value) for value in (0.0, 1.0, 3.04, 12.0, 812.0, None)] == [
         "0",
@@ -54,7 +62,7 @@ def test_no_size_takes_more_than_seven_cells_and_two_rates_share_a_unit(
 
 def test_two_rates_stand_in_the_unit_of_the_larger_one() -> None:
     assert [units.byte_rates(*each) for each in ((31e3, 9.8e6), (0.0, 0.0), (None, 4e3))] == [
-        "0.03/9.35 MB/s", "   0/0     B/s", "   -/3.91 kB/s"
+        "0.03/9.35 MB/s", "       0/0 B/s", "   -/3.91 kB/s"
     ]  # fmt: skip
 
 

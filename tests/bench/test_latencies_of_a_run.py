@@ -166,7 +166,7 @@ async def test_a_fast_load_that_is_looked_at_once_is_the_whole_log(
     tables: LoadEndpoint, watch: Make, tmp_path: Path
 ) -> None:
     load = watch(tables)
-    await load.runner.start(LoadSpec("select-only", clients=4, threads=2, duration_s=3))
+    await load.runner.start(LoadSpec("select-only", clients=4, threads=2, duration_s=2))
     async with asyncio.timeout(30.0):
         while len(paths := [*tmp_path.glob("*/transactions.*")]) < 2:
             await asyncio.sleep(0.05)
@@ -196,7 +196,7 @@ async def test_a_fast_load_that_is_looked_at_once_is_the_whole_log(
 async def test_a_tenth_of_a_real_log_is_as_far_off_as_said(tables: LoadEndpoint, watch: Make, tmp_path: Path) -> None:
     """pgbench draws a random number per line; so do we, on the whole log, 200 times."""
     load = watch(tables)
-    _, lines = await whole_log(load, LoadSpec(clients=4, threads=2, duration_s=3), tmp_path)
+    _, lines = await whole_log(load, LoadSpec(clients=4, threads=2, duration_s=2), tmp_path)
     every = np.array(latencies(lines))
     draw = np.random.default_rng(4)
     for q in (50.0, 95.0, 99.0):

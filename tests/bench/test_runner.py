@@ -97,7 +97,7 @@ async def test_a_sampled_log_has_about_its_share(
 
 async def test_stopped_by_the_operator_it_still_reports(tables: LoadEndpoint, pgbench: Pgbench, watch: Make) -> None:
     load = watch(tables, pgbench)
-    await load.runner.start(LoadSpec(clients=2))
+    await load.runner.start(LoadSpec(clients=2, rate_per_s=100))
     run = await load.until(lambda run: len(load.progress) >= 2)
     assert run.state is RunState.RUNNING
     await load.runner.stop()
@@ -114,7 +114,7 @@ async def test_a_run_by_transactions_that_is_stopped_has_no_report_and_keeps_wha
     tables: LoadEndpoint, watch: Make
 ) -> None:
     load = watch(tables)
-    await load.runner.start(LoadSpec(clients=2, threads=1, transactions=1_000_000))
+    await load.runner.start(LoadSpec(clients=2, threads=1, transactions=1_000_000, rate_per_s=100))
     await load.until(lambda run: len(load.progress) >= 2)
     await load.runner.stop()
     run = load.look()
@@ -133,7 +133,7 @@ async def test_stopped_while_every_client_waits_for_a_lock(
     async with await psycopg.AsyncConnection.connect(text) as blocker:
         await blocker.execute("LOCK TABLE pgbench_branches IN ACCESS EXCLUSIVE MODE")
         # The count of branches at its start waits as well, so this is pgbench hanging before it has begun.
-        await load.runner.start(LoadSpec(clients=2))
+        await load.runner.start(LoadSpec(clients=2, rate_per_s=100))
         await load.runner.stop()
         run = load.look()
         assert run.state is RunState.STOPPED
@@ -146,7 +146,7 @@ async def test_stopped_in_the_middle_of_a_blocked_transaction(
     tables: LoadEndpoint, server: Throwaway, watch: Make
 ) -> None:
     load = watch(tables)
-    await load.runner.start(LoadSpec(clients=2))
+    await load.runner.start(LoadSpec(clients=2, rate_per_s=100))
     await load.until(lambda run: load.progress)
     text = f"{conninfo(server)} dbname='{tables.dbname}'"
     async with await psycopg.AsyncConnection.connect(text) as blocker:
@@ -163,7 +163,7 @@ async def test_stopped_in_the_middle_of_a_blocked_transaction(
 
 async def test_one_load_at_a_time_and_the_next_has_the_next_number(tables: LoadEndpoint, watch: Make) -> None:
     load = watch(tables)
-    spec = LoadSpec("simple-update", clients=1)
+    spec = LoadSpec("simple-update", clients=1, rate_per_s=100)
     await load.runner.start(spec)
     with pytest.raises(LoadProblem, match="already running"):
         await load.runner.start(spec)
@@ -211,7 +211,7 @@ async def test_the_server_goes_away_in_the_middle(fresh_server: Throwaway, table
         connection.execute("CREATE TABLE pgbench_branches (bid int PRIMARY KEY, bbalance int)")
         connection.execute("CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, bid int, abalance int)")
         connection.execute("INSERT INTO pgbench_branches VALUES (1, 0)")
-    await load.runner.start(LoadSpec("select-only", clients=2))
+    await load.runner.start(LoadSpec("select-only", clients=2, rate_per_s=100))
     await load.until(lambda run: load.progress)
     fresh_server.stop("immediate")
     run = await load.until(over)
@@ -255,7 +255,7 @@ async def test_the_password_reaches_the_server_and_nobody_else(
 
     assert eventually(asked)
     load = watch(replace(endpoint_of(fresh_server), user="locked", password=Secret(password)))
-    await load.runner.start(LoadSpec("select-only", clients=1))
+    await load.runner.start(LoadSpec("select-only", clients=1, rate_per_s=100))
     run = await load.until(lambda run: load.progress)
     process = Path(f"/proc/{run.pid}")
     assert password.encode() not in process.joinpath("cmdline").read_bytes()

@@ -90,7 +90,7 @@ def there(name: str) -> list[Path]:
 async def test_a_whole_run(tables: LoadEndpoint, far: Callable[..., Watch], daemon: Sshd) -> None:
     pgbench = find_pgbench()
     load = far(tables, pgbench.path)
-    spec = LoadSpec(clients=4, threads=2, duration_s=3)
+    spec = LoadSpec(clients=4, threads=2, duration_s=3, rate_per_s=200)
     shown = await load.runner.preview(spec)
     await load.runner.start(spec)
     assert load.look().command == shown
@@ -112,7 +112,7 @@ async def test_the_log_comes_while_it_runs_and_a_stop_still_reports(
     tables: LoadEndpoint, far: Callable[..., Watch]
 ) -> None:
     load = far(tables)
-    await load.runner.start(LoadSpec(clients=2, threads=2))
+    await load.runner.start(LoadSpec(clients=2, threads=2, rate_per_s=100))
     await load.until(lambda run: load.latencies and load.progress, WAIT_S)
     assert len(processes(run_name(load))) == 1
     await load.runner.stop()
@@ -125,7 +125,7 @@ async def test_when_the_connection_is_cut_pgbench_ends_over_there(
     tables: LoadEndpoint, far: Callable[..., Watch]
 ) -> None:
     load = far(tables)
-    await load.runner.start(LoadSpec(clients=2))
+    await load.runner.start(LoadSpec(clients=2, rate_per_s=100))
     await load.until(lambda run: load.progress, WAIT_S)
     name = run_name(load)
     (client,) = processes(name, b"ssh")
@@ -167,7 +167,7 @@ from pgtop_tune.model.bench import LoadSpec
 async def main(host, port, user, dbname, base, address, *client):
     place = SshPlace(parse_address(address), client)
     runner = PgbenchRunner(LoadEndpoint(host, int(port), user, dbname), load_places=[place], base=Path(base))
-    await runner.start(LoadSpec(clients=2))
+    await runner.start(LoadSpec(clients=2, rate_per_s=100))
     sample = runner.sample(0.0)
     while not sample.progress:
         await asyncio.sleep(0.05)
@@ -220,7 +220,7 @@ async def test_the_password_is_seen_by_nobody(fresh_server: Throwaway, far: Call
         rules.write_text("local all locked scram-sha-256\nlocal all all trust\n")
         connection.execute("SELECT pg_reload_conf()")
     load = far(replace(endpoint_of(fresh_server), user="locked", password=Secret(password)))
-    await load.runner.start(LoadSpec("select-only", clients=1))
+    await load.runner.start(LoadSpec("select-only", clients=1, rate_per_s=100))
     await load.until(lambda run: load.progress, WAIT_S)
     for entry in Path("/proc").glob("[0-9]*"):
         for name in ("cmdline", "environ"):

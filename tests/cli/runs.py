@@ -15,7 +15,7 @@ from tests.support.forked import run_forked
 
 PROGRAM = (sys.executable, "-m", "pgtop_tune")
 ROOT = Path(__file__).parents[2]
-AT_LEISURE = ("PG", "XDG_", "TMPDIR", "PATH")
+AT_LEISURE = ("PG", "XDG_", "TMPDIR", "PATH", "COMP_", "_PGTOP_TUNE_COMPLETE", "_TYPER_COMPLETE")
 """What the variables begin with that nothing reads while the interpreter starts and modules are imported."""
 
 OF_KEYS = (

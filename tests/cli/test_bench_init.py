@@ -90,7 +90,7 @@ def test_the_bus_data_set_is_made_once_and_shown_with_its_numbers(where: tuple[s
     assert "the data set already exists" in json.loads(again.out)["notes"][0]
     other = init("--dataset", "bus", "--size", "6k", *where, home=tmp_path)
     assert other.status == 4
-    assert "contains a bus data set: 5.00k tickets, seed 3" in other.err
+    assert "contains a bus data set: 5000 tickets, seed 3" in other.err
     shown = run("bench", "show", "ticket-read", "--format", "json", *where, home=tmp_path)
     assert shown.status == 0, shown.err
     found = json.loads(shown.out)

@@ -82,7 +82,7 @@ class Demo:
                 "-s",
                 "1",
                 "-c",
-                "2",
+                "1",
                 "--record",
                 str(home / "a.jsonl"),
             ],

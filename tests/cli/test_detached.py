@@ -11,20 +11,13 @@ from pathlib import Path
 import psycopg
 
 from pgtop_tune.cluster.throwaway import Throwaway
-from tests.cli.runs import PROGRAM, ROOT, environment
+from tests.cli.runs import PROGRAM, ROOT, environment, run
 from tests.cli.test_set import until
 from tests.support.locked_server import ask_for_password
 from tests.support.processes import descendants, shows
 from tests.support.servers import conninfo
 
 PASSWORD = "hunter2-of-the-operator"
-
-
-def ran(home: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=90,
-        env=environment(home, **variables), cwd=ROOT, check=False,
-    )  # fmt: skip
 
 
 def test_a_detached_run_is_followed_left_and_stopped_and_shows_no_password(
@@ -34,15 +27,15 @@ def test_a_detached_run_is_followed_left_and_stopped_and_shows_no_password(
     ask_for_password(server, "boss", PASSWORD)
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("ALTER ROLE boss SUPERUSER")
+    variables = {"PGPASSWORD": PASSWORD}
     place = f"host={server.socket_dir} port={server.port} user=boss dbname=postgres"
-    assert ran(tmp_path, "bench", "init", "-s", "1", "-w", "-d", place, PGPASSWORD=PASSWORD).returncode == 0
+    assert run("bench", "init", "-s", "1", "-w", "-d", place, home=tmp_path, variables=variables).status == 0
     before = (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes()
     target = f"{place} password={PASSWORD}"
-    started = ran(
-        tmp_path, "ab", "work_mem=current,64MB", "-c", "1", "--detach", "-w", "-d", target, PGPASSWORD=PASSWORD
-    )
-    assert started.returncode == 0, started.stderr
-    name, pid = started.stdout.split()[0], int(started.stdout.split()[4])
+    words = ("ab", "work_mem=current,64MB", "-c", "1", "-R", "100", "--detach", "-w", "-d", target)
+    started = run(*words, home=tmp_path, variables=variables)
+    assert started.status == 0, started.err
+    name, pid = started.out.split()[0], int(started.out.split()[4])
     try:
         follower = subprocess.Popen(
             [*PROGRAM, "experiment", "attach"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -55,22 +48,22 @@ def test_a_detached_run_is_followed_left_and_stopped_and_shows_no_password(
         follower.send_signal(signal.SIGINT)
         _, told = follower.communicate(timeout=60)
         assert (follower.returncode, told.strip()) == (0, f"{name} keeps running")
-        status = ran(tmp_path, "experiment", "status")
-        assert name in status.stdout
-        assert "no experiments" not in status.stdout + status.stderr
-        refused = ran(tmp_path, "set", "work_mem=8MB", "-w", "-d", conninfo(server))
-        assert refused.returncode == 2
-        assert "work_mem is under experiment (ab, process " in refused.stderr
-        assert f"`pgtop-tune experiment stop {name}`" in refused.stderr
+        status = run("experiment", "status", home=tmp_path)
+        assert name in status.out
+        assert "no experiments" not in status.out + status.err
+        refused = run("set", "work_mem=8MB", "-w", "-d", conninfo(server), home=tmp_path)
+        assert refused.status == 2
+        assert "work_mem is under experiment (ab, process " in refused.err
+        assert f"`pgtop-tune experiment stop {name}`" in refused.err
     finally:
-        stopped = ran(tmp_path, "experiment", "stop", name)
-    assert stopped.returncode == 0, stopped.stderr
-    assert "interrupted: stopped by the operator" in ran(tmp_path, "experiment", "attach", name).stdout
-    assert name not in ran(tmp_path, "experiment", "status").stdout
+        stopped = run("experiment", "stop", name, home=tmp_path)
+    assert stopped.status == 0, stopped.err
+    assert "interrupted: stopped by the operator" in run("experiment", "attach", name, home=tmp_path).out
+    assert name not in run("experiment", "status", home=tmp_path).out
     until(lambda: (Path(str(server.data_dir)) / "postgresql.auto.conf").read_bytes() == before)
-    again = ran(tmp_path, "experiment", "stop", name)
-    assert again.returncode == 2
-    assert f"{name} has ended" in again.stderr
+    again = run("experiment", "stop", name, home=tmp_path)
+    assert again.status == 2
+    assert f"{name} has ended" in again.err
 
 
 def test_a_detached_run_is_this_program_and_no_module_of_the_directory_it_is_started_in(tmp_path: Path) -> None:
@@ -84,8 +77,8 @@ def test_a_detached_run_is_this_program_and_no_module_of_the_directory_it_is_sta
         timeout=90, env=environment(tmp_path), cwd=package.parent, check=False,
     )  # fmt: skip
     assert started.returncode == 0, started.stderr
-    lines = ran(tmp_path, "experiment", "attach", started.stdout.split()[0])
-    assert "nothing is listening on this socket" in lines.stdout
+    lines = run("experiment", "attach", started.stdout.split()[0], home=tmp_path)
+    assert "nothing is listening on this socket" in lines.out
     assert not ran_foreign.exists()
 
 
@@ -94,6 +87,6 @@ def test_without_a_detached_run_there_is_nothing_to_follow_and_damaged_files_are
     directory.mkdir(parents=True, mode=0o700)
     (directory / "ab-1.json").write_text("{")
     (directory / "ab-2.json").write_text("[1]")
-    found = ran(tmp_path, "experiment", "attach")
-    assert found.returncode == 2
-    assert "no detached run" in found.stderr
+    found = run("experiment", "attach", home=tmp_path)
+    assert found.status == 2
+    assert "no detached run" in found.err

@@ -13,10 +13,13 @@ import psycopg
 import pytest
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.cli import app
-from pgtop_tune.cli.app import take_general, with_default_command
+from pgtop_tune.cli import app, habits
 from pgtop_tune.cli.assignments import as_assignments
+from pgtop_tune.cli.commands import NAMES
+from pgtop_tune.cli.commands.show import What
+from pgtop_tune.cli.commands.show.moments import meant_otherwise
 from pgtop_tune.cli.connections import ConnectionWords, _place, resolve_words
+from pgtop_tune.cli.habits import take_general, with_default_command, with_near_command
 from pgtop_tune.cli.typed_load import further_options
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import run
@@ -41,6 +44,11 @@ from tests.support.servers import conninfo
         ("-h localhost -p 5432 bench", "top -h localhost -p 5432 bench"),
         ("completion zsh", "--show-completion zsh"),
         ("help -a", "--help"),
+        ("completion -s fish", "--show-completion fish"),
+        ("show --version", "--version"),
+        ("bench run -V", "-V"),
+        ("-h db1 --version", "--version"),
+        ("bench run -- -V", "bench run --pgbench-option=-V"),
     ],
 )
 def test_words_of_other_programs_are_a_command_of_ours(typed: str, run_as: str) -> None:
@@ -158,7 +166,6 @@ def test_what_pgtop_tune_sets_itself_is_not_passed_on(word: str, reason: str) ->
         (["parameters", "--json", "--csv"], "--json and --csv contradict each other"),
         (["compare", "a", "b", "--json", "--format", "markdown"], "--json and --format markdown contradict each other"),
         (["record", "a.jsonl.gz"], "a.jsonl.gz stands where the database does"),
-        (["-v"], "no such option -v\nhint: the version is -V"),
         (["-h"], "option '-h' requires an argument\nhint: -h is the host, as in psql"),
     ],
 )
@@ -168,9 +175,85 @@ def test_what_is_meant_otherwise_is_told(words: list[str], said: str, tmp_path: 
     assert said in ran.err
 
 
-def test_the_reference_knows_every_refused_word() -> None:
-    known = {call.split()[0] for call, _, _ in app.COMMANDS} | {"show", "--help"}
-    assert {meant.split()[0] for meant in app._MEANT.values()} <= known
+def test_a_word_of_another_program_means_a_command_that_there_is() -> None:
+    assert {meant.split()[0] for meant in habits._MEANT.values()} <= {*NAMES, "--help"}
+    assert NAMES.isdisjoint((*habits._MEANT, *habits._ELSEWHERE))
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"),
+    [
+        (["unset", "work_mem"], "did you mean `pgtop-tune reset`?"),
+        (["SHOW", "SESSIONS"], "did you mean `pgtop-tune show`?"),
+        (["show work_mem"], "did you mean `pgtop-tune show`?"),
+        (["alter system set work_mem = '8MB'"], "did you mean `pgtop-tune set`?"),
+        (["kill", "4711"], "in `pgtop-tune top`, c cancels"),
+        (["get", "locks", "-o", "json"], "did you mean `pgtop-tune show locks`?"),
+        (["get", "pods"], "did you mean `pgtop-tune show sessions`?"),
+        (["reload"], "`set` reloads a server by itself"),
+        (["vacuum"], "`psql -c` runs a statement"),
+        (["bench", "rnu"], "did you mean `pgtop-tune bench run`?"),
+        (["bench", "kill"], "theirs"),
+        (["show", "kill"], "theirs"),
+        (["my shop"], "theirs"),
+        ([], "theirs"),
+    ],
+)
+def test_a_word_of_another_program_is_told_what_it_is_here(typed: list[str], hint: str) -> None:
+    assert with_near_command(UsageProblem("refused", "theirs"), typed).hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("show sesions", "did you mean sessions?"),
+        ("show all", "`pgtop-tune show parameters` has all parameters"),
+        ("show --help=variables", habits.MISUSED["--help"]),
+        ("show session", "did you mean sessions?"),
+        ("show work_mem", "for a parameter: `pgtop-tune parameters work_mem`; `pgtop-tune help show`"),
+        ("show sessions --format JSON", "did you mean json?"),
+        ("show sessions --format tsv", "see `pgtop-tune show --help`"),
+        ("show sessions --watch", "every five seconds: --watch 5s"),
+        ("show sessions --col pid", "did you mean --columns?"),
+        ("show sessions -o json", "redirect the output: > FILE; --format table|csv|json|jsonl"),
+        ("show sessions --output=json", "redirect the output: > FILE; --format table|csv|json|jsonl"),
+        ("show sessions -H", "--format table|csv|json|jsonl"),
+        ("show sessions --html", "--format table|csv|json|jsonl"),
+        ("record -t 5", "-T TIME is how long"),
+        ("record --duration 5", "-T TIME is how long"),
+        ("report --duration 5", "see `pgtop-tune report --help`"),
+        ("top --refresh 2", "-i TIME is the time between two samples"),
+        ("top -v", "-V is the version; --log-file FILE --log-level debug tells more"),
+        ("bench run --random-seed 1", "--seed N"),
+        ("bench run --show-script=tpcb-like", "pgtop-tune bench show tpcb-like"),
+        ("bench run --exit", "an option of pgbench itself stands behind --: pgtop-tune bench run … -- --exit"),
+        *((key, "") for key in habits._OPTIONS_MEANT if not key.startswith("-")),
+    ],
+)
+def test_an_option_of_another_program_is_told_what_it_is_here(
+    words: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "_run_command", lambda _, request: pytest.fail(f"ran {request}"))
+    typed = words.split()
+    with pytest.raises(UsageProblem) as refused:
+        app._run(typed, typed[0])
+    assert refused.value.hint == (hint or refused.value.hint)
+    assert hint or "--help`" not in refused.value.hint, "its words name an option that the command does not have"
+
+
+@pytest.mark.parametrize(
+    ("subject", "target", "hint"),
+    [
+        ("io", "1", "--watch 1 repeats"),
+        ("sessions", "pid,state", "columns are --columns pid,state; a database is -d"),
+        ("sessions", "locks", "one kind of rows at a time: `pgtop-tune show locks`"),
+        ("parameters", "work_mem", "for a parameter: `pgtop-tune parameters work_mem`"),
+        ("parameters", "", ""),
+        ("sessions", "shop", ""),
+    ],
+)
+def test_a_word_that_names_no_database_of_show_is_told_what_it_may_be(subject: str, target: str, hint: str) -> None:
+    assert meant_otherwise(What(subject), target) == hint
 
 
 def test_lines_instead_of_a_screen(server: Throwaway, tmp_path: Path) -> None:
@@ -288,20 +371,23 @@ def offers(wanted: str, words: str, server: Throwaway, home: Path, shell: str = 
     return False
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("shell", "words", "offered"),
     [
-        ("pgtop-tune -d postg", "postgres"),
-        ("pgtop-tune check postg", "postgres"),
-        ("pgtop-tune chec", "check"),
-        ("pgtop-tune set shared_buff", "shared_buffers"),
-        ("pgtop-tune top --theme ansi-d", "ansi-dark"),
-        ("pgtop-tune bench show select-", "select-only"),
-        ("pgtop-tune check --select MEM-0", "MEM-01"),
+        ("zsh", "pgtop-tune -d postg", "postgres"),
+        ("zsh", "pgtop-tune check postg", "postgres"),
+        ("zsh", "pgtop-tune chec", "check"),
+        ("zsh", "pgtop-tune set shared_buff", "shared_buffers"),
+        ("zsh", "pgtop-tune top --theme ansi-d", "ansi-dark"),
+        ("zsh", "pgtop-tune bench show select-", "select-only"),
+        ("zsh", "pgtop-tune check --select MEM-0", "MEM-01"),
+        ("bash", "pgtop-tune -d postg", "postgres"),
+        ("bash", "pgtop-tune bench show select-", "select-only"),
+        ("fish", "pgtop-tune -d postg", "postgres"),
+        ("fish", "pgtop-tune bench show select-", "select-only"),
     ],
 )
-def test_a_shell_completes_names(words: str, offered: str, shell: str, server: Throwaway, tmp_path: Path) -> None:
+def test_a_shell_completes_names(shell: str, words: str, offered: str, server: Throwaway, tmp_path: Path) -> None:
     assert offers(offered, words, server, tmp_path, shell)
 
 

@@ -43,8 +43,8 @@ def test_a_long_step_is_told_every_few_seconds(
         tell(InitialiseProgress("vacuum"))
     assert capsys.readouterr().err.splitlines() == [
         "rows",
-        "rows: 3.00k of 10.0k rows, 500 rows/s, 14 s left",
-        "rows: 5.00k of 10.0k rows, 417 rows/s, 12 s left",
+        "rows: 3000 of 10.0k rows, 500 rows/s, 14 s left",
+        "rows: 5000 of 10.0k rows, 417 rows/s, 12 s left",
         "vacuum",
     ]
 

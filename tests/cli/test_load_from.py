@@ -33,7 +33,7 @@ def test_the_load_comes_from_there_and_the_record_says_so(database: str, tmp_pat
         ]
         ssh.write_text(f'#!/bin/sh\ncase " $* " in\n{"".join(cases)}esac\n')
         ssh.chmod(ssh.stat().st_mode | stat.S_IXUSR)
-        words = ("--profile", "select-only", "-c", "4", "-j", "2", "-T", "3", "-R", "200", "--housekeeping", "none")
+        words = ("--profile", "select-only", "-c", "4", "-j", "2", "-T", "2", "-R", "200", "--housekeeping", "none")
         machines = [str(first.address), str(second.address)]
         done = run(
             "bench", "run", *words, "--load-from", machines[0], "--load-from", machines[1], "--format", "json", "-q",

@@ -145,6 +145,7 @@ def test_no_text_in_csv_is_a_formula_or_obeyed(tmp_path: Path, capsys: pytest.Ca
 def test_evidence_has_its_number_and_unit() -> None:
     assert evidence_value("38 %") == {"text": "38 %", "value": 38.0, "unit": "%"}
     assert evidence_value("1.50 kB/s") == {"text": "1.50 kB/s", "value": 1536.0, "unit": "bytes/s"}
+    assert evidence_value("12.3k/s") == {"text": "12.3k/s", "value": 12_300.0, "unit": "1/s"}
     assert evidence_value("row (0,1)")["value"] is None
 
 

@@ -428,17 +428,17 @@ def test_a_side_that_does_not_tell_the_cpu_queue_has_a_dash_and_no_verdict_about
     queue = classes["CPU queue"]
     told, untold = (queue.b_ms, queue.a_ms) if swapped else (queue.a_ms, queue.b_ms)
     assert told == pytest.approx(2.0, rel=0.1)
-    assert (untold, queue.effect, queue.verdict) == (None, None, "not told")
+    assert (untold, queue.effect, queue.verdict) == (None, None, "not known")
     # The time that the other side knows as queue is in its CPU and its client's turn: these are no differences either.
     for name in ("CPU", "Client"):
         assert (classes[name].effect, classes[name].verdict) == (None, "queue included"), name
     assert classes["IO"].effect is not None
-    assert classes["IO"].verdict not in ("not told", "queue included")
+    assert classes["IO"].verdict not in ("not known", "queue included")
     missing = "A" if swapped else "B"
     assert f"{missing} has no CPU queue figure: its CPU and Client include that time" in phase.notes
     (row,) = (row for row in wait_sheet(phase).table.rows if row[0] == "CPU queue")
     assert "-" in row[1:3]
-    assert row[3:] == ("-", "", "not told")
+    assert row[3:] == ("-", "", "not known")
     (kept,) = (
         each for each in comparison_json([found])["comparisons"][0]["phases"][0]["waits"] if each["wait"] == "CPU queue"
     )
@@ -449,7 +449,7 @@ def test_two_sides_that_both_do_not_tell_the_cpu_queue_are_judged_as_they_are() 
     phase = compare(*(side(with_backends(seed, None)) for seed in "ab")).phases[0]
     classes = {each.label: each for each in phase.waits if each.whole_class}
     assert "CPU queue" not in classes
-    assert classes["CPU"].verdict not in ("not told", "queue included")
+    assert classes["CPU"].verdict not in ("not known", "queue included")
     assert not [note for note in phase.notes if "queue" in note]
 
 

@@ -39,6 +39,19 @@ def test_transactions_that_the_server_does_not_count_give_no_figure_of_a_transac
     assert ("waiting for a CPU", "6.1 sessions") in first.evidence
 
 
+@pytest.mark.parametrize(("tps", "counted"), [(0.0, None), (6.0, 6.0)])
+def test_sessions_that_are_idle_after_another_statement_have_ended_a_transaction(
+    tps: float, counted: float | None
+) -> None:
+    """A function of 2 ms that reads no table was "0.0 tps" beside 700 queries a second."""
+
+    def idle(second: int, now_ms: int) -> tuple[Any, ...]:
+        start = {"query_start_ms": now_ms - 100, "xact_start_ms": None}
+        return tuple(backend(pid, now_ms, state="idle", **start) for pid in range(10, 16))
+
+    assert TPS(Situation(load=False, tps=tps, backends=idle).interval(40)) == counted
+
+
 def test_parallel_workers_are_no_transactions() -> None:
     """They were counted: 100 reports a second with two workers each were 500 tps, and a fifth of their latency."""
 

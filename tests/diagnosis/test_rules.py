@@ -45,7 +45,7 @@ def test_the_rule_of_a_situation_is_first(name: str) -> None:
 
 def test_bound_by_the_data_disk_is_concluded_from_the_figures_of_a_tuning_round() -> None:
     first = said(MADE["the data disk at its cap (P1)"][1]).first
-    assert first.sentence.startswith("the data disk is at its limit: vda does 5,940 of 6,000 IOPS; ")
+    assert first.sentence.startswith("the data disk is at its limit: vda does 5940 of 6000 IOPS; ")
     assert "memory helps only against reads" in first.next_step
 
 

@@ -215,7 +215,7 @@ def subtransactions(savepoints: int, utility: str = "on") -> Situation:
 @pytest.mark.parametrize(
     ("savepoints", "utility", "maker"),
     [
-        (3_000, "on", "; 3.00k savepoints/s, most by session 10 (batch)"),
+        (3_000, "on", "; 3000 savepoints/s, most by session 10 (batch)"),
         (0, "on", "; no session sets savepoints: likely EXCEPTION blocks in CALL nightly(2)"),
         (0, "off", ""),
     ],

@@ -13,7 +13,8 @@ import pytest
 import typer.main
 
 from docs.generate import PAGES, REFERENCE, page
-from pgtop_tune.cli.app import program, with_default_command
+from pgtop_tune.cli.app import program
+from pgtop_tune.cli.habits import with_default_command
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.recording.codec import codec_for
 from pgtop_tune.recording.format import FORMAT, KEY_EVERY
@@ -92,10 +93,15 @@ def test_the_pages_show_command_lines() -> None:
     assert {"top", "demo", "record", "replay", "revert"} <= shown
 
 
+@pytest.fixture(scope="module")
+def group() -> Any:
+    """The commands; they are made once, which takes longer than to parse a line."""
+    return typer.main.get_command(program())
+
+
 @pytest.mark.parametrize(("where", "line"), COMMAND_LINES)
-def test_a_command_line_shown_is_one_that_parses(where: str, line: str) -> None:
+def test_a_command_line_shown_is_one_that_parses(where: str, line: str, group: Any) -> None:
     name, *arguments = with_default_command(shlex.split(line)[1:])
-    group: Any = typer.main.get_command(program())
     if name.startswith("--"):
         assert name == "--help" or any(name in option.opts for option in group.params)
         return

@@ -29,7 +29,7 @@ from tests.support.servers import Servers, conninfo
 from tests.support.standby import standby_of
 
 PROFILES = load_profiles()
-SHORT = LoadSpec("select-only", clients=2, duration_s=2, protocol="prepared")
+SHORT = LoadSpec("select-only", clients=2, duration_s=2, protocol="prepared", rate_per_s=200.0)
 
 
 class Bench:
@@ -105,7 +105,9 @@ async def test_older_servers_are_measured_and_judged(server_for_major: Callable[
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("CREATE DATABASE load_run")
     async with bench_on(conninfo(server, "load_run")) as bench:
-        result = await bench.measure(replace(SHORT, profile="tpcb-like", duration_s=2), BeforeEachRun(("checkpoint",)))
+        result = await bench.measure(
+            replace(SHORT, profile="tpcb-like", duration_s=2, rate_per_s=None), BeforeEachRun(("checkpoint",))
+        )
     with psycopg.connect(conninfo(server), autocommit=True) as connection:
         connection.execute("DROP DATABASE load_run WITH (FORCE)")
     assert result.state is RunState.FINISHED

@@ -120,7 +120,7 @@ def test_measured_flushes_bound_a_change_that_saves_none() -> None:
     budget = replace(BUDGET, total_ms=4.3, tps=950.0, parts=parts)
     found = bounded(budget, flushing(1000.0), "effective_io_concurrency")
     assert found.most == pytest.approx(1000.0 / 950.0 - 1.0)
-    assert prediction_words(found) == "at most +5 %: then the WAL device reaches its measured 1,000 flushes/s"
+    assert prediction_words(found) == "at most +5 %: then the WAL device reaches its measured 1000 flushes/s"
     # Of eight clients four commit with each flush at best.
     assert not bounded(budget, flushing(1000.0, clients=8), "effective_io_concurrency").by
     assert not bounded(budget, flushing(1000.0), "synchronous_commit").by, "it saves flushes"
@@ -141,7 +141,7 @@ def test_a_disk_near_its_cap_bounds_a_change_that_saves_no_io() -> None:
     budget = replace(BUDGET, total_ms=8.0, tps=100.0, parts=parts)
     found = bounded(budget, capped(), "huge_pages")
     assert found.most == pytest.approx(0.2)
-    assert prediction_words(found) == "at most +20 %: then vda is at its cap of 2,400 requests/s"
+    assert prediction_words(found) == "at most +20 %: then vda is at its cap of 2400 requests/s"
     assert not bounded(budget, capped(), "shared_buffers").by, "it saves reads"
     assert not bounded(budget, capped(roles=()), "huge_pages").by, "nothing of the server lies there"
 

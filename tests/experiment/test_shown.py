@@ -33,10 +33,10 @@ def test_an_arm_begins_when_it_is_switched_to_and_not_with_each_of_its_blocks() 
 def test_the_end_of_load_or_server_has_its_reason_and_what_was_not_put_back_is_a_problem() -> None:
     shown = ShownStates(_PLAN)
     over = SwitchbackState(
-        SwitchbackPhase.OVER, ending=Ending.ENDED, reason="the server was restarted", notes=("not put back: no answer",)
+        SwitchbackPhase.OVER, ending=Ending.ENDED, reason="the server was restarted", notes=("not restored: no answer",)
     )
     shown.take(over)
-    assert (shown.newest.ending, shown.newest.problem) == ("the server was restarted", "not put back: no answer")
+    assert (shown.newest.ending, shown.newest.problem) == ("the server was restarted", "not restored: no answer")
     shown = ShownStates(_PLAN)
     shown.take(replace(over, ending=Ending.NOT_STEADY, reason="the load does not become steady: drift", notes=()))
     assert shown.newest.ending == "not steady"

@@ -177,12 +177,12 @@ def test_what_is_accepted_is_counted_for_all_looks_together() -> None:
 def test_the_report_says_how_many_looks_did_not_see_the_server() -> None:
     looks = LookSeries()
     looks.take(MIXED)
-    assert dict(looks.together().identity)["looks"] == "1 run"
+    assert dict(looks.together().identity)["runs"] == "1 run"
     for why in ("refused", "the socket is gone"):
         looks.miss(why)
     looks.take(MIXED)
     said = "2 runs; 2 more did not reach the server: the socket is gone"
-    assert dict(looks.together().identity)["looks"] == said
+    assert dict(looks.together().identity)["runs"] == said
     for name in ("text", "markdown", "html", "json"):
         lines = WRITERS[name](looks.together(), ReportOptions(details=False, fail_on=None))
         assert any(said in line for line in lines), name

@@ -64,7 +64,7 @@ def test_tables_in_a_schema_that_comes_first_are_not_used(theirs: Throwaway, tmp
         eva.execute(f"CREATE SCHEMA {theirs.user}; SET search_path = {theirs.user}".encode())
         eva.execute(TRAPS.encode())
         eva.execute(f"GRANT USAGE ON SCHEMA {theirs.user} TO PUBLIC".encode())
-    status, words = bench(theirs, tmp_path, "run", "-c", "1", "-T", "1", "--housekeeping", "truncate-history")
+    status, words = bench(theirs, tmp_path, "run", "-c", "1", "-t", "10", "--housekeeping", "truncate-history")
     assert status != 0
     assert "belong to eva" in words
     status, words = bench(theirs, tmp_path, "init", "-s", "1", "--force")
@@ -77,7 +77,7 @@ def test_tables_in_a_schema_that_comes_first_are_not_used(theirs: Throwaway, tmp
 def test_without_a_schema_of_our_own_nothing_is_made(theirs: Throwaway, tmp_path: Path) -> None:
     with psycopg.connect(where(theirs), autocommit=True) as root:
         root.execute("ALTER SCHEMA public OWNER TO eva")
-    for words in (("init", "-s", "1"), ("run", "-c", "1", "-T", "1", "--housekeeping", "none")):
+    for words in (("init", "-s", "1"), ("run", "-c", "1", "-t", "10", "--housekeeping", "none")):
         status, said = bench(theirs, tmp_path, *words)
         assert status != 0
         assert "connect as eva" in said or "no tables of the pgbench data set" in said

@@ -83,9 +83,10 @@ def _nursery() -> socket.socket:
 
 
 def _serve(orders: socket.socket) -> None:
-    package = importlib.import_module(f"{PROGRAM}.cli")
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        importlib.import_module(module.name)
+    package = importlib.import_module(PROGRAM)
+    for module in pkgutil.walk_packages(package.__path__, f"{PROGRAM}."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
     gc.collect()
     gc.freeze()
     while True:

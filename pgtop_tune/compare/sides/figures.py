@@ -254,7 +254,7 @@ def disks_by_role(interval: Interval) -> dict[str, str]:
 
 LEAST_SHARE: Final = 0.005
 """Waits with less than this share of the quicker side's time on both sides are left out."""
-NOT_TOLD: Final = "not told"
+NOT_TOLD: Final = "not known"
 """Text in place of a verdict about the CPU queue, which the kernel of one side does not tell."""
 WITH_QUEUE: Final = "queue included"
 """Text in place of a verdict about the classes that hold the CPU queue of such a side."""

@@ -80,7 +80,7 @@ def _cap(facts: Facts) -> Hit | None:
     if not capped:
         return None
     disk, cap, impact_ms = max(capped, key=lambda entry: entry[2])
-    limit = f"{cap.iops:,.0f} IOPS" if cap.iops is not None else byte_rate(cap.bytes_per_s)
+    limit = f"{count(cap.iops)} IOPS" if cap.iops is not None else byte_rate(cap.bytes_per_s)
     now = _now(facts, disk, cap)
     role = _role(disk)
     queue = facts.by(host.DISK_QUEUE).get(disk.name)
@@ -142,7 +142,7 @@ def _role(disk: DiskCounters) -> str:
 def _now(facts: Facts, disk: DiskCounters, cap: CapReached) -> str:
     if cap.iops is not None:
         done = facts.by(host.DISK_READS).get(disk.name, 0.0) + facts.by(host.DISK_WRITES).get(disk.name, 0.0)
-        return f"{done:,.0f}"
+        return count(done)
     done = facts.by(host.DISK_READ_BYTES).get(disk.name, 0.0) + facts.by(host.DISK_WRITE_BYTES).get(disk.name, 0.0)
     return size(done)
 

@@ -64,7 +64,9 @@ OF_VERDICT: Final = {
     PairedVerdict.WORSE: Ending.WORSE,
     PairedVerdict.EQUIVALENT: Ending.EQUIVALENT,
 }
-NOT_PUT_BACK: Final = "not put back"
+NOT_RESTORED: Final = "not restored"
+_AS_WRITTEN: Final = (NOT_RESTORED, "not put back")
+"""Beginnings of that note; the second is that of older versions."""
 """The beginning of the note that says why values are still in force."""
 ANSWERS: Final = frozenset({*OF_VERDICT.values(), Ending.COLLAPSED})
 """Endings that are an answer."""
@@ -161,7 +163,7 @@ class SwitchbackState(Struct, frozen=True):
     @property
     def left_in_force(self) -> str:
         """Return why values of an arm are still in force at the end, and the command that reverts them; "" for none."""
-        return next((note for note in self.notes if note.startswith(NOT_PUT_BACK)), "")
+        return next((note for note in self.notes if note.startswith(_AS_WRITTEN)), "")
 
 
 class ContinuousLoad(Protocol):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, PgtopError, UsageProblem
-from pgtop_tune.base.units import duration
+from pgtop_tune.base.units import count, duration
 from pgtop_tune.compare.sides.figures import FAILED, LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS
@@ -42,7 +42,7 @@ from pgtop_tune.experiment.switchback.evaluation import (
 from pgtop_tune.experiment.switchback.plans import StatementPlans, look_under_both
 from pgtop_tune.experiment.switchback.state import (
     ANSWERS,
-    NOT_PUT_BACK,
+    NOT_RESTORED,
     OF_VERDICT,
     ContinuousLoad,
     Ending,
@@ -370,7 +370,7 @@ class Switchback:
                 reason = problem.message
             self._note_afterwards(f"B is not kept: {reason}" if reason else "B is kept")
         if not kept and (problem_left := await self._arms.restore(f"ab: {ending}")):
-            self._note_afterwards(f"{NOT_PUT_BACK}: {problem_left}")
+            self._note_afterwards(f"{NOT_RESTORED}: {problem_left}")
         await self._load.stop()
 
     async def _measure(self) -> None:
@@ -405,7 +405,7 @@ class Switchback:
             steadiness = newest_steady(frames.tps)
             self._put(warm_up_tps=tuple(frames.tps))
             if steadiness.steady:
-                self._note(f"the load is steady at {steadiness.tps or 0.0:,.0f} tps")
+                self._note(f"the load is steady at {count(steadiness.tps)} tps")
                 self._choose_objective()
                 self._predict()
                 await self._tell_noise()

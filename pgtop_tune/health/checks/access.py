@@ -347,7 +347,7 @@ def _without_password(names: Sequence[str], lets_in: Mapping[str, HbaRule]) -> C
         says=f"{len(names)} {plural} no password ({first_few(names, 3)}): {consequence}",
         evidence=(Evidence(", ".join(names[:_SHOWN]), PASSWORDLESS.source),),
         fix=Fix(do, undo, remark="or give them a password: \\password in psql"),
-        subject="roles" if rule is not None else "roles that nobody is let in as",
+        subject="roles" if rule is not None else "roles that no rule allows to log in",
     )
 
 

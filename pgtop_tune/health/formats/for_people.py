@@ -19,7 +19,7 @@ _ID: Final = 8
 _LABEL: Final = 8
 _MARGIN: Final = 4
 _NARROWEST: Final = 40
-_AT_ONCE: Final = ("connection", "looks")
+_AT_ONCE: Final = ("connection", "runs")
 """Entries of the identity that a reader has to know before the findings."""
 
 

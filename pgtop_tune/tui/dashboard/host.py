@@ -34,7 +34,7 @@ from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, fitting, label
 S = TypeVar("S")
 Form = Callable[[float | None], str]
 _LABEL: Final = 6
-_WORDS_FROM: Final = 100
+WORDS_FROM: Final = 100
 """Cells of a screen from which on labels are whole words, two blanks apart."""
 _LARGE_FROM: Final = 116
 """Cells from which on gauges are large, and two other programs are named."""
@@ -79,14 +79,14 @@ def _line(label: str, content: Line, width: int) -> Line:
 
 
 def _gap(width: int) -> Span:
-    return (" " * (1 + (width >= _WORDS_FROM)), PLAIN)
+    return (" " * (1 + (width >= WORDS_FROM)), PLAIN)
 
 
 def _gauge_cells(width: int) -> int:
     return min((width - 22) // 6, _GAUGE_MOST) if width >= _LARGE_FROM else max((width - 18) // 10, 5)
 
 
-def _gauge(
+def gauge_phrase(
     parts: Sequence[tuple[float | None, Span]], full: float | None, width: int, glyphs: Glyphs,
     critical: float | None = None,
 ) -> Phrase:  # fmt: skip
@@ -124,7 +124,7 @@ def _cpu(cpu: CpuSample, frame: Frame, interval: Interval, width: int, glyphs: G
     heat = heat_strip(busy, max(width // 10, 12), glyphs)
     queue = metrics.RUN_QUEUE(interval)
     queued = (count(queue).rjust(3), "warning" if queue is not None and queue > 2 * len(cpu.cores) else PLAIN)
-    in_words = width >= _WORDS_FROM
+    in_words = width >= WORDS_FROM
     return [
         *_split(frame, interval, width, glyphs),
         *_told(frame, [(metrics.RUN_QUEUE, Phrase((("queue " if in_words else "rq ", "label"), queued)))]),
@@ -147,13 +147,13 @@ def _split(frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list
     figures: list[Line] = []
     for index, (user, short, style) in enumerate(_USERS):
         value = percents.get(user)
-        label = user if width >= _WORDS_FROM else short
+        label = user if width >= WORDS_FROM else short
         critical = metrics.CPU_STEAL.critical if user == "steal" else None
         number = (UNKNOWN if value is None else str(value)).rjust(3)
         figures.append(((glyphs.densities[index], style), (f"{label} ", "label"), (number, alarm(value, critical))))
     parts = [(split.get(user, 0.0) if split else None, span) for user, span in fillings]
     return [
-        _gauge(parts, busy, width, glyphs, metrics.CPU_BUSY.critical),
+        gauge_phrase(parts, busy, width, glyphs, metrics.CPU_BUSY.critical),
         Phrase(_together(figures[:-1])),
         *_told(frame, [(metrics.CPU_STEAL, Phrase(figures[-1], 1))]),
     ]
@@ -171,7 +171,7 @@ def _quota(cpu: CpuSample, interval: Interval, width: int) -> Phrase:
     figure = labelled(
         "throttled", percent(throttled).rjust(3), alarm(throttled, details.GROUP_THROTTLED.critical), " %"
     )
-    return Phrase((*allowed, (" ", PLAIN), *figure), 1, None if width >= _WORDS_FROM else allowed)
+    return Phrase((*allowed, (" ", PLAIN), *figure), 1, None if width >= WORDS_FROM else allowed)
 
 
 def _other_programs(frame: Frame, width: int) -> Phrase:
@@ -184,7 +184,7 @@ def _other_programs(frame: Frame, width: int) -> Phrase:
     if not programs:
         return Phrase(())
     most, with_pids = 1 + (width >= _LARGE_FROM), width >= _PIDS_FROM
-    cells = 15 if with_pids else 8 if width >= _WORDS_FROM else 7
+    cells = 15 if with_pids else 8 if width >= WORDS_FROM else 7
     spans: list[Span] = []
     for program in programs[:most]:
         name = one_line(program.name, 40)
@@ -219,28 +219,38 @@ def _some_full(name: str, rows: Sequence[Metric], interval: Interval) -> Line:
     return tuple(spans)
 
 
-def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list[Phrase]:
-    huge_used, huge_total = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
-    pool = max(huge_total, key=lambda page_bytes: (huge_total[page_bytes], -page_bytes), default=None)
-    huge = UNKNOWN if pool is None else f"{huge_used[pool]:.0f}/{huge_total[pool]:.0f}"
-    used, total = metrics.MEMORY_USED(interval), memory.total_bytes
-    fillings = (
+def _memory_fillings(glyphs: Glyphs) -> Sequence[tuple[Metric, Span]]:
+    return (
         (metrics.MEMORY_USED, (glyphs.densities[0], "series-1")),
         (metrics.MEMORY_ARC, (glyphs.densities[1], "series-4")),
         (metrics.MEMORY_CACHE, (glyphs.densities[2], "series-3")),
     )
+
+
+def memory_gauge(memory: MemorySample, frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> Phrase:
+    """Return a gauge of used memory, caches in it, and how full it is."""
+    used, total = metrics.MEMORY_USED(interval), memory.total_bytes
     parts = [
         (None if (value := metric(interval)) is None else share(value, total), span)
-        for metric, span in fillings
+        for metric, span in _memory_fillings(glyphs)
         if untold(frame, metric.id) is None and (metric is not metrics.MEMORY_ARC or memory.arc_bytes is not None)
     ]
+    return gauge_phrase(parts, None if used is None else share(used, total), width, glyphs)
+
+
+def _memory(memory: MemorySample, frame: Frame, interval: Interval, width: int, glyphs: Glyphs) -> list[Phrase]:
+    huge_used, huge_total = metrics.HUGE_USED(interval), metrics.HUGE_TOTAL(interval)
+    pool = max(huge_total, key=lambda page_bytes: (huge_total[page_bytes], -page_bytes), default=None)
+    huge = UNKNOWN if pool is None else f"{count(huge_used[pool])}/{count(huge_total[pool])}"
+    used, total = metrics.MEMORY_USED(interval), memory.total_bytes
     # Parts of the bar beside the used one have their filling before their name, as those of the CPUs.
     arc, cache = (
-        (metric, Phrase((filling, *_number(metric, interval, size, 7)), 2)) for metric, filling in fillings[1:]
+        (metric, Phrase((filling, *_number(metric, interval, size, 7)), 2))
+        for metric, filling in _memory_fillings(glyphs)[1:]
     )
     swapped = [_number(metric, interval, byte_rate, 9) for metric in (metrics.SWAP_IN, metrics.SWAP_OUT)]
     return [
-        _gauge(parts, None if used is None else share(used, total), width, glyphs),
+        memory_gauge(memory, frame, interval, width, glyphs),
         Phrase(((size(used).rjust(7), alarm(used, None)), (" of ", "label"), (size(total).rjust(7), PLAIN))),
         *_told(
             frame,
@@ -303,7 +313,7 @@ def _details(frame: Frame, interval: Interval) -> list[Phrase]:
 
 def cap_text(cap: CapReached | Headroom) -> str:
     """Return the limits a disk stands at: "6000 IOPS, 90 MB/s"; bytes in millions, as clouds sell them."""
-    iops = "" if cap.iops is None else f"{cap.iops:.0f} IOPS"
+    iops = "" if cap.iops is None else f"{count(cap.iops)} IOPS"
     bytes_per_s = "" if cap.bytes_per_s is None else f"{cap.bytes_per_s / 1e6:.0f} MB/s"
     return ", ".join(filter(None, (iops, bytes_per_s)))
 
@@ -371,19 +381,19 @@ def _disk(
             *_told(frame, [(metrics.DISK_BUSY, Phrase(busy_words, 5))]),
         ]
     return [
-        _gauge(bar, full, width, glyphs),
+        gauge_phrase(bar, full, width, glyphs),
         *figures,
         Phrase(name),
         Phrase(
             _together([labelled("r", reads.rjust(5), PLAIN, "/s"), labelled("w", writes.rjust(5), PLAIN, "/s")]),
             3,
-            labelled("r/w", f"{reads:>5}/{writes:<5}", PLAIN, "/s"),
+            labelled("r/w", f"{reads}/{writes}".rjust(11), PLAIN, "/s"),
         ),
         Phrase(labelled("", bytes_text), 4),
         Phrase(
             (*labelled("await ms r", read_ms.rjust(5)), *labelled(" w", write_ms.rjust(5))),
             2,
-            labelled("await ms", f"{read_ms:>5}/{write_ms:<5}"),
+            labelled("await ms", f"{read_ms}/{write_ms}".rjust(11)),
         ),
         *_told(frame, [(metrics.DISK_QUEUE, queue)]),
         Phrase(((" ".join(one_line(role, 40) for role in disk.roles), "dim"),) if disk.roles else (), 6),

@@ -82,8 +82,9 @@ def _query(backend: Backend, session: Session, cells: int) -> list[Line]:
     if statement is None:
         return lines
     fetched, total = len(statement.query), statement.characters
-    part = f"the first {fetched:,} of {total:,} characters" if total > fetched else f"all {total:,} characters"
-    lines += [(), (("statement", "title"), (f"  {part}, as in pg_stat_statements: constants replaced", "dim"))]
+    part = f"the first {count(fetched)} of" if total > fetched else "all"
+    origin = f"  {part} {count(total)} characters, as in pg_stat_statements: constants replaced"
+    lines += [(), (("statement", "title"), (origin, "dim"))]
     return [*lines, *wrapped(statement.query, cells)]
 
 

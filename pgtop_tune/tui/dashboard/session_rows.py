@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -107,10 +107,22 @@ class SessionRow(Struct, frozen=True):
     """Of an earlier frame: the server has not answered since."""
     below: int = 0
     """Level below the session that holds it up, which stands above it; 0 of all others."""
+    alike: tuple[SessionRow, ...] = ()
+    """Sessions for which this row stands, itself among them; its ages are those of the first."""
 
     def figure(self, metric: Keyed[int]) -> float | None:
-        """Return a figure of its process, one of `PROCESS_CPU` and the like."""
-        return metric(self.interval).get(self.backend.pid)
+        """Return a figure of its process, one of `PROCESS_CPU` and the like; the sum of those for which it stands."""
+        figures = metric(self.interval)
+        if not self.alike:
+            return figures.get(self.backend.pid)
+        parts = [figures[row.backend.pid] for row in self.alike if row.backend.pid in figures]
+        return sum(parts) if parts else None
+
+    @property
+    def kind(self) -> Hashable:
+        """Properties that sessions have in common that are alike."""
+        of = self.backend
+        return of.state, of.wait_event, of.usename, of.datname, of.application_name, of.query_id or of.query
 
     @property
     def xact_s(self) -> float | None:
@@ -145,8 +157,8 @@ class SessionRow(Struct, frozen=True):
 
     @property
     def key(self) -> BackendKey:
-        """The identity of the session, to which selection and dangerous actions are bound."""
-        return self.backend.pid, self.backend.backend_start_ms
+        """The identity of the session, to which selection and dangerous actions are bound; no session's for several."""
+        return -self.backend.pid if self.alike else self.backend.pid, self.backend.backend_start_ms
 
 
 class SessionsView(Struct, frozen=True):
@@ -284,6 +296,29 @@ def _ordered(rows: list[SessionRow], view: SessionsView) -> list[SessionRow]:
         return group, value is None, 0.0 if value is None else sign * value, row.backend.pid
 
     return sorted(rows, key=order)
+
+
+ALIKE: Final = 5
+"""Sessions of a kind from which on they stand on one line."""
+
+
+def by_kind(rows: Sequence[SessionRow]) -> list[list[SessionRow]]:
+    """Return the sessions that are alike, in the order of the first of each kind."""
+    kinds: dict[Hashable, list[SessionRow]] = {}
+    for row in rows:
+        kinds.setdefault(row.kind, []).append(row)
+    return list(kinds.values())
+
+
+def with_idle_folded(rows: Sequence[SessionRow]) -> list[SessionRow]:
+    """Return the rows, those of idle sessions that are alike as one, in the place of the first."""
+    folded_rows = {
+        alike[0].key: replace(alike[0], alike=tuple(alike))
+        for alike in by_kind([row for row in rows if row.rank == IDLE])
+        if len(alike) >= ALIKE
+    }
+    hidden = {row.key for folded_row in folded_rows.values() for row in folded_row.alike[1:]}
+    return [folded_rows.get(row.key, row) for row in rows if row.key not in hidden]
 
 
 def cursor_of(rows: Sequence[SessionRow], view: SessionsView) -> int | None:

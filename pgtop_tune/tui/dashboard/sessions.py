@@ -5,7 +5,7 @@ there is.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, Literal
 
@@ -27,12 +27,14 @@ from pgtop_tune.model.postgres import HIDDEN_QUERY, Backend
 from pgtop_tune.model.waits import CPU, PREPARED_TRANSACTION
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_rows import (
+    ALIKE,
     AUXILIARY,
     EVERYTHING,
     IDLE,
     ROOT,
     SessionRow,
     SessionsView,
+    by_kind,
     cursor_of,
     scrolled,
     session_rows,
@@ -129,11 +131,21 @@ def _wait(row: SessionRow) -> str:
     return _shown(f"{backend.wait_event_type}:{backend.wait_event or ''}")
 
 
+def _pid(row: SessionRow) -> str:
+    return f"{len(row.alike)}x" if row.alike else f"{_BELOW if row.below else ''}{row.backend.pid}"
+
+
 def _blockers(backend: Backend) -> str:
     if not backend.blocked_by:
         return ""
     more = len(backend.blocked_by) - 1
     return f"{backend.blocked_by[0]}+{more}" if more else str(backend.blocked_by[0])
+
+
+def _statement(row: SessionRow) -> str:
+    """Return the statement; of several sessions with their application, which tells more."""
+    name = row.backend.application_name
+    return f"{_shown(name)}: {_query(row.backend)}" if row.alike and name else _query(row.backend)
 
 
 _HIDDEN: Final = "hidden: GRANT pg_monitor shows it"
@@ -149,8 +161,7 @@ def _kilobytes(value_bytes: float | None) -> str:
     """Return kB, the unit that stands in the heading, in at most five cells."""
     if value_bytes is None or 0 < value_bytes < 0.95 * KB:
         return UNKNOWN if value_bytes is None else f"{value_bytes / KB:.1f}"
-    kilobytes = value_bytes / KB
-    return f"{kilobytes:.0f}" if kilobytes < 99_999.5 else count(kilobytes)
+    return count(round(value_bytes / KB))
 
 
 def _of_process(
@@ -168,8 +179,8 @@ def _of_process(
 
 
 COLUMNS: Final[tuple[SessionColumn, ...]] = (
-    SessionColumn(_PID, "PID", 7, 0, lambda row: f"{_BELOW if row.below else ''}{row.backend.pid}",
-        "Process id of the backend; > waits for the red one above it.",
+    SessionColumn(_PID, "PID", 7, 0, _pid,
+        "Process id of the backend; > waits for the red one above it; 16x stands for 16 idle sessions that are alike.",
         "pg_stat_activity.pid", lambda row: row.backend.pid, "right"),
     _of_process("cpu", "CPU%", 4, 2, percent, PROCESS_CPU),
     _of_process("delay", "delay%", 6, None, percent, PROCESS_RUN_DELAY),
@@ -217,7 +228,7 @@ COLUMNS: Final[tuple[SessionColumn, ...]] = (
     SessionColumn("query-id", "query id", 20, None, lambda row: str(row.backend.query_id or UNKNOWN),
         "Identifier of the statement, the same as in pg_stat_statements.", "pg_stat_activity.query_id",
         lambda row: row.backend.query_id, "right", visible=False),
-    SessionColumn("query", "query", LEAST_QUERY, 0, lambda row: _query(row.backend),
+    SessionColumn("query", "query", LEAST_QUERY, 0, _statement,
         "Statement of the session, or the last one if it is not active; for other processes their kind.",
         "pg_stat_activity.query", lambda row: row.backend.query, elastic=True),
 )  # fmt: skip
@@ -335,8 +346,6 @@ def sessions_lines(
     return [*lines, background] if background else lines
 
 
-_ALIKE: Final = 5
-"""Sessions of a kind from which on they are named together."""
 _KINDS: Final = 2
 _ALIKE_QUERY: Final = 40
 
@@ -346,12 +355,7 @@ def alike_phrases(rows: Sequence[SessionRow], glyphs: Glyphs) -> list[Phrase]:
 
     Sessions are of a kind that share state, wait, role, database, application and statement.
     """
-    kinds: dict[Hashable, list[SessionRow]] = {}
-    for row in rows:
-        of = row.backend
-        kind = of.state, of.wait_event, of.usename, of.datname, of.application_name, of.query_id or of.query
-        kinds.setdefault(kind, []).append(row)
-    largest = sorted((alike for alike in kinds.values() if len(alike) >= _ALIKE), key=lambda alike: -len(alike))
+    largest = sorted((alike for alike in by_kind(rows) if len(alike) >= ALIKE), key=lambda alike: -len(alike))
     return [
         Phrase(((f"{len(rows)} more", "label"),) if rows else (), 1),
         *(_alike(alike, rank, glyphs) for rank, alike in enumerate(largest[:_KINDS], 1)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import groupby
 from typing import Final
 
 from msgspec import Struct
@@ -42,7 +43,7 @@ from pgtop_tune.tui.widgets.chart import (
 )
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
 from pgtop_tune.tui.widgets.lines import width as cells_of
-from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, labelled, lasting, spaced, value_of
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, head, labelled, lasting, value_of
 from pgtop_tune.tui.widgets.time_axis import (
     SPANS_S,
     SPARK_ROWS,
@@ -151,9 +152,8 @@ def _percent(share: float, glyphs: Glyphs) -> str:
     return f"{100.0 * share:+5.1f}".replace("-", glyphs.minus)
 
 
-_CELLS: Final = 7
-"""Cells of a figure: 999 999."""
-_SPARK_CELLS: Final = 6
+_CELLS: Final = 5
+"""Cells of a figure."""
 _LEAST_MESSAGE: Final = 20
 _BESIDE_FAILURE: Final = 36
 """Cells of the head that its name, its first words and one figure need beside pgbench's message."""
@@ -164,6 +164,8 @@ _BESIDE_SINCE: Final = 12
 """Cells of the head that its name and the strokes need beside what a change did."""
 _UNLIKE: Final = 0.15
 """Share by which the throughputs of server and client differ before the server has a line: they count other seconds."""
+_LASTING: Final = 3
+"""Columns one after the other in which they differ."""
 _FAILED: Final = 14
 """Cells of the head that failed transactions need, where there are any: they stay in sight."""
 
@@ -188,10 +190,10 @@ def throughput_lines(
     if height <= SPARK_ROWS:
         values, style = (client, "series-1") if loaded else (server, "series-2")
         ends = [
-            Phrase(labelled(end.label, end.text.rjust(_SPARK_CELLS), end.style), end.rank)
+            Phrase(labelled(end.label, end.text.rjust(_CELLS), end.style), end.rank)
             for end in _curve_ends(session, server, client)
         ]
-        figures = [*ends, *_figures(session, _SPARK_CELLS)]
+        figures = [*ends, *_figures(session)]
         change = session.once(since_change)
         if change is not None:
             figures.insert(1, Phrase(since_short(change, glyphs), 1))
@@ -199,7 +201,7 @@ def throughput_lines(
             figures.insert(1, Phrase(overlay_throughput(session, baseline, glyphs).short or (), 1))
         return [spark_line("TPS", values, style, figures, axis, glyphs, session.once(arm_bands))]
     areas, levels = _curves(server, client if loaded else None, _held_columns(session, axis))
-    figures, used_cells = _figures(session, _CELLS), 0
+    figures, used_cells = _figures(session), 0
     if baseline is not None:
         earlier = axis.means(baseline.overlay.points("tps", begin_s, axis.until_s))
         levels.append(Level(earlier, "dim", glyphs.rule))
@@ -215,7 +217,7 @@ def throughput_lines(
         *filled_lines(
             areas, levels, axis=axis, height=height - 1, top=nice_ceiling(highest), unit_format=count, glyphs=glyphs,
             marks=chart_marks(session, axis), bands=session.once(arm_bands),
-            ends=_curve_ends(session, server, client), peak=Peak(highest_columns(areas), spaced),
+            ends=_curve_ends(session, server, client), peak=Peak(highest_columns(areas), count),
         ),
     ]  # fmt: skip
 
@@ -270,7 +272,13 @@ def _curves(server: Columns, client: Columns | None, alarms: Collection[int]) ->
         value if value is None or client_tps is None or abs(value - client_tps) > _UNLIKE * client_tps else None
         for value, client_tps in zip(server, client, strict=True)
     ]
-    return areas, [Level(unlike, "series-2", apart=True)]
+    return areas, [Level(_lasting_runs(unlike), "series-2", apart=True)]
+
+
+def _lasting_runs(values: Columns) -> Columns:
+    """Return the columns without single known ones: the two curves count other seconds, and a speck is chance."""
+    runs = ((has_value, list(run)) for has_value, run in groupby(values, lambda value: value is not None))
+    return [value if not has_value or len(run) >= _LASTING else None for has_value, run in runs for value in run]
 
 
 def _span(axis: TimeAxis) -> Line:
@@ -285,34 +293,34 @@ def _curve_ends(session: Session, server: Columns, client: Columns) -> list[Curv
     ends: list[CurveEnd] = []
     if interval is not None and running(interval) is not None:
         style = "series-1" if stalled_s(interval) is None else "critical"
-        ends.append(CurveEnd("client", spaced(CLIENT_TPS(interval)), style, client))
+        ends.append(CurveEnd("client", count(CLIENT_TPS(interval)), style, client))
     style = "series-2" if session.once(_held) is None else "critical"
-    ends.append(CurveEnd("server", spaced(value_of(TPS, session)), style, server, 1))
+    ends.append(CurveEnd("server", count(value_of(TPS, session)), style, server, 1))
     return ends
 
 
-def _figures(session: Session, cells: int) -> list[Phrase]:
+def _figures(session: Session) -> list[Phrase]:
     """Return the figures that have no curve."""
     interval = session.interval
     run = None if interval is None else running(interval)
-    phrases = [_queries(session, cells)]
+    phrases = [_queries(session)]
     if interval is not None:
         rollbacks = ROLLBACKS(interval)
         if reason := interval.once(why_uncounted):
             phrases.insert(0, Phrase(((reason, "label"),), 1, (("tps not counted", "label"),)))
-        phrases.append(Phrase(labelled("rollbacks", spaced(rollbacks), PLAIN, "/s") if rollbacks else (), 4, ()))
+        phrases.append(Phrase(labelled("rollbacks", count(rollbacks), PLAIN, "/s") if rollbacks else (), 4, ()))
     if interval is not None and run is not None:
         failed = CLIENT_FAILED(interval)
-        figure = labelled("failed", spaced(failed), "critical" if failed else PLAIN)
+        figure = labelled("failed", count(failed), "critical" if failed else PLAIN)
         phrases.append(Phrase(figure, 0 if failed else 2))
     return phrases
 
 
-def _queries(session: Session, cells: int) -> Phrase:
+def _queries(session: Session) -> Phrase:
     absent = None if session.now is None else sections.statements(session.now)
     if isinstance(absent, Unavailable) and absent.reason not in (Reason.NO_ANSWER, Reason.NOT_YET):
         return Phrase((("qps ", "label"), *absence(absent)), 3, labelled("qps", "-", "dim"))
-    return Phrase(labelled("qps", spaced(value_of(QPS, session), cells)), 3)
+    return Phrase(labelled("qps", count(value_of(QPS, session)).rjust(_CELLS)), 3)
 
 
 def _beside(session: Session, width: int, glyphs: Glyphs, used_cells: int) -> Line:

@@ -166,25 +166,26 @@ def _density(metric: Metric) -> int:
 def _legend(
     classes: Sequence[Metric], totals: Sequence[float], interval: Interval, rows: int, glyphs: Glyphs
 ) -> list[Line]:
-    """Return a line per class, in the order of the stack from above; where rows are few, those with most sessions."""
+    """Return a line per class of the chart, in the order of the stack from above; where rows are few, those with most
+    sessions.
+    """
     beside = [
         (metric, name)
         for metric, name in _BESIDE
         if mean_over(metric, interval, LONG_WINDOW_S) or metric is CLIENT_THINKS
     ]
     # A colour of the chart without its name is a riddle: what is no active session gives way.
-    room = max(rows - len(beside), min(rows, max(sum(1 for total in totals if total), 2)))
-    kept = sorted(range(len(classes)), key=lambda index: -totals[index])[:room]
+    charted = sorted((index for index, total in enumerate(totals) if total), key=lambda index: -totals[index])[:rows]
     lines: list[Line] = []
-    for index in sorted(kept, reverse=True):
+    for index in sorted(charted or [0], reverse=True):
         metric = classes[index]
         value = mean_over(metric, interval, WAITS_WINDOW_S)
         style = wait_style(metric.title)
         lines.append(
             (
                 (" ", PLAIN),
-                filling(_density(metric), style if totals[index] else "dim", glyphs),
-                (f" {metric.title:<{_ROW_NAME}}", style if totals[index] else "dim"),
+                filling(_density(metric), style, glyphs),
+                (f" {metric.title:<{_ROW_NAME}}", style),
                 (mean(value).rjust(_LEGEND - _ROW_NAME - 4), PLAIN if value else "dim"),
             )
         )
@@ -228,6 +229,8 @@ _TITLES: Final = {
 """Around the whole, by whether a client of ours measured it."""
 
 
+_LEAST: Final = 0.005
+"""Mean sessions that a wait without a transaction to divide must have to be named: less reads as nothing."""
 _STROKES: Final = 8
 """Cells of a head that are neither title nor facts."""
 
@@ -279,7 +282,7 @@ def _content(interval: Interval) -> tuple[Line, list[_Part], str]:
 
 def _profile(interval: Interval) -> tuple[Line, list[_Part], str]:
     profile = wait_profile(interval)
-    parts = [_Part(wait.label, wait.wait_event_type, wait.sessions) for wait in profile]
+    parts = [_Part(wait.label, wait.wait_event_type, wait.sessions) for wait in profile if wait.sessions >= _LEAST]
     sampled = sessions(interval, WAITS_WINDOW_S) is not None
     total = sum(part.value for part in parts) if sampled else None
     title: Line = (("waits of ", "title"), (mean(total), "strong"), (" active sessions, mean of 10 s", "title"))

@@ -156,7 +156,9 @@ def _full_pages(interval: Interval) -> Phrase:
 
 def _writers(interval: Interval) -> Phrase:
     writers = buffer_writers(interval)
+    if writers is None:
+        return Phrase(())
     names = ("ckpt", "bgw", "backends")
-    parts = (UNKNOWN,) * 3 if writers is None else tuple(percent(part) for part in writers)
+    parts = tuple(percent(part) for part in writers)
     text = " ".join(f"{name} {part:>3}" for name, part in zip(names, parts, strict=True))
     return Phrase(labelled("buffers:", text, PLAIN, " %"), 3)

@@ -20,7 +20,7 @@ from textual.strip import Strip
 from pgtop_tune.base.errors import PgtopError
 from pgtop_tune.base.safe_text import pasteable, printable, printable_lines
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.actions import key_name
+from pgtop_tune.tui.actions import TOLD_S, key_name, shown_key
 from pgtop_tune.tui.scene.header import ShownMessage
 from pgtop_tune.tui.terminal.textual_private import OpensAtOnce, drawn_rows
 from pgtop_tune.tui.widgets.canvas import LineCanvas
@@ -164,10 +164,13 @@ class Dialog(OpensAtOnce[T]):
         canvas.show(lines[self._top : self._top + self._rows])
 
     async def on_key(self, event: events.Key) -> None:
-        """Keep a key that means something here."""
+        """Keep a key that means something here; tell of one without effect."""
         if await self.pressed(event.key, event.character):
             event.stop()
             self.repaint()
+        elif event.key not in self.active_bindings:
+            message = f"{shown_key(event.key, event.character)} does nothing here"
+            self.app.notify(message, markup=False, timeout=TOLD_S)
 
     async def pressed(self, key: str, character: str | None) -> bool:
         """Do what a key does in this dialog.
@@ -184,6 +187,7 @@ class Dialog(OpensAtOnce[T]):
             Whether it was.
         """
         by = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -self._rows, "pagedown": self._rows, "space": self._rows,
+              "ctrl+b": -self._rows, "ctrl+f": self._rows, "ctrl+u": -self._rows // 2, "ctrl+d": self._rows // 2,
               "home": -self._top, "g": -self._top, "end": 1_000_000, "G": 1_000_000}.get(key)  # fmt: skip
         if by is None:
             return False

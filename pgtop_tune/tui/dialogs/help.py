@@ -19,6 +19,8 @@ from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, labelle
 from pgtop_tune.tui.widgets.phrase import head, padded
 
 _KEY_CELLS: Final = 14
+_AS_LESS: Final = frozenset("bfdu")
+"""Letters that scroll as with Ctrl."""
 
 
 def key_lines(actions: Sequence[Action], keymap: Mapping[str, str], cells: int, glyphs: Glyphs) -> list[Line]:
@@ -103,7 +105,7 @@ class HelpDialog(Dialog[None]):
         elif key in ("tab", "shift+tab"):
             self._turn(forward=key == "tab")
         else:
-            return self.scroll_key(key)
+            return self.scroll_key(f"ctrl+{key}" if key in _AS_LESS else key)
         return True
 
     def _type(self, field: TextField, key: str, character: str | None) -> None:

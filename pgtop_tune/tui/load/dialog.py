@@ -330,9 +330,9 @@ class LoadForm:
         self.threads = NumberField("threads", "of pgbench", empty="as many as cores")
         self.duration = NumberField("time s", "", empty="until stopped")
         self.rate = NumberField("rate /s", "transactions per second", empty="unlimited", fractions=True)
-        self.limit = NumberField("limit ms", "counts slower, skips late transactions", empty="none", fractions=True)
+        self.limit = NumberField("limit ms", "counts slower, skips late ones", empty="none", fractions=True)
         self.protocol = ChoiceField("protocol", tuple((name, "") for name in PROTOCOLS))
-        self.tries = NumberField("tries", "after serialization failures; 0: no limit", empty="once")
+        self.tries = NumberField("tries", "serialization failures; 0: no limit", empty="once")
         self.errors = ChoiceField("errors", _ERRORS)
         self.statements = ChoiceField("statements", _STATEMENTS)
         self.form = Form(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.units import UNKNOWN, axis_label, byte_rate, count, mean, ms, percent, size, unit_of
@@ -19,8 +20,9 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostFacts, HostSample, MemorySample
 from pgtop_tune.runtime.history import Charted
 from pgtop_tune.runtime.session import Session
+from pgtop_tune.tui.dashboard.host import WORDS_FROM, gauge_phrase, memory_gauge
 from pgtop_tune.tui.pages.host_tables import DISKS, FILE_SYSTEMS, LIMITS, NETWORK, TABLES, metric_rows
-from pgtop_tune.tui.pages.listing import HEAD_ROWS, first_view, listing_lines, ordered
+from pgtop_tune.tui.pages.listing import first_view, tables_below
 from pgtop_tune.tui.pages.page import Page, PageTable, section_rows, word
 from pgtop_tune.tui.widgets.chart import (
     Area,
@@ -261,7 +263,10 @@ def halves(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Li
         return summary_lines(session, width, height, glyphs)
     left_width = _left_half(width)
     summary = _summary(session, left_width, height, glyphs)[:height]
-    figures = [*summary, *_below(session, left_width, height - len(summary), glyphs)]
+    figures = [
+        *summary,
+        *tables_below(_SMALL, lambda table: table.rows(session), first_view, left_width, height - len(summary), glyphs),
+    ]
     charts = history_lines(session, width - left_width - len(_APART[0]), height, glyphs)
     return [(*padded(line, left_width), _APART, *chart) for line, chart in zip(figures, charts, strict=True)]
 
@@ -289,17 +294,9 @@ def summary_lines(session: Session, width: int, height: int, glyphs: Glyphs) -> 
     return _filled(_summary(session, width, height, glyphs), width, height)
 
 
-def _below(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
-    """Return the tables that need few lines, one under the other, each with its rows as far as there is room."""
-    lines: list[Line] = []
-    for table in _SMALL:
-        rows = table.rows(session)
-        room = min(height - len(lines), HEAD_ROWS + (1 if isinstance(rows, Unavailable) else max(len(rows), 1)))
-        if room > HEAD_ROWS:
-            view = first_view(table)
-            ordered_rows = rows if isinstance(rows, Unavailable) else ordered(table, view, rows)
-            lines += listing_lines((table,), table, view, ordered_rows, width, room, glyphs)
-    return _filled(lines, width, max(height, 0))
+def drawn_above(width: int) -> Sequence[PageTable]:
+    """Return the tables that need few lines, which stand under the figures where these have a half."""
+    return _SMALL if width >= HALVES_FROM else ()
 
 
 def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[Line]:
@@ -311,7 +308,14 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     cpu, memory = sections.cpu(frame), sections.memory(frame)
     available = _told(frame)
     parts: list[tuple[str, object, Callable[[Any], list[Phrase]]]] = [
-        ("MEM", memory, lambda _: _numbers(available(_MEMORY), interval, size, 7)),
+        (
+            "MEM",
+            memory,
+            lambda sample: [
+                *([memory_gauge(sample, frame, interval, width, glyphs)] if width >= WORDS_FROM else []),
+                *_numbers(available(_MEMORY), interval, size, 7),
+            ],
+        ),
         ("huge", untold(frame, metrics.HUGE_TOTAL.id) or memory, lambda sample: _huge(sample, interval)),
         ("psi %", host.pressure, lambda _: _titled(_STALLS, interval, percent, 3)),
         (
@@ -331,7 +335,7 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     numbers = sum(not isinstance(part[1], Unavailable) for part in parts)
     without = _without(frame, width)
     lower_lines = [*lines[:numbers], *without, *lines[numbers:]] if without else lines
-    kinds = _said("CPU %", cpu, lambda _: _numbers(available(_CPU), interval, percent, 3), width)
+    kinds = _said("CPU %", cpu, lambda _: _kinds(available(_CPU), interval, width, glyphs), width)
     room = max(height - 2 - len(lower_lines), 1)
     strips = [] if isinstance(cpu, Unavailable) else _strips(frame, interval, width, room, glyphs)
     above = [_source(host, width), *_notes(host, width), kinds, *strips]
@@ -378,6 +382,18 @@ def _said(label: str, section: object, draw: Callable[[Any], list[Phrase]], widt
 
 def _numbers(rows: Sequence[Metric], interval: Interval, form: Form, cells: int) -> list[Phrase]:
     return [_number(row, interval, form, cells) for row in rows]
+
+
+def _kinds(rows: Sequence[Metric], interval: Interval, width: int, glyphs: Glyphs) -> list[Phrase]:
+    """Return a gauge of CPU time by kind and the figure of each, behind its filling where it has one."""
+    styles = zip(details.CHARTED_CPU, glyphs.densities, _CPU_STYLES, strict=True)
+    fillings = {metric.id: (filling, style) for metric, filling, style in styles if metric in rows}
+    parts = [(metric(interval), fillings[metric.id]) for metric in details.CHARTED_CPU if metric.id in fillings]
+    figures = [
+        replace(figure, line=(fillings[row.id], *figure.line)) if row.id in fillings else figure
+        for row, figure in zip(rows, _numbers(rows, interval, percent, 3), strict=True)
+    ]
+    return [gauge_phrase(parts, metrics.CPU_BUSY(interval), width, glyphs, metrics.CPU_BUSY.critical), *figures]
 
 
 def _titled(rows: Sequence[tuple[str, Metric]], interval: Interval, form: Form, cells: int) -> list[Phrase]:
@@ -470,7 +486,9 @@ def _huge(memory: MemorySample, interval: Interval) -> list[Phrase]:
     pools = [
         Phrase(
             (
-                *labelled(_page_size(pool.page_bytes), f"{used[pool.page_bytes]:.0f}/{pool.total}", PLAIN, " used"),
+                *labelled(
+                    _page_size(pool.page_bytes), f"{count(used[pool.page_bytes])}/{count(pool.total)}", PLAIN, " used"
+                ),
                 *labelled(" reserved", str(pool.reserved)),
                 *labelled(" surplus", str(pool.surplus)),
             ),
@@ -556,5 +574,6 @@ PAGE: Final = Page(
     summary_rows=summary_rows,
     numbers=NUMBERS,
     summary_needs=summary_needs,
+    drawn_above=drawn_above,
     moment_at=moment_at,
 )

@@ -272,7 +272,7 @@ LIMITS: Final = PageTable(
         word("unit", "unit", 7, lambda row: "" if row.row.unit == "bytes" else row.row.unit,
             "Unit of the value; a size has its own.", "below", raw=lambda row: row.row.unit),
         word("meaning", "meaning", 30, lambda row: row.row.definition, "Meaning of the metric.", "the catalogue",
-            elastic=True,
+            elastic=True, prose=True,
         ),
         word("source", "source", 30, lambda row: row.row.source, "File that the value comes from.", "the catalogue",
             visible=False,

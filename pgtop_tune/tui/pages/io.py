@@ -34,7 +34,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.wal import coming_checkpoint, device_phrases, full_page_share
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, section_rows, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
-from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
+from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, summed
 
 # Tables of facts about WAL, checkpoints and the archiver: a name, a value, its growth per second.
 
@@ -65,15 +65,14 @@ Unit = Callable[[float | None], str]
 
 
 def _counter(
-    title: str, section: Reach, field: str, definition: str, source: str, unit: Unit = spaced
+    title: str, section: Reach, field: str, definition: str, source: str, unit: Unit = count
 ) -> Make:  # fmt: skip
     """Return what makes the row of a counter of a section: its value since the reset and its growth."""
 
     def make(interval: Interval) -> WalFact:
         value, rate = _value(interval, section, field), _growth_per_s(interval, section, field)
-        grows = count(rate) if unit is spaced else unit(rate)
         return WalFact(
-            field, title, unit(value), definition, source, sorted_by=value, rate=grows, per_s=rate,
+            field, title, unit(value), definition, source, sorted_by=value, rate=unit(rate), per_s=rate,
             unit="bytes" if unit is size else "",
         )  # fmt: skip
 
@@ -96,7 +95,7 @@ def _growth_per_s(interval: Interval, section: Reach, field: str) -> float | Non
 def _gauge(title: str, section: Reach, field: str, definition: str, source: str) -> Make:
     def make(interval: Interval) -> WalFact:
         value = _value(interval, section, field)
-        return WalFact(field, title, spaced(value), definition, source, sorted_by=value)
+        return WalFact(field, title, count(value), definition, source, sorted_by=value)
 
     return make
 
@@ -194,7 +193,7 @@ _WAL_FACTS: Final[tuple[Make, ...]] = (
 _ARCHIVER_FACTS: Final[tuple[Make, ...]] = (
     _counter("archived", sections.archiver, "archived_count", "WAL files archived.", "pg_stat_archiver.archived_count"),
     _counter("failed", sections.archiver, "failed_count", "Attempts that failed.", "pg_stat_archiver.failed_count"),
-    _metric(ARCHIVE_BACKLOG, spaced),
+    _metric(ARCHIVE_BACKLOG, count),
     _metric(SINCE_ARCHIVED, lasting),
     _words("last archived file", "last_archived_wal", "The last file archived.", "pg_stat_archiver.last_archived_wal"),
     _last_failure,
@@ -225,7 +224,7 @@ def _columns(value_cells: int) -> tuple[PageColumn, ...]:
         PageColumn(id="rate", title="per s", width=8, text=attrgetter("rate"), definition="Growth per second, over 10 s.", source="Δ value / Δt", align="right", raw=attrgetter("per_s")),
         word("unit", "unit", 6, attrgetter("unit"), "Unit of the value, and of its growth per second.", "this program", visible=False),
         PageColumn(id="source", title="from", width=24, text=attrgetter("source"), definition="View and column.", source="this program", visible=False, raw=attrgetter("source")),
-        PageColumn(id="meaning", title="meaning", width=30, text=attrgetter("definition"), definition="Meaning of the counter.", source="this program", elastic=True, raw=attrgetter("definition")),
+        PageColumn(id="meaning", title="meaning", width=30, text=attrgetter("definition"), definition="Meaning of the counter.", source="this program", elastic=True, prose=True, raw=attrgetter("definition")),
     )  # fmt: skip
 
 
@@ -447,7 +446,7 @@ def _archiving(interval: Interval) -> Line:
     if archiver is None or mode == "off":
         return labelled("archiving", "off" if mode == "off" else UNKNOWN, "dim")
     backlog = ARCHIVE_BACKLOG(interval)
-    text = "" if backlog is None else f", {spaced(backlog)} segments behind"
+    text = "" if backlog is None else f", {count(backlog)} segments behind"
     style = "warning" if archiver.failed_count else alarm(backlog, ARCHIVE_BACKLOG.critical)
     return labelled("archived", f"{archiver.archived_count} failed {archiver.failed_count}{text}", style)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -27,6 +27,7 @@ from pgtop_tune.tui.widgets.lines import (
     ellipsized,
     first_in_view,
     next_row,
+    plain_text,
     table_lines,
     wrap,
     wrapped,
@@ -324,7 +325,10 @@ def ordered(table: PageTable, view: ListingView, rows: Sequence[Any], most: int 
     Sorting is stable: rows that compare alike keep the table's own order. Unknown values stand last either way.
     """
     kept = list(rows[:most])
-    if view.hide_quiet and table.quiet is not None:
+    if view.hide_quiet and table.folded is not None:
+        # Who filters looks for single rows.
+        kept = kept if view.filter else list(table.folded(kept))
+    elif view.hide_quiet and table.quiet is not None:
         quiet = table.quiet
         kept = [row for row in kept if not quiet(row)]
     if view.filter:
@@ -572,6 +576,48 @@ def listing_lines(
     ][:height]
 
 
+# The room that a table leaves: the other tables of its page.
+
+_STEP: Final = 4
+"""Lines by which the others move on: they stay where they are while a few rows come and go."""
+
+
+def with_others(
+    lines: list[Line], tables: Sequence[PageTable], rows_of: Callable[[PageTable], Sequence[Any] | Unavailable],
+    view_of: Callable[[PageTable], ListingView], width: int, glyphs: Glyphs,
+) -> list[Line]:  # fmt: skip
+    """Return the lines of a table with other tables of its page in the room that it leaves.
+
+    Args:
+        lines: Of `listing_lines`.
+        tables: The others, in the order in which they stand.
+        rows_of: All rows of a table, or why there are none.
+        view_of: The operator's choices in a table.
+        width: Cells.
+        glyphs: Characters.
+    """
+    used_lines = max((number for number, line in enumerate(lines, 1) if plain_text(line).strip()), default=0)
+    top = -(-(used_lines + 1) // _STEP) * _STEP
+    return [*lines[:top], *tables_below(tables, rows_of, view_of, width, len(lines) - top, glyphs)][: len(lines)]
+
+
+def tables_below(
+    tables: Sequence[PageTable], rows_of: Callable[[PageTable], Sequence[Any] | Unavailable],
+    view_of: Callable[[PageTable], ListingView], width: int, height: int, glyphs: Glyphs,
+) -> list[Line]:  # fmt: skip
+    """Return the tables that have rows one under the other, as far as there is room; exactly `height` lines."""
+    lines: list[Line] = []
+    for table in tables:
+        all_rows = rows_of(table) if height - len(lines) > HEAD_ROWS else ()
+        view = replace(view_of(table), top=0, selected=None)
+        rows = () if isinstance(all_rows, Unavailable) else ordered(table, view, all_rows)
+        if rows:
+            room = min(height - len(lines), HEAD_ROWS + len(rows) + (total_of(table, rows) is not None))
+            view = sideways(table, without_unused(table, view, rows), 0, width)
+            lines += listing_lines((table,), table, view, rows, width, room, glyphs)
+    return [*lines, *[padded((), width)] * (height - len(lines))][: max(height, 0)]
+
+
 def _would_stand_here(table: PageTable, view: ListingView, width: int) -> list[Line]:
     """Return what a row of an empty table is, and what each of its columns says."""
     lines: list[Line] = [()]
@@ -596,7 +642,11 @@ def _headings(columns: Sequence[PageColumn], view: ListingView, width: int, glyp
             title = " " * mark + (title.rjust(column.width) if column.align == "right" else title)
         headings.append(
             Column(
-                title=title, width=column.width + mark, align="left" if mark else column.align, elastic=column.elastic
+                title=title,
+                width=column.width + mark,
+                align="left" if mark else column.align,
+                elastic=column.elastic,
+                prose=column.prose,
             )
         )
     return _without_slivers(headings, width)
@@ -636,10 +686,11 @@ def _head(
 ) -> Line:
     by = column_of(table, view.sort)
     _, before, behind = placed(table, view, width)
+    quiet_words = "hidden" if table.folded is None else "folded"
     facts = [
         Phrase(((f"/{one_line(view.filter, _FILTER)}", "key"),) if view.filter else (), 0),
         Phrase(((f"{len(view.tagged)} tagged", "key"),) if view.tagged else (), 1),
-        Phrase(((f"{table.quiet_word} hidden", "key"),) if view.hide_quiet and table.quiet is not None else (), 3),
+        Phrase(((f"{table.quiet_word} {quiet_words}", "key"),) if view.hide_quiet else (), 3),
         Phrase(((f"by {by.title}", "label"),) if by is not None else (), 5),
         Phrase(((unseen(before, behind, glyphs), "label"),) if before or behind else (), 4),
         Phrase(((f"{left_out} more not listed", "warning"),) if left_out else (), 3),

@@ -23,7 +23,7 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, ellipsized, labelled, wrap
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, clauses, labelled, wrap
 
 if TYPE_CHECKING:
     from pgtop_tune.tui.dialogs.help import DescribedNumber
@@ -54,6 +54,7 @@ class PageColumn(Struct, frozen=True):
         metric: Id in the catalogue of the number it shows; "" where it is none.
         form: Writes its number, also in the chart of a row's history.
         unit: Unit of its value, as in the catalogue: "bytes/s", "ms"; "" for a count and for words.
+        prose: Whether it holds sentences of ours, which end with a clause where room is short.
         raw: Value for programs, where it is another one than sorting compares: `show` writes it.
     """
 
@@ -75,6 +76,7 @@ class PageColumn(Struct, frozen=True):
     metric: str = ""
     form: Callable[[float | None], str] = count
     unit: str = ""
+    prose: bool = False
     raw: Callable[[Any], object] | None = None
 
     @property
@@ -122,6 +124,7 @@ class PageTable(Struct, frozen=True):
         quiet: Whether a row is at rest and may be hidden with `i`; None where no row is.
         quiet_word: Word for such rows: "idle".
         hides_quiet: Whether the quiet rows are hidden until the operator asks for them.
+        folded: The rows with one in place of those quiet ones that are alike: so they are hidden; None hides them all.
         total: The sum of some rows, as a row under them; None where a sum says nothing.
         leads: Whether the first row is the one to look at, and stands beside the table until another is chosen; of
             other tables the row that stood there before does.
@@ -144,6 +147,7 @@ class PageTable(Struct, frozen=True):
     quiet: Callable[[Any], bool] | None = None
     quiet_word: str = "idle"
     hides_quiet: bool = False
+    folded: Callable[[Sequence[Any]], Sequence[Any]] | None = None
     total: Callable[[Sequence[Any]], Any] | None = None
     leads: bool = False
 
@@ -165,6 +169,7 @@ class Page(Struct, frozen=True):
         numbers: Numbers of the summary, for `?`.
         summary_needs: For how many lines it has something in this session on a screen that wide; the others go to the
             table. What comes and goes from look to look counts as there, so that the table stays where it is.
+        drawn_above: Of the width of the screen: the tables that the summary has.
         moment_at: Of width and height of the summary, and a place in it: the moment that a chart shows there, on the
             session's clock; None where there is no chart.
     """
@@ -177,6 +182,7 @@ class Page(Struct, frozen=True):
     summary_rows: Callable[[int, int], int] = lambda width, height: 0
     numbers: tuple[DescribedNumber, ...] = ()
     summary_needs: Callable[[Session, int], int] = lambda session, width: MOST_ROWS
+    drawn_above: Callable[[int], Sequence[PageTable]] = lambda width: ()
     moment_at: Callable[[Session, tuple[int, int], tuple[int, int]], float | None] = lambda session, size, at: None
 
 
@@ -321,6 +327,7 @@ def word(
     elastic: bool = False,
     most: int = 0,
     share: float = 0.0,
+    prose: bool = False,
     raw: Callable[[Any], object] | None = None,
 ) -> PageColumn:
     """Return a column of words that sorts from a to z; an empty one is drawn as unknown."""
@@ -337,6 +344,7 @@ def word(
         most=most,
         share=share,
         visible=visible,
+        prose=prose,
         raw=raw,
     )
 
@@ -389,7 +397,7 @@ def _fact(column: PageColumn, row: Any, cells: int, *, cut: bool = False) -> lis
     room = cells - _LABEL_CELLS - _VALUE_CELLS
     if room < _LEAST or cell_len(text) >= _VALUE_CELLS:
         return labelled(column.title, text, cells, style, _LABEL_CELLS)
-    definition = [ellipsized(column.definition, room, CUT)] if cut else wrap(column.definition, room)
+    definition = [clauses(column.definition, room, CUT)] if cut else wrap(column.definition, room)
     padding = " " * (_VALUE_CELLS - cell_len(text))
     first: Line = ((column.title.ljust(_LABEL_CELLS), "label"), (text, style), (padding, PLAIN), (definition[0], "dim"))
     below = " " * (_LABEL_CELLS + _VALUE_CELLS)

@@ -30,7 +30,7 @@ from pgtop_tune.model.pooler import ConsoleSample, Pooler
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import Page, PageTable, figure, foreign, section_rows, whole, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
-from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, spaced, summed
+from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, summed
 
 _MOST_LINES: Final = 4
 _SHOWN: Final = 80
@@ -157,8 +157,8 @@ def _of_pooler(interval: Interval, pooler: Pooler) -> list[Phrase]:
     most = console.settings.max_client_conn
     return [
         Phrase(((f"{name} ", "title"), (one_line(f"{console.kind} {console.version}", _SHOWN), PLAIN))),
-        Phrase(labelled("clients", spaced(clients) + (f"/{most}" if most else "")), 1),
-        Phrase(labelled("waiting", spaced(waiting), alarm(waiting, WAITING.critical))),
+        Phrase(labelled("clients", count(clients) + (f"/{most}" if most else "")), 1),
+        Phrase(labelled("waiting", count(waiting), alarm(waiting, WAITING.critical))),
         Phrase(labelled("longest", with_ms(longest or 0.0), alarm(longest, MAX_WAIT.critical)), 3),
         _servers(interval, pooler.name, console),
         Phrase(labelled("xact/s", count(XACTS(interval).get(pooler.name))), 4),
@@ -168,7 +168,7 @@ def _of_pooler(interval: Interval, pooler: Pooler) -> list[Phrase]:
 
 def _servers(interval: Interval, name: str, console: ConsoleSample) -> Phrase:
     """Open now, at most, and what the server has: "servers 12, at most 40 of 97"."""
-    now, limit = spaced(SERVERS(interval).get(name)), unreserved_connections(interval)
+    now, limit = count(SERVERS(interval).get(name)), unreserved_connections(interval)
     most = max((share.most or 0 for share in server_shares(console)), default=0)
     if not most:
         return Phrase(labelled("servers", now), 2)

@@ -38,7 +38,7 @@ from pgtop_tune.tui.pages.page import (
     word,
 )
 from pgtop_tune.tui.widgets.lines import PLAIN, UNICODE, Glyphs, Line, bar
-from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, spaced, summed
+from pgtop_tune.tui.widgets.phrase import Phrase, alarm, labelled, lasting, summed
 
 # Temporary files that exist now, and the sessions that made them.
 
@@ -372,9 +372,9 @@ def _of_tables(interval: Interval) -> list[Phrase]:
     if sample is None:
         return []
     listed = sum(1 for table in sample.tables if table.oid >= FIRST_USER_OID)
-    phrases = [Phrase(labelled("tables", spaced(sample.n_tables)))]
+    phrases = [Phrase(labelled("tables", count(sample.n_tables)))]
     if listed < sample.n_tables:
-        phrases.append(Phrase(((f"{spaced(sample.n_tables - listed)} not listed", "warning"),), 1))
+        phrases.append(Phrase(((f"{count(sample.n_tables - listed)} not listed", "warning"),), 1))
     ago_s = max(interval.newest.elapsed_s - sample.at_s, 0.0)
     return [*phrases, Phrase(labelled("sampled", f"{lasting(ago_s)} ago"), 4)]
 
@@ -394,7 +394,7 @@ def _of_vacuum(interval: Interval) -> list[Phrase]:
 
 
 def _counted(label: str, rows: int | None, style: str, rank: int) -> Phrase:
-    return Phrase(labelled(label, UNKNOWN if rows is None else spaced(rows), style if rows else "dim"), rank)
+    return Phrase(labelled(label, UNKNOWN if rows is None else count(rows), style if rows else "dim"), rank)
 
 
 def _of_databases(interval: Interval) -> list[Phrase]:

@@ -36,7 +36,7 @@ from pgtop_tune.tui.pages.page import (
 )
 from pgtop_tune.tui.pages.sessions import LOG, SETTINGS
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line
-from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, spaced, summed
+from pgtop_tune.tui.widgets.phrase import Phrase, labelled, lasting, summed
 
 _OLD_XACTS: Final = 1_000_000.0
 """Transactions behind which a holder of the horizon is drawn red: dead rows of that many wait for it."""
@@ -251,7 +251,7 @@ def _of_standby(lag: ReceiverLag) -> list[Phrase]:
 def _counted(label: str, section: object, rows: int, rank: int) -> Phrase:
     """Return a count; unknown where the role may not see the rows."""
     hidden = isinstance(section, Unavailable)
-    return Phrase(labelled(label, UNKNOWN if hidden else spaced(rows), "dim" if hidden else PLAIN), rank)
+    return Phrase(labelled(label, UNKNOWN if hidden else count(rows), "dim" if hidden else PLAIN), rank)
 
 
 def _of_primary(interval: Interval) -> list[Phrase]:
@@ -267,7 +267,7 @@ def _of_primary(interval: Interval) -> list[Phrase]:
         oldest = holding[0]
         style = "critical" if oldest.age >= _OLD_XACTS else PLAIN
         full, short = (
-            labelled("vacuum held back", f"{spaced(oldest.age)} {unit} by {title}", style)
+            labelled("vacuum held back", f"{count(oldest.age)} {unit} by {title}", style)
             for unit, title in (("transactions", oldest.title), ("xacts", oldest.title.removesuffix(f", {IDLE}")))
         )
         phrases.append(Phrase(full, 0, short))

@@ -15,14 +15,24 @@ from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.backend_action import BackendKey, StatementToPlan
 from pgtop_tune.runtime.session import Session
-from pgtop_tune.tui.actions import PAGES, ROWS, Action
+from pgtop_tune.tui.actions import PAGES, ROWS, Action, with_keys
 from pgtop_tune.tui.dialogs.dialog import DetailsDialog, Dialog
 from pgtop_tune.tui.dialogs.help import Entry, explained, why_untold
 from pgtop_tune.tui.pages import listing
 from pgtop_tune.tui.pages.listing import HEAD_ROWS, ListingView, first_view, listing_lines
 from pgtop_tune.tui.pages.page import MOST_ROWS, Page, PageTable, row_lines, row_text
 from pgtop_tune.tui.scene.header import footer_line, header_line
-from pgtop_tune.tui.scene.scene import ABOVE, BELOW, FINDING, KeyMoved, MarksUnwanted, Scene, SceneScreen, span_at
+from pgtop_tune.tui.scene.scene import (
+    ABOVE,
+    BELOW,
+    FINDING,
+    KeyMoved,
+    KeyUnknown,
+    MarksUnwanted,
+    Scene,
+    SceneScreen,
+    span_at,
+)
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.phrase import head
 
@@ -187,7 +197,8 @@ class PageScreen(SceneScreen):
         self._beside = listing.RowBeside()
         self._views: dict[str, ListingView] = {}
         self._chosen: dict[str, PageTable] = {}
-        self._source: tuple[object, ...] = ()
+        self._moment: tuple[object, ...] = ()
+        self._asked: dict[str, Sequence[Any] | Unavailable] = {}
         self._all: Sequence[Any] | Unavailable = ()
         self._order: tuple[object, ...] = ()
         self._in_order: Sequence[Any] = ()
@@ -253,6 +264,8 @@ class PageScreen(SceneScreen):
             hidden=in_source - len(self._found),
             idle_key=self._key_of("idle"),
         )
+        below = [candidate for candidate in self._others if candidate not in self.page.drawn_above(width)]
+        table = listing.with_others(table, below, self._rows_of, self._view_of, width_of_table, self._glyphs)
         if width_of_table < width:
             right = self._beside.lines(
                 self.table, view, beside, session, width - width_of_table - len(listing.APART),
@@ -276,6 +289,12 @@ class PageScreen(SceneScreen):
         return (works is None or works(self.page, self.table)) and super()._offers(action)
 
     @property
+    def _others(self) -> Sequence[PageTable]:
+        """The tables of the page that Tab leads to, in that order."""
+        at = self.page.tables.index(self.table)
+        return (*self.page.tables[at + 1 :], *self.page.tables[:at])
+
+    @property
     def _table_width(self) -> int:
         """Cells of the table; on a wide screen the selected row stands beside it."""
         width, rows = self.app.size.width, self.rows
@@ -289,12 +308,14 @@ class PageScreen(SceneScreen):
         has_total = listing.total_of(self.table, self._found) is not None
         return max(self._table_height - HEAD_ROWS - has_total - self.covered_rows, 0)
 
+    def _view_of(self, table: PageTable) -> ListingView:
+        if table.id not in self._views:
+            self._views[table.id] = first_view(table, self._columns.of(table))
+        return self._views[table.id]
+
     @property
     def _view(self) -> ListingView:
-        name = self.table.id
-        if name not in self._views:
-            self._views[name] = first_view(self.table, self._columns.of(self.table))
-        return self._views[name]
+        return self._view_of(self.table)
 
     @property
     def view(self) -> ListingView:
@@ -304,10 +325,9 @@ class PageScreen(SceneScreen):
     @property
     def rows(self) -> Sequence[Any] | Unavailable:
         """The rows of the table in view, in order; asked for once per frame, ordered anew when the order is another."""
-        source = (id(self._scene.session), self._scene.session.now, self.table.id)
-        if self._source != source:
-            self._source, self._all = source, self.table.rows(self._scene.session)
-            self._order = ()
+        all_rows = self._rows_of(self.table)
+        if self._all is not all_rows:
+            self._all, self._order = all_rows, ()
         if isinstance(self._all, Unavailable):
             return self._all
         view = self._view
@@ -315,6 +335,15 @@ class PageScreen(SceneScreen):
         if self._order != order:
             self._order, self._in_order = order, listing.ordered(self.table, view, self._all)
         return self._in_order
+
+    def _rows_of(self, table: PageTable) -> Sequence[Any] | Unavailable:
+        """Return all rows of a table of the page, or why there are none; asked for once per frame."""
+        moment = (id(self._scene.session), self._scene.session.now, self.page.id)
+        if self._moment != moment:
+            self._moment, self._asked = moment, {}
+        if table.id not in self._asked:
+            self._asked[table.id] = table.rows(self._scene.session)
+        return self._asked[table.id]
 
     @property
     def _found(self) -> Sequence[Any]:
@@ -449,6 +478,9 @@ class PageScreen(SceneScreen):
 
     def action_reverse(self) -> None:
         """Sort the other way round."""
+        if self._view.sort == listing.NATURAL:
+            hint = "{reverse} reverses an order of yours: {sort}, {sort-left} and {sort-right} sort"
+            self.post_message(KeyUnknown(with_keys(hint, self._keymap)))
         self._choose(listing.turned_round(self._view))
 
     def action_idle(self) -> None:
@@ -533,4 +565,5 @@ def _row(table: PageTable, session: Session, key: Hashable) -> Any:
     rows = table.rows(session)
     if isinstance(rows, Unavailable):
         return None
-    return next((row for row in rows if listing.row_key(table, row) == key), None)
+    single = () if table.folded is None else table.folded(rows)
+    return next((row for row in (*rows, *single) if listing.row_key(table, row) == key), None)

@@ -14,11 +14,17 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dashboard.session_details import session_lines
-from pgtop_tune.tui.dashboard.session_rows import IDLE, SessionRow, searched_texts, session_rows
+from pgtop_tune.tui.dashboard.session_rows import (
+    IDLE,
+    SessionRow,
+    searched_texts,
+    session_rows,
+    with_idle_folded,
+)
 from pgtop_tune.tui.dashboard.sessions import COLUMNS, SessionColumn, seen_before, seldom, style_of
 from pgtop_tune.tui.pages.page import Page, PageColumn, PageTable, figure, foreign, section_rows, whole, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, fit
-from pgtop_tune.tui.widgets.phrase import absence
+from pgtop_tune.tui.widgets.phrase import absence, lasting
 
 # Tables about the server as a whole: connections and their limits (page 2), parameters that were set, its log (9).
 
@@ -193,6 +199,22 @@ def _why_old(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
     return [fit(((f"  sessions of {seen_before(session)}  ", "warning"), *absence(activity)), width)][:height]
 
 
+def _details(session: Session, row: SessionRow, cells: int, glyphs: Glyphs) -> list[Line]:
+    """Return everything known of a session; of several that are alike the pid and the age of each."""
+    if not row.alike:
+        return session_lines(session, row.key, cells)
+    title = ((f"{len(row.alike)} idle sessions that are alike; ", PLAIN), ("i", "key"), (" lists them as rows", PLAIN))
+    return [
+        title,
+        (),
+        *(
+            ((f"{one.backend.pid:>8}", "label"), (f"  idle {lasting(one.statement_s)}", PLAIN),
+             (f", connected {lasting(one.connected_s)}", "dim"))
+            for one in row.alike
+        ),
+    ]  # fmt: skip
+
+
 _BY_ID: Final = {column.id: column for column in COLUMNS}
 
 TABLE: Final = PageTable(
@@ -202,12 +224,14 @@ TABLE: Final = PageTable(
     rows=_rows,
     key_of=attrgetter("key"),
     searched=lambda row: searched_texts(row.backend),
-    details=lambda session, row, cells, glyphs: session_lines(session, row.key, cells),
+    details=_details,
     copied=lambda row: row.backend.query or "",
-    backend_of=attrgetter("key"),
+    backend_of=lambda row: None if row.alike else row.key,
     empty="no sessions except our own",
     about="A row per session and background process. Watching sessions of pgtop-tune are left out.",
     quiet=lambda row: row.rank == IDLE,
+    hides_quiet=True,
+    folded=with_idle_folded,
 )
 
 PAGE: Final = Page(

@@ -29,7 +29,7 @@ from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import Page, PageTable, figure, section_rows, word
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
 from pgtop_tune.tui.widgets.lines import labelled as labelled_lines
-from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, spaced, summed
+from pgtop_tune.tui.widgets.phrase import Phrase, absence, alarm, labelled, lasting, summed
 
 _VIEW: Final = "pg_stat_statements"
 _LABEL: Final = 18
@@ -179,7 +179,8 @@ def _query_head(row: StatementRate) -> Line:
     if text is None:
         return (("query", "title"), ("  not fetched yet", "dim"))
     fetched, total = len(text.query), text.characters
-    return (("query", "title"), (f"  the first {fetched:,} of {total:,} characters" if total > fetched else "", "dim"))
+    part = f"  the first {count(fetched)} of {count(total)} characters" if total > fetched else ""
+    return (("query", "title"), (part, "dim"))
 
 
 def _facts(session: Session, row: StatementRate) -> list[tuple[str, str]]:
@@ -228,16 +229,16 @@ def _summary(session: Session, width: int, height: int, glyphs: Glyphs) -> list[
 def _of_all(interval: Interval, totals: StatementTotals) -> list[Phrase]:
     load, evicted = STATEMENT_LOAD(interval), STATEMENT_EVICTIONS(interval)
     most = setting_of(interval, "pg_stat_statements.max")
-    room = "" if most is None else f"/{most:.0f}"
+    room = "" if most is None else f"/{count(most)}"
     activity = interval.now(sections.activity)
     since_s = None
     if activity is not None and totals.stats_reset_ms is not None:
         since_s = max(activity.now_ms - totals.stats_reset_ms, 0) / 1000.0
     return [
-        Phrase(labelled("statements", spaced(QPS(interval)), "strong", "/s")),
+        Phrase(labelled("statements", count(QPS(interval)), "strong", "/s")),
         Phrase(labelled("busy", count(load), alarm(load, None), " sessions"), 1),
-        Phrase(labelled("entries", f"{totals.entries}{room}"), 2),
-        Phrase(labelled("evictions", spaced(float(totals.dealloc)), alarm(evicted, STATEMENT_EVICTIONS.critical)), 3),
+        Phrase(labelled("entries", f"{count(totals.entries)}{room}"), 2),
+        Phrase(labelled("evictions", count(float(totals.dealloc)), alarm(evicted, STATEMENT_EVICTIONS.critical)), 3),
         Phrase(labelled("since reset", lasting(since_s)), 5),
     ]
 

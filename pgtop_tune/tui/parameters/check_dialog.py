@@ -48,7 +48,7 @@ from pgtop_tune.tui.parameters.staged_changes import (
     undo_asked,
 )
 from pgtop_tune.tui.scene.banners import pending_line
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, around, clip, ellipsized, labelled, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, around, clauses, clip, labelled, wrapped
 
 # Findings of the check as rows: cursor, tags, drawing, and the change set of the tagged fixes. Pure.
 
@@ -188,7 +188,7 @@ def _row_line(row: CheckRow, at_cursor: bool, tagged: bool, cells: int, glyphs: 
         (clip(row.kind, _KIND_CELLS), style),
         (clip(row.check.id, _ID_CELLS), "label"),
         (
-            ellipsized(_says(row), word_cells, glyphs.ellipsis),
+            clip(clauses(_says(row), word_cells, glyphs.ellipsis), word_cells),
             "cursor" if at_cursor else "dim" if _STYLES[row.kind] == "dim" else PLAIN,
         ),
     )

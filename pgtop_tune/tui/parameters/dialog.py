@@ -171,7 +171,7 @@ class ParameterDialog(ChangingDialog):
         advice: The value that a finding proposes: the cursor begins there, with the value staged.
     """
 
-    CELLS = 164
+    CELLS = 194
     KEYS = (
         "+ - step  Enter edit  v advised  x reset  a apply  A restart  o terms  ? details  / filter  u undo  Esc back"
     )
@@ -477,6 +477,8 @@ class ParameterDialog(ChangingDialog):
         sql = self._sql_shown
         if sql:
             self.say(copy(self.app, "\n".join(sql), "the SQL is in your terminal's clipboard"), PLAIN)
+        else:
+            self.app.notify("nothing is staged: there is no SQL to copy", markup=False)
 
     def _staged_anew(self) -> None:
         """Put what is staged into a set, and compose its SQL where the set is another one."""

@@ -23,7 +23,7 @@ from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.machine import AfterReboot, SystemSetting
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.tui.parameters.rows import LIVE, SettingRow, SettingTable, default_of, of_machine, range_of, source_of
-from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, around, clip, ellipsized, fit, labelled
+from pgtop_tune.tui.widgets.lines import CUT, PLAIN, Glyphs, Line, around, clauses, clip, ellipsized, fit, labelled
 
 # The rows of the list, put together from the server's answer, frames, journals, machine and next load. Pure.
 
@@ -161,7 +161,7 @@ def _row_line(table: SettingTable, row: SettingRow, cells: int, glyphs: Glyphs) 
             (_column("waits" if row.parameter.pending_restart else row.when, when), _when_style(row)),
             (_column(row.advised, advice), "label"),
             *new,
-            (ellipsized(remark_text, remark, glyphs.ellipsis) if remark else "", style),
+            (clauses(remark_text, remark, glyphs.ellipsis) if remark else "", style),
         ),
         cells,
     )

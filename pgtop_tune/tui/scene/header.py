@@ -116,9 +116,9 @@ def header_line(
     last = 0 if busy else _CLOCK if narrow else _COST
     first = [replace(phrase, line=phrase.short or phrase.line) for phrase in right if phrase.rank <= last] or right[:1]
     clock_cells = width(fitting(first, columns, _APART))
-    most = max(columns - 3 - clock_cells, 1)
+    most = max(columns - 4 - clock_cells, 1)
     beside_right = fitting(facts, most, dot(glyphs))
-    beside = fitting(right, max(columns - 3 - width(beside_right), clock_cells), _APART) if right else ()
+    beside = fitting(right, max(columns - 4 - width(beside_right), clock_cells), _APART) if right else ()
     middle = columns - 2 - width(beside_right) - width(beside)
     return fit(((" ", PLAIN), *beside_right, (" " * max(middle, 1), PLAIN), *beside, (" ", PLAIN)), columns)
 

@@ -28,6 +28,7 @@ from pgtop_tune.tui.actions import (
     FooterPart,
     Need,
     footer_keys,
+    for_unknown_key,
     key_name,
     keys_among,
     keys_of,
@@ -245,6 +246,18 @@ class KeyMoved(Message):
     def __init__(self, action_id: str) -> None:
         super().__init__()
         self.action_id = action_id
+
+
+class KeyUnknown(Message):
+    """A key did nothing.
+
+    Attributes:
+        hint: What to press instead.
+    """
+
+    def __init__(self, hint: str) -> None:
+        super().__init__()
+        self.hint = hint
 
 
 class MarksUnwanted(Message):
@@ -610,9 +623,13 @@ class SceneScreen(Screen[None]):
         self.paint()
 
     def on_key(self, event: events.Key) -> None:
-        """Give every key to the filter while one is typed; the table follows each letter."""
+        """Give every key to the filter while one is typed, letter by letter; tell of one without effect."""
         field = self._filtering
         if field is None:
+            offered = self.offered()
+            keys = {key for action in offered for key in keys_among(action, offered, self._keymap)}
+            if keys.isdisjoint((event.key, event.character)):
+                self.post_message(KeyUnknown(for_unknown_key(event.key, event.character, self._keymap)))
             return
         event.stop()
         if event.key in ("escape", "ctrl+c"):

@@ -32,7 +32,7 @@ Cell = tuple[str, str]
 _NICE: Final = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 _LATE_S: Final = 0.3
 """A frame comes so late at most after the second that it is of: the window goes on by one column a second."""
-LEGEND: Final = 13
+LEGEND: Final = 14
 """Cells right of the columns for the names and the present values of the curves."""
 _NEXT_TO_ZERO: Final = 1e-9
 """Below this a scale would magnify rounding errors."""
@@ -300,7 +300,7 @@ class Area(Struct, frozen=True):
         values: One per column; None is a gap.
         style: A name of `STYLES`.
         density: Which of `Glyphs.densities` fills it.
-        alarms: Columns whose upper edge is an alarm.
+        alarms: Columns that are an alarm: one colour from their foot to their edge.
     """
 
     values: Columns
@@ -437,7 +437,7 @@ def _legend(ends: Sequence[CurveEnd], top: float, rows: int, cells: int) -> list
     for row, index in zip(places, order, strict=True):
         end = ends[index]
         label = f" {end.label} "
-        legend[row] = (((label + end.text.rjust(cells - len(label)))[:cells], end.style),)
+        legend[row] = ((f"{label}{end.text.rjust(cells - len(label) - 1)} "[:cells], end.style),)
     return legend
 
 
@@ -453,7 +453,7 @@ _Fill = tuple[str, int]
 _Line = tuple[str, str, bool, bool]
 """Style and character of a level, whether it is drawn only apart from the foremost area, and whether it yields."""
 _Content = tuple[tuple[float | None, ...], tuple[bool, ...], str, bool]
-"""All of which a column is made: a value per area and level, per area whether zero is an alarm, the arm ("" without
+"""All of which a column is made: a value per area and level, per area whether it is an alarm, the arm ("" without
 one), and whether it begins here."""
 
 
@@ -542,7 +542,11 @@ class _Drawing:
         cells: list[Cell | None] = [None] * self._height
         of_areas = values[: len(self._fills)]
         heights = [_height(value, self._top, self._height) for value in of_areas]
-        filled_areas = [(fill, high) for fill, high in zip(self._fills, heights, strict=True) if high is not None]
+        fills = [
+            ("critical", density) if is_alarm else (style, density)
+            for (style, density), is_alarm in zip(self._fills, alarms or (False,) * len(self._fills), strict=True)
+        ]
+        filled_areas = [(fill, high) for fill, high in zip(fills, heights, strict=True) if high is not None]
         filled, edges = 0, set()
         for fill, high in filled_areas:
             if high <= filled:
@@ -553,24 +557,22 @@ class _Drawing:
             if high % _PARTS:
                 edges.add(high // _PARTS)
             filled = high
-        alarm = any(is_alarm and value is not None for is_alarm, value in zip(alarms, of_areas, strict=False))
         for row in edges:
             base = row * _PARTS
-            cells[-1 - row] = self._edge(filled_areas, base) or self._upper(filled_areas, filled, base, alarm=alarm)
+            cells[-1 - row] = self._edge(filled_areas, base) or self._upper(filled_areas, filled, base)
         if arm:
             self._shade(cells, arm, begins=begins)
         for line, value in zip(self._lines, values[len(self._fills) :], strict=True):
             self._draw_level(cells, line, value, heights[0] if heights else None)
         return tuple(cells)
 
-    def _upper(self, filled_areas: Sequence[tuple[_Fill, int]], tallest: int, base: int, *, alarm: bool) -> Cell:
+    def _upper(self, filled_areas: Sequence[tuple[_Fill, int]], tallest: int, base: int) -> Cell:
         """Return the upper edge of all, in the style of the foremost area that fills at least half of what is drawn
         there.
         """
         part = tallest - base
         fill = next(fill for fill, high in filled_areas if high >= base + part / 2)
-        style = fill[0]
-        return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], "critical" if alarm else style
+        return self._rising[max(1, round(part / _PARTS * (len(self._rising) - 1)))], fill[0]
 
     def _edge(self, filled_areas: Sequence[tuple[_Fill, int]], base: int) -> Cell | None:
         """Return a cell that two areas fill, the lower one on the other's colour; None where one does, or it is not

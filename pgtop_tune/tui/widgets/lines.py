@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from typing import Final, Literal
@@ -107,6 +108,23 @@ def ellipsized(text: str, cells: int, ellipsis: str) -> str:
     """Return a text as `clip` does, with a sign at the end where something was cut."""
     clipped = clip(text, cells)
     return clipped if clipped.rstrip() == text.rstrip() else clip(text, cells - len(ellipsis)) + ellipsis
+
+
+_CLAUSE_END: Final = re.compile(r"[.;:](?= )| (?=\()")
+
+
+def clauses(text: str, cells: int, ellipsis: str) -> str:
+    """Return so much of a sentence of ours as there is room for: whole clauses where they fill a third of it, else
+    words with a sign that something was cut.
+    """
+    if text_width(text) <= cells:
+        return text
+    parts = [text[: end.start()] for end in _CLAUSE_END.finditer(text)]
+    fitting = [part for part in parts if part.count("(") == part.count(")") and text_width(part) <= cells]
+    if fitting and 3 * text_width(fitting[-1]) >= cells:
+        return fitting[-1]
+    kept = clip(text, max(cells - len(ellipsis), 0))
+    return (kept.rpartition(" ")[0].rstrip() or kept) + ellipsis
 
 
 def fit(line: Line, cells: int) -> Line:
@@ -440,12 +458,14 @@ class Column(Struct, frozen=True):
         width: Cells; of an elastic column the least it takes.
         align: Numbers stand right, words left.
         elastic: Shares with other elastic columns what the fixed ones leave.
+        prose: Holds sentences of ours, which end with a clause.
     """
 
     title: str
     width: int
     align: Literal["left", "right"] = "left"
     elastic: bool = False
+    prose: bool = False
 
 
 def column_widths(columns: Sequence[Column], width: int) -> tuple[int, ...]:
@@ -537,6 +557,7 @@ def _row_line(row: Row, columns: Sequence[Column], widths: Sequence[int], width:
         if cells <= 0:
             break
         gap = " " * min(GAP, width - used - cells)
+        text = clauses(text, cells, glyphs.ellipsis) if column.prose else text
         drawn = _cell(text, cells, column.align == "right", glyphs) + gap
         used += cells + len(gap)
         if style == run_style:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from rich.cells import cell_len
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, age, count
+from pgtop_tune.base.units import age
 from pgtop_tune.metrics.catalogue import Interval, Metric
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.waits import QUEUE
@@ -165,19 +165,6 @@ def alarm(value: float | None, critical: float | None, otherwise: str = PLAIN) -
     if value is None:
         return "dim"
     return "critical" if critical is not None and value >= critical else otherwise
-
-
-def spaced(value: float | None, cells: int = 0) -> str:
-    """Return a number with its thousands apart: "1 199"; one decimal below ten, a suffix from a million on."""
-    if value is None:
-        text = UNKNOWN
-    elif value >= 999_999.5:
-        text = count(value)
-    elif value < 9.95 and value != int(value):
-        text = f"{value:.1f}"
-    else:
-        text = f"{value:,.0f}".replace(",", " ")
-    return text.rjust(cells)
 
 
 # The header alone is red when the server does not answer: one alarm is read, five are noise.

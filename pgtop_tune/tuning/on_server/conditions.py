@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from pgtop_tune.base.safe_text import one_line
+from pgtop_tune.base.units import count
 from pgtop_tune.compare.sides.material import Look, mean_ms, summed
 from pgtop_tune.compare.statement_rows import ENOUGH_CALLS
 from pgtop_tune.experiment.attribution import attribution
@@ -86,7 +87,7 @@ def idle(tps: float, clients: float | None) -> bool:
 
 def rate_words(tps: float, before: float) -> str:
     """Return "400 transactions per second, 200 before"."""
-    return f"{tps:,.0f} transactions per second, {before:,.0f} before"
+    return f"{count(tps)} transactions per second, {count(before)} before"
 
 
 def share_moved(first: Mapping[str, float], second: Mapping[str, float]) -> float:
@@ -267,7 +268,7 @@ def _clients(older: Blocks, newer: Blocks) -> str:
     if not _beyond(older, newer, connected):
         return ""
     now, before = _usual(newer, connected), _usual(older, connected)
-    return f"the load has changed: {now:,.0f} client sessions, {before:,.0f} before"
+    return f"the load has changed: {count(now)} client sessions, {count(before)} before"
 
 
 def _mix(text: Texts, older: Blocks, newer: Blocks) -> str:

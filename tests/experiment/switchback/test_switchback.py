@@ -188,7 +188,7 @@ async def test_what_is_not_put_back_stands_in_the_result() -> None:
 
     made.arms.restore = restore  # type: ignore[method-assign]
     state = await made.run()
-    assert "\nnot put back: no server answers: `pgtop-tune revert --set 1` reverts it\n" in result_text(PLAN, state)
+    assert "\nnot restored: no server answers: `pgtop-tune revert --set 1` reverts it\n" in result_text(PLAN, state)
     early = replace(state, evaluation=None)
     assert result_text(PLAN, early).endswith("reverts it")
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.runtime.engine import Engine
-from pgtop_tune.tui.actions import ACTIONS, Need, available, check_keymap, footer_keys, keys_of
+from pgtop_tune.tui.actions import _MEANT, ACTIONS, Need, available, check_keymap, footer_keys, keys_of, with_keys
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions
 from pgtop_tune.tui.dashboard.screen import Dashboard
 from pgtop_tune.tui.pages.screen import PageScreen
 from pgtop_tune.tui.pages.wait_groups import WaitGroupsDialog
 from tests.support.screens import ScriptedSource, ScriptedTransport, running_screen
+
+if TYPE_CHECKING:
+    from pgtop_tune.tui.dialogs.help import HelpDialog
 
 
 async def test_a_replay_pauses_itself_and_has_no_keys_that_change_a_server() -> None:
@@ -49,6 +53,32 @@ async def test_a_remapped_key_works_and_the_old_one_does_not() -> None:
         before = rig.app.theme
         await rig.press("f5")
         assert rig.app.theme != before
+
+
+async def test_a_key_without_effect_tells_the_one_to_press() -> None:
+    for words in _MEANT.values():
+        assert "{" not in with_keys(words, {})
+    async with running_screen(options=ScreenOptions(keymap={"terminate": "X"})) as rig:
+        await rig.press("f8")
+        await rig.sees("F8 does nothing here: c cancels, X ends a session")
+        await rig.press("tab")
+        await rig.sees("1 and 2 to 9 are the pages")
+        await rig.press("B")
+        await rig.sees("B does nothing here: ? lists the keys")
+        await rig.press("2", "R")
+        await rig.sees("R reverses an order of yours: s, < and > sort")
+        await rig.press("question_mark", "ctrl+d", "B")
+        assert cast("HelpDialog", rig.app.screen).top > 0
+        await rig.sees("B does nothing here")
+
+
+async def test_a_colon_searches_the_actions() -> None:
+    async with running_screen() as rig:
+        await rig.press("colon")
+        await rig.type("sessions")
+        await rig.sees("the sessions page")
+        await rig.press("enter")
+        await rig.until(lambda: isinstance(rig.app.screen, PageScreen))
 
 
 async def test_every_text_names_the_key_that_is_bound() -> None:

@@ -273,7 +273,7 @@ async def _check(rig: Rig) -> None:
 
 
 async def _zoom(rig: Rig) -> None:
-    for words in ("a column is 5 s", "a column is 30 s", "chart of 3m20s", "chart of 1m40s"):
+    for words in ("a column is 5 s", "a column is 30 s", "chart of 3m18s", "chart of 1m39s"):
         await rig.press("Z")
         await rig.sees(words)
     await rig.press("Z")

@@ -162,7 +162,7 @@ async def test_a_click_on_the_bar_of_a_replay_goes_there(size: tuple[int, int]) 
         await rig.until(lambda: transport.jumped == [120.0, 0.0])
 
 
-@pytest.mark.parametrize(("key", "at_x", "ends_s"), [("3", 125, 15.0), ("7", 140, 21.0)])
+@pytest.mark.parametrize(("key", "at_x", "ends_s"), [("3", 125, 15.0), ("7", 140, 24.0)])
 async def test_a_click_in_a_chart_of_a_page_shows_its_moment(key: str, at_x: int, ends_s: float) -> None:
     transport = ScriptedTransport()
     source = ScriptedSource([Step(tuple(frames(40)[::3]), restart=True)])

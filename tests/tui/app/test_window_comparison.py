@@ -153,8 +153,8 @@ async def test_marks_stand_on_the_tape_in_the_columns_of_their_moments() -> None
         await marked(rig, source, found, (10, "["), (60, "]"))
         await rig.until(lambda: any("[" in line for line in rig.text().splitlines() if line.startswith(" tape")))
         (tape,) = (line for line in rig.text().splitlines() if line.startswith(" tape"))
-        assert tape.index("]") == 7 + 99, "now is in the last column, of two seconds"
-        assert tape.index("[") == 7 + 75
+        assert tape.index("]") == 7 + 98, "now is in the last column, of two seconds"
+        assert tape.index("[") == 7 + 74
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])

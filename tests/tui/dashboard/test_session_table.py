@@ -22,6 +22,9 @@ from pgtop_tune.tui.dashboard.session_rows import (
     session_rows,
 )
 from pgtop_tune.tui.dashboard.sessions import ON_DASHBOARD, columns_for, sessions_lines
+from pgtop_tune.tui.pages.listing import first_view, ordered
+from pgtop_tune.tui.pages.page import row_lines
+from pgtop_tune.tui.pages.sessions import TABLE
 from pgtop_tune.tui.widgets.lines import UNICODE, plain_text
 from tests.support.frames import EPOCH_MS, backend, host_sample, postgres_sample, session_of
 from tests.support.wait_frames import queueing_session
@@ -122,6 +125,27 @@ def test_filter_looks_at_user_database_application_state_wait_and_query(text: st
 
 def test_idle_sessions_can_be_hidden() -> None:
     assert 9 not in pids(session_with(*CROWD), SessionsView(hide_idle=True))
+
+
+def test_idle_sessions_that_are_alike_are_one_row_of_their_page_until_they_are_listed_or_filtered() -> None:
+    """Forty sleeping sessions of a pool filled the page; an act on their row is no act on one of them."""
+    rest = {"state": "idle", "xact_start_ms": None, "application_name": "shop"}
+    pool = [backend(pid, NOW_MS, **rest, state_change_ms=NOW_MS - 2_000) for pid in range(20, 27)]
+    few = [backend(pid, NOW_MS, **rest | {"application_name": "x"}, state_change_ms=NOW_MS - 2_000) for pid in (30, 31)]
+    session = session_with(*CROWD, *pool, *few, processes=dict.fromkeys(range(20, 27), (3, 1024)))
+    rows, view = session_rows(session), first_view(TABLE)
+    folded = ordered(TABLE, view, rows)
+    assert [len(row.alike) for row in folded if row.alike] == [7]
+    assert len(folded) == len(rows) - 6
+    assert len(ordered(TABLE, replace(view, hide_quiet=False), rows)) == len(rows)
+    assert len(ordered(TABLE, replace(view, filter="shop"), rows)) == 7
+    one = next(row for row in folded if row.alike)
+    drawn = [column.text(one) for column in TABLE.columns if column.id in ("pid", "cpu", "write", "query")]
+    assert drawn == ["7x", "21", "7", "shop: " + (pool[0].query or "")]
+    assert TABLE.backend_of is not None
+    assert TABLE.backend_of(one) is None
+    assert one.key not in {row.key for row in rows}
+    assert "7 idle sessions" in "".join(map(plain_text, row_lines(TABLE, session, one, 80, UNICODE)))
 
 
 def test_an_idle_session_that_holds_others_up_is_not_at_rest() -> None:

@@ -60,7 +60,7 @@ def test_at_80_cells_there_is_a_short_form_in_a_chart_s_head_and_beside_a_spark(
     spark = plain_text(drawn(stepped(), 80, 1))
     assert "▲ +" in spark
     assert "better" in spark
-    assert "client  1 1" in spark
+    assert "client  11" in spark
 
 
 def test_failed_transactions_stay_in_sight_beside_it() -> None:

@@ -63,7 +63,7 @@ def _said(line: Line) -> str:
 def test_flushes_stand_beside_the_ceiling() -> None:
     session = _session(1000.0)
     said = _said(_summary(session))
-    assert "flushes 950/s of 1.00k (95 %)" in said
+    assert "flushes 950/s of 1000 (95 %)" in said
     assert "commits per flush 3" in said
     assert session.interval is not None
     assert WAL_FLUSHES(session.interval) == pytest.approx(FLUSHES_PER_S)
@@ -83,13 +83,13 @@ def test_without_a_measurement_nothing_is_said_of_it() -> None:
 
 def test_the_dashboard_has_it_in_the_line_of_wal_and_says_when_it_is_old() -> None:
     (line,) = wal_lines(_session(1000.0), 240, 1, UNICODE)
-    assert "flushes 950/s of 1.00k (95 %)" in _said(line)
+    assert "flushes 950/s of 1000 (95 %)" in _said(line)
     assert "measured" not in _said(line)
     now_ms = _looked(11).taken_at_ms
     (line,) = wal_lines(_session(1000.0, now_ms - 3 * 86_400_000), 320, 1, UNICODE)
     assert "measured 3d" in _said(line)
     (line,) = wal_lines(_session(1000.0), 80, 1, UNICODE)
-    assert "950/s of 1.00k (95 %)" in _said(line)
+    assert "950/s of 1000 (95 %)" in _said(line)
     (line,) = wal_lines(_session(None), 240, 1, UNICODE)
     assert "flushes" not in _said(line)
 

@@ -328,3 +328,26 @@ def test_the_history_of_bytes_has_round_steps_in_their_unit() -> None:
     assert "in MB · since" in drawn
     assert "2.74▼" in drawn
     assert "\n    3 ┤" in drawn
+
+
+def test_the_room_that_a_table_leaves_has_the_other_tables_of_its_page() -> None:
+    """Two thirds of a page were empty under a short table."""
+    session, things = session_of(2), [Thing(1, "one", 1.0)]
+
+    def rows_of(table: PageTable) -> Sequence[Any] | Unavailable:
+        return table.rows(session)
+
+    full = replace(table_of(KEY, NAME), title="full", rows=lambda session: things * 3)
+    empty = replace(full, title="empty", rows=lambda session: [])
+    silent = replace(full, title="silent", rows=lambda session: Unavailable(Reason.NOT_YET))
+    main = table_of(KEY, NAME)
+    lines = listing_lines((main,), main, first_view(main), things, 40, 12, UNICODE)
+    both = listing.with_others(lines, (empty, silent, full), rows_of, first_view, 40, UNICODE)
+    titles = [(number, text) for number, line in enumerate(both) if "\u2500" in (text := plain_text(line).strip())]
+    assert [(number, text.split()[1]) for number, text in titles] == [(0, "things"), (4, "full")]
+    assert [width(line) for line in both] == [40] * 12
+    more = listing_lines((main,), main, first_view(main), things * 2, 40, 12, UNICODE)
+    moved = listing.with_others(more, (full,), rows_of, first_view, 40, UNICODE)
+    assert plain_text(moved[8]).startswith("\u2500 full"), "by steps: it does not follow each row"
+    tall = listing_lines((main,), main, first_view(main), things * 9, 40, 12, UNICODE)
+    assert listing.with_others(tall, (full,), rows_of, first_view, 40, UNICODE) == tall

@@ -123,7 +123,7 @@ def test_pictures(name: str, width: int, height: int) -> None:
 def test_statements_stand_by_time_with_their_numbers() -> None:
     rows = shown(statements.PAGE, statements.TABLE, busy(), 200, 40)
     first = cells(rows, "UPDATE pgbench_accounts").split()
-    assert first[:10] == ["640", "88", "1.20k", "0.53", "1", "97", "2.34", "MB", "6.25", "MB"]
+    assert first[:10] == ["640", "88", "1200", "0.53", "1", "97", "2.34", "MB", "6.25", "MB"]
     bodies = [row for row in rows if "SELECT" in row or "UPDATE" in row or "query id" in row]
     words = ["UPDATE", "boo", "text not known yet (query id 4)"]
     assert [word for body in bodies for word in words if word in body] == words
@@ -137,7 +137,7 @@ def test_idle_statements_and_columns_that_none_of_the_others_used_are_hidden_and
     assert "tempB/s" in text
     assert "plan ms/s" not in text
     # Nested statements are part of those that call them.
-    assert cells(rows, "sum of the top-level").split()[:4] == ["730", "100", "1.20k", "0.61"]
+    assert cells(rows, "sum of the top-level").split()[:4] == ["730", "100", "1203", "0.61"]
     idle = [{**section(12), "statement_counters": sample(float(at), at - 2.0 if at else None,
             [statement(3, calls=70, exec_us=91_000_000, temp_blks_read=9)])} for at in (0, 2)]  # fmt: skip
     assert "1 idle: i lists them" in "\n".join(shown(statements.PAGE, statements.TABLE, session_with(idle), 80, 24))

@@ -12,6 +12,7 @@ from pgtop_tune.base import units
 from pgtop_tune.runtime.history import SeriesPoint
 from pgtop_tune.tui.widgets import chart
 from pgtop_tune.tui.widgets.chart import (
+    LEGEND,
     Area,
     ArmBand,
     ChartMark,
@@ -82,10 +83,10 @@ def test_the_end_of_each_curve_has_its_name_and_value_beside_it_in_a_row_of_its_
         CurveEnd("p99", "12", "series-5", [11.0] * 4),
     )
     lines = drawn(Area([2.0] * 4, "series-3"), height=6, top=12.0, beside=9, ends=ends)
-    assert [plain_text(line)[-9:].rstrip() for line in lines] == [" p99   12", "", "", "", " p95    4", " p50    3"]
+    assert [plain_text(line)[-9:].rstrip() for line in lines] == [" p99  12", "", "", "", " p95   4", " p50   3"]
     assert [line[-1][1] for line in lines if line[-1][0].strip()] == ["series-5", "series-4", "series-3"]
     low = drawn(Area([0.0] * 4, "series-3"), height=2, top=12.0, beside=9, ends=ends)
-    assert [plain_text(line)[-9:] for line in low] == [" p99   12", " p50    3"], "the first ranks, where rows are few"
+    assert [plain_text(line)[-9:] for line in low] == [" p99  12 ", " p50   3 "], "the first ranks, where rows are few"
 
 
 def test_a_mark_stands_on_the_colour_of_the_area_and_leaves_no_gap_in_it() -> None:
@@ -98,6 +99,23 @@ def test_the_foremost_area_hides_those_behind_it_up_to_its_height() -> None:
     front, back = Area([4.0] * 4, "series-3"), Area([8.0] * 4, "series-4", 1)
     assert picture(drawn(front, back)) == ["▓▓▓▓", "████"]
     assert [line[1][1] for line in drawn(front, back)] == [on("series-4", "series-4"), "series-3"]
+
+
+def test_an_alarm_has_one_colour_from_foot_to_edge() -> None:
+    """A column of one series was yellow with a red top, as if two were stacked."""
+    lines = drawn(Area([5.0, 5.0, 8.0, 5.0], "series-1", alarms={1, 2}))
+    assert [list(spans[1:]) for spans in lines] == [
+        [("▂", "series-1"), ("▂█", "critical"), ("▂", "series-1")],
+        [("█", "series-1"), ("██", "critical"), ("█", "series-1")],
+    ]
+
+
+def test_the_legend_keeps_all_digits_of_its_value() -> None:
+    """At 12,345 transactions a second the dashboard said "client 12 34"."""
+    for value in (9.0, 1218.0, 12_345.0, 1.2e6):
+        end = CurveEnd("client", units.count(value), "series-1", [value])
+        rows = drawn(Area([value], "series-1"), columns=1, beside=LEGEND, ends=(end,), top=value)
+        assert any(plain_text(row).endswith(f" {units.count(value)} ") for row in rows)
 
 
 def test_a_zero_while_a_load_runs_is_red() -> None:

@@ -10,6 +10,7 @@ from pgtop_tune.tui.widgets.lines import (
     UNICODE,
     Column,
     Row,
+    clauses,
     column_widths,
     first_in_view,
     next_row,
@@ -56,6 +57,18 @@ def test_a_number_that_does_not_fit_says_so() -> None:
     row: Row = (("1234567", ""), ("7654321", ""))
     assert plain_text(table_lines(columns, [row], width=9, height=2, glyphs=UNICODE)[1]) == "123… 765…"
     assert plain_text(table_lines(columns, [row], width=9, height=2, glyphs=ASCII)[1]) == "123~ 765~"
+
+
+def test_a_sentence_that_does_not_fit_ends_with_a_clause() -> None:
+    text = "Share of WAL over the last 10 s: high after a checkpoint; lower (much) later"
+    assert [clauses(text, cells, "…") for cells in (99, 70, 60, 40, 30, 12)] == [
+        text, "Share of WAL over the last 10 s: high after a checkpoint; lower",
+        "Share of WAL over the last 10 s: high after a checkpoint", "Share of WAL over the last 10 s",
+        "Share of WAL over the last…", "Share of…",
+    ]  # fmt: skip
+    row: Row = (("a clause; and another", ""),)
+    (_, line) = table_lines((Column("m", 12, prose=True),), [row], width=12, height=2, glyphs=UNICODE)
+    assert plain_text(line).strip() == "a clause"
 
 
 def test_columns_behind_the_right_edge_are_left_out() -> None:

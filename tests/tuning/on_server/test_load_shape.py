@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pgtop_tune.base.units import count
 from pgtop_tune.tuning.on_server.conditions import LOOKS, LoadShape, change_of
 
 BEFORE = LoadShape(1000.0, {"CPU": 0.5, "IO:WalSync": 0.4, "Lock:transactionid": 0.1})
@@ -20,7 +21,7 @@ def test_a_load_that_wanders_and_pauses_is_the_same_one() -> None:
 @pytest.mark.parametrize("factor", [0.3, 3.0])
 def test_throughput_that_stays_elsewhere_is_another_load(factor: float) -> None:
     looks = [LoadShape(1000.0 * factor, BEFORE.shares)] * LOOKS
-    assert change_of(BEFORE, looks) == f"{1000.0 * factor:,.0f} transactions per second, 1,000 before"
+    assert change_of(BEFORE, looks) == f"{count(1000.0 * factor)} transactions per second, 1000 before"
 
 
 def test_time_that_goes_elsewhere_is_another_load_and_the_wait_is_named() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
-from pgtop_tune.base.units import GB, KB, MB, UNKNOWN, ms
+from pgtop_tune.base.units import COUNTS, GB, KB, MB, UNKNOWN, ms
 from pgtop_tune.cli.commands.show.session import ShownSession
 from pgtop_tune.diagnosis.finding import Finding
 from pgtop_tune.export.tidy import moment_text
@@ -17,7 +17,7 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import PageColumn, PageTable, figure, foreign, whole, word
 
-_NUMBER: Final = re.compile(r"(-?[\d,]+(?:\.\d+)?)(?: ?(%|ms|s|B|kB|MB|GB|TB|)(/s)?)?")
+_NUMBER: Final = re.compile(r"(-?\d+(?:\.\d+)?)(?:([kMG])(?!B))?(?: ?(%|ms|s|B|kB|MB|GB|TB|)(/s)?)?")
 _BYTES: Final = {"B": 1, "kB": KB, "MB": MB, "GB": GB, "TB": 1024 * GB}
 
 
@@ -43,7 +43,7 @@ def evidence_value(text: str) -> dict[str, Any]:
     number = _NUMBER.fullmatch(text)
     if number is None:
         return {"text": text, "value": None, "unit": ""}
-    value, unit, per_s = float(number[1].replace(",", "")), number[2] or "", number[3] or ""
+    value, unit, per_s = float(number[1]) * COUNTS[number[2] or ""], number[3] or "", number[4] or ""
     if unit in _BYTES:
         value, unit = value * _BYTES[unit], "bytes"
     return {"text": text, "value": value, "unit": f"{unit or 1}{per_s}" if per_s else unit}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from pgtop_tune.base.errors import ConnectionProblem, NotAvailable, UsageProblem
+from pgtop_tune.base.errors import ConnectionProblem, NotAvailable, NotLetIn, UsageProblem
 from pgtop_tune.base.units import duration, wall_moment
 from pgtop_tune.cli.commands.show import ShowFormat, ShowRequest, What
 from pgtop_tune.cli.commands.show.formats import ShownRows, write
@@ -78,7 +78,7 @@ class RowChoice:
         request, table = self._request, self._table
         if request.sort:
             table = replace(table, sort=request.sort)
-        return replace(first_view(table), hide_quiet=table.hides_quiet and not request.all)
+        return replace(first_view(table), hide_quiet=table.hides_quiet and table.folded is None and not request.all)
 
     def of(self, session: ShownSession, target: str) -> ShownRows:
         """Return the rows of a session with a frame.
@@ -118,6 +118,17 @@ class RowChoice:
         return self._table.empty
 
 
+def meant_otherwise(subject: What, target: str) -> str:
+    """Return a hint for a word that names no database, as fingers know it from other programs; "" for none."""
+    rows = (
+        (target.replace(".", "", 1).isdecimal(), f"--watch {target} repeats"),
+        ("," in target, f"columns are --columns {target}; a database is -d"),
+        (target in set(What), f"one kind of rows at a time: `pgtop-tune show {target}`"),
+        (target and subject is What.PARAMETERS, f"for a parameter: `pgtop-tune parameters {target}`"),
+    )
+    return next((hint for applies, hint in rows if applies), "")
+
+
 def show_rows(request: ShowRequest) -> int:
     """Print rows, and return the exit status.
 
@@ -135,9 +146,14 @@ def show_rows(request: ShowRequest) -> int:
     choice = RowChoice(request)
     if sys.stderr.isatty():
         tell(f"sampling {duration(max(choice.seconds, 2.0))}")
-    rows = let_in(
-        request.connection, lambda conninfo: asyncio.run(sampled(conninfo, request, choice)), resolving=resolving
-    )
+    try:
+        rows = let_in(
+            request.connection, lambda conninfo: asyncio.run(sampled(conninfo, request, choice)), resolving=resolving
+        )
+    except NotLetIn as problem:
+        if hint := meant_otherwise(request.subject, request.connection.target):
+            raise type(problem)(problem.message, hint) from None
+        raise
     _say(rows, choice)
     return 0
 

@@ -224,7 +224,6 @@ def test_a_word_of_another_program_is_told_what_it_is_here(typed: list[str], hin
         ("report --duration 5", "see `pgtop-tune report --help`"),
         ("top --refresh 2", "-i TIME is the time between two samples"),
         ("top -v", "-V is the version; --log-file FILE --log-level debug tells more"),
-        ("bench run --random-seed 1", "--seed N"),
         ("bench run --show-script=tpcb-like", "pgtop-tune bench show tpcb-like"),
         ("bench run --exit", "an option of pgbench itself stands behind --: pgtop-tune bench run … -- --exit"),
         *((key, "") for key in habits._OPTIONS_MEANT if not key.startswith("-")),

@@ -16,7 +16,6 @@ quit = "q,f10"
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from pgtop_tune.base.errors import UsageProblem
-from pgtop_tune.base.paths import account_name, config_dir, content_of
+from pgtop_tune.base.paths import NotOurs, config_dir, content_of
 from pgtop_tune.base.units import TIMES, quantity
 
 FILE_NAME: Final = "config.toml"
@@ -68,8 +67,8 @@ def load_config(path: Path | None = None) -> Config:
         path: The only file to read.
 
     Raises:
-        UsageProblem: A file cannot be read, belongs to another account, can be written by everybody, or says something
-            it cannot mean, as may a variable; names every mistake of a file.
+        UsageProblem: A file cannot be read, could have been written by others, or says something it cannot mean, as
+            may a variable; names every mistake of a file.
     """
     if path is not None:
         return Config(**_values_of(path))
@@ -83,8 +82,9 @@ def load_config(path: Path | None = None) -> Config:
 def _values_of(file: Path, *, must_exist: bool = False) -> dict[str, Any]:
     """Return the values of a file by key; empty where there is none."""
     try:
-        _check_owner(file)
-        content = content_of(file)
+        content = content_of(file, own_by="name a file of your own with --config")
+    except NotOurs as refused:
+        raise UsageProblem(str(refused), refused.hint) from None
     except FileNotFoundError:
         if must_exist:
             raise UsageProblem(f"there is no configuration file {file}", "check --config") from None
@@ -109,18 +109,6 @@ def _values_of(file: Path, *, must_exist: bool = False) -> dict[str, Any]:
     for name in _LISTS & parsed.keys():
         parsed[name] = tuple(parsed[name])
     return parsed
-
-
-def _check_owner(file: Path) -> None:
-    """Refuse a file that another account could have written: it names disks, keys and files. Raises OSError, too."""
-    status = file.stat()
-    if status.st_uid not in (os.geteuid(), 0):
-        raise UsageProblem(
-            f"{file} belongs to {account_name(status.st_uid)}, but this process runs as {account_name(os.geteuid())}",
-            "copy it, or pass a file of your own with --config",
-        )
-    if status.st_mode & stat.S_IWOTH and stat.S_ISREG(status.st_mode):
-        raise UsageProblem(f"{file} can be written by everybody", f"inspect it, then run: chmod o-w {file}")
 
 
 def _of_variables() -> dict[str, Any]:

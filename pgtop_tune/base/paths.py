@@ -213,19 +213,23 @@ SMALL_BYTES: Final = 1_000_000
 """More than people write into one file of settings."""
 
 
-def content_of(path: Path, most_bytes: int = SMALL_BYTES, *, links: bool = True) -> bytes:
+def content_of(path: Path, most_bytes: int = SMALL_BYTES, *, links: bool = True, own_by: str = "") -> bytes:
     """Return the content of a small file that an operator or a setting names: a configuration, a script, a list.
 
     Args:
         path: The file.
         most_bytes: Limit of the size.
         links: See `opened`.
+        own_by: Refuse a file that others could have written, with this remedy; "" reads every file.
 
     Raises:
+        NotOurs: Others could have written it.
         OSError: It cannot be read, is no regular file (a pipe, a device), or is larger.
     """
     try:
         with opened(path, links=links) as file:
+            if own_by:
+                check_own(path, file.fileno(), own_by)
             content = file.read(most_bytes + 1)
     except OSError as error:
         if error.errno == errno.EINVAL:
@@ -295,8 +299,14 @@ def read_own(path: Path) -> bytes:
         return file.read()
 
 
-def check_own(path: Path, descriptor: int) -> None:
+_ELSEWHERE: Final = "set XDG_STATE_HOME or --journal to your own directory"
+
+
+def check_own(path: Path, descriptor: int, remedy: str = _ELSEWHERE) -> None:
     """Make sure that an open file is a regular one, belongs to this user or root, and cannot be written by others.
+
+    Args:
+        remedy: Instead of running as the account to which the file belongs.
 
     Raises:
         NotOurs: One of these does not hold.
@@ -304,7 +314,7 @@ def check_own(path: Path, descriptor: int) -> None:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise NotOurs(f"{path} is not a regular file", "move it elsewhere")
-    _check(path, status)
+    _check(path, status, remedy)
 
 
 def check_own_directory(directory: Path) -> None:
@@ -317,12 +327,12 @@ def check_own_directory(directory: Path) -> None:
     _check(directory, directory.stat())
 
 
-def _check(path: Path, status: os.stat_result) -> None:
+def _check(path: Path, status: os.stat_result, remedy: str = _ELSEWHERE) -> None:
     if status.st_uid not in (os.geteuid(), 0):
         name = account_name(status.st_uid)
         raise NotOurs(
             f"{path} belongs to {name}, but this process runs as {account_name(os.geteuid())}",
-            f"run pgtop-tune as {name} (sudo -u {name}), or set XDG_STATE_HOME or --journal to your own directory",
+            f"run pgtop-tune as {name} (sudo -u {name}), or {remedy}",
         )
     if status.st_mode & _WRITTEN_BY_OTHERS:
         raise NotOurs(f"{path} is writable by others", f"inspect it, then run: chmod go-w {path}")

@@ -681,7 +681,7 @@ async def start_run(
             rate_per_s=level.rate_per_s,
             threads=threads_for(group_spec),
             started_ms=started_ms,
-            command=without_secrets(shell_quoted(argv)),
+            command=without_secrets(shell_quoted([without_secrets(word) for word in argv])),
             pid=running.pid,
             machine=load_place.name,
             clock_ahead_ms=running.clock.ahead_ms if running.clock else None,

@@ -149,7 +149,7 @@ def main() -> None:
                     _run(arguments, "")
             else:
                 arguments = with_default_command(take_general(command_line(arguments)))
-                if LOG_FILE in os.environ:
+                if os.environ.get(LOG_FILE):
                     from pgtop_tune.cli.log import begin
 
                     begin(arguments)

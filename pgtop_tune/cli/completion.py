@@ -92,6 +92,12 @@ def parameters(ctx: Any, incomplete: str) -> list[str]:
     return _fitting(known_names(), incomplete.lower())
 
 
+def shown(ctx: Any, incomplete: str) -> list[str]:
+    """Return databases, and for `show parameters` names of parameters."""
+    names = parameters(ctx, incomplete) if ctx.params.get("subject") == "parameters" else []
+    return [*names, *databases(ctx, incomplete)]
+
+
 def profiles(incomplete: str) -> list[str]:
     """Return the load profiles."""
     from pgtop_tune.bench.profiles import load_profiles, profile_directories

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import (
     ConnectionProblem,
@@ -55,6 +56,17 @@ class ConnectionOptions(ConnectionWords, frozen=True):
     """Connection options of a command whose words without an option are no database."""
 
     LEFT_OUT: ClassVar = frozenset({"target", "target_user"})
+
+
+PLACES: Final = ("target", "target_user")
+"""Words without an option, in their order."""
+
+
+def with_places(connection: ConnectionOptions, typed_words: Sequence[str]) -> ConnectionOptions:
+    """Return the options with a database and a user. Raises UsageProblem for more words."""
+    if len(typed_words) > len(PLACES):
+        raise UsageProblem(f"{typed_words[-1]!r} is one word too many", "pass a database and a user")
+    return replace(connection, **dict(zip(PLACES, typed_words, strict=False)))
 
 
 def resolve_words(connection: ConnectionWords, *, is_another: bool = False) -> ConnInfo:

@@ -45,12 +45,12 @@ def take_general(arguments: list[str]) -> list[str]:
     Raises:
         UsageProblem: An option lacks its value.
     """
-    remaining, typed_words, in_check = list[str](), list(arguments), False
+    remaining, typed_words = list[str](), list(arguments)
     while typed_words:
         word = typed_words.pop(0)
         name, equals, value = word.partition("=")
-        in_check = in_check or word == "check"
-        variable = "" if in_check and name == "--config" else _GENERAL.get(name, "")
+        of_command = name == "--config" and _command_first(remaining)[:1] == ["check"]
+        variable = "" if of_command else _GENERAL.get(name, "")
         if word == "--":
             return [*remaining, word, *typed_words]
         if word in _WITHOUT_COLOUR:

@@ -51,7 +51,8 @@ def begin(arguments: Sequence[str]) -> None:
             return
 
     output.log_with(write)
-    write("info", f"pgtop-tune {shlex.join(arguments)}")
+    # Masked word by word: the quotes of a shell tear those of a password apart.
+    write("info", f"pgtop-tune {shlex.join(map(without_secrets, arguments))}")
 
 
 class EventLog:
@@ -69,4 +70,4 @@ class EventLog:
 
 def event_logs() -> tuple[EventLog, ...]:
     """Return the sink for --log-file; none without one."""
-    return (EventLog(),) if LOG_FILE in os.environ else ()
+    return (EventLog(),) if os.environ.get(LOG_FILE) else ()

@@ -23,6 +23,8 @@ from pgtop_tune.advice.proposal import (
 )
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.tables import Table
+from pgtop_tune.cli.assignments import instead
+from pgtop_tune.cli.connections import PLACES, ConnectionOptions, with_places
 from pgtop_tune.cli.snapshot import AdviceBasis
 from pgtop_tune.host.sysctl_files import DEFAULTS
 from pgtop_tune.metrics.setting_risks import RISKS
@@ -209,7 +211,7 @@ def matching_rows(
             advice_for(parameter, advised),
         )
         for parameter in sorted(parameters, key=lambda parameter: parameter.name.lower())
-        if any(fnmatchcase(parameter.name.lower(), pattern.lower()) for pattern in patterns)
+        if is_named(parameter, patterns)
     )
 
 
@@ -218,11 +220,34 @@ def known_names() -> frozenset[str]:
     return SAFE | RISKS.keys() | {knob.name.lower() for knob in KNOBS}
 
 
-def split_patterns(typed_names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the words that name parameters or match names, and the others: a database and a user."""
+def names_and_connection(
+    typed_words: Sequence[str], connection: ConnectionOptions
+) -> tuple[list[str], ConnectionOptions]:
+    """Return the words that name parameters or match names, and the connection with the others: a database and a user.
+
+    Raises:
+        UsageProblem: There are more of the others.
+    """
+    if connection.database:
+        return list(typed_words), connection
     names = known_names()
-    patterns = [word for word in typed_names if word.lower() in names or _MAGIC.intersection(word)]
-    return patterns, [word for word in typed_names if word not in patterns]
+    patterns = [word for word in typed_words if word.lower() in names or _MAGIC.intersection(word)]
+    places = [word for word in typed_words if word not in patterns]
+    if len(places) > len(PLACES):
+        raise UsageProblem(f"there is no parameter {places[-1]!r}", instead(places[-1], sorted(names)))
+    return patterns, with_places(connection, places)
+
+
+def is_named(parameter: Parameter, patterns: Sequence[str]) -> bool:
+    """Return whether a parameter has one of the names, or matches one of the patterns."""
+    return any(fnmatchcase(parameter.name.lower(), pattern.lower()) for pattern in patterns)
+
+
+def no_parameter(patterns: Sequence[str]) -> UsageProblem:
+    """Return the problem of names that this server does not have."""
+    return UsageProblem(
+        f"the server has no parameter {' or '.join(patterns)}", instead(patterns[0], sorted(known_names()))
+    )
 
 
 def parameter_json(row: ParameterRow) -> dict[str, Any]:

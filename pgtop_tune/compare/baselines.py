@@ -186,8 +186,11 @@ def check_name(name: str) -> str:
     return name
 
 
-def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
+def save(name: str, source: Path, note: str = "", *, dry_run: bool = False) -> tuple[KeptRun, Material]:
     """Copy a recording, a record or a directory of records into a baseline.
+
+    Args:
+        dry_run: Copy nothing.
 
     Raises:
         UsageProblem: No baseline can have this name.
@@ -213,16 +216,18 @@ def save(name: str, source: Path, note: str = "") -> tuple[KeptRun, Material]:
             "run the loads again, or save a series without this one",
         )
     try:
-        paths.private(paths.baselines_dir())
-        paths.private(directory)
+        if not dry_run:
+            paths.private(paths.baselines_dir())
+            paths.private(directory)
         path = _free(directory, material.began_ms, _suffix(source))
-        _copy(source, path)
         facts = tuple(fact for fact in material.facts if not fact.shipped and fact.kind is not FactKind.IDENTITY)
         kept = KeptRun(
             path=path, began_ms=material.began_ms, note=note, loads=_figures(material), facts=facts,
             doubts=doubtful(material),
         )  # fmt: skip
-        _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
+        if not dry_run:
+            _copy(source, path)
+            _write(path.with_name(path.name.split(".")[0] + _SUMMARY), _summary(kept, material))
     except OSError as problem:
         raise RecordingProblem(
             f"the baseline {name} cannot be written: {problem.strerror}", f"check the free space in {directory}"

@@ -32,6 +32,7 @@ from pgtop_tune.metrics.server import client_backends
 from pgtop_tune.metrics.waits import label_of
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import BenchRun
+from pgtop_tune.model.host import OtherProgram
 from pgtop_tune.model.postgres import HIDDEN_QUERY, Activity, Backend, Parameter
 from pgtop_tune.model.replication import PreparedTransaction
 from pgtop_tune.model.run_result import GeneratorLoad
@@ -111,6 +112,10 @@ class Waits(Struct, frozen=True):
     of_others: Mapping[tuple[str, str], float]
     looks: int
     active: float
+
+
+def _processes(program: OtherProgram) -> str:
+    return str(program.pid) if program.processes == 1 else f"{program.processes} processes"
 
 
 class Facts:
@@ -465,10 +470,10 @@ class Facts:
 
     @cached_property
     def other_programs(self) -> tuple[str, ...]:
-        """Return the largest other programs, each "stress (4711) 0.9", in CPUs."""
+        """Return the largest other programs, in CPUs: "stress (4711) 0.9", "cc1 (14 processes) 1.3"."""
         sample = self.interval.now(sections.processes)
         return tuple(
-            f"{one_line(program.name, _PROGRAM)} ({program.pid}) {program.cpu_percent / 100.0:.1f}"
+            f"{one_line(program.name, _PROGRAM)} ({_processes(program)}) {program.cpus:.1f}"
             for program in (() if sample is None else sample.others)
         )
 

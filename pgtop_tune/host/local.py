@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -140,13 +141,22 @@ class OtherPrograms:
         if before is None or not 0.0 < (seconds := now[0] - before[0]) <= _STALE_S:
             return ()
         scale = 100.0 / (os.sysconf("SC_CLK_TCK") * seconds)
+        shares_of: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
+        for (pid, start), (name, ticks) in now[1].items():
+            if grown := ticks - before[1].get((pid, start), ("", ticks))[1]:
+                shares_of[name].append((grown * scale, pid))
         programs = [
-            OtherProgram(pid=pid, name=name, cpu_percent=round((ticks - before[1][pid, start][1]) * scale, 1))
-            for (pid, start), (name, ticks) in now[1].items()
-            if (pid, start) in before[1]
+            OtherProgram(
+                pid=max(shares)[1],
+                name=name,
+                cpu_percent=round(max(shares)[0], 1),
+                processes=len(shares),
+                all_percent=round(sum(share for share, _ in shares), 1),
+            )
+            for name, shares in shares_of.items()
         ]
-        programs.sort(key=lambda program: -program.cpu_percent)
-        return tuple(program for program in programs[:_MOST] if program.cpu_percent >= _LEAST_PERCENT)
+        programs.sort(key=lambda program: -program.cpus)
+        return tuple(program for program in programs[:_MOST] if 100.0 * program.cpus >= _LEAST_PERCENT)
 
     def _read(self) -> _Look:
         at_s = self._clock()

@@ -145,14 +145,16 @@ def _of_server(interval: Interval, used: int) -> Iterator[ConnectionLimit]:
     yield ConnectionLimit(scope="server", name="not reserved", used=used, limit=max(int(most - reserved), 0))
 
 
-# Parameters that are set to another value than the server's default.
+# Parameters, and which of them are set to another value than the server's default.
 
-_OWN: Final = frozenset({"default", "override", "client", "session"})
+_OF_SESSION: Final = frozenset({"client", "session"})
+"""Sources of values that only our own connection has."""
+_OWN: Final = _OF_SESSION | {"default", "override"}
 """Sources of values that no operator has chosen, or that only our own connection has."""
 
 
-class SetParameter(Struct, frozen=True):
-    """A parameter that is set to another value than the default.
+class WatchedParameter(Struct, frozen=True):
+    """A parameter and its last change.
 
     Attributes:
         parameter: The row.
@@ -164,9 +166,19 @@ class SetParameter(Struct, frozen=True):
     changed_ms: int | None
     change: str
 
+    @property
+    def value(self) -> str | None:
+        """Return the value in the format of SHOW; None where our own connection has set another one."""
+        return None if self.parameter.source in _OF_SESSION else self.parameter.shown
 
-def set_parameters(interval: Interval, events: Iterable[Event]) -> list[SetParameter]:
-    """Return parameters with a source other than default, pending a restart, or changed since the session began.
+    @property
+    def is_set(self) -> bool:
+        """Return whether an operator has set it, it waits for a restart, or it changed since the session began."""
+        return self.parameter.source not in _OWN or self.parameter.pending_restart or self.changed_ms is not None
+
+
+def watched_parameters(interval: Interval, events: Iterable[Event]) -> list[WatchedParameter]:
+    """Return every parameter.
 
     Args:
         interval: Frames.
@@ -180,8 +192,4 @@ def set_parameters(interval: Interval, events: Iterable[Event]) -> list[SetParam
         if event.kind is EventKind.PARAMETER:
             name, _, change = event.text.partition(" ")
             changes[name] = event.at_ms, change
-    return [
-        SetParameter(parameter, *changes.get(parameter.name, (None, "")))
-        for parameter in sample.parameters
-        if parameter.source not in _OWN or parameter.pending_restart or parameter.name in changes
-    ]
+    return [WatchedParameter(parameter, *changes.get(parameter.name, (None, ""))) for parameter in sample.parameters]

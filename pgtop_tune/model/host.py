@@ -305,16 +305,25 @@ class ThreadCounters(Struct, frozen=True, gc=False):
 
 
 class OtherProgram(Struct, frozen=True, gc=False):
-    """A process other than the server's, pgbench and this program.
+    """A program other than the server, pgbench and this one: its busiest process, and all processes of that name.
 
     Attributes:
         name: /proc/PID/comm, at most 15 bytes; foreign text.
-        cpu_percent: Per cent of a core, over some seconds.
+        cpu_percent: Per cent of a core that the process took, over some seconds.
+        processes: Processes of that name that took CPU time.
+        all_percent: Per cent of a core that they took together; None in older recordings.
     """
 
     pid: int
     name: str
     cpu_percent: float
+    processes: int = 1
+    all_percent: float | None = None
+
+    @property
+    def cpus(self) -> float:
+        """Return the CPUs that its processes took together."""
+        return (self.cpu_percent if self.all_percent is None else self.all_percent) / 100.0
 
 
 class ProcessSample(Struct, frozen=True, gc=False):

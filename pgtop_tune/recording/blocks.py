@@ -20,6 +20,7 @@ import re
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
@@ -139,7 +140,7 @@ def _check_begin(begin: bytes, packing: Packing | None) -> None:
 def _keep_index(path: Path, file: IO[bytes], known_keys: Sequence[Place], blocks: Sequence[FrameBlock]) -> None:
     """Write the index of a recording that took long to scan."""
     read_from = known_keys[-1][0] if known_keys else 0
-    if blocks and blocks[-1].offset - read_from >= WORTH_BYTES:
+    if keeps_index.get() and blocks and blocks[-1].offset - read_from >= WORTH_BYTES:
         keep_places(path, file, [(block.offset, block.first, block.elapsed_s) for block in blocks])
 
 
@@ -406,6 +407,8 @@ class SpoolFile:
 _INDEX_FORMAT: Final = "pgtop-tune-index/1"
 WORTH_BYTES: Final = 32 << 20
 """Size from which on an index is worth it."""
+keeps_index: Final = ContextVar("keeps_index", default=True)
+"""Whether an index is written beside a large recording; False for readers that write nothing."""
 _EDGE_BYTES: Final = 4096
 _MOST_INDEX_BYTES: Final = 64 << 20
 

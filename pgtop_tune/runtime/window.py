@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 from typing import Final
 
 from msgspec import Struct
@@ -96,6 +96,7 @@ class Marks(Struct, frozen=True):
 HINT: Final = "type 3m ago, -30s, +1m, 12:40, 00:05:00, start or end"
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_DAY_H: Final = 24
 _TIME: Final = re.compile(r"(\d{1,3}):(\d{2})(?::(\d{2}))?", re.ASCII)
 
 
@@ -138,7 +139,7 @@ def parse_moment(text: str, line: Timeline, *, within: bool = False) -> float:
     Lengths that lead beyond an end stop there; a time of day outside the session is refused.
 
     Args:
-        within: Refuse also lengths that lead beyond an end.
+        within: Refuse also lengths and dates that lead beyond an end, and what has two meanings.
 
     Raises:
         UsageProblem: Not understood, or refused.
@@ -151,10 +152,10 @@ def parse_moment(text: str, line: Timeline, *, within: bool = False) -> float:
     if text.startswith("at "):
         return _time_of_day(text[3:], line)
     if _DATE.match(text):
-        return _of_calendar(text, line)
-    if ":" in text:
-        return _clock_words(text, line)
-    if text.endswith("ago"):
+        position_s = _of_calendar(text, line)
+    elif ":" in text:
+        return _clock_words(text, line, within=within)
+    elif text.endswith("ago"):
         position_s = line.length_s - seconds(text[:-3])
     elif text[:1] in ("+", "-"):
         position_s = line.shown_s + seconds(text[1:]) * (-1.0 if text[0] == "-" else 1.0)
@@ -171,12 +172,24 @@ def parse_moment(text: str, line: Timeline, *, within: bool = False) -> float:
 def _of_calendar(text: str, line: Timeline) -> float:
     """Return the moment of a date, or of a date and a time, in the session's zone unless it names one."""
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+        moment = datetime.fromisoformat(text.upper())
+        moments = [moment] if moment.tzinfo is not None else _in_zone(moment, line)
+        positions_s = [_position_s(at, line, whole_minute=moment.second == 0) for at in moments]
+    except (ValueError, OverflowError):
         raise UsageProblem(f'"{text}" is not a point in time', HINT) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=line.zone)
-    return min(max(moment.timestamp() - line.started_ms / 1000.0, 0.0), line.length_s)
+    return next((position_s for position_s in positions_s if 0.0 <= position_s <= line.length_s), positions_s[0])
+
+
+def _in_zone(moment: datetime, line: Timeline) -> list[datetime]:
+    """Return both moments of this name: an hour is there twice when summer time ends."""
+    return [moment.replace(tzinfo=line.zone, fold=fold) for fold in (0, 1)]
+
+
+def _position_s(moment: datetime, line: Timeline, *, whole_minute: bool) -> float:
+    """Return the elapsed seconds of a moment. 12:40 means the whole minute: a session that began at 12:40:20 has its
+    start there."""
+    elapsed_s = moment.timestamp() - line.started_ms / 1000.0
+    return 0.0 if -(60.0 if whole_minute else 1.0) < elapsed_s < 0.0 else elapsed_s
 
 
 def _parts(text: str) -> tuple[int, int, int | None]:
@@ -186,34 +199,39 @@ def _parts(text: str) -> tuple[int, int, int | None]:
     return int(match[1]), int(match[2]), None if match[3] is None else int(match[3])
 
 
-def _clock_words(text: str, line: Timeline) -> float:
+def _clock_words(text: str, line: Timeline, *, within: bool) -> float:
     hours, minutes, second = _parts(text)
-    if second is not None:
-        position_s = hours * 3600.0 + minutes * 60.0 + second
-        if position_s <= line.length_s:
-            return position_s
-    return _time_of_day(text, line)
+    position_s = hours * 3600.0 + minutes * 60.0 + (second or 0)
+    if second is None or position_s > line.length_s:
+        return _time_of_day(text, line)
+    if within and hours < _DAY_H and _times_of_day(text, line):
+        from_start = f"{hours}h{minutes}m{second}s"
+        raise UsageProblem(f"{text} is a time of day and a time from the start", f"type at {text}, or {from_start}")
+    return position_s
 
 
 def _time_of_day(text: str, line: Timeline) -> float:
     """Return the moment nearest to the one shown, of the days that the session lasted."""
-    hours, minutes, second = _parts(text)
-    if hours > 23:
-        raise UsageProblem(f'"{text}" is not a time of day', HINT)
-    began = datetime.fromtimestamp(line.started_ms / 1000.0, tz=UTC)
-    day = began.astimezone(line.zone).date() - timedelta(days=1)
-    candidates: list[float] = []
-    for offset in range(int(line.length_s // 86_400) + 4):
-        at = datetime.combine(day + timedelta(days=offset), datetime.min.time())
-        at = at.replace(hour=hours, minute=minutes, second=second or 0, tzinfo=line.zone)
-        elapsed_s = at.timestamp() - line.started_ms / 1000.0
-        # 12:40 means the whole minute: a session that began at 12:40:20 has its start there.
-        if -(60.0 if second is None else 1.0) < elapsed_s <= line.length_s:
-            candidates.append(max(elapsed_s, 0.0))
+    candidates = _times_of_day(text, line)
     if not candidates:
+        began = datetime.fromtimestamp(line.started_ms / 1000.0, tz=UTC)
         ends = began + timedelta(seconds=line.length_s)
         first, last = (end.astimezone(line.zone).strftime("%H:%M:%S") for end in (began, ends))
         raise UsageProblem(
             f"nothing was recorded at {text}: the session lasts from {first} to {last} ({clock(line.length_s)})", HINT
         )
     return min(candidates, key=lambda elapsed_s: abs(elapsed_s - line.shown_s))
+
+
+def _times_of_day(text: str, line: Timeline) -> list[float]:
+    """Return the moments of the session with this time of day. Raises UsageProblem for none of the day."""
+    hours, minutes, second = _parts(text)
+    if hours >= _DAY_H:
+        raise UsageProblem(f'"{text}" is not a time of day', HINT)
+    began = datetime.fromtimestamp(line.started_ms / 1000.0, tz=UTC)
+    day = began.astimezone(line.zone).date() - timedelta(days=1)
+    candidates: list[float] = []
+    for offset in range(int(line.length_s // 86_400) + 4):
+        at = datetime.combine(day + timedelta(days=offset), time(hours, minutes, second or 0))
+        candidates += [_position_s(moment, line, whole_minute=second is None) for moment in _in_zone(at, line)]
+    return [elapsed_s for elapsed_s in candidates if 0.0 <= elapsed_s <= line.length_s]

@@ -40,18 +40,20 @@ def test_the_users_file_wins_over_the_machines_and_a_variable_over_both(
         load_config()
 
 
-def test_a_file_that_everybody_may_write_is_refused(of_user: Path) -> None:
-    of_user.chmod(0o666)
-    with pytest.raises(UsageProblem, match="can be written by everybody") as refused:
-        load_config()
-    assert refused.value.hint == f"inspect it, then run: chmod o-w {of_user}"
+def test_a_file_that_others_could_have_written_is_refused(of_user: Path) -> None:
+    for mode in (0o666, 0o660):
+        of_user.chmod(mode)
+        with pytest.raises(UsageProblem, match="is writable by others") as refused:
+            load_config()
+        assert refused.value.hint == f"inspect it, then run: chmod go-w {of_user}"
 
 
 @pytest.mark.root
 def test_a_file_of_another_account_is_refused(of_user: Path) -> None:
     os.chown(of_user, 65534, 65534)
-    with pytest.raises(UsageProblem, match=r"belongs to (nobody|user 65534), but this process runs as root"):
+    with pytest.raises(UsageProblem, match=r"belongs to (nobody|user 65534), but this process runs as root") as refused:
         load_config()
+    assert "--config" in refused.value.hint
 
 
 def test_a_file_that_is_named_must_be_there(of_user: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,9 @@ def test_stopped_by_a_signal_it_puts_the_values_back_and_says_how_to_go_on(manag
     assert "resume" in said[-1], said
     assert auto_conf_of(managed) == before
     assert "stopped: stopped by a signal" in experiment(tmp_path, "status", "two").out
+    dry = experiment(tmp_path, "resume", "two", "--abandon", "--dry-run", "-d", conninfo(managed))
+    assert (dry.status, "and drop its database" in dry.out) == (0, True), dry.err
+    assert "more buffers" in experiment(tmp_path, "resume", "two", "--dry-run", "-d", conninfo(managed)).out
     ran = experiment(tmp_path, "resume", "two", "--abandon", "-d", conninfo(managed))
     assert ran.status == 0, ran.err
     check_put_back(managed, before)

@@ -77,6 +77,8 @@ def test_options_of_the_program_hold_before_and_behind_the_command(monkeypatch: 
         "check", "--config", "p.toml", "--", "--config",
     ]  # fmt: skip
     assert os.environ["NO_COLOR"] == "1"
+    for words in (["experiment", "check", "P1"], ["-d", "check"]):
+        assert take_general([*words, "--config", "a.toml"]) == words
     with pytest.raises(UsageProblem):
         take_general(["top", "--config"])
 
@@ -246,8 +248,6 @@ def test_an_option_of_another_program_is_told_what_it_is_here(
         ("io", "1", "--watch 1 repeats"),
         ("sessions", "pid,state", "columns are --columns pid,state; a database is -d"),
         ("sessions", "locks", "one kind of rows at a time: `pgtop-tune show locks`"),
-        ("parameters", "work_mem", "for a parameter: `pgtop-tune parameters work_mem`"),
-        ("parameters", "", ""),
         ("sessions", "shop", ""),
     ],
 )
@@ -326,6 +326,11 @@ def test_a_change_is_listed_for_scripts_and_reverted_dry(fresh_server: Throwaway
     assert "work_mem: 4MB → 7MB" in run("revert", "--last", "--dry-run", home=tmp_path).out
     with psycopg.connect(conninfo(fresh_server)) as connection:
         assert connection.execute("SHOW work_mem").fetchone() == ("7MB",)
+    named = json.loads(run("show", "parameters", "work_mem", "wal_l*", "--json", *place, home=tmp_path).out)
+    assert [(row["name"], row["value"]) for row in named["rows"]][::2] == [
+        ("wal_level", "replica"),
+        ("work_mem", "7MB"),
+    ]
     assert run("revert", *place, home=tmp_path).status == 0
     assert json.loads(run("revert", "--list", "--json", home=tmp_path).out) == []
 
@@ -405,16 +410,17 @@ def test_a_server_that_is_not_there_completes_nothing(server: Throwaway, tmp_pat
 
 def test_a_log_has_messages_and_no_secrets(server: Throwaway, tmp_path: Path) -> None:
     log = tmp_path / "a.log"
-    target = f"{conninfo(server)} password=hunter2"
+    target = f"{conninfo(server)} password='hunter2 hunter3'"
     assert run("--log-file", str(log), "parameters", "work_mem", target, home=tmp_path).status == 0
     assert run("parameters", "wrk_mem", "-d", target, "--log-file", str(log), home=tmp_path).status == 2
     text = log.read_text()
     assert "info pgtop-tune parameters work_mem" in text
     assert "error pgtop-tune: the server has no parameter wrk_mem" in text
-    assert "hunter2" not in text
+    assert "hunter" not in text
     assert log.stat().st_mode & 0o077 == 0
     ran = run("--log-file", str(log), "--log-level", "loud", "check", "--list", home=tmp_path)
     assert (ran.status, "'loud' is no log level" in ran.err) == (2, True)
+    assert run("check", "--list", home=tmp_path, variables={"PGTOP_TUNE_LOG_FILE": ""}).status == 0
     planted = tmp_path / "planted"
     planted.symlink_to(tmp_path / "target")
     assert run("--log-file", str(planted), "check", "--list", home=tmp_path).status == 2

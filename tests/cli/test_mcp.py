@@ -141,6 +141,8 @@ async def test_answers_about_recordings_are_those_of_the_commands(
                     said = await refusal(client, tool, recording=path, **words)
                     assert said.startswith("there is no recording ")
             assert (await refusal(client, "compare", before="before.jsonl", after=path)).startswith("there is no")
+        assert (await refusal(client, "compare", before=f"{'9' * 400}@1s..2s", after="after.jsonl")).startswith("there")
+        assert "link.jsonl" not in await refusal(client, "finding", recording="no.jsonl")
         assert (await refusal(client, "compare", before="run@1s..9s.jsonl", after="link.jsonl@1s..2s")).startswith(
             "the"
         )
@@ -186,6 +188,30 @@ async def test_a_live_server_is_shown_and_may_go_away(fresh_server: Throwaway, t
         assert await refusal(client, "show", what="locks")
         assert await refusal(client, "check")
         assert len((await client.list_tools()).tools) == len(TOOLS)
+
+
+def test_a_long_request_is_dropped_and_a_client_that_is_gone_ends_it(recordings: Path, tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*PROGRAM, "mcp", "--recordings", str(recordings), "-h", str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(tmp_path),
+        cwd=ROOT,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        ping = {"jsonrpc": "2.0", "id": 2, "method": "ping"}
+        process.stdin.write(json.dumps({**ping, "id": 1, "params": {"x": "a" * 3_000_000}}).encode() + b"\n")
+        process.stdin.write(json.dumps(ping).encode() + b"\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 2
+        process.stdout.close()
+        process.stdin.write(json.dumps(ping).encode() + b"\n")
+        process.stdin.flush()
+        assert process.wait(60) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b"a request of more than 1 MB was dropped\n"
 
 
 def test_a_signal_during_a_call_ends_it_without_a_traceback(server: Throwaway, tmp_path: Path) -> None:

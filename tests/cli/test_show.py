@@ -142,11 +142,29 @@ def test_no_text_in_csv_is_a_formula_or_obeyed(tmp_path: Path, capsys: pytest.Ca
     assert "\x1b" not in text
 
 
-def test_evidence_has_its_number_and_unit() -> None:
-    assert evidence_value("38 %") == {"text": "38 %", "value": 38.0, "unit": "%"}
-    assert evidence_value("1.50 kB/s") == {"text": "1.50 kB/s", "value": 1536.0, "unit": "bytes/s"}
-    assert evidence_value("12.3k/s") == {"text": "12.3k/s", "value": 12_300.0, "unit": "1/s"}
-    assert evidence_value("row (0,1)")["value"] is None
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("38 %", 38.0, "%"),
+        ("85 % of a CPU", 85.0, "%"),
+        ("1.50 kB/s", 1536.0, "bytes/s"),
+        ("12.4 s", 12.4, "s"),
+        ("3m12s", 192.0, "s"),
+        ("3d04h", 273_600.0, "s"),
+        ("5.91k/s", 5910.0, "1/s"),
+        ("12.3k/s", 12_300.0, "1/s"),
+        ("150M", 150e6, ""),
+        ("1.2 sessions", 1.2, ""),
+        ("2.0 of 4 CPUs", 2.0, ""),
+        ("at most 1.4 times the throughput", 1.4, ""),
+        ("in 3 of 10 samples", 3.0, ""),
+        ("4MB", 4194304.0, "bytes"),
+        ("row (0,1)", None, ""),
+        ("4711: AccessExclusiveLock", None, ""),
+    ],
+)
+def test_evidence_has_its_number_and_unit(text: str, value: float | None, unit: str) -> None:
+    assert evidence_value(text) == {"text": text, "value": value, "unit": unit}
 
 
 def test_the_finding_of_a_moment_is_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -101,6 +101,7 @@ def test_the_commands_of_a_page_succeed_in_their_order(
             session.execute("CREATE DATABASE bench")
             for role in ("bench", "monitor"):
                 session.execute(f"CREATE ROLE {role} SUPERUSER LOGIN")
+            session.execute("CREATE ROLE tuner LOGIN IN ROLE pg_monitor")
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("PG", "XDG_"))},
             **home_variables(tmp_path / "home"),

@@ -52,9 +52,16 @@ def test_the_server_and_those_that_have_ended_are_no_others(tmp_path: Path) -> N
         stat(2, "postgres", ticks)
         stat(3, "another", ticks, start=look)
         stat(4, "idle", 0)
+        for pid in (5, 6, 7):
+            stat(pid, "cc1", ticks // 2)
         programs._besides = frozenset({2})
         found = programs._look()
-    assert [(program.pid, program.name) for program in found] == [(1, "busy (one)")]
+    assert [(program.pid, program.name, program.processes) for program in found] == [
+        (7, "cc1", 3),
+        (1, "busy (one)", 1),
+    ]
+    # "python 0.2, python 0.1" of 1.7 CPUs sent nobody to what took them.
+    assert (found[0].cpus, found[0].cpu_percent) == (1.5 * found[1].cpus, found[1].cpu_percent / 2)
 
 
 @pytest.mark.parametrize(("ours", "asked"), [(0.0, True), (0.45, False)])

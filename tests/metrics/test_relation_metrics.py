@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.connections import groups, limits, set_parameters
+from pgtop_tune.metrics.connections import groups, limits, watched_parameters
 from pgtop_tune.metrics.progress import progress_rows
 from pgtop_tune.metrics.replication import receiver_lag, sender_lags, slot_danger, slot_states
 from pgtop_tune.metrics.vacuum import (
@@ -254,9 +254,9 @@ def test_connections_are_grouped_and_held_against_limits() -> None:
     assert len(by_name) == 4
 
 
-def test_parameters_somebody_set_are_listed_with_what_changed() -> None:
-    found = {row.parameter.name: row for row in set_parameters(at(30), [CHANGED])}
-    assert set(found) == {"shared_buffers", "max_wal_size"}
+def test_parameters_somebody_set_are_marked_with_what_changed() -> None:
+    found = {row.parameter.name: row for row in watched_parameters(at(30), [CHANGED])}
+    assert {name for name, row in found.items() if row.is_set} == {"shared_buffers", "max_wal_size"}
     assert found["max_wal_size"].change == "1GB→16GB"
     assert found["shared_buffers"].parameter.pending_restart
 
@@ -264,5 +264,5 @@ def test_parameters_somebody_set_are_listed_with_what_changed() -> None:
 def test_what_our_own_connection_asked_for_is_no_setting_of_the_server() -> None:
     ours = [replace(PARAMETERS[0], name=f"of_{source}", source=source) for source in ("client", "session", "database")]
     sample = postgres_sample(30, parameters=ParameterSample(30.0, tuple(ours)))
-    found = set_parameters(seen(frame(30, postgres=sample)), [])
-    assert [row.parameter.name for row in found] == ["of_database"]
+    found = watched_parameters(seen(frame(30, postgres=sample)), [])
+    assert [(row.is_set, row.value is None) for row in found] == [(False, True), (False, True), (True, False)]

@@ -126,7 +126,7 @@ async def test_advisory_locks_and_names_with_quotes(all_servers: Throwaway, crow
         found, odd = by_pid[advisory].wait, by_pid[table].wait
         assert found is not None
         assert odd is not None
-        assert (found.locktype, found.relation, found.target) == ("advisory", None, "advisory 0, 7")
+        assert (found.locktype, found.relation, found.target) == ("advisory", None, "advisory 7")
         assert odd.relation == '"Odd ""name"""'
         crowd.close()
         connection.execute('DROP TABLE "Odd ""name"""')

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pgtop_tune.recording import blocks
-from pgtop_tune.recording.blocks import index_path, keep_places
+from pgtop_tune.recording.blocks import index_path, keep_places, keeps_index
 from pgtop_tune.recording.format import KEY_EVERY
 from pgtop_tune.recording.reader import RecordingReader
 from pgtop_tune.recording.writer import RecordingWriter
@@ -176,3 +176,14 @@ def test_where_no_index_can_be_written_the_recording_opens_all_the_same(
     monkeypatch.setattr("pgtop_tune.recording.blocks.replacing", refuses)
     assert sequences(path) == list(range(FRAMES))
     assert not index_path(path).exists()
+
+
+def test_a_program_that_writes_nothing_writes_no_index(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    write(path).close()
+    token = keeps_index.set(False)
+    RecordingReader(path).close()
+    keeps_index.reset(token)
+    assert not index_path(path).exists()
+    RecordingReader(path).close()
+    assert index_path(path).exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from time import tzset
 
 import pytest
 from hypothesis import given
@@ -73,6 +74,30 @@ def test_a_long_position_is_a_time_of_day_where_the_session_is_too_short_for_it(
     assert parse_moment("12:40:07", TWENTY_MINUTES) == pytest.approx(587.0)
     assert parse_moment("12:40:07", long) == pytest.approx(12 * 3600 + 40 * 60 + 7)
     assert parse_moment("at 12:40:07", long) == pytest.approx(587.0)
+
+
+def test_a_script_gets_no_moment_beyond_the_recording_and_none_of_two() -> None:
+    long = Timeline(0.0, 14 * 3600.0, STARTED.timestamp() * 1000, EAST)
+    with pytest.raises(UsageProblem, match="a time of day and a time from the start") as refused:
+        parse_moment("12:40:07", long, within=True)
+    assert refused.value.hint == "type at 12:40:07, or 12h40m7s"
+    assert parse_moment("12:40:07", TWENTY_MINUTES, within=True) == pytest.approx(587.0)
+    assert parse_moment("2026-03-01 12:30", TWENTY_MINUTES, within=True) == 0.0
+    assert parse_moment("2026-03-01T10:40:07.5Z", TWENTY_MINUTES, within=True) == pytest.approx(587.5)
+    for words in ("2026-02-28 12:40", "2026-03-01 12:51", "0001-01-01 00:00", "9999-12-31 23:59-23:59"):
+        with pytest.raises(UsageProblem):
+            parse_moment(words, TWENTY_MINUTES, within=True)
+
+
+def test_the_second_of_two_equal_hours_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = datetime(2026, 10, 25, 1, 10, tzinfo=UTC)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+        tzset()
+        for words in ("02:20", "2026-10-25 02:20"):
+            line = Timeline(0.0, 1200.0, began.timestamp() * 1000)
+            assert parse_moment(words, line, within=True) == pytest.approx(600.0)
+    tzset()
 
 
 def test_over_several_days_the_time_nearest_to_the_moment_shown_is_meant() -> None:

@@ -171,7 +171,7 @@ def window_name(argument: Path) -> WindowName:
     """Split a name into file and window; where a file has the whole name, the name means that file."""
     path, at, window = str(argument).rpartition(_AT)
     since, to, until = window.partition(_TO)
-    if not at or not to or argument.exists():
+    if not at or not to or os.path.exists(argument):
         return WindowName(argument)
     return WindowName(Path(path), since.strip(), until.strip())
 

@@ -131,8 +131,10 @@ def jam_of(facts: Facts, root: RootLook, *, stalled: bool = False) -> Jam:
         verb, waiters = "waits" if root.blocked == 1 else "wait", _waiters(facts, root)
         for_s = "" if stalled else f" {duration(root.waited_s)}"
         waiting = f"{waiters} {verb}{for_s} for"
+        runs = statement_of(root.backend) if root.pid and not root.idle_s and not root.of_load else ""
         return Jam(
-            sentence=f"{waiting} {root_words(root)}", middle=(f"{waiting} {name}",),
+            sentence=f"{waiting} {root_words(root)}",
+            middle=(*((f"{waiting} {name}: {runs}",) if runs else ()), f"{waiting} {name}"),
             short=f"{waiters.removesuffix(' sessions')} {verb}{for_s} for {name}", culprit=name,
             brief=f"{waiters.partition(' (')[0]} waits for {name}" if root.blocked == 1 else "",
             next_step=root_next_step(root), deeds=root_deeds(facts, root),
@@ -326,10 +328,11 @@ def _other(facts: Facts) -> Hit | None:
     statement = facts.statement(label)
     by = f", at {statement.words}" if statement is not None else ""
     looks = [look for look in facts.roots if look.blocked and look.pid]
-    does, deeds = (
-        _does(looks, facts),
-        (*explain(statement, "shows the statement that waits"), page("4", "shows the locks")),
-    )
+    does = _does(looks, facts)
+    deeds: tuple[Deed, ...] = (page("4", "shows the locks and their holders"),)
+    if not label.endswith("advisory"):
+        # A plan does not tell why a function waits for a lock that it was asked for.
+        deeds = (*explain(statement, "shows the statement that waits"), *deeds)
     if target == _NOTIFIES:
         # A commit with notifications locks "database 0" until it is flushed (PreCommit_Notify of async.c).
         says, notifier = "commits that NOTIFY wait for each other", _notifier(facts)

@@ -193,8 +193,8 @@ def _plan(facts: Facts) -> Hit | None:
             (_PLANNING, facts.setting(_PLANNING)),
         ),
         next_step=(
-            "prepare it once per session, or filter on the partition key, so that fewer tables are planned. Not the cause if"
-            " EXPLAIN shows a short planning time"
+            "filter on the partition key, so that fewer tables are planned and locked, or prepare it once per session. Not the"
+            " cause if EXPLAIN shows a short planning time"
         ),
         deeds=(*plan_deeds, *counts, page("5", "shows planning, where it is counted")),
         agreed=is_counted,
@@ -233,7 +233,7 @@ def _failing(facts: Facts) -> Hit | None:
     says = f"{statement.words} fails {plural(rollbacks, 'time')} per second after up to {duration(runs_s)}"
     return Hit(
         sentence=f"{says}{because}; {100 * lost / sampled:.0f} % of its time is lost",
-        middle=(f"{says}{because}", says),
+        middle=(f"{says}{because}", f"{statement.words} fails {count(rollbacks)}/s{because}", says),
         short=f"{statement.words} fails {count(rollbacks)}/s",
         brief=f"{culprit_of(statement)}… fails {count(rollbacks)}/s",
         culprit=culprit_of(statement),
@@ -249,8 +249,8 @@ def _failing(facts: Facts) -> Hit | None:
             ("statement_timeout", limit if limit not in ("", "0") else "none for the server; roles may have their own"),
         ),
         next_step=(
-            "read the errors on page 2 (57014 is a timeout or a cancel); make it faster, or let its clients wait longer"
-            " between retries"
+            "read the errors on page 2: 57014 is a timeout or a cancel, 40001 a serialization failure, 40P01 a deadlock; then"
+            " make it faster, or let its clients wait longer between retries"
         ),
         deeds=(*explain(statement, "shows why it takes so long"), page("2", "shows the errors in the server log")),
         looks=sampled * facts.waits.looks,

@@ -54,7 +54,7 @@ _PASSING: Final = frozenset({"57P01", "57P02", "57P03"})
 
 _CONNECT_HINTS: Final[Mapping[str, str]] = {
     _PASSWORD_FAILED: "check the user and the password (PGPASSWORD, .pgpass, or type it)",
-    "28000": "check pg_hba.conf of the server, and that the role may log in",
+    "28000": "pass the role with -U; it must exist and be allowed to log in, and pg_hba.conf must admit it",
     _NO_DATABASE: "pass a database with -d; `psql -l` lists them",
     "53300": "close some sessions, or raise the limit: max_connections, or CONNECTION LIMIT of the role or database",
     "57P03": "the server is starting, stopping or recovering; trying again",

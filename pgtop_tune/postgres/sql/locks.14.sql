@@ -4,7 +4,7 @@
 -- A subquery, and no array made of text: that is made anew for every lock of the server.
 WITH l AS MATERIALIZED (
     SELECT coalesce(k.pid, 0) AS pid, k.granted, k.locktype, k.mode, k.waitstart, k.database, k.relation, k.page,
-           k.tuple, k.virtualxid, k.transactionid, k.classid, k.objid, k.virtualtransaction,
+           k.tuple, k.virtualxid, k.transactionid, k.classid, k.objid, k.objsubid, k.virtualtransaction,
            concat_ws('/', k.locktype, k.database, k.relation, k.page, k.tuple, k.virtualxid, k.transactionid, k.classid,
                      k.objid, k.objsubid) AS tag
       FROM pg_lock_status() k
@@ -37,7 +37,10 @@ SELECT w.pid,
             THEN concat('row (', r.page, ',', r.tuple, '), xid ', w.transactionid)
             WHEN w.locktype = 'transactionid' THEN concat('xid ', w.transactionid)
             WHEN w.locktype = 'virtualxid' THEN concat('virtual xid ', w.virtualxid)
-            WHEN w.locktype = 'advisory' THEN concat('advisory ', w.classid, ', ', w.objid)
+            WHEN w.locktype = 'advisory' AND w.objsubid = 1
+            THEN concat('advisory ', (w.classid::bigint << 32) | w.objid::bigint)
+            WHEN w.locktype = 'advisory'
+            THEN concat('advisory ', w.classid::bigint::bit(32)::int, ', ', w.objid::bigint::bit(32)::int)
             WHEN w.locktype IN ('relation', 'extend') THEN w.locktype
             ELSE concat_ws(' ', w.locktype, w.classid::regclass, w.objid) END AS target,
        (date_part('epoch', w.waitstart) * 1000)::bigint AS wait_start_ms,

@@ -189,8 +189,8 @@ def _other_programs(frame: Frame, width: int) -> Phrase:
     for program in programs[:most]:
         name = one_line(program.name, 40)
         name = ellipsized(name, min(cells, text_width(name)), CUT)
-        pid = f" ({program.pid})" if with_pids else ""
-        spans += [(f"{name}{pid} ", "label"), (decimal(program.cpu_percent / 100.0, 1), PLAIN), (" ", PLAIN)]
+        which = f" ({program.pid})" if program.processes == 1 else f" ({program.processes} proc.)"
+        spans += [(f"{name}{which if with_pids else ''} ", "label"), (decimal(program.cpus, 1), PLAIN), (" ", PLAIN)]
     line: Line = (*spans, ("CPUs", "label"))
     slot = most * (cells + 5 + 10 * with_pids) + 4
     return Phrase(padded(line, slot), 2)

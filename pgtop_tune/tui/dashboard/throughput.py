@@ -243,10 +243,11 @@ def _held(session: Session) -> _Held | None:
         if point.value != 0.0:
             break
         since_s = point.at_s
-    if since_s is not None and session.now.elapsed_s - since_s >= SHORTEST_S:
-        for_s = session.now.elapsed_s - since_s
-        return _Held(for_s, f"no commit for {lasting(for_s)}")
     still = session.interval.once(standstill)
+    for_s = 0.0 if since_s is None else session.now.elapsed_s - since_s
+    # A commit of a background process in between ends no standstill.
+    if for_s >= SHORTEST_S and (still is None or still.for_s <= for_s):
+        return _Held(for_s, f"no commit for {lasting(for_s)}")
     if still is None:
         return None
     return _Held(still.for_s, f"{still.waiting} of {still.active} active sessions wait {lasting(still.for_s)}")

@@ -9,7 +9,7 @@ from typing import Final
 from pgtop_tune.base.units import UNKNOWN, age, percent, wall_clock
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.metrics.connections import SetParameter, groups, limits, set_parameters
+from pgtop_tune.metrics.connections import WatchedParameter, groups, limits, watched_parameters
 from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.model.events import LogLine
 from pgtop_tune.runtime.session import Session
@@ -64,13 +64,14 @@ _LIMIT_COLUMNS: Final = (
 )  # fmt: skip
 
 
-def _changed(row: SetParameter) -> str:
+def _changed(row: WatchedParameter) -> str:
     return "" if row.changed_ms is None else f"{wall_clock(row.changed_ms)} {row.change}"
 
 
 _SETTING_COLUMNS: Final = (
     word("name", "parameter", 30, attrgetter("parameter.name"), "Name.", "pg_settings.name"),
-    word("value", "value", 20, foreign(attrgetter("parameter.shown")), "Value in force.", "current_setting(name)"),
+    word("value", "value", 20, foreign(attrgetter("value")),
+         "Value in force; unknown where this program's own connection has another one.", "current_setting(name)"),
     PageColumn("pending", "waits", 8, lambda row: "restart" if row.parameter.pending_restart else UNKNOWN,
                "restart: changed in the files, takes effect when the server is restarted.",
                "pg_settings.pending_restart", value=attrgetter("parameter.pending_restart"),
@@ -103,14 +104,14 @@ def _log_rows(interval: Interval) -> list[LogLine]:
     return [] if tail is None else list(reversed(tail.lines))
 
 
-def _setting_rows(session: Session) -> Sequence[SetParameter] | Unavailable:
+def _setting_rows(session: Session) -> Sequence[WatchedParameter] | Unavailable:
     frame, interval = session.now, session.interval
     if frame is None or interval is None:
         return NOT_YET
     parameters = sections.parameters(frame)
     if isinstance(parameters, Unavailable):
         return parameters
-    return set_parameters(interval, (event for _, event in session.events))
+    return watched_parameters(interval, (event for _, event in session.events))
 
 
 CONNECTIONS: Final = PageTable(
@@ -137,7 +138,9 @@ SETTINGS: Final = PageTable(
     rows=_setting_rows,
     key_of=attrgetter("parameter.name"),
     sort="name",
-    empty="every parameter has its default",
+    quiet=lambda row: not row.is_set,
+    quiet_word="defaults",
+    hides_quiet=True,
 )
 LOG: Final = PageTable(
     id="log",

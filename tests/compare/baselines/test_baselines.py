@@ -33,9 +33,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_recording_is_kept_whole_with_its_figures(tmp_path: Path, state: Path) -> None:
     source = recorded(frames(1000.0, seconds=60), tmp_path / "run.jsonl.gz")
+    would_be, _ = baselines.save("go-live", source, "new disks", dry_run=True)
+    assert not state.exists()
     baselines.save("go-live", source, "new disks")
     ((kept,), problems) = baselines.kept_runs("go-live")
     assert problems == ()
+    assert kept.path == would_be.path
     assert kept.note == "new disks"
     assert kept.loads["tpcb-like ×16"]["tps"] == pytest.approx(1000.0, rel=0.05)
     assert kept.path.read_bytes() == source.read_bytes()

@@ -27,9 +27,11 @@ def red(*seconds: Situation) -> str:
 
 
 def test_a_jam_of_others_is_red_with_its_length() -> None:
-    said = red(*[QUIET] * 30, *[HELD] * 20)
+    said = red(*[QUIET] * 30, *[replace(HELD, backends=jammed_since(30))] * 20)
     assert "no commit for 1" in said
     assert "▁" in said
+    # A commit of a background process ends no standstill: "no commit for 9 s" stood beside waits of 30 s.
+    assert "16 of 16 active sessions wait 48 s" in red(*[QUIET] * 30, *[HELD] * 20)
 
 
 def test_an_idle_server_and_a_short_queue_are_not() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import stat
 import sys
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from pgtop_tune import __version__
@@ -14,7 +15,8 @@ from pgtop_tune.base.safe_text import printable_lines
 from pgtop_tune.cli.commands.agents import McpRequest
 from pgtop_tune.cli.commands.agents.tools import DATA, TOOLS, Tools, description_of, schema_of
 from pgtop_tune.cli.exit_codes import Terminated
-from pgtop_tune.cli.output import PROGRAM
+from pgtop_tune.cli.output import PROGRAM, tell
+from pgtop_tune.recording.blocks import keeps_index
 
 _LONGEST: Final = 1 << 20
 """Most bytes of a request."""
@@ -26,6 +28,7 @@ def run_server(request: McpRequest) -> None:
 
     Raises:
         UsageProblem: The SDK is not installed, or an option is wrong.
+        OSError: The client reads no more.
     """
     if sys.stdin.isatty():
         raise UsageProblem(
@@ -72,19 +75,33 @@ def run_server(request: McpRequest) -> None:
         server = Server(
             PROGRAM, version=__version__, instructions=_INSTRUCTIONS, on_list_tools=listed, on_call_tool=called
         )
-        async with mcp.server.stdio.stdio_server(stdin=await _requests()) as (reading, writing):
+        requests: Any = await _requests()
+        async with mcp.server.stdio.stdio_server(stdin=requests) as (reading, writing):
             await server.run(reading, writing, server.create_initialization_options())
 
+    keeps_index.set(False)
     try:
         asyncio.run(serve())
     except asyncio.CancelledError:
         if not ends:
             raise
+    except BaseExceptionGroup as failures:
+        _, other_failures = failures.split(OSError)
+        if other_failures is not None:
+            raise
+        raise _first(failures) from None
     if ends:
         raise ends[0]
 
 
-async def _requests() -> Any:
+def _first(failure: BaseException) -> BaseException:
+    """Return the first failure of nested groups."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure
+
+
+async def _requests() -> AsyncIterator[bytes] | None:
     """Return the lines of stdin, if it is a pipe or a socket; None leaves another file to the SDK.
 
     The SDK reads in a thread, which a signal does not end. Children get an empty stdin.
@@ -98,4 +115,24 @@ async def _requests() -> Any:
     os.close(nowhere)
     reader = asyncio.StreamReader(_LONGEST)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-    return reader
+    return _lines(reader)
+
+
+async def _lines(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield lines; a longer one than `_LONGEST` is dropped, and the SDK gets an empty one in its place."""
+    is_rest = False
+    while True:
+        try:
+            line = await reader.readuntil()
+        except asyncio.LimitOverrunError as over:
+            await reader.readexactly(over.consumed)
+            is_rest = True
+            continue
+        except asyncio.IncompleteReadError as ended:
+            line = ended.partial
+            if not line:
+                return
+        if is_rest:
+            tell(f"a request of more than {_LONGEST >> 20} MB was dropped")
+        yield b"" if is_rest else line
+        is_rest = False

@@ -50,6 +50,7 @@ class ShowArguments(Struct, frozen=True, forbid_unknown_fields=True):
     columns: Annotated[tuple[str, ...], Meta(description="Ids of columns; all without it.")] = ()
     sort: Annotated[str, Meta(description="Id of the column to sort by.")] = ""
     limit: Annotated[int, Meta(ge=1, le=MOST_ROWS, description="Largest number of rows.")] = MOST_ROWS
+    all: Annotated[bool, Meta(description="Also idle statements, and parameters with their default.")] = False
     recording: _Recording = ""
     at: _Moment = ""
 
@@ -113,7 +114,10 @@ class Recordings:
 
     def _hint(self) -> str:
         paths = [path for directory in self._directories for path in directory.glob("*.jsonl*")]
-        names = sorted((path.name for path in paths if not path.is_symlink()), reverse=True)[:_NAMED]
+        file_names = (
+            path.name for path in paths if path.is_file() and not path.is_symlink() and path.suffix != ".index"
+        )
+        names = sorted(file_names, reverse=True)[:_NAMED]
         return f"there is {', '.join(names)}" if names else "`pgtop-tune record` makes one"
 
 
@@ -161,6 +165,7 @@ class Tools:
             columns=",".join(arguments.columns),
             sort=arguments.sort,
             limit=arguments.limit,
+            all=arguments.all,
             format=ShowFormat.JSON,
             session=ShowSessionWords(host_source=self._request.host_source),
         )

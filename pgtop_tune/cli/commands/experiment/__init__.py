@@ -103,7 +103,10 @@ class PlanRequest(Struct, frozen=True):
         Option("--abandon", help="Revert remaining changes, drop the experiment's database, and end the experiment."),
     ] = False
     dry_run: Annotated[
-        bool, Option("-n", "--dry-run", help="Check the plan and print its cells, as `experiment check`; run nothing.")
+        bool,
+        Option(
+            "-n", "--dry-run", help="Check, and print the cells, or of `resume` what is left; run and revert nothing."
+        ),
     ] = False
     yes: Annotated[bool, Option("-y", "--yes", help="Do not ask before restarts that end other sessions.")] = False
     detach: options.Detach = False
@@ -160,7 +163,7 @@ class PlanResumeRequest(PlanRequest, frozen=True, kw_only=True):
     Examples: pgtop-tune experiment resume P1 -d bench  ·  pgtop-tune experiment resume P1 --abandon -d bench
     """
 
-    LEFT_OUT: ClassVar = frozenset({"plan_hash", "dry_run", "yes", "overrides"})
+    LEFT_OUT: ClassVar = frozenset({"plan_hash", "yes", "overrides"})
 
     experiment: ExperimentArgument
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from pgtop_tune.base.errors import ConnectionProblem, NotLetIn, PgtopError, UsageProblem
 from pgtop_tune.base.sql_quoting import quoted
+from pgtop_tune.base.units import counted
 from pgtop_tune.bench.datasets.pgbench_tables import Initialised, PgbenchShape, initialise
 from pgtop_tune.bench.datasets.recognise import recognise_pgbench
 from pgtop_tune.bench.locate import find_pgbench
@@ -41,7 +42,7 @@ from pgtop_tune.cli.detached import start_detached
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import LiveOptions, disk_caps
-from pgtop_tune.cli.output import tell
+from pgtop_tune.cli.output import say, tell
 from pgtop_tune.cli.parameter_changes import machine_of
 from pgtop_tune.cli.snapshot import look
 from pgtop_tune.cli.wiring import LiveSession, available_bytes, endpoint_of, targets
@@ -50,12 +51,13 @@ from pgtop_tune.experiment.load_run import LoadRun
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.bind import check_reviewed, plan_hash
 from pgtop_tune.experiment.plan.model import OWN_DATABASE, PlanArm, estimate
-from pgtop_tune.experiment.plan.report import shown_plan, switched
+from pgtop_tune.experiment.plan.report import left_of, shown_plan, switched
 from pgtop_tune.experiment.plan.results import (
     ABANDONED,
     COMPLETE,
     ExperimentLog,
     ExperimentOutcome,
+    is_running,
     new_directory,
     outcome_of,
     read_entries,
@@ -82,8 +84,7 @@ def run_plan(request: PlanRunRequest) -> int:
         PgtopError: The plan does not fit, is not the reviewed one, or cannot go on.
     """
     if request.dry_run:
-        if request.workers:
-            raise UsageProblem("--dry-run asks one server", "leave --workers out")
+        _check_one_server(request)
         checked_plan(request)
         return ExitCode.OK
     if request.detach:
@@ -106,12 +107,22 @@ def run_plan(request: PlanRunRequest) -> int:
         return _continued(request, outcome_in(directory), log)
 
 
+def _check_one_server(request: PlanRequest) -> None:
+    """Raise UsageProblem for --dry-run on workers."""
+    if request.workers:
+        raise UsageProblem("--dry-run asks one server", "leave --workers out")
+
+
 def resume_plan(request: PlanResumeRequest) -> int:
     """Continue an experiment, and return the exit status.
 
     Raises:
         PgtopError: The experiment runs already, is complete, or belongs to another server.
     """
+    if request.dry_run:
+        _check_one_server(request)
+        _say_left(request, directory_of(request.experiment))
+        return ExitCode.OK
     if request.detach:
         return start_detached(["experiment", "resume"])
     if request.workers:
@@ -132,7 +143,24 @@ def resume_plan(request: PlanResumeRequest) -> int:
                 time.sleep(1.0)
 
 
-def _resumed(outcome: ExperimentOutcome, log: ExperimentLog, request: PlanRequest) -> int:
+def _say_left(request: PlanResumeRequest, directory: Path) -> None:
+    """Print the rest of an experiment that can be continued. Raises as `resume_plan`."""
+    outcome = outcome_in(directory)
+    if is_running(directory):
+        raise UsageProblem(f"{outcome.id} runs already", f"`pgtop-tune experiment status {outcome.id}` shows it")
+    _check_continues(outcome, request)
+    if request.abandon:
+        database = f", and drop its database {outcome.database}" if outcome.database else ""
+        say(f"would revert {counted(len(outcome.sets), 'change set')}{database}")
+        return
+    say(f"{outcome.id}: {estimate(outcome.plan, 0, left_of(outcome)).words}")
+    for cell in outcome.plan.cells:
+        if cell.number not in outcome.results:
+            say(f"{cell.number:>4}  {cell.words}")
+
+
+def _check_continues(outcome: ExperimentOutcome, request: PlanRequest) -> None:
+    """Raise UsageProblem where an experiment has ended, is of another server, or its scripts have changed."""
     check_resumable(outcome, request)
     if outcome.workers:
         raise UsageProblem(f"{outcome.id} runs on {', '.join(outcome.workers)}", "pass --workers ADDRESS")
@@ -148,6 +176,10 @@ def _resumed(outcome: ExperimentOutcome, log: ExperimentLog, request: PlanReques
         raise UsageProblem(
             f"the scripts of {', '.join(changed)} have changed", "restore the scripts, or start a new experiment"
         )
+
+
+def _resumed(outcome: ExperimentOutcome, log: ExperimentLog, request: PlanRequest) -> int:
+    _check_continues(outcome, request)
     log.write("resumed", at_ms=now_ms())
     return _continued(request, outcome, log)
 

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from pgtop_tune.advice.facts import Advice
 from pgtop_tune.advice.plan import MemoryPlan
@@ -33,10 +32,11 @@ from pgtop_tune.cli.parameter_rows import (
     machine_rows,
     machine_table,
     matching_rows,
+    names_and_connection,
+    no_parameter,
     parameter_json,
     parameter_rows,
     parameter_table,
-    split_patterns,
 )
 from pgtop_tune.cli.snapshot import AdviceBasis, advice_basis
 from pgtop_tune.host.system_settings import is_sysctl
@@ -326,10 +326,6 @@ def apply(request: AdviseRequest, basis: AdviceBasis, rows: Sequence[ParameterRo
     return make_change(request.connection, change_request)
 
 
-_MOST_PLACES: Final = 2
-"""Words that are no parameter: a database and a user."""
-
-
 def say_parameters(request: ParametersRequest) -> None:
     """Print the parameters, or the settings of the machine.
 
@@ -337,20 +333,16 @@ def say_parameters(request: ParametersRequest) -> None:
         ConnectionProblem: The server is not there, or refuses the login.
         UsageProblem: There is no such group.
     """
-    typed_names = request.names or []
-    patterns, places = (typed_names, []) if request.connection.database else split_patterns(typed_names)
+    patterns, connection = names_and_connection(request.names or [], request.connection)
     if patterns and request.group:
         raise UsageProblem(f"--group and {patterns[0]} contradict each other", "pass one of them")
-    if len(places) > _MOST_PLACES:
-        raise UsageProblem(f"there is no parameter {places[-1]!r}", instead(places[-1], sorted(known_names())))
-    connection = replace(request.connection, **dict(zip(("target", "target_user"), places, strict=False)))
     try:
         basis = advice_basis(connection, 0.0, request.profile, request.disk)
     except NoSuchDatabase:
-        if not places:
+        if not (word := connection.target):
             raise
         raise UsageProblem(
-            f"there is no parameter and no database {places[0]!r}", instead(places[0], sorted(known_names()))
+            f"there is no parameter and no database {word!r}", instead(word, sorted(known_names()))
         ) from None
     if request.group.lower() == GROUP:
         settings = [row for row in machine_rows(basis) if row.changed or not request.changed]
@@ -362,9 +354,7 @@ def say_parameters(request: ParametersRequest) -> None:
             if row.changed or not request.changed
         ]
         if patterns and not rows and not request.changed:
-            raise UsageProblem(
-                f"the server has no parameter {' or '.join(patterns)}", instead(patterns[0], sorted(known_names()))
-            )
+            raise no_parameter(patterns)
         table, objects = parameter_table(rows), [parameter_json(row) for row in rows]
     say_list(request.format, objects, table)
 

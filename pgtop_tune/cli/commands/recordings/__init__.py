@@ -225,6 +225,7 @@ class SaveRequest(Struct, frozen=True):
         Path, Argument(metavar="FILE", help="A recording with a run, a record of `bench run`, or a directory.")
     ]
     note: Annotated[str, Option("--note", metavar="TEXT", help="Note to save with the run.")] = ""
+    dry_run: Annotated[bool, Option("-n", "--dry-run", help="Check the run, and save nothing.")] = False
 
 
 class BaselinesRequest(Struct, frozen=True):

@@ -58,10 +58,10 @@ _SUFFIXES: Final = (".html", ".md")
 
 def save_baseline(request: SaveRequest) -> None:
     """Save a run under a name, and say where. Raises RecordingProblem where it cannot be read or written."""
-    run, _ = baselines.save(request.name, request.file, request.note)
+    run, _ = baselines.save(request.name, request.file, request.note, dry_run=request.dry_run)
     if run.doubts:
         tell(f"the run has doubts, which later comparisons will repeat: {', '.join(run.doubts)}")
-    say(f"saved in {run.path}")
+    say(f"would be saved in {run.path}" if request.dry_run else f"saved in {run.path}")
 
 
 def say_baselines(request: BaselinesRequest) -> None:

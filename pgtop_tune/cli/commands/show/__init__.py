@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar
 from msgspec import Struct
 from typer import Argument, Option
 
-from pgtop_tune.cli.connections import ConnectionWords
+from pgtop_tune.cli import completion
+from pgtop_tune.cli.connections import ConnectionOptions
 from pgtop_tune.cli.options import SessionWords
 
 
@@ -59,11 +60,20 @@ class ShowRequest(Struct, frozen=True, kw_only=True):
     pgtop-tune show locks --json -d bench  ·
     pgtop-tune show statements --sort calls --limit 10 --columns calls,mean,query bench  ·
     pgtop-tune show host --table disks --watch 5s --format jsonl bench  ·
+    pgtop-tune show parameters work_mem 'wal_*' --csv bench  ·
     pgtop-tune show finding --at 12:40 run.jsonl.gz --json
     """
 
     subject: Annotated[What, Argument(metavar="WHAT", help=f"{', '.join(What)}.")]
-    connection: ConnectionWords = ConnectionWords()
+    typed_words: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[DBNAME|URI] [USERNAME]",
+            help="Database, URI or keywords, then the user. Before them, of parameters: only these, work_mem 'wal_*'.",
+            autocompletion=completion.shown,
+        ),
+    ] = None
+    connection: ConnectionOptions = ConnectionOptions()
     table: Annotated[
         str, Option("--table", metavar="NAME", help="Another table of the same page: show host --table disks.")
     ] = ""
@@ -91,6 +101,10 @@ class ShowRequest(Struct, frozen=True, kw_only=True):
     sort: Annotated[str, Option("--sort", metavar="COLUMN", help="Sort by this column, as the page does.")] = ""
     limit: Annotated[int | None, Option("--limit", metavar="N", min=1, help="At most N rows.")] = None
     all: Annotated[
-        bool, Option("--all", help="Also rows that the page hides at first: statements that did not run.")
+        bool,
+        Option(
+            "--all",
+            help="Also rows that the page hides at first: statements that did not run, parameters with their default.",
+        ),
     ] = False
     session: ShowSessionWords = ShowSessionWords()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
-from pgtop_tune.base.units import COUNTS, GB, KB, MB, UNKNOWN, ms
+from pgtop_tune.base.units import COUNTS, GB, KB, MB, TIMES, UNKNOWN, ms, quantity
 from pgtop_tune.cli.commands.show.session import ShownSession
 from pgtop_tune.diagnosis.finding import Finding
 from pgtop_tune.export.tidy import moment_text
@@ -17,7 +17,10 @@ from pgtop_tune.model.absence import NOT_YET, Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.pages.page import PageColumn, PageTable, figure, foreign, whole, word
 
-_NUMBER: Final = re.compile(r"(-?\d+(?:\.\d+)?)(?:([kMG])(?!B))?(?: ?(%|ms|s|B|kB|MB|GB|TB|)(/s)?)?")
+_NUMBER: Final = re.compile(
+    r"(?:at most |in )?(?P<number>-?[\d,]+(?:\.\d+)?)(?:(?P<times>[kMG])(?![A-Za-z]))?"
+    r"(?: ?(?P<unit>%|ms|s|B|kB|MB|GB|TB)(?![A-Za-z]))?(?P<per_s>/s)?(?:,? .*)?"
+)
 _BYTES: Final = {"B": 1, "kB": KB, "MB": MB, "GB": GB, "TB": 1024 * GB}
 
 
@@ -39,11 +42,14 @@ def _rows(session: Session) -> Sequence[PlacedFinding] | Unavailable:
 
 
 def evidence_value(text: str) -> dict[str, Any]:
-    """Return text, value and unit of evidence: "5.91 MB/s" is 6197084.16 bytes/s; words have no value."""
-    number = _NUMBER.fullmatch(text)
-    if number is None:
-        return {"text": text, "value": None, "unit": ""}
-    value, unit, per_s = float(number[1]) * COUNTS[number[2] or ""], number[3] or "", number[4] or ""
+    """Return text, value and unit of evidence: "5.91 MB/s" is 6197084.16 bytes/s, "3m12s" 192 s, "2.0 of 4 CPUs" 2;
+    words have no value."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        lasting_s = quantity(text, TIMES)
+        return {"text": text, "value": lasting_s, "unit": "" if lasting_s is None else "s"}
+    unit, per_s = match["unit"] or "", match["per_s"] or ""
+    value = float(match["number"].replace(",", "")) * COUNTS[match["times"] or ""]
     if unit in _BYTES:
         value, unit = value * _BYTES[unit], "bytes"
     return {"text": text, "value": value, "unit": f"{unit or 1}{per_s}" if per_s else unit}
@@ -85,7 +91,7 @@ _COLUMNS: Final = (
          "diagnosis", visible=False),
     PageColumn("evidence", "evidence", 30,
                lambda row: _list_text([f"{label} {text}" for label, text in row.finding.evidence]),
-               "Labels with their values; a value in words has no number. Numbers are as exact as their texts.",
+               "Labels with their values; a value in words has no number. Numbers have three digits, as their texts.",
                "diagnosis", visible=False, raw=_evidence),
     word("next-step", "next step", 30, foreign(attrgetter("finding.next_step")),
          "Advice, and an observation that would refute it.", "diagnosis", visible=False),

@@ -14,7 +14,7 @@ from pgtop_tune.cli.commands.show import ShowFormat, ShowRequest, What
 from pgtop_tune.cli.commands.show.formats import ShownRows, write
 from pgtop_tune.cli.commands.show.session import ShownSession
 from pgtop_tune.cli.commands.show.tables import ShownTable, chosen_columns, columns_for_programs, shown_table
-from pgtop_tune.cli.connections import ConnectionWords, begin_resolving, let_in, live_options
+from pgtop_tune.cli.connections import ConnectionOptions, begin_resolving, let_in, live_options, with_places
 from pgtop_tune.cli.exit_codes import Terminated
 from pgtop_tune.cli.headless import LEAD_UP_FRAMES, run_beside
 from pgtop_tune.cli.options import for_seconds
@@ -29,6 +29,7 @@ from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.pages.listing import ListingView, first_view, ordered, shown_columns, without_unused
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from pgtop_tune.model.frame import Frame
@@ -48,6 +49,7 @@ class RowChoice:
     """Choices of the command line, checked before anything is sampled.
 
     Attributes:
+        connection: The server.
         shown: The table and the sections that it needs.
         format: Format of the output.
 
@@ -56,7 +58,8 @@ class RowChoice:
     """
 
     def __init__(self, request: ShowRequest) -> None:
-        if request.at is not None and (request.watch or request.seconds or request.connection != ConnectionWords()):
+        self._names, self.connection = names_and_place(request)
+        if request.at is not None and (request.watch or request.seconds or self.connection != ConnectionOptions()):
             raise UsageProblem(
                 "--at shows one moment of a recording", "leave out --watch, --seconds and the options of a connection"
             )
@@ -78,7 +81,8 @@ class RowChoice:
         request, table = self._request, self._table
         if request.sort:
             table = replace(table, sort=request.sort)
-        return replace(first_view(table), hide_quiet=table.hides_quiet and table.folded is None and not request.all)
+        hides_quiet = table.hides_quiet and table.folded is None and not (request.all or self._names)
+        return replace(first_view(table), hide_quiet=hides_quiet)
 
     def of(self, session: ShownSession, target: str) -> ShownRows:
         """Return the rows of a session with a frame.
@@ -93,6 +97,7 @@ class RowChoice:
         kept: Any = rows
         count = 0
         if not isinstance(rows, Unavailable):
+            rows = self._named(rows)
             everything = ordered(self._table, self._view, rows, len(rows))
             count, kept = len(everything), everything[: self._request.limit]
         return ShownRows(
@@ -105,6 +110,17 @@ class RowChoice:
             rows=kept,
             count=count,
         )
+
+    def _named(self, rows: Sequence[Any]) -> Sequence[Any]:
+        """Return the parameters that the request names; without names, all rows."""
+        if not self._names:
+            return rows
+        from pgtop_tune.cli.parameter_rows import is_named, no_parameter
+
+        named = [row for row in rows if is_named(row.parameter, self._names)]
+        if not named:
+            raise no_parameter(self._names)
+        return named
 
     def _usual(self, rows: Any) -> tuple[PageColumn, ...]:
         if self.format is not ShowFormat.TABLE:
@@ -124,9 +140,17 @@ def meant_otherwise(subject: What, target: str) -> str:
         (target.replace(".", "", 1).isdecimal(), f"--watch {target} repeats"),
         ("," in target, f"columns are --columns {target}; a database is -d"),
         (target in set(What), f"one kind of rows at a time: `pgtop-tune show {target}`"),
-        (target and subject is What.PARAMETERS, f"for a parameter: `pgtop-tune parameters {target}`"),
     )
     return next((hint for applies, hint in rows if applies), "")
+
+
+def names_and_place(request: ShowRequest) -> tuple[list[str], ConnectionOptions]:
+    """Return names and patterns of parameters, and the connection with its words. Raises UsageProblem for too many."""
+    if request.subject is not What.PARAMETERS:
+        return [], with_places(request.connection, request.typed_words or [])
+    from pgtop_tune.cli.parameter_rows import names_and_connection
+
+    return names_and_connection(request.typed_words or [], request.connection)
 
 
 def show_rows(request: ShowRequest) -> int:
@@ -142,16 +166,16 @@ def show_rows(request: ShowRequest) -> int:
         choice = RowChoice(request)
         _say(recorded(request, choice), choice)
         return 0
-    resolving = begin_resolving(request.connection)
+    resolving = begin_resolving(names_and_place(request)[1])
     choice = RowChoice(request)
     if sys.stderr.isatty():
         tell(f"sampling {duration(max(choice.seconds, 2.0))}")
     try:
         rows = let_in(
-            request.connection, lambda conninfo: asyncio.run(sampled(conninfo, request, choice)), resolving=resolving
+            choice.connection, lambda conninfo: asyncio.run(sampled(conninfo, request, choice)), resolving=resolving
         )
     except NotLetIn as problem:
-        if hint := meant_otherwise(request.subject, request.connection.target):
+        if hint := meant_otherwise(request.subject, choice.connection.target):
             raise type(problem)(problem.message, hint) from None
         raise
     _say(rows, choice)

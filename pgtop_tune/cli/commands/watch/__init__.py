@@ -168,6 +168,9 @@ class DemoRequest(Struct, frozen=True):
             help="PostgreSQL binaries (default: the newest of the embedded wheel and the installed ones).",
         ),
     ] = None
+    dry_run: Annotated[
+        bool, _demo_option("-n", "--dry-run", help="Show the server, its data and the load; make nothing.")
+    ] = False
     interval: options.MaybeInterval = None
     record: options.Record = None
     session: DemoSessionWords = DemoSessionWords()

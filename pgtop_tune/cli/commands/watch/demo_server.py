@@ -16,9 +16,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from pgtop_tune.advice.proposal import propose
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.base.units import about, counted
 from pgtop_tune.bench.datasets.bus import BusPlan
 from pgtop_tune.bench.datasets.bus_make import make_bus
-from pgtop_tune.bench.datasets.pgbench_tables import InitialiseProgress, Tell, initialise
+from pgtop_tune.bench.datasets.pgbench_tables import (
+    InitialiseProgress,
+    PgbenchShape,
+    Tell,
+    estimated_bytes,
+    initialise,
+)
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.changes.model.change import SYSTEM
@@ -131,6 +138,9 @@ def run_demo(request: DemoRequest) -> int:
     Raises:
         PgtopError: The server cannot be made, or the load does not start.
     """
+    if request.dry_run:
+        _say_plan(request)
+        return ExitCode.OK
     with_screen = not request.headless and sys.stdin.isatty() and sys.stdout.isatty()
     if with_screen and request.seconds is not None:
         raise UsageProblem("--seconds needs --headless", "add --headless, or leave the screen with `q`")
@@ -153,6 +163,19 @@ def run_demo(request: DemoRequest) -> int:
         live = replace(live, interval_s=request.interval or 1.0)
         seconds = request.seconds or WITHOUT_TERMINAL_S
         return asyncio.run(_headless(LiveSession(conninfo, live), load, seconds, request.record))
+
+
+def _say_plan(request: DemoRequest) -> None:
+    """Print what the demo would make. Raises as `run_demo`."""
+    binaries, profile = find_binaries(request.pg_bin), load_profiles().get(request.profile)
+    settings = _given_settings(request.setting or (), binaries)
+    directory = f"{request.keep}, kept" if request.keep else "a temporary directory, removed at the end"
+    say(f"PostgreSQL {binaries.version} ({binaries.origin}) in {directory}")
+    advised = ["the values of `advise`"] if request.advised else []
+    if values := [*advised, *(f"{name} {value}" for name, value in settings.items())]:
+        say(f"started with {', '.join(values)}")
+    size = about(estimated_bytes(request.scale, PgbenchShape()))
+    say(f"scale {request.scale}, about {size}; {profile.name} with {counted(request.clients, 'client')}")
 
 
 def _prepared(stack: ExitStack, request: DemoRequest) -> tuple[Throwaway, ConnInfo]:

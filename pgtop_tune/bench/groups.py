@@ -34,6 +34,10 @@ STOP_GRACE_S: Final = 3.0
 """For pgbench to end in order: transactions under way are finished, log and report are written."""
 
 
+_PATIENCE_S: Final = 3.0
+"""The longest wait for the progress line of a group; one that comes later counts in the next second."""
+
+
 class PgbenchGroup:
     """A pgbench of a run, running or ended.
 
@@ -257,7 +261,7 @@ class MergedProgress:
             self._given = math.ceil(line.elapsed_s)
             return [line]
         self._spread(line, before_s, clock.until_s)
-        return self._complete(min(clock.until_s for clock in self._clocks.values()))
+        return self._complete(self._known_until_s())
 
     def leave(self, group: int) -> list[BenchProgress]:
         """Forget a group that has ended: the others no longer wait for it."""
@@ -265,12 +269,17 @@ class MergedProgress:
         if ended is None or not self._several:
             return []
         if self._clocks:
-            return self._complete(min(clock.until_s for clock in self._clocks.values()))
+            return self._complete(self._known_until_s())
         return self._complete(float(max(self._ticks, default=self._given)))
 
     def rest(self, now_ms: float) -> list[BenchProgress]:
         """Return the lines of a time without any group."""
         return [] if self.zero_ms is None or self._clocks else self._complete((now_ms - self.zero_ms) / 1000.0)
+
+    def _known_until_s(self) -> float:
+        """Return up to when every group has spoken, but for one that is silent: the others do not wait for it."""
+        ends_s = [clock.until_s for clock in self._clocks.values()]
+        return min(end_s for end_s in ends_s if end_s >= max(ends_s) - _PATIENCE_S)
 
     def _spread(self, line: BenchProgress, from_s: float, until_s: float) -> None:
         length_s = until_s - from_s

@@ -74,6 +74,19 @@ def test_no_transaction_of_two_groups_is_lost_or_counted_twice(
     assert [line.elapsed_s for line in given_lines] == [float(number + 1) for number in range(len(given_lines))]
 
 
+def test_a_group_that_falls_silent_does_not_hide_what_the_others_do() -> None:
+    merged = MergedProgress()
+    merged.divide()
+    spoken = merged.hear(1, BenchProgress(1.0, 50.0, 2.0, 0.5), 1e12 + 1000)
+    for second in range(1, 9):
+        spoken += merged.hear(2, BenchProgress(float(second), 100.0, 2.0, 0.5), 1e12 + 1000 * second)
+    assert spoken[-1].elapsed_s == 8.0
+    spoken += merged.hear(1, BenchProgress(8.0, 50.0, 2.0, 0.5), 1e12 + 8000)
+    spoken += merged.hear(2, BenchProgress(9.0, 100.0, 2.0, 0.5), 1e12 + 9000)
+    spoken += merged.leave(1) + merged.leave(2)
+    assert sum(line.tps for line in spoken) == pytest.approx(8 * 50.0 + 9 * 100.0)
+
+
 class Logs:
     """Every log file of a load, held open, so that it can be counted after the load has removed it."""
 

@@ -228,8 +228,12 @@ class FullPages(Struct, frozen=True):
     compressed: bool
 
 
+_LEAST_WAL_BYTES: Final = 1 << 18
+"""WAL of ten seconds from which on the share of its images tells something."""
+
+
 def full_pages(interval: Interval) -> FullPages | None:
-    """Return the share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
+    """Return the share of full-page images in the bytes of WAL over the last 10 s; None with next to no WAL."""
     pair, server = outer_pair(interval.recent(sections.wal, 10.0, least=2)), sections.server(interval.newest)
     if pair is None:
         return None
@@ -242,7 +246,7 @@ def full_pages(interval: Interval) -> FullPages | None:
     else:
         image_bytes = (newer.wal_fpi - older.wal_fpi) * server.block_bytes
     percent = share(image_bytes, newer.wal_bytes - older.wal_bytes)
-    if percent is None or image_bytes < 0:
+    if percent is None or image_bytes < 0 or newer.wal_bytes - older.wal_bytes < _LEAST_WAL_BYTES:
         return None
     compressed = estimated and setting(interval, "wal_compression") not in (None, "off")
     return FullPages(min(percent, 100.0), estimated, compressed)

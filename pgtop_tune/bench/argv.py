@@ -61,6 +61,10 @@ _REFUSALS: Final[tuple[tuple[Callable[[LoadSpec], object], str], ...]] = (
         "a duration and a number of transactions cannot be combined",
     ),
     (
+        lambda spec: spec.phases and (spec.duration_s is not None or spec.transactions is not None),
+        "phases say how long a load runs: it takes no duration and no number of transactions",
+    ),
+    (
         lambda spec: spec.max_tries == 0 and spec.transactions is not None and spec.latency_limit_ms is None,
         "unlimited tries need a latency limit or a duration",
     ),

@@ -2,7 +2,8 @@
 #
 # Arguments: a word that begins our lines on standard output, a directory to be made, then the program and its words.
 # Standard input, before the start: "clock" (answered with the time), "file NAME BYTES" followed by the bytes, "go";
-# after it: names of signals, and "beat" now and then. Standard output: "MARK log NAME BYTES" or "MARK report - BYTES"
+# after it: names of signals, and "beat" now and then. Standard output: "MARK log NAME BYTES", "MARK report - BYTES",
+# "MARK cpu - BYTES"
 # followed by the bytes. POSIX sh, with head -c; fallocate gives sent log back to the disk where it is there.
 #
 # Variables of that account which lead to a server or hold a password are about another one than ours.
@@ -37,6 +38,8 @@ done
     trap '' PIPE
     sh -c 'echo $$ >pid && exec "$@"' sh "$@" >report 3<&-
     echo $? >ended.part
+    # CPU time of this shell, and in the second line of pgbench.
+    times >cpu
     mv ended.part ended
 ) &
 
@@ -103,5 +106,6 @@ done
 [ -f ended ] || exit 1
 send_log
 send report report 0 $(($(wc -c <report)))
+send cpu cpu 0 $(($(wc -c <cpu)))
 kill "$listener" "$watchdog" 2>/dev/null
 exit "$(cat ended)"

@@ -185,3 +185,18 @@ def installed_binaries() -> list[Path]:
         ),
     ]
     return [path for path in dict.fromkeys(paths) if path.is_file() and os.access(path, os.X_OK)]
+
+
+def builtin_text(name: str, pgbench: Pgbench) -> str:
+    """Return the text of a built-in script of pgbench."""
+    answer = subprocess.run(
+        [str(pgbench.path), f"--show-script={name}"],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        timeout=_ANSWER_TIMEOUT_S,
+        env=pgbench.environment(),
+        check=False,
+    )
+    return (answer.stdout + answer.stderr).strip()

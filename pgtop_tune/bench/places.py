@@ -214,6 +214,7 @@ class Running(Protocol):
         pid: Its process id on this machine; None where it runs on another.
         directory: Where the files of its log grow, on this machine.
         clock: Clock of the machine that pgbench runs on; None for this machine.
+        cpu_s: CPU time of pgbench once it has ended; None for this machine, where its process is watched.
     """
 
     @property
@@ -222,6 +223,8 @@ class Running(Protocol):
     def directory(self) -> Path: ...
     @property
     def clock(self) -> ClockOffset | None: ...
+    @property
+    def cpu_s(self) -> float | None: ...
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
         """Pass on lines of stdout and stderr until it ends; return its status, 128 + n where signal n ended it."""
@@ -292,6 +295,7 @@ class LocalRunning:
     """pgbench under the guard; fields and methods as in `Running`."""
 
     clock: ClockOffset | None = None
+    cpu_s: float | None = None
 
     def __init__(self, guarded: GuardedAsync, directory: RunDirectory) -> None:
         self.pid: int | None = guarded.pid

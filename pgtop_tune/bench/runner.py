@@ -8,323 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.base.secret import without_secrets
-from pgtop_tune.bench.argv import LOG_NAME, run_argv, scripts_of, shell_quoted, threads_for
+from pgtop_tune.bench.argv import shell_quoted
 from pgtop_tune.bench.datasets.recognise import found_variables
 from pgtop_tune.bench.locate import Pgbench
-from pgtop_tune.bench.log_seconds import LogLayout
-from pgtop_tune.bench.messages import BoundedText, hint_for, last_words, with_script
-from pgtop_tune.bench.places import LoadPlace, LocalPlace, Running, RunOrder, base_directory, sweep, unused_name
+from pgtop_tune.bench.phases import steps_of
+from pgtop_tune.bench.places import LoadPlace, LocalPlace, base_directory, sweep, unused_name
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession, with_settings
 from pgtop_tune.bench.profiles import Profile, Profiles, check_script, load_profiles, read_script, with_variables
-from pgtop_tune.bench.report import parse_progress, parse_report
-from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
+from pgtop_tune.bench.run import Generator, PgbenchRun, planned_argv, start_run
+from pgtop_tune.bench.transaction_log import LogStatistics
 from pgtop_tune.model.absence import Reason, Unavailable
 from pgtop_tune.model.bench import (
-    BenchProgress,
     BenchReport,
-    BenchRun,
     BenchSample,
-    LatencySecond,
+    LoadLevel,
     LoadSpec,
     ProfileSummary,
-    RunState,
-    ScriptChoice,
-    Silence,
 )
-
-_CLOCK_S: Final = 1.0
-_SILENCES_KEPT: Final = 3600
-"""Silences kept for a sampler that does not come."""
-
-
-class Silences:
-    """The silences of one run. Moments are milliseconds since the epoch, by the clock that reads the lines."""
-
-    def __init__(self) -> None:
-        self._over: deque[Silence] = deque(maxlen=_SILENCES_KEPT)
-        self._lasting: Silence | None = None
-        self._heard_s = 0.0
-        self._busy_ms: int | None = None
-        self._done = self._done_ms = 0.0
-
-    def hear(self, line: BenchProgress, now_ms: int) -> None:
-        """Take the next progress line. A transaction that failed has ended, too; one that was skipped never began."""
-        seconds = max(line.elapsed_s - self._heard_s, 0.0)
-        self._heard_s = line.elapsed_s
-        if line.tps > 0 or line.failed:
-            self.end(now_ms)
-            self._busy_ms = now_ms
-            self._done += line.tps * seconds
-            self._done_ms += line.tps * seconds * line.latency_ms
-            return
-        since_ms, zero_s = self._busy_ms, seconds
-        if self._lasting is not None:
-            since_ms, zero_s = self._lasting.since_ms, self._lasting.zero_s + seconds
-        if since_ms is None:
-            since_ms = now_ms - round(1000.0 * line.elapsed_s)
-        self._lasting = Silence(
-            since_ms=since_ms, until_ms=None, zero_s=zero_s, usual_ms=self._done_ms / self._done if self._done else None
-        )
-
-    def read(self, seconds: Iterable[LatencySecond], now_ms: int) -> None:
-        """Take seconds of the log: a transaction may stand there before the line comes that counts it."""
-        lasting = self._lasting
-        if lasting is None:
-            return
-        # The clock of another machine is known to the second.
-        inside_s = lasting.since_ms / 1000 + _CLOCK_S
-        if any(second.logged and second.second >= inside_s for second in seconds):
-            self.end(now_ms)
-            self._busy_ms = now_ms
-
-    def end(self, now_ms: int) -> None:
-        """End the lasting silence: a transaction ended, or the run."""
-        if self._lasting is not None:
-            lasted = self._lasting
-            self._lasting = None
-            self._over.append(
-                Silence(since_ms=lasted.since_ms, until_ms=now_ms, zero_s=lasted.zero_s, usual_ms=lasted.usual_ms)
-            )
-
-    def take(self) -> tuple[Silence, ...]:
-        """Return the silences that ended since the last call, and the one that lasts."""
-        silences = (*self._over, *(() if self._lasting is None else (self._lasting,)))
-        self._over.clear()
-        return silences
-
-
-STOP_GRACE_S: Final = 3.0
-"""For pgbench to end in order: transactions under way are finished, log and report are written."""
-_KEPT: Final = 3600
-"""Progress lines and seconds kept for a sampler that does not come."""
-_READ_EVERY_S: Final = 1.0
-"""Between two reads of the log at most, however seldom a sampler comes."""
-_SIGNALLED: Final = 128
-
-OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
-
-
-class PgbenchRun:
-    """pgbench, running or ended. Made by `start_run`.
-
-    Attributes:
-        facts: As a frame has it; replaced as the state changes.
-        report: pgbench's final report, None while it runs and where there was none.
-        stdout: Text that it printed there, bounded. Foreign text.
-        stderr: The same, without progress lines.
-    """
-
-    def __init__(self, facts: BenchRun, running: Running, log: TransactionLog) -> None:
-        self.facts = facts
-        self.report: BenchReport | None = None
-        self.stdout = BoundedText()
-        self.stderr = BoundedText()
-        self._running = running
-        self._log = log
-        # Seconds of the log are those of the machine pgbench runs on.
-        self._ahead_s = round((running.clock.ahead_ms if running.clock else 0.0) / 1000.0)
-        self._progress: deque[BenchProgress] = deque(maxlen=_KEPT)
-        self._latencies: deque[LatencySecond] = deque(maxlen=_KEPT)
-        self._silences = Silences()
-        self._taken_s = time.monotonic()
-        self._stopping = False
-        self._life = asyncio.create_task(self._live())
-
-    @property
-    def over(self) -> bool:
-        """Return whether pgbench is gone and all of its output was read."""
-        return self.facts.state in OVER
-
-    def take(self) -> tuple[tuple[BenchProgress, ...], tuple[LatencySecond, ...]]:
-        """Return progress lines and seconds of the log since the last call; reads `MOST_BYTES` of the log at most."""
-        self._taken_s = time.monotonic()
-        self._read_log()
-        progress, latencies = tuple(self._progress), tuple(self._latencies)
-        self._progress.clear()
-        self._latencies.clear()
-        return progress, latencies
-
-    def silences(self) -> tuple[Silence, ...]:
-        """Return the silences that ended since the last call, and the one that lasts."""
-        return self._silences.take()
-
-    def statistics(self) -> LogStatistics:
-        return self._log.statistics()
-
-    async def stop(self, ended_for: str = "", reason: str = "") -> None:
-        """End pgbench: in order if it can be had within 3 s, else by force. Returns when it is gone.
-
-        A run by transactions has no such end: it prints no report, and the last lines of its log are lost.
-
-        Args:
-            ended_for: OVERLOADED or ABORTED; "" where the operator ends it.
-            reason: A sentence.
-        """
-        if not self.over:
-            self.facts = replace(self.facts, ended_for=ended_for, message=reason)
-            self._stopping = True
-            # What ends a run with -T when its time is over; it then writes its log and its report.
-            self._running.signal("ALRM")
-            done, _ = await asyncio.wait((self._life,), timeout=STOP_GRACE_S)
-            if not done:
-                await self._running.stop()
-        await self.ended()
-
-    async def ended(self) -> None:
-        """Wait for the end of the run."""
-        await asyncio.shield(self._life)
-
-    async def _live(self) -> None:
-        drain = asyncio.create_task(self._keep_reading())
-        status: int | None = None
-        try:
-            status = await self._running.follow(self.stdout.add, self._hear)
-        finally:
-            drain.cancel()
-            if status is None:
-                # Only a cancelled event loop comes here.
-                self._running.kill()
-            self._finish(status)
-
-    def _hear(self, line: str) -> None:
-        progress = parse_progress(line, self.facts.started_ms / 1000.0)
-        if progress is None:
-            self.stderr.add(line)
-            return
-        self._progress.append(progress)
-        self._silences.hear(progress, time.time_ns() // 1_000_000)
-        self._is_at_work()
-
-    def _read_log(self, *, final: bool = False) -> None:
-        if not self.over:
-            seconds = self._log.read(final=final)
-            self._latencies.extend(replace(second, second=second.second - self._ahead_s) for second in seconds)
-            self._silences.read(self._latencies, time.time_ns() // 1_000_000)
-            if self._latencies:
-                self._is_at_work()
-
-    def _is_at_work(self) -> None:
-        if self.facts.state is RunState.STARTING:
-            self.facts = replace(self.facts, state=RunState.RUNNING)
-
-    async def _keep_reading(self) -> None:
-        """Keep the log short where samplers come seldom, and yield to the event loop where there is much to read."""
-        while True:
-            await asyncio.sleep(_READ_EVERY_S)
-            if time.monotonic() - self._taken_s >= _READ_EVERY_S:
-                self._read_log()
-            while self._log.behind:
-                await asyncio.sleep(0)
-                self._read_log()
-
-    def _finish(self, status: int | None) -> None:
-        try:
-            self._read_log(final=True)
-        finally:
-            self._silences.end(time.time_ns() // 1_000_000)
-            self._log.close()
-            self._running.remove()
-            self.report = parse_report(self.stdout.text())
-            exit_status = status if status is None or status <= _SIGNALLED else _SIGNALLED - status
-            state = RunState.STOPPED if self._stopping else RunState.FAILED if exit_status else RunState.FINISHED
-            message = self.facts.message
-            if state is RunState.FAILED:
-                message = _failure(self.stderr.text(), exit_status, self.facts.scripts)
-            self.facts = replace(self.facts, state=state, exit_status=exit_status, message=message)
-
-
-def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
-    message = without_secrets(last_words(stderr)) or _silent_end(exit_status)
-    hint = hint_for(message)
-    message = with_script(message, stderr, scripts)
-    return f"{message}\nhint: {hint}" if hint else message
-
-
-def _silent_end(exit_status: int | None) -> str:
-    if exit_status is not None and exit_status < 0:
-        return f"signal {-exit_status} ended pgbench"
-    return f"pgbench printed nothing; exit status {exit_status}"
-
-
-def planned_argv(
-    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, load_place: LoadPlace, directory: Path
-) -> list[str]:
-    """Return the exact command line of a run, with paths as they are in that place.
-
-    Args:
-        directory: Directory of the run, on this machine.
-
-    Raises:
-        LoadProblem: A spec pgbench would refuse.
-    """
-    there = load_place.scripts(scripts_of(spec, profile), directory)
-    choices = tuple(ScriptChoice(str(script.file), script.weight) for script in there)
-    return run_argv(replace(spec, scripts=choices), profile, pgbench, endpoint, load_place.directory(directory))
-
-
-async def start_run(
-    number: int,
-    spec: LoadSpec,
-    profile: Profile,
-    pgbench: Pgbench,
-    endpoint: LoadEndpoint,
-    load_place: LoadPlace,
-    directory: Path,
-) -> PgbenchRun:
-    """Start pgbench.
-
-    Args:
-        number: Number of the run in this session.
-        directory: A directory of this machine that does not exist yet, for the log.
-
-    Raises:
-        LoadProblem: A spec pgbench would refuse, no directory, no script file, or pgbench cannot be started.
-    """
-    argv = planned_argv(spec, profile, pgbench, endpoint, load_place, directory)
-    threads, scripts = threads_for(spec), scripts_of(spec, profile)
-    hashes = tuple(read_script(script.file).sha256 for script in scripts)
-    started_ms = time.time_ns() // 1_000_000
-    running = await load_place.start(
-        RunOrder(argv=tuple(argv), pgbench=pgbench, endpoint=endpoint, directory=directory, scripts=scripts)
-    )
-    facts = BenchRun(
-        run=number,
-        profile=profile.name,
-        command=without_secrets(shell_quoted([without_secrets(word) for word in argv])),
-        pgbench_version=pgbench.version,
-        pid=running.pid,
-        started_ms=started_ms,
-        state=RunState.STARTING,
-        clients=spec.clients,
-        threads=threads,
-        duration_s=spec.duration_s,
-        rate_per_s=spec.rate_per_s,
-        protocol=spec.protocol,
-        sampling_rate=profile.sampling_rate(spec.rate_per_s),
-        transactions=spec.transactions,
-        latency_limit_ms=spec.latency_limit_ms,
-        max_tries=spec.max_tries,
-        connect_per_transaction=spec.connect_per_transaction,
-        scripts=tuple(script.file.name for script in scripts) or (profile.builtin,),
-        machine=load_place.name,
-        clock_ahead_ms=running.clock.ahead_ms if running.clock else None,
-        clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
-        seed=spec.seed,
-        script_hashes=hashes,
-        continue_on_error=spec.continue_on_error,
-    )
-    layout = LogLayout(lag=spec.rate_per_s is not None, scripts=max(len(scripts), 1))
-    return PgbenchRun(facts, running, TransactionLog(running.directory, LOG_NAME, threads, layout=layout))
-
 
 Prepare = Callable[[LoadSpec, Profile], Awaitable[LoadSpec]]
 """Completes a load; raises a LoadProblem when that cannot be done."""
@@ -383,7 +90,7 @@ class PgbenchRunner:
     Args:
         endpoint: The server.
         pgbench: Binary or its directory; None finds the newest.
-        load_place: Where it runs; None is this machine.
+        load_places: The machines on which it runs; none is this one.
         base: Where a run's private directory is made; None: /dev/shm, else TMPDIR.
 
     Attributes:
@@ -398,7 +105,7 @@ class PgbenchRunner:
         endpoint: LoadEndpoint,
         *,
         pgbench: Path | None = None,
-        load_place: LoadPlace | None = None,
+        load_places: Sequence[LoadPlace] = (),
         base: Path | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -406,10 +113,10 @@ class PgbenchRunner:
         self.prepare: Prepare | None = None
         self.fence: Callable[[LoadSpec], None] = lambda spec: None
         self._asked_for = pgbench
-        self._place: LoadPlace = load_place or LocalPlace()
+        self._places: Sequence[LoadPlace] = load_places or (LocalPlace(),)
         self._base = base or base_directory()
         self._next_directory = unused_name(self._base)
-        self._found: dict[bool, Pgbench] = {}
+        self._found: dict[bool, tuple[Generator, ...]] = {}
         self._run: PgbenchRun | None = None
         self._runs = 0
         self._starting = asyncio.Lock()
@@ -428,7 +135,10 @@ class PgbenchRunner:
         """
         spec, profile = await self._complete(spec)
         pgbench = await self.pgbench()
-        argv = planned_argv(spec, profile, pgbench, self.endpoint, self._place, self._next_directory)
+        steps = steps_of(spec)
+        if steps:
+            spec = replace(spec, clients=steps[0].level.clients, rate_per_s=steps[0].level.rate_per_s)
+        argv = planned_argv(spec, profile, pgbench, self.endpoint, self._places[0], self._next_directory)
         settings = with_settings(self.endpoint, spec.settings).env.get("PGOPTIONS", "") if spec.settings else ""
         return f"PGOPTIONS={shell_quoted([settings])} {shell_quoted(argv)}" if settings else shell_quoted(argv)
 
@@ -442,20 +152,44 @@ class PgbenchRunner:
             if self._run is not None and not self._run.over:
                 raise LoadProblem("a load is already running", "stop the load first")
             spec, profile = await self._complete(spec)
-            pgbench = await self.pgbench()
+            generators = await self._generators()
+            fewest = min((spec.clients, *(step.level.clients or spec.clients for step in steps_of(spec))))
+            if fewest < len(generators):
+                raise LoadProblem(f"{len(generators)} machines need as many clients", "pass more with -c")
             await asyncio.to_thread(sweep, self._base)
             endpoint = with_settings(self.endpoint, spec.settings)
             self._run = await start_run(
                 self._runs + 1,
                 spec,
                 profile,
-                pgbench=pgbench,
+                generators,
                 endpoint=endpoint,
-                load_place=self._place,
                 directory=self._next_directory,
             )
             self._runs += 1
             self._next_directory = unused_name(self._base)
+
+    async def change(self, level: LoadLevel) -> None:
+        """Change the clients and the rate of the run under way, or pause it. Returns once the new clients run.
+
+        Raises:
+            LoadProblem: No load runs, it cannot be changed, or new clients cannot be started.
+        """
+        run = self._run
+        if run is None or run.over:
+            raise LoadProblem("no load runs", "start one first")
+        if run.facts.transactions is not None:
+            raise LoadProblem(
+                "a load by transactions (-t) keeps its clients and its rate", "start one with a time (-T)"
+            )
+        if run.facts.spans:
+            raise LoadProblem("the load follows its phases", "stop it, and start one without phases")
+        await run.change(level)
+
+    @property
+    def level(self) -> LoadLevel | None:
+        """Return clients and rate that are wanted of the run under way; None without one."""
+        return None if self._run is None or self._run.over else self._run.level
 
     async def stop(self, ended_for: str = "", reason: str = "") -> None:
         """End the run, if there is one: in order within 3 s, else by force; returns when pgbench is gone.
@@ -489,13 +223,18 @@ class PgbenchRunner:
             return Unavailable(Reason.NO_LOAD)
         progress, latencies = self._run.take()
         return BenchSample(
-            at_s=at_s, run=self._run.facts, progress=progress, latencies=latencies, silences=self._run.silences()
+            at_s=at_s,
+            run=self._run.facts,
+            progress=progress,
+            latencies=latencies,
+            silences=self._run.silences(),
+            seams=self._run.seams(),
         )
 
     @property
     def machine(self) -> str:
-        """Return the machine on which pgbench runs, as it was named; "" is this machine."""
-        return self._place.name
+        """Return the machines on which pgbench runs, as they were named; "" is this machine."""
+        return ", ".join(filter(None, (load_place.name for load_place in self._places)))
 
     @property
     def report(self) -> BenchReport | None:
@@ -505,7 +244,7 @@ class PgbenchRunner:
     @property
     def output(self) -> tuple[str, str]:
         """Return stdout and stderr of the last run (without progress lines), bounded. Foreign text."""
-        return (self._run.stdout.text(), self._run.stderr.text()) if self._run is not None else ("", "")
+        return self._run.output() if self._run is not None else ("", "")
 
     @property
     def log_statistics(self) -> LogStatistics:
@@ -513,14 +252,27 @@ class PgbenchRunner:
         return self._run.statistics() if self._run is not None else LogStatistics()
 
     async def pgbench(self) -> Pgbench:
-        """Return the pgbench that is used for the endpoint; looked for once.
+        """Return the pgbench that is used for the endpoint, of several machines that of the first; looked for once.
 
         Raises:
-            LoadProblem: There is none, or none with TLS where the server's sessions have it.
+            LoadProblem: There is none, or none with TLS where the server's sessions have it; machines differ.
         """
+        return (await self._generators())[0].pgbench
+
+    async def _generators(self) -> tuple[Generator, ...]:
+        """Return the machines with their pgbench. Raises as `pgbench`."""
         over_tls = self.endpoint.over_tls
         if over_tls not in self._found:
-            self._found[over_tls] = await self._place.find(self._asked_for, over_tls=over_tls)
+            binaries = [await load_place.find(self._asked_for, over_tls=over_tls) for load_place in self._places]
+            if len({pgbench.version_num // 10_000 for pgbench in binaries}) > 1:
+                versions = ", ".join(
+                    f"{load_place.name} has {pgbench.version}"
+                    for load_place, pgbench in zip(self._places, binaries, strict=True)
+                )
+                raise LoadProblem(
+                    f"the machines have different pgbench: {versions}", "pass --pgbench, a path on all of them"
+                )
+            self._found[over_tls] = tuple(map(Generator, self._places, binaries))
         return self._found[over_tls]
 
     async def _complete(self, spec: LoadSpec) -> tuple[LoadSpec, Profile]:

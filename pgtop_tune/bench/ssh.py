@@ -38,6 +38,7 @@ PASSFILE: Final = "passfile"
 
 _LOG_FILE: Final = re.compile(rf"{LOG_NAME}\.\d+(?:\.\d+)?")
 _ODD: Final = re.compile(r"[^A-Za-z0-9._-]")
+_CPU_TIME: Final = re.compile(rb"(\d+)m(\d+(?:\.\d+)?)s?")
 _FAR_SIDE: Final = Path(__file__).parent / "far_side.sh"
 _FAR_SEARCH: Final = Path(__file__).parent / "far_search.sh"
 _HINT: Final = "ssh must log in without a prompt: test `ssh -o BatchMode=yes` to that machine"
@@ -53,6 +54,7 @@ class SshRunning:
     def __init__(self, guarded: GuardedAsync, inlet: int, directory: RunDirectory, mark: bytes, name: str) -> None:
         self.directory = directory.path
         self.clock: ClockOffset | None = None
+        self.cpu_s: float | None = None
         self._guarded = guarded
         self._inlet = inlet
         self._kept = directory
@@ -172,6 +174,11 @@ class SshRunning:
                     bytes_coming, name = int(size), word.decode("ascii")
                 except (EOFError, ValueError):
                     break
+                if kind == b"cpu":
+                    times: list[bytes] = []
+                    await self._copy(bytes_coming, times.append)
+                    self.cpu_s = _children_s(b"".join(times))
+                    continue
                 if kind != b"log" or not _LOG_FILE.fullmatch(name):
                     await self._copy(bytes_coming, report)
                     continue
@@ -301,6 +308,13 @@ class SshPlace:
             elif path and (version := parse_version(line)):
                 candidates.append(Pgbench(Path(path), *version))
         return candidates if answered else None
+
+
+def _children_s(times: bytes) -> float | None:
+    """Return the CPU time of the children of a shell from the output of `times`; None for another output."""
+    parts = [_CPU_TIME.fullmatch(word) for word in times.split()[2:4]]
+    seconds = [60.0 * int(part[1]) + float(part[2]) for part in parts if part is not None]
+    return sum(seconds) if len(seconds) == 2 else None
 
 
 def _far_name(number: int, script: Script) -> str:

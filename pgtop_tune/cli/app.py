@@ -224,7 +224,7 @@ def _usage_problem(error: typer.TyperException, typed_command: str) -> UsageProb
     )
     command_words = command.removeprefix(PROGRAM).strip()
     if command_words == "bench run":
-        from pgtop_tune.cli.commands.bench import REFUSED
+        from pgtop_tune.cli.typed_load import REFUSED
 
         if option in REFUSED:
             reason, hint = REFUSED[option]

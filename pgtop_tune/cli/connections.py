@@ -30,6 +30,7 @@ from pgtop_tune.cli.output import can_ask, tell
 from pgtop_tune.process.handed_on import inherited_password
 
 if TYPE_CHECKING:
+    from pgtop_tune.bench.places import SshAddress
     from pgtop_tune.model.pooler import PoolerAddress
     from pgtop_tune.postgres.server.conninfo import ConnInfo
     from pgtop_tune.postgres.server.resolver import Resolving
@@ -249,11 +250,13 @@ def live_options(session: options.SessionWords, **more: Any) -> options.LiveOpti
     Raises:
         UsageProblem: An option or the configuration file cannot be read.
     """
-    load_from = None
+    load_from: tuple[SshAddress, ...] = ()
     if session.load_from:
         from pgtop_tune.bench.places import parse_address
 
-        load_from = parse_address(session.load_from)
+        load_from = tuple(map(parse_address, session.load_from))
+        if len(set(load_from)) < len(load_from):
+            raise UsageProblem("--load-from names a machine twice", "pass each machine once")
     return options.LiveOptions(
         pgbench=session.pgbench,
         load_from=load_from,

@@ -339,7 +339,6 @@ _OPTIONS_MEANT: Final[Mapping[str, str]] = {
     "top -P": "`show waits` counts waits, 3 on the screen",
     "--vus": "-c CLIENTS",
     "--runs": "--repeat N",
-    "--random-seed": "--seed N",
     "--export-json": _TO_FILE,
     "--export-markdown": _TO_FILE,
     "--summary-export": _TO_FILE,

@@ -156,11 +156,12 @@ OverlayCurves = Annotated[
 ]
 Pgbench = Annotated[Path | None, _session_option("--pgbench", metavar="PATH", help="pgbench to use.")]
 LoadFrom = Annotated[
-    str | None,
+    list[str] | None,
     _session_option(
         "--load-from",
         metavar="SSH",
-        help="Run pgbench on another machine: ssh://[USER@]HOST[:PORT]. Name the server as that machine reaches it.",
+        help="Run pgbench on another machine: ssh://[USER@]HOST[:PORT]. Name the server as that machine reaches it. "
+        "Repeatable: the machines share the clients and the rate.",
     ),
 ]
 DiskCaps = Annotated[
@@ -265,39 +266,10 @@ class Protocol(StrEnum):
     PREPARED = "prepared"
 
 
-OneProfile = Annotated[
-    str, load_option("--profile", metavar="NAME", help="Load profile.", autocompletion=completion.profiles)
-]
-
-
-Clients = Annotated[
-    int | None,
-    load_option("-c", "--clients", "--client", min=1, help="Concurrent sessions (default: as in the profile)."),
-]
-
-
-Threads = Annotated[int, load_option("-j", "--jobs", min=0, help="Threads; 0 is one per core.")]
-
-
-Rate = Annotated[
-    float | None,
-    load_option(
-        "-R",
-        "--rate",
-        metavar="RATE",
-        parser=per_second,
-        help="Transactions per second: 800, 1.5k (default: as fast as possible).",
-    ),
-]
-
-
-ProtocolChoice = Annotated[
-    Protocol | None, load_option("-M", "--protocol", help="Query protocol (default: as in the profile).")
-]
-
-
 class LoadWords(Struct, frozen=True):
-    """Options of a load that this program runs; a group of options, see `register`.
+    """Options of a load that this program runs, as pgbench has them; a group of options, see `register`.
+
+    The commands that run a load have all of them, and `cli.typed_load` is the way from them to the load.
 
     Attributes:
         clients, protocol: None takes the profile's.
@@ -305,10 +277,110 @@ class LoadWords(Struct, frozen=True):
         rate: Transactions per second; None for no limit.
     """
 
-    clients: Clients = None
-    threads: Threads = 0
-    rate: Rate = None
-    protocol: ProtocolChoice = None
+    profile: Annotated[
+        list[str] | None,
+        load_option(
+            "--profile",
+            metavar="NAME",
+            show_default="tpcb-like",
+            help="Load profile; `bench run` runs several one after the other, `ab` compares two.",
+            autocompletion=completion.profiles,
+        ),
+    ] = None
+    scripts: Annotated[
+        list[str] | None,
+        load_option(
+            "-f",
+            "--file",
+            metavar="FILE[@WEIGHT]",
+            help="Script in place of a profile's; - is standard input. Repeatable.",
+        ),
+    ] = None
+    builtins: Annotated[
+        list[str] | None,
+        load_option(
+            "-b",
+            "--builtin",
+            metavar="NAME[@WEIGHT]",
+            help="Script of pgbench: tpcb-like, select-only, simple-update, or the beginning of a name. Several, also "
+            "with -f, are mixed in one load. Repeatable.",
+        ),
+    ] = None
+    select_only: Annotated[bool, load_option("-S", "--select-only", help="The same as -b select-only.")] = False
+    simple_update: Annotated[bool, load_option("-N", "--skip-some-updates", help="The same as -b simple-update.")] = (
+        False
+    )
+    scale: Annotated[
+        int | None,
+        load_option(
+            "-s",
+            "--scale",
+            min=1,
+            help="Value of :scale for scripts of -f; the scale of pgbench's own loads is read from their tables.",
+        ),
+    ] = None
+    clients: Annotated[
+        int | None,
+        load_option("-c", "--clients", "--client", min=1, help="Concurrent sessions (default: as in the profile)."),
+    ] = None
+    threads: Annotated[int, load_option("-j", "--jobs", min=0, help="Threads; 0 is one per core.")] = 0
+    rate: Annotated[
+        float | None,
+        load_option(
+            "-R",
+            "--rate",
+            metavar="RATE",
+            parser=per_second,
+            help="Transactions per second: 800, 1.5k (default: as fast as possible).",
+        ),
+    ] = None
+    latency_limit: Annotated[
+        float | None,
+        load_option(
+            "-L",
+            "--latency-limit",
+            metavar="TIME",
+            parser=times(alone="ms"),
+            help="Latency limit: 20, 20ms, 0.5s; a number alone is milliseconds.",
+        ),
+    ] = None
+    protocol: Annotated[
+        Protocol | None, load_option("-M", "--protocol", help="Query protocol (default: as in the profile).")
+    ] = None
+    max_tries: Annotated[
+        int | None, load_option("--max-tries", min=0, help="Tries per transaction; 0 is no limit (pgbench 15+).")
+    ] = None
+    continue_on_error: Annotated[
+        bool,
+        load_option(
+            "--continue-on-error", help="After any error, count the transaction as failed and continue (pgbench 19+)."
+        ),
+    ] = False
+    connect: Annotated[bool, load_option("-C", "--connect", help="Open a connection per transaction.")] = False
+    random_seed: Annotated[
+        int | None, load_option("--random-seed", min=0, help="Seed of pgbench's random numbers.")
+    ] = None
+    variables: Annotated[
+        list[str] | None,
+        load_option("-D", "--define", metavar="NAME=VALUE", help="Variable for the scripts; repeatable."),
+    ] = None
+    allow_shell: Annotated[bool, load_option("--allow-shell", help="Allow scripts to start programs (\\shell).")] = (
+        False
+    )
+    further: Annotated[
+        list[str] | None,
+        load_option(
+            "--pgbench-option",
+            metavar="WORD",
+            help="Further option of pgbench, such as --exit-on-abort; behind `bench run … --` as it is. Repeatable.",
+        ),
+    ] = None
+
+
+def typed_options(group: Struct) -> list[str]:
+    """Return the long names of the options in a group that were typed."""
+    typed = [get_args(field.type)[1] for field in _options(type(group)) if getattr(group, field.name) != field.default]
+    return [next(name for name in (option.default, *option.param_decls) if name.startswith("--")) for option in typed]
 
 
 def register(program: typer.Typer, name: str, request: type[Struct], run: Callable[[Any], int | None]) -> None:
@@ -461,7 +533,7 @@ class LiveOptions(Struct, frozen=True):
         disk_caps: The operator's limits of disks.
         host_source: Source of this machine's numbers.
         poolers: Admin consoles to sample.
-        load_from: The machine of pgbench; None is this one.
+        load_from: The machines of pgbench; none is this one.
         allow_unsafe: Values that can lose data may be unlocked.
         confirmed: Parameters of a plan whose values may run code, and which the operator has confirmed.
         own_restart: Restarts a throwaway server of ours.
@@ -478,7 +550,7 @@ class LiveOptions(Struct, frozen=True):
     disk_caps: tuple[DiskCap, ...] = ()
     host_source: HostSource = HostSource.AUTO
     poolers: tuple[PoolerAddress, ...] = ()
-    load_from: SshAddress | None = None
+    load_from: tuple[SshAddress, ...] = ()
     allow_unsafe: bool = False
     confirmed: frozenset[str] = frozenset()
     own_restart: Callable[[], None] | None = None

@@ -117,7 +117,7 @@ class LiveParts:
         self.load = PgbenchRunner(
             endpoint_of(conninfo),
             pgbench=options.pgbench,
-            load_place=SshPlace(options.load_from) if options.load_from else None,
+            load_places=tuple(map(SshPlace, options.load_from)),
         )
         self.load.fence = lambda spec: check_load(spec.settings, allow_unsafe=options.allow_unsafe)
         self.load.prepare = LoadPreparation(self.open_sql_session).complete

@@ -23,7 +23,7 @@ _ROW: Final = ("lock:transactionid", "lock:tuple")
 _MANAGER: Final = "lwlock:lockmanager"
 _FEWEST_ROOTS: Final = 5
 _HOLDER_RUNS: Final = 0.5
-_FAR_SLOWER: Final = 5.0
+FAR_SLOWER: Final = 5.0
 _HALF: Final = 0.5
 HANDED: Final = 0.5
 """U_wal from which on a flush by the holder of a row is a wait for the device; holders one by one do not fill it."""
@@ -71,13 +71,13 @@ def flush_for_cpu(facts: Facts) -> float:
     lacks the wait for a file system's journal: where the kernel was asked, the CPU queue of a transaction is the most
     that its flush can have waited for one.
     """
-    flush_ms, device = facts.interval.once(io.WAL_FLUSH_MS.value), facts.wal_disk
+    flush_ms, device = facts.interval.once(io.WAL_FLUSH_MS.value), facts.disk_of("wal")
     if device is None or not flush_ms or (facts.busy or 0.0) < FULL or facts.number("commit_delay"):
         # With commit_delay the session that flushes for the group sleeps first.
         return 0.0
     await_ms = facts.by(host.DISK_WRITE_AWAIT).get(device, 0.0)
     used = facts.by(host.DISK_BUSY).get(device, 100.0)
-    slower = await_ms > 0.0 and flush_ms >= _FAR_SLOWER * await_ms
+    slower = await_ms > 0.0 and flush_ms >= FAR_SLOWER * await_ms
     if not slower or used >= _HALF * 100.0 * wal_busy(facts):
         return 0.0
     blocked = (facts.of(host.PSI_IO_SOME) or 0.0) / 100.0 / wal_busy(facts)

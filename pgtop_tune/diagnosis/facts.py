@@ -445,11 +445,10 @@ class Facts:
         used = self.mean.once(cpu_of_server)
         return None if used is None else used[0] / 100.0
 
-    @cached_property
-    def wal_disk(self) -> str | None:
-        """Return the disk of WAL; None where it is not known, or there are several."""
+    def disk_of(self, role: str) -> str | None:
+        """Return the disk of "wal" or "data"; None where it is not known, or there are several."""
         sample = self.interval.now(sections.disks)
-        disks = [disk.name for disk in sample.disks if "wal" in disk.roles] if sample is not None else []
+        disks = [disk.name for disk in sample.disks if role in disk.roles] if sample is not None else []
         return disks[0] if len(disks) == 1 else None
 
     @cached_property

@@ -18,6 +18,7 @@ from pgtop_tune.base.errors import ConnectionProblem, LoadProblem, NotLetIn, Pgt
 from pgtop_tune.base.foreign_answers import decodes
 from pgtop_tune.bench.datasets.recognise import found_variables, recognise_pgbench
 from pgtop_tune.bench.housekeeping import QUIET, TRUNCATE, DatasetTable, find_tables, tidy
+from pgtop_tune.bench.phases import peak_clients
 from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
@@ -60,6 +61,11 @@ class RunCell(Struct, frozen=True):
     def profile_name(self) -> str:
         """Return "" for scripts that the operator gave."""
         return "" if self.spec.scripts else self.profile.name
+
+    @property
+    def load_name(self) -> str:
+        """Return the profile, or the names of the operator's scripts. Foreign text."""
+        return self.profile_name or " ".join(script.name for script in self.scripts)
 
     @property
     def dataset(self) -> str:
@@ -551,9 +557,10 @@ class LoadRun:
             await self._keeper.until(shows_connections, _LOOK_DEADLINE_S)
         interval = self._keeper.interval
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        obstacles = [file_room(files, cell.spec.clients)]
+        clients = peak_clients(cell.spec)
+        obstacles = [file_room(files, clients)]
         if interval is not None and cell.target.direct:
-            obstacles.append(connection_room(interval, cell.spec.clients))
+            obstacles.append(connection_room(interval, clients))
         return [obstacle for obstacle in obstacles if obstacle]
 
     async def _check_the_way(self, cell: RunCell) -> list[str]:
@@ -596,7 +603,7 @@ class LoadRun:
 
     async def _warm_up(self, spec: LoadSpec, seconds: int) -> None:
         self._told(f"warming up for {seconds} s")
-        number = await self._start(replace(spec, duration_s=seconds, transactions=None))
+        number = await self._start(replace(spec, duration_s=seconds, transactions=None, phases=""))
         await self._runner.ended()
         await self._keeper.until(_shows_the_end(number), _FRAME_DEADLINE_S)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine
@@ -34,16 +35,17 @@ from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
 from pgtop_tune.bench.profiles import load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
+from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
 from pgtop_tune.experiment.server_times import OpenSqlSession
-from pgtop_tune.model.bench import LoadSpec, ProfileSummary
+from pgtop_tune.model.bench import LoadLevel, LoadSpec, ProfileSummary
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.load_control import (
     DatasetFound,
     DataSetMade,
+    LoadChange,
     LoadSeries,
     LoadState,
     MakingPlan,
@@ -264,6 +266,31 @@ def _scale(text: str) -> int:
     return scale
 
 
+_QUARTER: Final = 1.25
+
+
+def _changed(level: LoadLevel, change: LoadChange, unpaused: LoadLevel) -> LoadLevel:
+    """Return the load after a change.
+
+    Args:
+        unpaused: The load before the pause.
+
+    Raises:
+        LoadProblem: The load has no rate, or is paused.
+    """
+    if change is LoadChange.PAUSE:
+        return replace(level, clients=0 if level.clients else unpaused.clients)
+    if not level.clients:
+        raise LoadProblem("the load is paused", "go on with it first")
+    more, fewer = math.ceil(level.clients * _QUARTER), max(1, math.floor(level.clients / _QUARTER))
+    rate = level.rate_per_s
+    if change in (LoadChange.MORE_CLIENTS, LoadChange.FEWER_CLIENTS):
+        return replace(level, clients=more if change is LoadChange.MORE_CLIENTS else fewer)
+    if rate is None:
+        raise LoadProblem("the load has no rate: its clients go as fast as they can", "start it with a rate")
+    return replace(level, rate_per_s=rate * _QUARTER if change is LoadChange.RATE_UP else rate / _QUARTER)
+
+
 _RECORD_S: Final = 3.0
 """The longest wait for the record of a stopped run, which takes a frame."""
 _BUSY: Final = {
@@ -300,6 +327,7 @@ class LoadService:
             runner, keeper, open_sql_session, lambda detail: self._set(detail=detail), one_server=False, guard=RunGuard
         )
         self._state = LoadState()
+        self._unpaused = LoadLevel(1)
         self._task: asyncio.Task[None] | None = None
 
     def state(self) -> LoadState:
@@ -346,6 +374,22 @@ class LoadService:
         self._begin("steps", f"{len(plan)} steps")
         self._set(series=self._series(parsed.axis, len(plan)))
         self._go(self._measure(plan, parsed, BeforeEachRun(USUAL if tidy else ())))
+
+    async def change(self, change: LoadChange) -> LoadLevel:
+        """See `LoadControl.change`."""
+        level = self._runner.level
+        if level is None or self._state.doing not in ("run", ""):
+            raise LoadProblem("no load runs that can be changed", "start one with a time, or until stopped")
+        if level.clients:
+            self._unpaused = level
+        next_level = _changed(level, change, self._unpaused)
+        interval = self._keeper.interval
+        if next_level.clients > level.clients and interval is not None:
+            obstacle = connection_room(interval, next_level.clients - level.clients)
+            if obstacle:
+                raise LoadProblem(f"{next_level.clients} clients do not fit: {obstacle}", "raise max_connections")
+        await self._runner.change(next_level)
+        return next_level
 
     async def stop(self) -> None:
         """See `LoadControl.stop`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any, Final
@@ -14,14 +15,15 @@ from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.metrics.percentiles import Histogram, bucket_edges, merge, merge_scripts
 from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.metrics.run_validity import doubts
-from pgtop_tune.metrics.steady_state import spread, steady_state
+from pgtop_tune.metrics.steady_state import mean_error, spread, steady_state
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchReport, LoadSpec, RunState
+from pgtop_tune.model.bench import BenchReport, LatencySecond, LoadSpec, PhaseSpan, RunState
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.run_result import (
     Doubt,
     LatencyOf,
     LatencySummary,
+    LevelResult,
     RunFacts,
     RunResult,
     RunVerdict,
@@ -62,7 +64,8 @@ def record_of(
         output: stdout and stderr, bounded. Foreign text.
     """
     run, server = evidence.run, _server(evidence)
-    seconds = [line.tps for line in evidence.progress]
+    seconds = [line.tps for line in evidence.counted]
+    measured = [histogram for histogram in evidence.latencies if not evidence.is_left_out(histogram.second)]
     figures = report or BenchReport()
     partial_tps = fmean(seconds) if seconds else None
     return RunResult(
@@ -90,9 +93,9 @@ def record_of(
         failures={kind: count for kind in _FAILURES if (count := getattr(figures, f"{kind}_failures")) is not None},
         scripts=asked_run.scripts,
         report=report,
-        latencies=_latencies(evidence.latencies),
+        latencies=_latencies(measured),
         by_second=_by_second(evidence),
-        by_script=_by_script(evidence),
+        by_script=_by_script(evidence, measured),
         progress=evidence.progress,
         steady=evidence.steady,
         spread=spread(seconds),
@@ -104,6 +107,9 @@ def record_of(
         stdout=without_secrets(output[0]),
         stderr=without_secrets(output[1]),
         machine=run.machine,
+        levels=_levels(evidence) if run.changed or run.spans else (),
+        seams=evidence.seams,
+        groups=run.groups if len(run.groups) > 1 else (),
     )  # fmt: skip
 
 
@@ -150,12 +156,62 @@ def _by_second(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
     return _named((str(second), parts[second]) for second in sorted(parts))
 
 
-def _by_script(evidence: RunEvidence) -> tuple[LatencyOf, ...]:
+def _levels(evidence: RunEvidence) -> tuple[LevelResult, ...]:
+    """Return the results by phase, without phases by clients and rate."""
+    spans = evidence.run.spans or _spans(evidence)
+    rate = min(evidence.run.sampling_rate, 1.0)
+    by_span: list[dict[int, list[LatencySecond]]] = [{} for _ in spans]
+    for histogram in evidence.latencies:
+        # A second belongs to the span in which it begins; the first and the last span have those beside them, too.
+        number = max(bisect_right([span.from_ms for span in spans], 1000 * histogram.second) - 1, 0)
+        by_span[number].setdefault(histogram.second, []).append(histogram)
+    names = dict.fromkeys(span.phase for span in spans)
+    results = []
+    for name in names:
+        parts = [(span, seconds) for span, seconds in zip(spans, by_span, strict=True) if span.phase == name]
+        everything = [histogram for _, seconds in parts for row in seconds.values() for histogram in row]
+        clean_seconds = [
+            seconds.get(second, [])
+            for span, seconds in parts
+            for second in range(-(-span.from_ms // 1000), (span.until_ms or span.from_ms) // 1000)
+            if not evidence.is_left_out(second)
+        ]
+        tps = [sum(histogram.logged for histogram in row) / rate for row in clean_seconds]
+        levels = [span.level for span, _ in parts]
+        results.append(
+            LevelResult(
+                name=name,
+                levels=tuple(dict.fromkeys((levels[0], levels[-1]))),
+                transactions=sum(histogram.logged for histogram in everything),
+                failed=sum(histogram.failed for histogram in everything),
+                seconds=len(clean_seconds),
+                tps=fmean(tps) if tps else None,
+                error_tps=mean_error(tps),
+                latencies=_latencies([histogram for row in clean_seconds for histogram in row]),
+            )
+        )
+    return tuple(results)
+
+
+def _spans(evidence: RunEvidence) -> tuple[PhaseSpan, ...]:
+    """Return the times at one level of a load that the operator changed."""
+    seams, run = evidence.seams, evidence.run
+    if not seams:
+        return ()
+    begins = [run.started_ms, *(seam.from_ms for seam in seams)]
+    levels = [seams[0].before, *(seam.level for seam in seams)]
+    ends = [*begins[1:], evidence.frames[-1].taken_at_ms]
+    return tuple(
+        PhaseSpan(level.words, level, since, until) for level, since, until in zip(levels, begins, ends, strict=True)
+    )
+
+
+def _by_script(evidence: RunEvidence, measured: Sequence[LatencySecond]) -> tuple[LatencyOf, ...]:
     """Return the latencies of each of several scripts, by its name."""
     names = evidence.run.scripts
     return _named(
         (names[number] if number < len(names) else f"script {number + 1}", (merged,))
-        for number, merged in merge_scripts(evidence.latencies).items()
+        for number, merged in merge_scripts(measured).items()
     )
 
 

@@ -96,6 +96,7 @@ class RunGuard:
         self._stops = stops
         self._run = 0
         self._newest = -1
+        self._watched: tuple[int, float | None] = (0, None)
         self._watch: OverloadWatch | None = None
 
     def ends(self, interval: Interval) -> bool:
@@ -113,6 +114,9 @@ class RunGuard:
             return
         if bench.run.run != self._run:
             self._run, self._crossed_since_s = bench.run.run, {}
+        if (bench.run.run, bench.run.rate_per_s) != self._watched:
+            # Another rate begins anew: phases and keys change it.
+            self._watched = (bench.run.run, bench.run.rate_per_s)
             self._watch = None if bench.run.rate_per_s is None else OverloadWatch(bench.run.rate_per_s)
         self._look_at_conditions(interval, frame.elapsed_s)
         if self._watch is not None and not self.overload:

@@ -237,7 +237,7 @@ def _plan(rivals: Sequence[Any], request: ExperimentRequest) -> SwitchbackPlan:
     load = "of the server as it is"
     if run is not None:
         rate = f" -R {run.rate_per_s:g}" if run.rate_per_s else ""
-        load = f"{run.profile or 'scripts'} -c {run.clients} -M {run.protocol}{rate}"
+        load = f"{run.load_name} -c {run.clients} -M {run.protocol}{rate}"
     return SwitchbackPlan(
         rivals=tuple(rivals),
         load=load,

@@ -258,12 +258,7 @@ def cells(
     run_cells = []
     for target in targets:
         for profile in profiles:
-            base = replace(
-                spec,
-                profile=profile.name,
-                clients=clients or profile.clients(),
-                protocol=protocol or ("simple" if spec.scripts else profile.protocol),
-            )
+            base = spec_of(spec, profile, clients, protocol)
             scripts = scripts_of(base, profile, allow_shell=allow_shell)
             for step_spec in steps.specs(base) if steps else (base,):
                 run_cells += [
@@ -271,6 +266,16 @@ def cells(
                     for name in configurations
                 ]
     return tuple(run_cells)
+
+
+def spec_of(spec: LoadSpec, profile: Profile, clients: int | None, protocol: str | None) -> LoadSpec:
+    """Return the load with its profile; clients and protocol as in `cells`."""
+    return replace(
+        spec,
+        profile=profile.name,
+        clients=clients or profile.clients(),
+        protocol=protocol or ("simple" if spec.scripts else profile.protocol),
+    )
 
 
 def scripts_of(spec: LoadSpec, profile: Profile, *, allow_shell: bool) -> tuple[ScriptFile, ...]:

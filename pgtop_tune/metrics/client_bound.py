@@ -125,7 +125,7 @@ def _threads(interval: Interval, run: BenchRun, window_s: float) -> list[ThreadU
     """Return the use of each thread of pgbench, over the time for which there are readings of it."""
     facts = _host_facts(interval)
     looks = [
-        (sample.at_s, {row.tid: row for row in sample.threads if row.pid == run.pid})
+        (sample.at_s, {row.tid: row for row in sample.threads if row.pid in run.pids})
         for sample in interval.recent(sections.processes, window_s, least=2)
     ]
     looks = [(at_s, rows) for at_s, rows in looks if rows]

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import MISSED_TICKS, Interval, Reading
@@ -20,7 +21,7 @@ from pgtop_tune.metrics.host_values import ticks_share
 from pgtop_tune.metrics.server import changed_values, checkpoints_between, ended_transactions, short_value
 from pgtop_tune.metrics.steady_state import ACTIVE, AUTOVACUUM, steady_state, vacuumed_table
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LatencySecond, RunState
+from pgtop_tune.model.bench import BenchProgress, BenchRun, BenchSample, LatencySecond, RunState, Seam
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Backend
 from pgtop_tune.model.run_result import Doubt, GeneratorLoad, RunFacts, RunVerdict, SteadyState
@@ -75,9 +76,36 @@ class RunEvidence(Struct, frozen=True, dict=True):
         return tuple(second for sample in self.samples for second in sample.latencies)
 
     @cached_property
+    def counted(self) -> tuple[BenchProgress, ...]:
+        """Progress lines that figures include: those without a change of the load, and without a pause."""
+        return tuple(line for line in self.progress if not line.left_out)
+
+    @cached_property
+    def seams(self) -> tuple[Seam, ...]:
+        """All changes of the load."""
+        return tuple(seam for sample in self.samples for seam in sample.seams)
+
+    @cached_property
+    def gaps(self) -> tuple[tuple[float, float], ...]:
+        """Times that no figure includes: seams, and pauses up to the seam that ends them. Unix epoch, ms."""
+        next_ms = [*(seam.from_ms for seam in self.seams[1:]), math.inf]
+        return tuple(
+            (seam.from_ms, seam.until_ms if seam.level.clients else end)
+            for seam, end in zip(self.seams, next_ms, strict=False)
+        )
+
+    def is_left_out(self, second: int) -> bool:
+        """Return whether figures leave out a second of the log."""
+        return any(since < 1000 * (second + 1) and until > 1000 * second for since, until in self.gaps)
+
+    @cached_property
     def steady(self) -> SteadyState:
-        """Steady state of pgbench's throughput."""
-        return steady_state([line.tps for line in self.progress])
+        """Steady state of pgbench's throughput; a load that changed has none."""
+        state = steady_state([line.tps for line in self.counted])
+        if not self.run.changed:
+            return state
+        reason = "the load changed: see its levels"
+        return replace(state, steady=None, warm_up_s=None, error_tps=None, drift=None, reason=reason)
 
     @cached_property
     def generator(self) -> GeneratorLoad:
@@ -527,7 +555,7 @@ def _foreign_transactions(evidence: RunEvidence) -> float | None:
         or not evidence.seconds
     ):
         return None
-    client = evidence.tries + 2 * evidence.run.clients
+    client = evidence.tries + 2 * evidence.run.connects
     if evidence.run.connect_per_transaction:
         client += evidence.tries * (2 if evidence.run.protocol == "prepared" else 1)
     excess = (on_server - client) / evidence.seconds

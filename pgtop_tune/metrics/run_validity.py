@@ -245,6 +245,7 @@ taken. By chance alone, the random schedule may have fewer transactions, and the
 MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
 LOST_UP_TO_PERCENT: Final = 1.0
+LOAD_CHANGED: Final = "LOAD-CHANGED"
 _NO_ROOM: Final = ("too many clients", "too many connections", "remaining connection slots", "open files")
 _PREFIXES: Final = re.compile(
     r"^(?:pgbench: )?(?:error: |fatal: )?(?:connection to server .{1,300}? failed: )?(?:FATAL: +)?"
@@ -330,7 +331,7 @@ def _skipped(evidence: RunEvidence) -> Doubt | None:
 
 def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     rate, lines = evidence.run.rate_per_s, evidence.progress
-    if not rate or not lines or evidence.seconds <= 0 or not evidence.run.complete:
+    if evidence.run.changed or not rate or not lines or evidence.seconds <= 0 or not evidence.run.complete:
         return None
     done = evidence.transactions / evidence.seconds
     # Arrivals are random (Poisson): their number varies with its square root.
@@ -411,7 +412,7 @@ def _few_threads(evidence: RunEvidence) -> Doubt | None:
 
 
 def _scale(evidence: RunEvidence) -> Doubt | None:
-    scale, clients = evidence.facts.scale, evidence.run.clients
+    scale, clients = evidence.facts.scale, evidence.run.peak_clients
     if evidence.facts.builtin != "tpcb-like" or scale is None or scale >= clients:
         return None
     return doubt(
@@ -432,6 +433,50 @@ def _not_steady(evidence: RunEvidence) -> Doubt | None:
         "run longer, or use --warmup",
         drift_percent=100.0 * (state.drift or 0.0),
     )
+
+
+def _load_changed(evidence: RunEvidence) -> Doubt | None:
+    if not evidence.run.changed:
+        return None
+    seams, left_out_s = evidence.seams, sum(line.left_out for line in evidence.progress)
+    lost = sum(seam.lost or 0.0 for seam in seams)
+    return doubt(
+        LOAD_CHANGED, NOTE,
+        f"the load changed {len(seams)} time{'s' if len(seams) != 1 else ''}: its levels have figures of their own, which leave out {left_out_s} s"
+        f" of changes and pauses (about {lost:.0f} transactions fewer than at the pace before)",
+        "compare levels, not the whole run", changes=len(seams), left_out_s=left_out_s, lost=lost,
+    )  # fmt: skip
+
+
+def _generator_lost(evidence: RunEvidence) -> Doubt | None:
+    run = evidence.run
+    lost = [group for group in run.groups if group.problem]
+    if not lost or run.state is RunState.FAILED:
+        return None
+    first = lost[0]
+    after_s = ((first.ended_ms or first.started_ms) - run.started_ms) / 1000.0
+    names = ", ".join(dict.fromkeys(group.machine for group in lost))
+    return doubt(
+        "GENERATOR-LOST", SUSPECT,
+        f"{names} ended after {after_s:.0f} s: {short_words(first.problem)}; the figures from then on are of {sum(group.clients for group in run.groups if not group.problem)} clients",
+        "see that machine, and repeat the run", after_s=after_s,
+    )  # fmt: skip
+
+
+def _generator_behind(evidence: RunEvidence) -> Doubt | None:
+    run, length_s = evidence.run, evidence.run.duration_s
+    if run.changed or not length_s or len({group.machine for group in run.groups}) < 2:
+        return None
+    for group in run.groups:
+        rate, done = group.rate_per_s, (group.processed or 0) / length_s
+        if rate and not group.problem and done < RATE_REACHED * rate - 2.0 * (rate / length_s) ** 0.5:
+            lag = "" if group.lag_ms is None else f", {group.lag_ms:.0f} ms behind its schedule on average"
+            return doubt(
+                "GENERATOR-BEHIND", SUSPECT,
+                f"{group.machine} did {done:.1f} of its {units.number(rate)} transactions per second{lag}",
+                "see its CPUs and lag beside those of the others: if only it is behind, it is the limit, not the server", rate_per_s=rate, tps=done,
+            )  # fmt: skip
+    return None
 
 
 def _short(evidence: RunEvidence) -> Doubt | None:
@@ -551,6 +596,9 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("AUTOVACUUM", "Autovacuum worked on the tables of the load.", "pg_stat_activity: autovacuum worker", around.autovacuum),
     Rule("SWAP", "The machine swapped.", "/proc/vmstat: Δ(pswpin + pswpout) > 0", around.swap),
     Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
+    Rule(LOAD_CHANGED, "Clients or rate changed during the run.", "phases, keys: changes of pgbench's processes", _load_changed),
+    Rule("GENERATOR-LOST", "One of several machines of the load ended early.", "exit status of its pgbench", _generator_lost),
+    Rule("GENERATOR-BEHIND", "One of several machines of the load did not reach its part of the rate.", "its report: transactions / seconds < 99 % of its rate less two standard deviations", _generator_behind),
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift after its warm-up, `metrics.steady_state`", _not_steady),
     Rule("NOT-DURABLE", "A crash would lose data: fsync or full_page_writes is off.", "pg_settings", around.not_durable),
     Rule("ASYNCHRONOUS", "Commits did not wait for the disk.", "synchronous_commit = off", around.asynchronous),
@@ -582,6 +630,8 @@ def why_no_reference(state: str, raised: Sequence[Doubt]) -> str:
         return "failed"
     if state == RunState.STOPPED:
         return "was stopped early"
+    if any(doubt.id == LOAD_CHANGED for doubt in raised):
+        return "changed its clients or its rate"
     invalid = next((doubt for doubt in raised if doubt.verdict is INVALID), None)
     return "" if invalid is None else f"is not valid ({invalid.id})"
 

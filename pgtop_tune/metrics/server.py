@@ -228,8 +228,12 @@ class FullPages(Struct, frozen=True):
     compressed: bool
 
 
+_LEAST_WAL_BYTES: Final = 1 << 18
+"""WAL of ten seconds from which on the share of its images tells something."""
+
+
 def full_pages(interval: Interval) -> FullPages | None:
-    """Return the share of full-page images in the bytes of WAL over the last 10 s; None without any WAL."""
+    """Return the share of full-page images in the bytes of WAL over the last 10 s; None with next to no WAL."""
     pair, server = outer_pair(interval.recent(sections.wal, 10.0, least=2)), sections.server(interval.newest)
     if pair is None:
         return None
@@ -242,7 +246,7 @@ def full_pages(interval: Interval) -> FullPages | None:
     else:
         image_bytes = (newer.wal_fpi - older.wal_fpi) * server.block_bytes
     percent = share(image_bytes, newer.wal_bytes - older.wal_bytes)
-    if percent is None or image_bytes < 0:
+    if percent is None or image_bytes < 0 or newer.wal_bytes - older.wal_bytes < _LEAST_WAL_BYTES:
         return None
     compressed = estimated and setting(interval, "wal_compression") not in (None, "off")
     return FullPages(min(percent, 100.0), estimated, compressed)
@@ -331,7 +335,10 @@ def _sessions(interval: Interval) -> float | None:
 
 def _blocked(interval: Interval) -> float | None:
     activity = interval.now(sections.activity)
-    return None if activity is None else float(sum(1 for backend in activity.backends if backend.blocked_by))
+    if activity is None:
+        return None
+    # Who blocks is asked a moment later, when a short wait is over.
+    return float(sum(bool(row.blocked_by) or row.wait_event_type == "Lock" for row in activity.backends))
 
 
 TPS = Metric(
@@ -395,7 +402,7 @@ IDLE_IN_TRANSACTION = Metric(
 )  # fmt: skip
 BLOCKED = Metric(
     "server.blocked", "blocked", "", "Backends that wait for a heavyweight lock of another session.",
-    "pg_blocking_pids(pid)", _blocked,
+    "wait_event_type = 'Lock' of pg_stat_activity, pg_blocking_pids(pid)", _blocked,
 )  # fmt: skip
 
 METRICS: Final = (

@@ -128,6 +128,25 @@ class ScriptChoice(Struct, frozen=True, gc=False):
     weight: int = 1
 
 
+class LoadLevel(Struct, frozen=True, gc=False):
+    """Clients and rate of a load at a time.
+
+    Attributes:
+        clients: Concurrent sessions; 0 is a pause.
+        rate_per_s: Scheduled transactions per second of all clients together; None without a schedule.
+    """
+
+    clients: int
+    rate_per_s: float | None = None
+
+    @property
+    def words(self) -> str:
+        """Return it for display: "×8", "×8 at 500/s", "paused"."""
+        if not self.clients:
+            return "paused"
+        return f"×{self.clients}" + ("" if self.rate_per_s is None else f" at {self.rate_per_s:g}/s")
+
+
 class LoadSpec(Struct, frozen=True, gc=False):
     """A load as the operator describes it; the runner turns it into a command line.
 
@@ -151,6 +170,7 @@ class LoadSpec(Struct, frozen=True, gc=False):
         variables: (name, value) for the scripts (-D).
         settings: (parameter, value) with which its sessions begin (PGOPTIONS), for this load only.
         further: Further options of pgbench as typed, such as --exit-on-abort.
+        phases: Phases of the load as typed (`bench.phases`), in place of a duration; "" for a load that stays.
     """
 
     profile: str = "tpcb-like"
@@ -170,6 +190,12 @@ class LoadSpec(Struct, frozen=True, gc=False):
     settings: tuple[tuple[str, str], ...] = ()
     continue_on_error: bool = False
     further: tuple[str, ...] = ()
+    phases: str = ""
+
+    @property
+    def level(self) -> LoadLevel:
+        """Return clients and rate of the load, before any phase."""
+        return LoadLevel(self.clients, self.rate_per_s)
 
 
 class ProfileSummary(Struct, frozen=True, gc=False):
@@ -203,11 +229,84 @@ ABORTED = "ABORTED"
 """Reasons for which pgtop-tune ends a run, by the doubt that each raises."""
 
 
+class ClientGroup(Struct, frozen=True, gc=False):
+    """A pgbench of a run: clients that were started together.
+
+    pgbench keeps its clients and its rate for as long as it runs: a change of the load ends groups and starts others.
+
+    Attributes:
+        number: From 1 in the run.
+        rate_per_s: Its part of the rate; None without a schedule.
+        command: The exact command line, shell-quoted; never holds a password.
+        pid: Its process on this machine; None where it runs on another.
+        machine: As the operator named it; "" for this one.
+        clock_ahead_ms, clock_uncertain_ms: As in `BenchRun`.
+        ended_ms: None while it runs.
+        connection_ms: Time from its start to its first transaction; None before that.
+        problem: Why it ended without our doing; "" otherwise. Foreign text.
+        processed, latency_ms, lag_ms: Figures of its report; None while it runs, and without a report.
+        cpus: Mean number of CPUs that it used; None while it runs, and where `BenchRun.pids` tells.
+    """
+
+    number: int
+    clients: int
+    rate_per_s: float | None
+    threads: int
+    started_ms: int
+    command: str
+    pid: int | None = None
+    machine: str = ""
+    clock_ahead_ms: float | None = None
+    clock_uncertain_ms: float | None = None
+    ended_ms: int | None = None
+    connection_ms: float | None = None
+    problem: str = ""
+    processed: int | None = None
+    latency_ms: float | None = None
+    lag_ms: float | None = None
+    cpus: float | None = None
+
+
+class Seam(Struct, frozen=True, gc=False):
+    """A change of a load: pgbench processes ended and started. No figure includes these seconds.
+
+    Attributes:
+        from_ms: Its begin: the first signal, or the first start.
+        until_ms: The first progress line of the new clients; without new ones, the end of the others.
+        before, level: Clients and rate before and after; 0 clients are a pause.
+        connection_ms: Time from the start of the new clients to their first transaction; None without new ones.
+        lost: Transactions fewer than at the pace of the five seconds before, scaled down with the load; None where that
+            pace is unknown, and for a pause.
+    """
+
+    from_ms: int
+    until_ms: int
+    before: LoadLevel
+    level: LoadLevel
+    connection_ms: float | None = None
+    lost: float | None = None
+
+
+class PhaseSpan(Struct, frozen=True, gc=False):
+    """A time at one level of a load with phases.
+
+    Attributes:
+        phase: Number and words of the phase; one of a ramp's stairs, and each of several bursts, has a span of its own.
+        until_ms: None while it lasts.
+    """
+
+    phase: str
+    level: LoadLevel
+    from_ms: int
+    until_ms: int | None = None
+
+
 class BenchRun(Struct, frozen=True, gc=False):
-    """One run of pgbench; only its state changes while it lasts.
+    """One run of pgbench. While it lasts, its state changes, and with the load the clients, rate and groups.
 
     Attributes:
         run: Number of the run in this session, from 1.
+        profile: Name of the profile; "" for scripts of the operator's. See `load_name`.
         command: The exact command line, shell-quoted; never holds a password.
         sampling_rate: Share of transactions in the transaction log, 0 to 1.
         duration_s: Value of -T; None for a run with a number of transactions or until stopped.
@@ -252,6 +351,44 @@ class BenchRun(Struct, frozen=True, gc=False):
     continue_on_error: bool = False
     ended_for: str = ""
     """OVERLOADED or ABORTED where pgtop-tune ended the run; "" else."""
+    groups: tuple[ClientGroup, ...] = ()
+    """All groups of clients so far, in the order of their start; empty in older recordings."""
+    paused: bool = False
+    """Whether no client runs until the operator, or the next phase, goes on; `clients` are those of then."""
+    spans: tuple[PhaseSpan, ...] = ()
+    """Times at one level, of a load with phases, so far."""
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """Return the processes of pgbench on this machine, those of former groups among them."""
+        return frozenset(pid for pid in (self.pid, *(group.pid for group in self.groups)) if pid is not None)
+
+    @property
+    def changed(self) -> bool:
+        """Return whether clients or rate have changed, so that no figure describes the whole run."""
+        return len({group.started_ms for group in self.groups}) > 1 or self.paused
+
+    @property
+    def connects(self) -> int:
+        """Return the sessions that were opened at the start of groups."""
+        return sum(group.clients for group in self.groups) or self.clients
+
+    @property
+    def peak_clients(self) -> int:
+        """Return the most clients at once."""
+        return max((self._clients_at(group.started_ms) for group in self.groups), default=self.clients)
+
+    def _clients_at(self, at_ms: int) -> int:
+        return sum(
+            group.clients
+            for group in self.groups
+            if group.started_ms <= at_ms and (group.ended_ms is None or group.ended_ms > at_ms)
+        )
+
+    @property
+    def load_name(self) -> str:
+        """Return the profile, or the names of the operator's scripts. Foreign text."""
+        return self.profile or " ".join(self.scripts) or "scripts"
 
     @property
     def open_loop(self) -> bool:
@@ -291,6 +428,8 @@ class BenchProgress(Struct, frozen=True, gc=False):
     """With --rate and --latency-limit only."""
     retried: int | None = None
     retries: int | None = None
+    left_out: bool = False
+    """Whether the load changed or paused in the interval: no figure includes it."""
 
 
 class Silence(Struct, frozen=True, gc=False):
@@ -383,6 +522,7 @@ class BenchSample(Struct, frozen=True, gc=False):
             several frames late, and with few transactions many seconds at once. A second is repeated with transactions
             that pgbench wrote even later: add up the histograms of a second.
         silences: Silences that ended since the previous frame, and the one that still lasts, oldest first.
+        seams: Changes of clients or rate that ended since the previous frame, oldest first.
     """
 
     at_s: float
@@ -390,3 +530,4 @@ class BenchSample(Struct, frozen=True, gc=False):
     progress: tuple[BenchProgress, ...] = ()
     latencies: tuple[LatencySecond, ...] = ()
     silences: tuple[Silence, ...] = ()
+    seams: tuple[Seam, ...] = ()

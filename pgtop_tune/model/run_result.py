@@ -8,9 +8,21 @@ from enum import StrEnum
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pgtop_tune.base.secret import MASK, without_secrets
-from pgtop_tune.model.bench import ABORTED, OVERLOADED, BenchProgress, BenchReport, LoadSpec, RunState, estimate_mark
+from pgtop_tune.model.bench import (
+    ABORTED,
+    OVERLOADED,
+    BenchProgress,
+    BenchReport,
+    ClientGroup,
+    LoadLevel,
+    LoadSpec,
+    RunState,
+    Seam,
+    estimate_mark,
+)
 
 FORMAT: Final = "pgtop-tune-run/1"
 INIT_FORMAT: Final = "pgtop-tune-init/1"
@@ -262,6 +274,29 @@ class ServerTimes(Struct, frozen=True, gc=False):
         return next(matching, None)
 
 
+class LevelResult(Struct, frozen=True, gc=False):
+    """Results of a level of a load that changed: a phase, or the time at some clients and rate.
+
+    Attributes:
+        name: Number and words of the phase, or clients and rate.
+        levels: Clients and rate, of a ramp the first and the last.
+        transactions, failed: Successful and failed transactions in the log, those of seams among them.
+        seconds: Seconds that the following figures include: those without a seam.
+        tps: Their mean; None without such a second.
+        error_tps: Half width of its 95 % interval; None with too few seconds.
+        latencies: None where nothing was logged in them.
+    """
+
+    name: str
+    levels: tuple[LoadLevel, ...]
+    transactions: int
+    failed: int
+    seconds: int
+    tps: float | None
+    error_tps: float | None
+    latencies: LatencySummary | None
+
+
 class RunResult(Struct, frozen=True, gc=False):
     """Record of one run.
 
@@ -320,6 +355,12 @@ class RunResult(Struct, frozen=True, gc=False):
     machine: str = ""
     server_times: ServerTimes = ServerTimes()
     configuration: str = ""
+    levels: tuple[LevelResult, ...] = ()
+    """Results by level, of a load that changed."""
+    seams: tuple[Seam, ...] = ()
+    """Changes of the load."""
+    groups: tuple[ClientGroup, ...] = ()
+    """All pgbench processes of the run, of a load that changed or that came from several machines."""
 
     @property
     def qps(self) -> float | None:
@@ -400,13 +441,17 @@ def as_json(result: RunResult) -> dict[str, Any]:
         "qps": result.qps,
     }
     remaining = plain(result)
-    for name in ("latencies", "doubts", "by_second", "by_script"):
+    for name in ("latencies", "doubts", "by_second", "by_script", "levels"):
         del remaining[name]
     if remaining["report"] is not None:
         # The record's stdout has its text.
         del remaining["report"]["raw"]
     remaining["by_second"] = {row.part: _percentiles(row.latencies) for row in result.by_second}
     remaining["by_script"] = [{"script": row.part} | _percentiles(row.latencies) for row in result.by_script]
+    remaining["levels"] = [
+        plain(replace(level, latencies=None)) | {"latencies": level.latencies and _percentiles(level.latencies)}
+        for level in result.levels
+    ]
     return first | {name: value for name, value in remaining.items() if name not in first}
 
 

@@ -5,13 +5,14 @@ Everything is called from the engine's thread unless it says otherwise.
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
     from pgtop_tune.metrics.knee import Knee, LoadPoint
-    from pgtop_tune.model.bench import LoadSpec, ProfileSummary
+    from pgtop_tune.model.bench import LoadLevel, LoadSpec, ProfileSummary
     from pgtop_tune.model.run_result import RunResult
 
 
@@ -136,6 +137,17 @@ class LoadState(Struct, frozen=True):
     series: LoadSeries | None = None
 
 
+class LoadChange(StrEnum):
+    """A change of the load under way, by a key."""
+
+    MORE_CLIENTS = "more clients"
+    FEWER_CLIENTS = "fewer clients"
+    RATE_UP = "rate up"
+    RATE_DOWN = "rate down"
+    PAUSE = "pause"
+    """Pause, or go on."""
+
+
 class LoadControl(Protocol):
     """The operator's control of pgbench; one thing at a time."""
 
@@ -182,6 +194,14 @@ class LoadControl(Protocol):
         Raises:
             UsageProblem: No list of steps.
             LoadProblem: As `start`.
+        """
+        ...
+
+    async def change(self, change: LoadChange) -> LoadLevel:
+        """Change the load under way by a quarter, or pause it; return its clients and rate once the new clients run.
+
+        Raises:
+            LoadProblem: No load runs, it cannot be changed, or its new clients would surely die of a limit.
         """
         ...
 

@@ -34,6 +34,7 @@ def events_between(older: Frame, newer: Frame, switched: Set[str] = frozenset())
     happenings += _durability(interval, switched)
     return (
         *_stalls(older, newer),
+        *_seams(older, newer),
         *(Event(at_ms=newer.taken_at_ms, kind=kind, text=text, detail=detail) for kind, text, detail in happenings),
     )
 
@@ -122,13 +123,27 @@ def _load(older: Frame, newer: Frame, interval: Interval) -> Found:
     if now is None:
         return
     if before is None or before.run != now.run:
-        yield EventKind.LOAD, f"{now.profile} ×{now.clients}", now.command
+        yield EventKind.LOAD, f"{now.load_name} ×{now.clients}", now.command
         before = None
     if now.state not in (RunState.STARTING, RunState.RUNNING) and (before is None or before.state is not now.state):
         text = f"load {now.state}" + (
             f" ({now.exit_status})" if now.state is RunState.FAILED else f": {now.ended_for}" if now.ended_for else ""
         )
         yield EventKind.LOAD, text, now.message
+
+
+def _seams(older: Frame, newer: Frame) -> Iterator[Event]:
+    """Yield the changes of the load, with their own moments: they are known once the new clients run."""
+    for seam in () if isinstance(newer.bench, Unavailable) else newer.bench.seams:
+        length = f"{(seam.until_ms - seam.from_ms) / 1000.0:.1f} s left out"
+        connected = "" if seam.connection_ms is None else f", new clients connected in {seam.connection_ms:.0f} ms"
+        lost = "" if seam.lost is None else f", {seam.lost:.0f} transactions fewer than at the pace before"
+        yield Event(
+            at_ms=seam.from_ms,
+            kind=EventKind.LOAD,
+            text=f"{seam.before.words}→{seam.level.words}",
+            detail=f"the load changed: {length}{connected}{lost}",
+        )
 
 
 def _stalls(older: Frame, newer: Frame) -> Iterator[Event]:

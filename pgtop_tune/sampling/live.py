@@ -168,7 +168,7 @@ class LiveSource:
     async def _frame(self, server: PostgresSampler) -> Frame:
         postgres = await server.look(self._interval_s * _PATIENCE)
         bench = self._load.sample(self._clock())
-        pgbench = () if isinstance(bench, Unavailable) or bench.run.pid is None else (bench.run.pid,)
+        pgbench = () if isinstance(bench, Unavailable) else tuple(bench.run.pids)
         host = await self._host.look(postgres, pgbench, self._interval_s * _PATIENCE)
         frame = Frame(
             sequence=self._sequence,

@@ -126,6 +126,7 @@ class Action(Struct, frozen=True):
         needs: What must be there for the action to exist.
         part: Part of the footer.
         moving: Word for the footer while another moment than the newest is shown.
+        loading: Word for the footer while a load of ours runs.
         moved: What one of its keys did in earlier versions, and the key for that now; for `with_keys`.
         before: Id of the action whose key this one takes where a screen offers both; "" for none.
     """
@@ -139,6 +140,7 @@ class Action(Struct, frozen=True):
     needs: tuple[Need, ...] = ()
     part: FooterPart = FooterPart.MORE
     moving: str = ""
+    loading: str = ""
     moved: str = ""
     before: str = ""
 
@@ -153,6 +155,17 @@ _WINDOWS: Final = "comparing two windows"
 ACTIONS: Final[tuple[Action, ...]] = (
     Action("load", ("b",), "app.load", "start or stop a load (pgbench)", _TUNING, "load", (Need.LOAD,),
         FooterPart.DEED),
+    Action("more-clients", ("L",), "app.change_load('more clients')", "more clients in the running load, by a quarter",
+        _TUNING, "", (Need.LOAD,), FooterPart.DEED, loading="clients"),
+    Action("fewer-clients", ("l",), "app.change_load('fewer clients')",
+        "fewer clients in the running load, by a quarter", _TUNING, "", (Need.LOAD,)),
+    Action("rate-up", (")",), "app.change_load('rate up')", "a higher rate of the running load, by a quarter", _TUNING,
+        "", (Need.LOAD,), FooterPart.DEED, loading="rate"),
+    Action("rate-down", ("(",), "app.change_load('rate down')", "a lower rate of the running load, by a quarter",
+        _TUNING, "", (Need.LOAD,)),
+    Action("pause-load", ("B",), "app.change_load('pause')",
+        "pause the running load (its sessions end), or go on with it", _TUNING, "", (Need.LOAD,), FooterPart.DEED,
+        loading="hold"),
     Action("parameters", ("p",), "app.parameters", "change parameters, live", _TUNING, "params", (Need.PARAMETERS,),
         FooterPart.DEED),
     Action("undo", ("u",), "app.undo", "undo the last change set", _TUNING, "undo", (Need.PARAMETERS,)),
@@ -284,7 +297,8 @@ _SHOWN_KEYS: Final = {
 _LONG_NAMES: Final = {
     "question_mark": "?", "plus": "+", "minus": "-", "slash": "/", "less_than_sign": "<", "greater_than_sign": ">",
     "left_curly_bracket": "{", "right_curly_bracket": "}", "left_square_bracket": "[",
-    "right_square_bracket": "]", ".": "full_stop", "*": "asterisk", ":": "colon",
+    "right_square_bracket": "]", "left_parenthesis": "(", "right_parenthesis": ")", ".": "full_stop", "*": "asterisk",
+    ":": "colon",
 }  # fmt: skip
 """The same key under another name, so that a clash is seen however it is spelled."""
 
@@ -413,14 +427,19 @@ class FooterKeys(Struct, frozen=True):
     selected: bool = False
 
 
-_BACK_AND_FORTH: Final = {"step-back": ("step-back", "step-forward"), "mark-earlier": ("mark-earlier", "mark-later")}
+_BACK_AND_FORTH: Final = {
+    "step-back": ("step-back", "step-forward"),
+    "mark-earlier": ("mark-earlier", "mark-later"),
+    "more-clients": ("more-clients", "fewer-clients"),
+    "rate-up": ("rate-up", "rate-down"),
+}
 """Action → the two actions whose keys share its word in the footer."""
 _ARROWS: Final = ("left", "right")
 
 
 def footer_keys(
     actions: Iterable[Action], keymap: Mapping[str, str], *, moving: bool = False, past: bool = False,
-    arrows: bool = False,
+    arrows: bool = False, loading: bool = False,
 ) -> FooterKeys:  # fmt: skip
     """Return the keys of the footer, each part in the table's order.
 
@@ -430,6 +449,7 @@ def footer_keys(
         moving: Whether another moment than the newest of a live session is shown.
         past: Whether that is a moment of the past: sessions of then are not ended.
         arrows: Whether the arrow keys go through time.
+        loading: Whether a load of ours runs now.
     """
     offered = tuple(actions)
     keys = {action.id: key_name(key) for action in offered for key in keys_among(action, offered, keymap)[:1]}
@@ -443,6 +463,7 @@ def footer_keys(
     parts: dict[FooterPart, tuple[tuple[str, str], ...]] = dict.fromkeys(FooterPart, ())
     for action in offered:
         word = action.moving if moving and action.moving else action.short
+        word = action.loading if loading and action.loading else word
         part = FooterPart.MORE if moving and not action.moving and action.part is FooterPart.DEED else action.part
         if word and action.id in keys and not (past and part is FooterPart.ROW and Need.BACKENDS in action.needs):
             parts[part] += ((label(action), word),)

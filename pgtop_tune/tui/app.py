@@ -165,7 +165,9 @@ def leave_question(
     if going_on:
         paragraphs.append(Paragraph(f"{going_on}: still running; leaving stops it."))
     elif run is not None:
-        paragraphs.append(Paragraph(f"A load is running ({run.profile}, {run.clients} clients); leaving stops it."))
+        paragraphs.append(
+            Paragraph(f"A load is running ({one_line(run.load_name, 60)}, {run.clients} clients); leaving stops it.")
+        )
     pending_ids = {change.id for change in pending.changes} if pending is not None else set()
     staying = [change for change in changes if change.id not in pending_ids and not _can_lose(change)]
     ending = [change for change in changes if change.id not in pending_ids and _can_lose(change)]
@@ -363,6 +365,7 @@ class PgtopApp(DiscreetApp):
         served = context.served
         actions: dict[str, Callable[..., None]] = {
             "load": served(self.load.open),
+            "change_load": served(self.experiment.unless_running(self.load.change)),
             "parameters": served(self.parameters.open),
             "undo": served(self.experiment.unless_running(self.parameters.undo)),
             "redo": served(self.experiment.unless_running(self.parameters.redo)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -151,6 +152,9 @@ async def test_stopped_in_the_middle_of_a_blocked_transaction(
     text = f"{conninfo(server)} dbname='{tables.dbname}'"
     async with await psycopg.AsyncConnection.connect(text) as blocker:
         await blocker.execute("LOCK TABLE pgbench_branches IN ACCESS EXCLUSIVE MODE")
+        async with asyncio.timeout(60):
+            while await (await blocker.execute("SELECT FROM pg_locks WHERE NOT granted")).fetchone() is None:
+                await asyncio.sleep(0.05)
         await load.runner.stop()
         run = load.look()
         assert run.state is RunState.STOPPED

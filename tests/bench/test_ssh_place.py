@@ -50,7 +50,7 @@ async def far(daemon: Sshd, tmp_path: Path) -> AsyncIterator[Callable[..., Watch
 
     def make(endpoint: LoadEndpoint, pgbench: Path | None = None) -> Watch:
         place = SshPlace(daemon.address, daemon.client)
-        made.append(Watch(PgbenchRunner(endpoint, pgbench=pgbench, load_place=place, base=tmp_path)))
+        made.append(Watch(PgbenchRunner(endpoint, pgbench=pgbench, load_places=[place], base=tmp_path)))
         return made[-1]
 
     yield make
@@ -166,7 +166,7 @@ from pgtop_tune.model.bench import LoadSpec
 
 async def main(host, port, user, dbname, base, address, *client):
     place = SshPlace(parse_address(address), client)
-    runner = PgbenchRunner(LoadEndpoint(host, int(port), user, dbname), load_place=place, base=Path(base))
+    runner = PgbenchRunner(LoadEndpoint(host, int(port), user, dbname), load_places=[place], base=Path(base))
     await runner.start(LoadSpec(clients=2, rate_per_s=100))
     sample = runner.sample(0.0)
     while not sample.progress:
@@ -250,8 +250,8 @@ async def test_a_machine_that_does_not_let_us_in_or_has_no_pgbench_is_told(
 ) -> None:
     nowhere = SshPlace(SshAddress("127.0.0.1", "nobody", 1), daemon.client)
     with pytest.raises(LoadProblem, match=r"ssh://nobody@127\.0\.0\.1:1 cannot be reached: .*refused"):
-        await PgbenchRunner(tables, load_place=nowhere, base=tmp_path).start(LoadSpec())
+        await PgbenchRunner(tables, load_places=[nowhere], base=tmp_path).start(LoadSpec())
     here = SshPlace(daemon.address, daemon.client)
     with pytest.raises(LoadProblem, match="no pgbench at /nowhere on ssh://"):
-        await PgbenchRunner(tables, pgbench=Path("/nowhere"), load_place=here, base=tmp_path).start(LoadSpec())
+        await PgbenchRunner(tables, pgbench=Path("/nowhere"), load_places=[here], base=tmp_path).start(LoadSpec())
     assert list(tmp_path.iterdir()) == []

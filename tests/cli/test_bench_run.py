@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -188,18 +188,22 @@ def test_scripts_of_ones_own_with_weights_variables_and_statements(tables: str, 
     (tmp_path / "count.sql").write_text("SELECT count(*) FROM pgbench_branches;\n")
     ran = bench(
         tables, "-f", f"{tmp_path}/read.sql@3", "-f", f"{tmp_path}/count.sql", "-D", "n=7", "-r", "--seed", "5",
-        "-c", "1", "-t", "40", "--format", "json", *QUICK, home=tmp_path,
+        "-c", "1", "-R", "80", "--phases", "hold 2s, hold 2s at 2", "--format", "json", *QUICK, home=tmp_path,
     )  # fmt: skip
     assert ran.status == 0, ran.err
     record = json.loads(ran.out)
+    assert [level["levels"][0]["clients"] for level in record["levels"]] == [1, 2]
+    assert sum(level["transactions"] for level in record["levels"]) == record["processed"] == record["facts"]["logged"]
+    assert len(record["groups"]) == 2
+    assert len(record["seams"]) == 1
     assert [(script["name"], script["weight"]) for script in record["scripts"]] == [("read.sql", 3), ("count.sql", 1)]
     assert all(len(script["sha256"]) == 64 for script in record["scripts"])
     assert [script["statements"] for script in record["scripts"]] == [1, 1]
-    assert record["qps"] == pytest.approx(record["tps"])
+    assert record["qps"] == pytest.approx(record["tps"], rel=0.01)
     assert record["profile"] == ""
     assert "-D n=7" in record["command"]
     assert [row["script"] for row in record["by_script"]] == ["read.sql", "count.sql"]
-    assert sum(row["logged"] for row in record["by_script"]) == record["processed"] == 40
+    assert sum(script["processed"] for script in record["report"]["scripts"]) == record["processed"]
     assert [script["statements"][0]["text"] for script in record["report"]["scripts"]] == [
         "SELECT :n AS number;", "SELECT count(*) FROM pgbench_branches;",
     ]  # fmt: skip
@@ -264,15 +268,17 @@ def test_without_tables_making_them_is_offered(database: str, tmp_path: Path) ->
 class UnderWay:
     """A run of a hundred seconds, two of them done."""
 
-    def __init__(self, target: str, home: Path) -> None:
+    def __init__(self, target: str, home: Path, load: Sequence[str] = ("-T", "100"), at_s: int = 2) -> None:
         self.errors = (home / "stderr").open("w")
         self.process = subprocess.Popen(
-            [*PROGRAM, "bench", "run", "-c", "2", "-R", "100", "-T", "100", *QUICK[:-1], "--format", "json", target],
+            [*PROGRAM, "bench", "run", "-c", "2", "-R", "100", *load, *QUICK[:-1], "--format", "json", target],
             stdout=subprocess.PIPE, stderr=self.errors, text=True, env=environment(home), cwd=ROOT,
         )  # fmt: skip
-        assert eventually(lambda: "2 of 100 s" in (home / "stderr").read_text(), 60), (home / "stderr").read_text()
+        assert eventually(lambda: f"{at_s} of 100 s" in (home / "stderr").read_text(), 60), (
+            home / "stderr"
+        ).read_text()
         self.children = descendants(self.process.pid)
-        [self.log] = {Path(found[1]) for name in self.children.values() if (found := LOG.search(name))}
+        self.log, *_ = {Path(found[1]) for name in self.children.values() if (found := LOG.search(name))}
         assert self.log.is_dir()
 
     def end(self) -> tuple[int, str]:
@@ -317,8 +323,9 @@ def test_stopped_in_the_middle_what_was_measured_is_kept_and_marked(
 
 
 @pytest.mark.long
-def test_killed_it_leaves_nothing_running(tables: str, tmp_path: Path) -> None:
-    under_way = UnderWay(tables, tmp_path)
+@pytest.mark.parametrize(("load", "at_s"), [(("-T", "100"), 2), (("--phases", "ramp 2..21 over 100s"), 6)])
+def test_killed_it_leaves_nothing_running(tables: str, tmp_path: Path, load: Sequence[str], at_s: int) -> None:
+    under_way = UnderWay(tables, tmp_path, load, at_s)
     under_way.process.kill()
     under_way.end()
     assert eventually(lambda: not left_of(tables))

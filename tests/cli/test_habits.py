@@ -16,11 +16,11 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import app, habits
 from pgtop_tune.cli.assignments import as_assignments
 from pgtop_tune.cli.commands import NAMES
-from pgtop_tune.cli.commands.bench import further_options
 from pgtop_tune.cli.commands.show import What
 from pgtop_tune.cli.commands.show.moments import meant_otherwise
 from pgtop_tune.cli.connections import ConnectionWords, _place, resolve_words
 from pgtop_tune.cli.habits import take_general, with_default_command, with_near_command
+from pgtop_tune.cli.typed_load import further_options
 from pgtop_tune.cluster.throwaway import Throwaway
 from tests.cli.runs import run
 from tests.support.servers import conninfo
@@ -148,9 +148,9 @@ def test_a_second_word_is_the_user_as_in_psql(words: ConnectionWords, reached: t
     [
         ("-l", "logs every transaction itself"),
         ("--aggregate-interval=5", "logs every transaction itself"),
-        ("-c", "option of bench run itself"),
-        ("-c5", "option of bench run itself"),
-        ("--file=x.sql", "option of bench run itself"),
+        ("-c", "option of the command itself"),
+        ("-c5", "option of the command itself"),
+        ("--file=x.sql", "option of the command itself"),
         ("-i", "creates tables"),
     ],
 )
@@ -226,7 +226,6 @@ def test_a_word_of_another_program_is_told_what_it_is_here(typed: list[str], hin
         ("report --duration 5", "see `pgtop-tune report --help`"),
         ("top --refresh 2", "-i TIME is the time between two samples"),
         ("top -v", "-V is the version; --log-file FILE --log-level debug tells more"),
-        ("bench run --random-seed 1", "--seed N"),
         ("bench run --show-script=tpcb-like", "pgtop-tune bench show tpcb-like"),
         ("bench run --exit", "an option of pgbench itself stands behind --: pgtop-tune bench run … -- --exit"),
         *((key, "") for key in habits._OPTIONS_MEANT if not key.startswith("-")),

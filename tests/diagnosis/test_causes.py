@@ -11,11 +11,19 @@ from pgtop_tune.diagnosis.diagnoser import Diagnoser
 from pgtop_tune.diagnosis.finding import DeedKind, Diagnosis, FindingKind
 from pgtop_tune.metrics.io import database_rates
 from pgtop_tune.metrics.server import TPS, why_uncounted
-from pgtop_tune.model.host import FileSystem, FileSystemSample
+from pgtop_tune.model.host import DiskSample, FileSystem, FileSystemSample
 from pgtop_tune.model.io import ArchiverStatus, WalFiles
 from pgtop_tune.model.replication import HorizonSample, OpenTransaction
 from tests.support.frames import EPOCH_MS, backend, parameter
-from tests.support.made_situations import NO_TABLE, checkpoints_often, of_short_age, of_statements, sampled
+from tests.support.made_situations import (
+    MADE,
+    NO_TABLE,
+    checkpoints_often,
+    idle_disk,
+    of_short_age,
+    of_statements,
+    sampled,
+)
 from tests.support.relation_frames import relations, table
 from tests.support.situations import Situation
 
@@ -50,6 +58,20 @@ def test_sessions_that_are_idle_after_another_statement_have_ended_a_transaction
         return tuple(backend(pid, now_ms, state="idle", **start) for pid in range(10, 16))
 
     assert TPS(Situation(load=False, tps=tps, backends=idle).interval(40)) == counted
+
+
+def test_reads_that_wait_above_a_disk_that_answers_at_once_are_not_its_fault() -> None:
+    """With a limit of a control group the advice was more memory, and a faster disk was bought."""
+    made = MADE["reads from a disk"][1]
+    assert not said(made).first.next_step.startswith("find what limits reads above the disk")
+
+    def quick(second: int) -> DiskSample:
+        disk = idle_disk(second).disks[0]
+        return DiskSample(float(second), (replace(disk, read_ms=40 * second),))
+
+    first = said(replace(made, host={"disks": quick})).first
+    assert first.next_step.startswith("find what limits reads above the disk: io.max of a control group")
+    assert ("time per read of the disk", "0.10 ms: the rest is above it") in first.evidence
 
 
 def test_parallel_workers_are_no_transactions() -> None:

@@ -14,11 +14,11 @@ from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.experiment.load_run import shows_connections
-from pgtop_tune.experiment.load_service import LoadService
-from pgtop_tune.model.bench import OVERLOADED, LoadSpec, RunState, ScriptChoice
+from pgtop_tune.experiment.load_service import LoadService, _changed
+from pgtop_tune.model.bench import OVERLOADED, LoadLevel, LoadSpec, RunState, ScriptChoice
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
-from pgtop_tune.runtime.load_control import LoadSeries, LoadState, MakingPlan
+from pgtop_tune.runtime.load_control import LoadChange, LoadSeries, LoadState, MakingPlan
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 DEADLINE_S = 90.0
@@ -179,3 +179,17 @@ async def test_a_making_that_is_stopped_says_so(database: str) -> None:
         assert (state.doing, state.problem, state.made) == ("", "stopped by the operator", None)
         (bus,) = [each for each in await service.datasets() if each.name == "bus"]
         assert "tickets created" in bus.problem
+
+
+def test_a_key_changes_the_load_by_a_quarter_and_pauses_it() -> None:
+    level, at_rate = LoadLevel(8), LoadLevel(8, 400.0)
+    assert _changed(level, LoadChange.MORE_CLIENTS, level) == LoadLevel(10)
+    assert _changed(LoadLevel(10), LoadChange.FEWER_CLIENTS, level) == level
+    assert [_changed(LoadLevel(1), change, level).clients for change in list(LoadChange)[:2]] == [2, 1]
+    assert _changed(at_rate, LoadChange.RATE_UP, at_rate) == LoadLevel(8, 500.0)
+    assert _changed(LoadLevel(8, 500.0), LoadChange.RATE_DOWN, at_rate) == at_rate
+    paused = _changed(at_rate, LoadChange.PAUSE, at_rate)
+    assert (paused.clients, _changed(paused, LoadChange.PAUSE, at_rate)) == (0, at_rate)
+    for refused, change in ((level, LoadChange.RATE_UP), (paused, LoadChange.MORE_CLIENTS)):
+        with pytest.raises(LoadProblem, match=r"has no rate|is paused"):
+            _changed(refused, change, at_rate)

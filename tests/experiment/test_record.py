@@ -7,10 +7,14 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from pgtop_tune.model.bench import RunState
+from pgtop_tune.compare.reports.sheets import level_table, seam_words
+from pgtop_tune.experiment.record import record_of
+from pgtop_tune.model.absence import Unavailable
+from pgtop_tune.model.bench import ClientGroup, LoadLevel, RunState, Seam
 from pgtop_tune.model.run_result import FORMAT, as_json
-from tests.support.results import asked, failed, never_began, result
-from tests.support.run_frames import FACTS, SECONDS, TPS
+from tests.support.frames import EPOCH_MS
+from tests.support.results import REPORT, asked, failed, never_began, result
+from tests.support.run_frames import FACTS, SECONDS, TPS, evidence
 
 
 def test_the_record_is_json_with_what_counts_first() -> None:
@@ -88,3 +92,37 @@ def test_connecting_each_time_has_the_time_of_connecting_each_time() -> None:
 def test_what_was_set_for_the_server_is_in_the_record_and_what_was_not_is_not() -> None:
     made = result(facts=replace(FACTS, tables=()))
     assert made.server["settings"] == {}
+
+
+def test_levels_have_every_transaction_and_figures_without_the_seconds_of_a_change() -> None:
+    def at(second: float) -> int:
+        return EPOCH_MS + round(1000 * second)
+
+    seams = {
+        31: (Seam(at(30.2), at(31.4), LoadLevel(16), LoadLevel(32), connection_ms=40.0, lost=900.0),),
+        51: (Seam(at(50.1), at(50.3), LoadLevel(32), LoadLevel(0)),),
+    }
+    group = ClientGroup(number=1, clients=16, rate_per_s=None, threads=4, started_ms=EPOCH_MS, command="pgbench")
+    made = evidence(
+        run={"groups": (group, replace(group, number=2, started_ms=at(30.2)))},
+        lines=lambda second: {"left_out": second in (31, 32) or second > 50},
+    )
+    frames = [
+        frame if isinstance(frame.bench, Unavailable) else replace(
+            frame, bench=replace(frame.bench, seams=seams.get(round(frame.elapsed_s), ()))
+        )
+        for frame in made.frames
+    ]  # fmt: skip
+    record = record_of(asked(), replace(made, frames=tuple(frames)), REPORT, ("", ""), at(70))
+    logged = sum(second.logged for second in made.latencies)
+    assert [level.name for level in record.levels] == ["×16", "×32", "paused"]
+    assert sum(level.transactions for level in record.levels) == logged
+    assert [level.seconds for level in record.levels] == [30, 18, 0]
+    assert record.levels[2].tps is None
+    assert record.latencies is not None
+    assert record.latencies.logged < logged
+    assert "LOAD-CHANGED" in {doubt.id for doubt in record.doubts}
+    assert record.steady.steady is None
+    assert [row[0] for row in level_table(record).rows] == ["×16", "×32", "paused"]
+    assert "new clients connected in 40 to 40 ms" in seam_words(record)
+    assert as_json(record)["levels"][0]["latencies"]["logged"] > 0

@@ -33,11 +33,11 @@ from pgtop_tune.model.backend_action import (
     QueryPlan,
     StatementToPlan,
 )
-from pgtop_tune.model.bench import LoadSpec, ProfileSummary
+from pgtop_tune.model.bench import LoadLevel, LoadSpec, ProfileSummary
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.engine import Engine, Lazy
-from pgtop_tune.runtime.load_control import DatasetFound, LoadState, MakingPlan, MakingPreview
+from pgtop_tune.runtime.load_control import DatasetFound, LoadChange, LoadState, MakingPlan, MakingPreview
 from pgtop_tune.runtime.ports import Landmark, RecordingState, Step, TransportState
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions, Services
@@ -68,6 +68,7 @@ class ScriptedLoad:
         self.started: list[LoadSpec] = []
         self.previewed: list[LoadSpec] = []
         self.stops = 0
+        self.changes: list[LoadChange] = []
 
     def state(self) -> LoadState:
         return self.standing
@@ -98,6 +99,10 @@ class ScriptedLoad:
         if self.refuses is not None:
             raise self.refuses
         self.started.append(spec)
+
+    async def change(self, change: LoadChange) -> LoadLevel:
+        self.changes.append(change)
+        return LoadLevel(10)
 
     async def stop(self) -> None:
         self.stops += 1

@@ -111,7 +111,7 @@ class _CurveReading:
             if len(self._runs) >= MOST_RUNS:
                 return
             self._runs[run.run] = OverlayRun(
-                profile=run.profile, clients=run.clients, rate_per_s=run.rate_per_s, began_ms=run.started_ms
+                profile=run.load_name, clients=run.clients, rate_per_s=run.rate_per_s, began_ms=run.started_ms
             )  # fmt: skip
             self._latencies = LatencyHistory()
         self._states[run.run] = run

@@ -23,8 +23,9 @@ from pgtop_tune.compare.statement_rows import ENOUGH_CALLS, SAME_MIX_TITLE, SHOW
 from pgtop_tune.compare.statistics.effect import Effect, Verdict, blocks_needed
 from pgtop_tune.metrics.load import P99, Quantile
 from pgtop_tune.metrics.run_validity import short_words
+from pgtop_tune.model.bench import ClientGroup
 from pgtop_tune.model.events import Event, EventKind
-from pgtop_tune.model.run_result import RunResult, RunVerdict
+from pgtop_tune.model.run_result import LevelResult, RunResult, RunVerdict
 
 # Figures and effects as texts.
 
@@ -611,6 +612,70 @@ def table_of(results: Sequence[RunResult]) -> Table:
     rows = tuple((*(name.text(result) for name in named), *_result_cells(result)) for result in results)
     texts = {index for index, head in enumerate(heads) if head in ("endpoint", "configuration", "profile")}
     return Table(heads, rows, frozenset(range(len(heads))) - texts)
+
+
+_LEVEL_HEADS: Final = (
+    "level",
+    "clients",
+    "rate /s",
+    "s",
+    "tps",
+    "±",
+    "p50 ms",
+    "p95 ms",
+    "p99 ms",
+    "transactions",
+    "failed",
+)
+
+
+def level_table(result: RunResult) -> Table:
+    """Return a row for each level of a load that changed."""
+    return Table(_LEVEL_HEADS, tuple(map(_level_cells, result.levels)), frozenset(range(1, len(_LEVEL_HEADS))))
+
+
+def _level_cells(level: LevelResult) -> tuple[str, ...]:
+    first, last = level.levels[0], level.levels[-1]
+    rates = [UNKNOWN if end.rate_per_s is None else units.number(end.rate_per_s) for end in (first, last)]
+    ends = [f"{a}..{b}" if a != b else a for a, b in ((str(first.clients), str(last.clients)), tuple(rates))]
+    figures = [UNKNOWN if value is None else f"{value:.1f}" for value in (level.tps, level.error_tps)]
+    latencies = level.latencies
+    quantiles = [units.ms(None if latencies is None else latencies.at(share)) for share in (50.0, 95.0, 99.0)]
+    counts = [str(level.transactions), str(level.failed)]
+    return (one_line(level.name, 60), *ends, str(level.seconds), *figures, *quantiles, *counts)
+
+
+def seam_words(result: RunResult) -> str:
+    """Return how much the changes of the load have cost; "" without one."""
+    seams = result.seams
+    if not seams:
+        return ""
+    times = [seam.connection_ms for seam in seams if seam.connection_ms is not None]
+    connected = f", new clients connected in {min(times):.0f} to {max(times):.0f} ms" if times else ""
+    left_out_s = sum(line.left_out for line in result.progress)
+    return f"seams: {len(seams)}; levels leave out {left_out_s} s of changes and pauses{connected}"
+
+
+_GENERATOR_HEADS: Final = ("machine", "clients", "transactions", "latency ms", "lag ms", "CPUs", "clock ahead ms", "±")
+
+
+def has_generators(result: RunResult) -> bool:
+    """Return whether the load came from several machines."""
+    return len({group.machine for group in result.groups}) > 1
+
+
+def generator_table(result: RunResult) -> Table:
+    """Return a row for each pgbench of a load from several machines."""
+    rows = tuple(map(_generator_cells, result.groups))
+    return Table(_GENERATOR_HEADS, rows, frozenset(range(1, len(_GENERATOR_HEADS))))
+
+
+def _generator_cells(group: ClientGroup) -> tuple[str, ...]:
+    count = UNKNOWN if group.processed is None else str(group.processed)
+    times = [units.ms(value) for value in (group.latency_ms, group.lag_ms)]
+    figures = (group.cpus, group.clock_ahead_ms, group.clock_uncertain_ms)
+    texts = [UNKNOWN if value is None else f"{value:.2f}" for value in figures]
+    return (one_line(group.machine, 40), str(group.clients), count, *times, *texts)
 
 
 def _side_by_side(results: Sequence[RunResult]) -> Table:

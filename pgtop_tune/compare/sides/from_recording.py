@@ -234,6 +234,8 @@ class _RunReading:
             seconds = max(line.elapsed_s - self._elapsed_s, 0.0)
             at_s = self._elapsed_s
             self._elapsed_s = max(line.elapsed_s, self._elapsed_s)
+            if line.left_out:
+                continue
             for figure, part, divisor in line_sums(line, seconds):
                 gathered.add(figure, at_s, part, divisor)
         so_far_s = self._ended_s - (self._began_s or 0.0)
@@ -340,9 +342,8 @@ def budget_of(
 
 def load_key(run: BenchRun) -> LoadKey:
     """Return the key by which a run is paired with another."""
-    name = run.profile or " ".join(run.scripts) or "scripts"
     return LoadKey(
-        name=name,
+        name=run.load_name,
         clients=run.clients,
         rate_per_s=run.rate_per_s,
         protocol=run.protocol,

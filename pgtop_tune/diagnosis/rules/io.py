@@ -8,7 +8,7 @@ from typing import Final
 
 from pgtop_tune.base.sql_quoting import identifier
 from pgtop_tune.base.units import byte_rate, count, size, with_ms
-from pgtop_tune.diagnosis.chains import READS, TEMP_WAITS, cpu_ms, queue_ms, read_ms, temp_ms, wal_ms
+from pgtop_tune.diagnosis.chains import FAR_SLOWER, READS, TEMP_WAITS, cpu_ms, queue_ms, read_ms, temp_ms, wal_ms
 from pgtop_tune.diagnosis.facts import Facts
 from pgtop_tune.diagnosis.finding import Deed, FindingKind
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, short_name, sql, stage, waiting
@@ -156,6 +156,10 @@ def _read_disk(facts: Facts) -> Hit | None:
     if reads.each_ms < _SLOW_READ_MS or (reads.from_disk < _FROM_DISK and pressure < _PRESSURE):
         return None
     by = named(facts, "shared_blks_read", *READS, of_total=reads.blocks_per_s)
+    await_ms = facts.by(host.DISK_READ_AWAIT).get(facts.disk_of("data") or "", 0.0)
+    # Reads that wait for long before a disk that answers at once are held back above it.
+    is_above = 0.0 < await_ms * FAR_SLOWER <= reads.each_ms
+    limit_step = "find what limits reads above the disk: io.max of a control group, or the hypervisor. Else "
     return Hit(
         sentence=(
             f"reads take {facts.share_text(impact_ms)}: {count(reads.blocks_per_s)} blocks/s"
@@ -171,10 +175,14 @@ def _read_disk(facts: Facts) -> Hit | None:
             ("reads", facts.ms_text(impact_ms)),
             ("blocks read", f"{count(reads.blocks_per_s)}/s"),
             ("time per block", with_ms(reads.each_ms)),
+            ("time per read of the disk", f"{with_ms(await_ms)}: the rest is above it" if is_above else None),
             ("from disk", f"{100 * min(reads.from_disk, 1.0):.0f} %"),
             ("I/O pressure", f"{pressure:.0f} %"),
         ),
-        next_step="add an index, or raise shared_buffers or memory. Not the cause if buffer hits rise and latency stays the same",
+        next_step=(
+            f"{limit_step if is_above else ''}add an index, or raise shared_buffers or memory. Not the cause if buffer hits"
+            " rise and latency stays the same"
+        ),
         deeds=(
             *explain(by.statement, "shows whether an index is missing"),
             stage("shared_buffers", "raise", "fewer blocks are read from disk, after a restart"),

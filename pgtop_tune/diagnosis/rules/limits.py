@@ -161,8 +161,9 @@ def _connections(facts: Facts) -> Hit | None:
         culprit=application,
         share=min((row.percent or 0.0) / 100.0, 1.0),
         evidence=evidence(
-            ("in use", f"{row.used} of {row.limit}"),
-            ("limit of", f"{short_name(row.name).replace('not reserved', 'unreserved connections')}"),
+            ("in use", f"{row.used} of {total}"),
+            ("for ordinary roles", str(row.limit) if reserved else None),
+            ("limit of", f"{row.scope} {short_name(row.name)}" if row.scope != "server" else None),
             (
                 "most from",
                 f"{short_name(largest[0].usename)} {short_name(largest[0].application_name)}: {largest[0].sessions}"
@@ -189,9 +190,7 @@ def _end_idle(group: ConnectionGroup) -> tuple[Deed, ...]:
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = {literal(name)}"
         " AND state = 'idle' AND state_change < now() - interval '1 minute';"
     )
-    return (
-        sql(statement, f"frees up to {plural(group.idle, 'connection')}: sessions that have been idle for a minute"),
-    )
+    return (sql(statement, f"frees those of {plural(group.idle, 'connection')} that have been idle for a minute"),)
 
 
 def _kill(facts: Facts) -> Hit | None:

@@ -22,7 +22,7 @@ from pgtop_tune.diagnosis.facts import FULL, Facts
 from pgtop_tune.diagnosis.finding import FindingKind
 from pgtop_tune.diagnosis.rule import LEAST, FindingRule, Hit, evidence, explain, page, plural, short_name, stage
 from pgtop_tune.diagnosis.rules.statements import CPU_RULES, named
-from pgtop_tune.metrics import ceilings, checkpoints, io, sections, server
+from pgtop_tune.metrics import ceilings, checkpoints, host, io, sections, server
 from pgtop_tune.metrics.load import CLIENT_LATENCY, progress_lines
 from pgtop_tune.metrics.server import checkpoints_between
 
@@ -70,6 +70,7 @@ def _flush(facts: Facts) -> Hit | None:
     queued = "; sessions queue for rows meanwhile" if handed_ms >= _ROW_QUEUE * facts.latency_ms else ""
     if put_off:
         queued = f"; the device takes {with_ms((flush_ms or 0.0) * (1.0 - put_off))}, the rest is CPU queue"
+    write_ms = facts.by(host.DISK_WRITE_AWAIT).get(facts.disk_of("wal") or "")
     told_flushes = f"{count(flushes)} flushes/s{duration_text}{limit}{group}" if flushes else f"busy {100 * busy:.0f} %"
     return Hit(
         sentence=f"commits wait for the WAL device: {facts.share_text(impact_ms)}; {told_flushes}{queued}",
@@ -81,6 +82,7 @@ def _flush(facts: Facts) -> Hit | None:
             ("WAL device busy", f"{100 * busy:.0f} % of the time"),
             ("flushes", f"{count(flushes)}/s{limit}" if flushes else None),
             ("time per flush", with_ms(flush_ms) if flush_ms else None),
+            ("time per write of its disk", f"{with_ms(write_ms)}, without flushes of its cache" if write_ms else None),
             ("commits per flush", f"{commits:.1f}" if commits else None),
             ("WAL per flush", size(bytes_per_flush(facts)) if flushes else None),
         ),

@@ -417,7 +417,7 @@ def _head(
         *([_hidden(hidden)] if hidden is not None else counts),
         seldom(interval),
     ]
-    in_sight = f"{view.top + 1}-{min(view.top + visible, len(rows))} of {len(rows)}" if len(rows) > visible else ""
+    in_sight = f"{view.top + 1}-{min(view.top + visible, len(rows))} of {len(rows)}" if len(rows) > visible > 0 else ""
     chosen = [
         Phrase(((f"/{one_line(view.filter, _FILTER)}", "key"),) if view.filter else (), 0),
         Phrase((("idle hidden", "key"),) if view.hide_idle else (), 3),

@@ -367,7 +367,7 @@ def _load(session: Session, width: int) -> Line:
     if width < _ROOMY or bench is None or isinstance(bench, Unavailable):
         return ()
     run = bench.run
-    text = f"  {one_line(run.profile, 30)}, {run.clients} clients"
+    text = f"  {one_line(run.load_name, 30)}, " + ("paused" if run.paused else f"{run.clients} clients")
     if run.state is not RunState.RUNNING:
         return ((f"{text}, {run.state}", "dim"),)
     return ((text + _progress(session, run), "dim"),)

@@ -172,7 +172,7 @@ def load_found(session: Session, busy: str, for_s: float) -> LoadFound:
         return LoadFound(f"{busy}: wait until it has ended", "warning", usable=False)
     run = under_way(session.now)
     if run is not None and session.now is not None:
-        text = f"{run.profile or 'scripts'}, {run.clients} clients, running"
+        text = f"{one_line(run.load_name, 30)}, {run.clients} clients, running"
         if run.duration_s is None:
             return LoadFound(f"{text} until stopped", run=run)
         left_s = run.duration_s - (session.now.taken_at_ms - run.started_ms) / 1000.0

@@ -8,11 +8,13 @@ from msgspec.structs import replace
 
 from pgtop_tune.metrics.load import failure_of, under_way
 from pgtop_tune.model.bench import LoadSpec, RunState
+from pgtop_tune.runtime.load_control import LoadChange
 from pgtop_tune.tui.dialogs.dialog import Dialog
 from pgtop_tune.tui.scene.scene import SceneScreen
 
 if TYPE_CHECKING:
     from pgtop_tune.model.bench import BenchRun
+    from pgtop_tune.runtime.load_control import LoadControl
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
     from pgtop_tune.tui.parameters.actions import ParameterActions
@@ -69,6 +71,20 @@ class LoadActions:
         services = await self._context.asked(self._context.controls.services.get())
         if services is not None and services.load is not None:
             await self._context.asked(services.load.start(spec))
+
+    def change(self, services: Services, change: str) -> None:
+        """Change the load under way by a quarter, or pause it.
+
+        Args:
+            change: As `LoadChange`.
+        """
+        if services.load is not None:
+            self._context.app.run_worker(self._change(services.load, LoadChange(change)), group="load-change")
+
+    async def _change(self, load: LoadControl, change: LoadChange) -> None:
+        level = await self._context.asked(load.change(change))
+        if level is not None:
+            self._context.tell_instead(f"load {level.words}")
 
     @property
     def running(self) -> BenchRun | None:

@@ -446,7 +446,7 @@ def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
     remaining = "until stopped" if run.duration_s is None else f"{clock(run.duration_s - elapsed_s)} left"
     head: Line = (
         (f"{run.state} ", "good"),
-        (run.profile, "strong"),
+        (one_line(run.load_name, 60), "strong"),
         (f"   {clock(elapsed_s)} elapsed, {remaining}", PLAIN),
     )
     interval = session.interval
@@ -469,7 +469,7 @@ def ended_lines(run: BenchRun, cells: int) -> list[Line]:
         text, style = f"ended early: {run.ended_for}", "critical"
     status = f" (exit status {run.exit_status})" if run.exit_status else ""
     return [
-        *wrapped(f"run {run.run}, {run.profile}: {text}{status}", cells, style),
+        *wrapped(f"run {run.run}, {one_line(run.load_name, 60)}: {text}{status}", cells, style),
         *wrapped(run.message, cells, style),
     ]
 

@@ -116,6 +116,11 @@ def _percentiles(result: RunResult, cells: int, glyphs: Glyphs) -> list[Line]:
     if result.latencies is None:
         return labelled("percentiles", "no transaction in the log", cells, "dim", LABEL)
     named = [("all", result.latencies), *((script.part, script.latencies) for script in result.by_script)]
+    named += [
+        (f"{count(level.tps)} tps, {level.name}", level.latencies)
+        for level in result.levels
+        if level.latencies is not None
+    ]
     columns = (
         Column("latency, ms", 16, elastic=True),
         *(Column(quantile.title, 7, "right") for quantile in QUANTILES),

@@ -299,7 +299,7 @@ def _kind_of(interval: Interval) -> Callable[[Any], str]:
     if not isinstance(server, Unavailable):
         names[server.postmaster_pid] = "postmaster"
     if bench is not None:
-        names[bench.run.pid] = "pgbench"
+        names |= dict.fromkeys(bench.run.pids, "pgbench")
     if processes is not None:
         # Only threads of pgbench are sampled, also of one that another user has started.
         names |= dict.fromkeys((thread.pid for thread in processes.threads), "pgbench")

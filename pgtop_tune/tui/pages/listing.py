@@ -225,8 +225,8 @@ def unseen(before: int, behind: int, glyphs: Glyphs) -> str:
 
 
 def rows_in_sight(top: int, visible: int, count: int) -> str:
-    """Return "1-20 of 64", or the number alone where all rows are in sight."""
-    return f"{top + 1}-{min(top + visible, count)} of {count}" if count > visible else str(count)
+    """Return "1-20 of 64", or the number alone where all rows are in sight, or none."""
+    return f"{top + 1}-{min(top + visible, count)} of {count}" if count > visible > 0 else str(count)
 
 
 HEAD_ROWS: Final = 2

@@ -15,6 +15,7 @@ from textual.errors import NoWidget
 from textual.message import Message
 from textual.screen import Screen
 
+from pgtop_tune.metrics.load import under_way
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.runtime.window import Marks
@@ -512,9 +513,13 @@ class SceneScreen(Screen[None]):
             arrows: Whether the arrow keys go through time here.
         """
         moving, past = self.moving, self._scene.in_past
-        at = self.table_in_view, bool(self.filtered_by), moving, past
+        loading = not moving and under_way(self._scene.session.now) is not None
+        at = self.table_in_view, bool(self.filtered_by), moving, past, loading
         if self._footer[0] != at:
-            self._footer = at, footer_keys(self.offered(), self._keymap, moving=moving, past=past, arrows=arrows)
+            self._footer = (
+                at,
+                footer_keys(self.offered(), self._keymap, moving=moving, past=past, arrows=arrows, loading=loading),
+            )
         return replace(self._footer[1], selected=self.has_selection)
 
     @property

@@ -203,6 +203,7 @@ def hanging(text: str, cells: int) -> list[Line]:
 
 def labelled(label: str, text: str, cells: int, style: str = "", label_cells: int = 14) -> list[Line]:
     """Return a label and beside it the text, wrapped under itself."""
+    label_cells = max(label_cells, min(text_width(label) + 1, cells // 2))
     rows = wrap(text, cells - label_cells) or [""]
     return [
         (((label if index == 0 else "").ljust(label_cells), "label"), (row, style)) for index, row in enumerate(rows)

@@ -13,6 +13,7 @@ from msgspec import Struct, convert, to_builtins
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.paths import experiments_dir
 from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, experiments, first, read_entries
+from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.tuning.on_server.knob_space import Guards
 from pgtop_tune.tuning.plan import TuningPlan
 from pgtop_tune.tuning.protocol import Event, SearchResult, Tuning
@@ -27,6 +28,8 @@ class TuningRequest(Struct, frozen=True, kw_only=True):
     Attributes:
         profile: The profile of the load; "" for the load that another program drives.
         clients, threads, protocol, rate_per_s: The options of a load of ours.
+        further: Its other options, among them scripts in place of the profile's.
+        allow_shell: Whether its scripts may start programs.
         objective: The objective as typed; "" where the same mix of statements decides.
         constraints: The constraints as typed.
         allow_restart: Whether the server may be restarted.
@@ -44,6 +47,13 @@ class TuningRequest(Struct, frozen=True, kw_only=True):
     allow_restart: bool
     recovery_s: float
     block_s: float = 10.0
+    further: LoadSpec = LoadSpec()
+    allow_shell: bool = False
+
+    @property
+    def load_name(self) -> str:
+        """Return the profile, or the names of the scripts in its place. Foreign text."""
+        return " ".join(Path(script.file).name for script in self.further.scripts) or self.profile
 
 
 class KeptTuning(Struct, frozen=True, kw_only=True):

@@ -147,7 +147,7 @@ def status_lines(
     kept: KeptTuning, progress: SearchProgress | None, result: SearchResult | None, *, runs: bool
 ) -> Iterator[str]:
     """Yield how far a search of a journal is."""
-    load = f"{kept.request.profile} -c {kept.request.clients}" if kept.request.profile else "the load of the server"
+    load = f"{kept.request.load_name} -c {kept.request.clients}" if kept.request.profile else "the load of the server"
     yield f"{kept.id}: {kept.request.objective or SAME_MIX_WORDS} of {load}"
     if result is not None:
         yield f"{result.ending}: {result.why}{' Applied.' if kept.applied else ''}"

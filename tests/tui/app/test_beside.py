@@ -161,6 +161,7 @@ async def test_every_table_has_lines_of_the_screen_s_width(size: tuple[int, int]
             for table in page.tables:
                 assert screen.table is table
                 lines = screen._drawn["table"]
-                widths = {sum(cell_len(text) for text, _ in line) for line in lines}
-                assert widths == {size[0]}, (page.id, table.id)
-                await rig.press("tab")
+                odd = [plain_text(line) for line in lines if sum(cell_len(text) for text, _ in line) != size[0]]
+                assert not odd, (page.id, table.id, odd)
+                if len(page.tables) > 1:
+                    await rig.press("tab")

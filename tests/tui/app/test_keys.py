@@ -14,6 +14,7 @@ from pgtop_tune.advice.knobs.catalogue import KNOBS
 from pgtop_tune.changes.model.change import Terms, WantedParameter
 from pgtop_tune.compare.overlay.curves import OverlaySource
 from pgtop_tune.model.events import EventKind
+from pgtop_tune.runtime.load_control import LoadChange
 from pgtop_tune.runtime.ports import Landmark, Step
 from pgtop_tune.tui.actions import ACTIONS, NAMES, Need, available, footer_keys
 from pgtop_tune.tui.dashboard.screen import Dashboard
@@ -44,6 +45,14 @@ from tests.tui.app.table_keys import TABLE_CHECKS, Check, dashboard_of
 async def _load(rig: Rig) -> None:
     await rig.press("b")
     await rig.until(lambda: isinstance(rig.app.screen, LoadDialog))
+
+
+async def _change_load(rig: Rig) -> None:
+    load = rig.app.context.services.load
+    assert isinstance(load, ScriptedLoad)
+    await rig.press("L", "l", ")", "(", "B")
+    await rig.until(lambda: load.changes == list(LoadChange))
+    await rig.sees("load ×10")
 
 
 async def _parameters(rig: Rig) -> None:
@@ -336,7 +345,8 @@ async def _burst(rig: Rig) -> None:
 
 
 CHECKS: dict[str, Check] = {
-    "load": _load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
+    "load": _load, "more-clients": _change_load, "fewer-clients": _change_load, "rate-up": _change_load,
+    "rate-down": _change_load, "pause-load": _change_load, "parameters": _parameters, "undo": _undo, "undo-all": _redo,
     "redo": _redo, "keep": _keep, "experiment": _experiment, "check": _check, "password": _password,
     "findings": _findings, "deed": _deed, "note": _note,
     "ghost": _ghost, "live": _steps, "step-back": _steps, "step-forward": _steps, "jump": _jump,

@@ -52,6 +52,13 @@ async def test_limit_tries_errors_and_statements_are_typed_and_started() -> None
         await rig.until(lambda: load.started == [wanted])
 
 
+async def test_the_keys_that_change_a_load_are_in_the_footer_while_one_runs() -> None:
+    async with running_screen(ScriptedSource([Step(tuple(frames(5)), restart=True)]), load=ScriptedLoad()) as rig:
+        await rig.sees("Ll clients")
+        rig.source.feed(*frames(6, load=False)[5:])
+        await rig.until(lambda: "Ll clients" not in rig.text())
+
+
 class SlowPreview(ScriptedLoad):
     """Gives the command line of changed words only when it is let."""
 

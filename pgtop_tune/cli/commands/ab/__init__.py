@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from pgtop_tune.cli import completion, options
 from pgtop_tune.cli.connections import ConnectionOptions
-from pgtop_tune.cli.options import LoadSessionWords, TableFormat, load_option
+from pgtop_tune.cli.options import LoadSessionWords, LoadWords, TableFormat
 from pgtop_tune.model.backend_action import PlannedBy
 
 _experiment_option: Final = partial(Option, rich_help_panel="Experiment")
@@ -37,6 +37,7 @@ class AbRequest(Struct, frozen=True):
 
     Examples: pgtop-tune ab random_page_cost=4,1.1 --profile select-only -c 16 -d bench  ·
     pgtop-tune ab wal_writer_delay=current,20ms work_mem=current,64MB --for 5m -d bench  ·
+    pgtop-tune ab jit=on,off -f report.sql@1 -f lookup.sql@9 -R 200 --for 10m -d bench  ·
     pgtop-tune ab commit_delay=0,200 --against-load --for 30m -d bench  ·
     pgtop-tune ab shared_buffers=1GB,4GB --restart --for 20m -d bench  ·
     pgtop-tune ab vm.swappiness=60,1 -d bench  ·
@@ -52,7 +53,7 @@ class AbRequest(Struct, frozen=True):
             autocompletion=completion.parameters,
         ),
     ] = None
-    how_long: Annotated[str, _experiment_option("--for", metavar="TIME", help="Time limit: 5m, 1h.")] = "10m"
+    how_long: Annotated[str, _experiment_option("--for", "-T", metavar="TIME", help="Time limit: 5m, 1h.")] = "10m"
     against_load: Annotated[
         bool, _experiment_option("--against-load", help="Start no load: measure the load on the server.")
     ] = False
@@ -95,17 +96,7 @@ class AbRequest(Struct, frozen=True):
             help="Time at the start of each block that is not measured.",
         ),
     ] = ""
-    profile: Annotated[
-        list[str] | None,
-        load_option(
-            "--profile",
-            metavar="NAME",
-            show_default="tpcb-like",
-            help="Load profile; pass two to compare them as A and B.",
-            autocompletion=completion.profiles,
-        ),
-    ] = None
-    load: options.LoadWords = options.LoadWords()
+    load: LoadWords = LoadWords()
     profiles: options.ProfilesDirectory = None
     allow_unsafe: options.AllowUnsafe = False
     confirm: Annotated[

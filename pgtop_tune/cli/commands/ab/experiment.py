@@ -33,6 +33,7 @@ from pgtop_tune.cli.options import TableFormat, for_seconds
 from pgtop_tune.cli.output import can_ask, say, say_as_it_is, tell
 from pgtop_tune.cli.parameter_changes import check_known, check_nothing_waits, confirm, machine_of, restart
 from pgtop_tune.cli.signals import answer_to
+from pgtop_tune.cli.typed_load import TypedLoad, tell_unused, typed_load
 from pgtop_tune.cli.wiring import LiveSession, first_answer, targets
 from pgtop_tune.compare.sides.figures import LATENCY, TPS
 from pgtop_tune.compare.statement_rows import SAME_MIX
@@ -75,7 +76,6 @@ from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.experiment.switchback.words import Narrator, ShownStates, result_markdown, result_text
 from pgtop_tune.metrics.setting_risks import risk_of
 from pgtop_tune.model.backend_action import PlannedBy
-from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.parameter_values import check_value
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -177,14 +177,13 @@ def rivals_of(assignments: Sequence[str]) -> tuple[Rival, ...]:
     return tuple(rivals.values())
 
 
-def compared_loads(request: AbRequest, rivals: Sequence[Rival]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Return the kind of the arms, "endpoint", "profile" or "" for values, and the typed endpoints and profiles.
+def compared_loads(request: AbRequest, profiles: Sequence[str], rivals: Sequence[Rival]) -> tuple[str, tuple[str, ...]]:
+    """Return the kind of the arms, "endpoint", "profile" or "" for values, and the typed endpoints.
 
     Raises:
         UsageProblem: Nothing, or more than one thing is compared.
     """
     endpoints = tuple(address for word in request.endpoint or () for address in _NEXT_ENDPOINT.split(word))
-    profiles = tuple(name.strip() for word in request.profile or () for name in word.split(",") if name.strip())
     counts = {"endpoint": len(endpoints), "profile": len(profiles)}
     for kind, count in counts.items():
         if count > 2:
@@ -205,20 +204,7 @@ def compared_loads(request: AbRequest, rivals: Sequence[Rival]) -> tuple[str, tu
         raise UsageProblem(f"A and B are the same {compared[0]}", "pass two different ones")
     if compared and request.keep is Keep.BETTER:
         raise UsageProblem(f"--keep does not apply to an {compared[0]}".replace("an p", "a p"), "leave --keep out")
-    return (compared[0] if compared else ""), endpoints, profiles
-
-
-def _say_unused(request: AbRequest) -> None:
-    """Name the options of a load that is not started."""
-    load = request.load
-    typed = {
-        "--profile": request.profile,
-        "--clients": load.clients,
-        "--rate": load.rate,
-        "--protocol": load.protocol,
-    }
-    if names := [name for name, value in typed.items() if value]:
-        tell(f"--against-load starts no load: {', '.join(names)} {'has' if len(names) == 1 else 'have'} no effect")
+    return (compared[0] if compared else ""), endpoints
 
 
 def run_ab(request: AbRequest) -> int:
@@ -234,32 +220,35 @@ def run_ab(request: AbRequest) -> int:
             "--plans needs --against-load", "leave --plans out: the statements of a pgtop-tune load are known"
         )
     if request.against_load and not request.quiet:
-        _say_unused(request)
+        tell_unused(request.load)
     for_s = for_seconds(request.how_long)
     if for_s is None:
         raise UsageProblem("--for needs a duration", "pass 5m, 10m or 1h")
     # Wrong times are refused before the server is asked.
     for_seconds(request.block, "--block")
     for_seconds(request.warm_up, "--warmup")
-    return asyncio.run(AbExperiment(request, for_s).run())
+    with typed_load(request.load, request.session.pgbench) as load:
+        return asyncio.run(AbExperiment(request, load, for_s).run())
 
 
 class AbExperiment:
     """An experiment on the command line.
 
     Args:
+        load: The load of the options.
         for_s: Its longest time.
 
     Raises:
         UsageProblem: The options do not say what is compared.
     """
 
-    def __init__(self, request: AbRequest, for_s: float) -> None:
+    def __init__(self, request: AbRequest, load: TypedLoad, for_s: float) -> None:
         self._request: Final = request
+        self._load: Final = load
         self._for_s: Final = for_s
         self._live: Final = live_options(request.session, allow_unsafe=request.allow_unsafe)
         self._rivals: Final = rivals_of(request.assignments or ())
-        self._compared, self._endpoints, self._profiles = compared_loads(request, self._rivals)
+        self._compared, self._endpoints = compared_loads(request, load.profiles, self._rivals)
         self._keeper: Final = FrameKeeper()
         self._frames: Final = BlockFrames(loaded=not request.against_load)
         self._facts = {"version": __version__}
@@ -270,12 +259,19 @@ class AbExperiment:
         request, live = self._request, self._live
         directories = profile_directories(request.profiles)
         async with opened(request.connection) as (sql_session, conninfo):
-            places = await targets(self._endpoints, sql_session, conninfo, from_here=live.load_from is None)
+            places = await targets(self._endpoints, sql_session, conninfo, from_here=not live.load_from)
             reached = sql_session.reached
-        loaded, options = load_profiles(directories), request.load
-        profiles = [loaded.get(name) for name in self._profiles or ("tpcb-like",)]
-        spec = LoadSpec(threads=options.threads, rate_per_s=options.rate)
-        loads = cells(places, profiles, spec, None, clients=options.clients, protocol=options.protocol)
+        loaded, load = load_profiles(directories), self._load
+        profiles = [loaded.get(name) for name in load.profiles]
+        loads = cells(
+            places,
+            profiles,
+            load.spec,
+            None,
+            clients=load.clients,
+            protocol=load.protocol,
+            allow_shell=load.allow_shell,
+        )
         self._loads = {Arm.A: loads[0], Arm.B: loads[-1]}
         self._facts["server"] = conninfo.describe()
         self._conninfo = conninfo
@@ -484,7 +480,7 @@ def _load_words(cell: RunCell) -> str:
     spec = cell.spec
     rate = f" -R {spec.rate_per_s:g}" if spec.rate_per_s else ""
     threads = f" -j {spec.threads}" if spec.threads else ""
-    return f"{cell.profile_name or 'scripts'} -c {spec.clients}{threads} -M {spec.protocol}{rate}"
+    return f"{cell.load_name} -c {spec.clients}{threads} -M {spec.protocol}{rate}"
 
 
 def _checked(

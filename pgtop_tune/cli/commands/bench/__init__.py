@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -15,46 +15,21 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import TIMES, quantity
 from pgtop_tune.cli import completion, options
 from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
-from pgtop_tune.cli.options import Format, ListFormat, ListFormatChoice, SessionWords, TableFormat, load_option
+from pgtop_tune.cli.options import (
+    Format,
+    ListFormat,
+    ListFormatChoice,
+    LoadWords,
+    SessionWords,
+    TableFormat,
+    load_option,
+)
 from pgtop_tune.model.bench import LoadSpec
 
 _measuring_option: Final = partial(Option, rich_help_panel="Measuring")
 _pgbench_option: Final = partial(Option, rich_help_panel="pgbench's tables")
 _bus_option: Final = partial(Option, rich_help_panel="The bus company's tables")
 DEFAULT_HOUSEKEEPING: Final = "truncate-history,vacuum,checkpoint,quiet"
-
-
-_LOGGED: Final = "pgtop-tune logs every transaction itself, for percentiles per second"
-_SEES: Final = "pgtop-tune reads the progress of each second itself"
-_OURS: Final = "it is an option of bench run itself"
-REFUSED: Final[Mapping[str, tuple[str, str]]] = {
-    **dict.fromkeys(
-        ("-l", "--log", "--log-prefix", "--aggregate-interval", "--sampling-rate"),
-        (_LOGGED, "--out DIR keeps the record of each run, --record FILE every second"),
-    ),
-    "--show-script": ("`bench show` prints scripts", "pgtop-tune bench show tpcb-like"),
-    "--progress-timestamp": (_SEES, "--record FILE keeps the time of each second"),
-    **dict.fromkeys(("-i", "--initialize", "-I", "-F", "--foreign-keys"), ("it creates tables", "use `bench init`")),
-}
-"""Options of pgbench that `bench run` does not take: the reason, and the option or command to use."""
-_TYPED_BEFORE: Final = """
-    -b --builtin -c --client -C --connect -d --debug -D --define -f --file -h --host -j --jobs -L --latency-limit
-    -M --protocol -n --no-vacuum -N --skip-some-updates -p --port -P --progress -r --report-latencies
-    --report-per-command -R --rate -s --scale -S --select-only -t --transactions -T --time -U --username
-    --max-tries --continue-on-error --failures-detailed
-"""
-"""Options of pgbench that pgtop-tune sets, so that they cannot stand behind --."""
-
-
-def further_options(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the words for pgbench behind --. Raises UsageProblem for an option that pgtop-tune sets itself."""
-    for word in arguments:
-        name = word.partition("=")[0] if word.startswith("--") else word[:2] if word.startswith("-") else ""
-        ours_refused = (_OURS, "pass it before --") if name in _TYPED_BEFORE.split() else None
-        if refused := REFUSED.get(name) or ours_refused:
-            reason, hint = refused
-            raise UsageProblem(f"{name} cannot be passed on to pgbench: {reason}", hint)
-    return tuple(arguments)
 
 
 _INIT: Final = ("-i", "--initialize")
@@ -88,6 +63,43 @@ def with_command(arguments: Sequence[str], commands: Sequence[str]) -> list[str]
     return before + [f"--pgbench-option={word}" for word in after]
 
 
+class RunLoadWords(LoadWords, frozen=True):
+    """The load of a run that counts by itself: its length, and options that other commands set themselves."""
+
+    random_seed: Annotated[
+        int | None, load_option("--seed", "--random-seed", min=0, help="Seed of pgbench's random numbers.")
+    ] = None
+    seconds: Annotated[
+        int | None,
+        load_option(
+            "-T",
+            "--time",
+            metavar="TIME",
+            parser=options.times(1.0, integer=True),
+            help="Duration: 300, 5m (60s).",
+        ),
+    ] = None
+    transactions: Annotated[
+        int | None, load_option("-t", "--transactions", min=1, help="Transactions per client, instead of -T.")
+    ] = None
+    phases: Annotated[
+        str,
+        load_option(
+            "--phases",
+            metavar="LIST",
+            help="Change the load while it runs, in place of -T: 'ramp 8..64 over 5m, hold 10m, burst x3 for 30s every "
+            "2m, pause 1m'. 500/s stands for a rate. Results by phase.",
+        ),
+    ] = ""
+    per_statement: Annotated[
+        bool, load_option("-r", "--report-per-command", help="Report the latency of each statement.")
+    ] = False
+    no_vacuum: Annotated[
+        bool,
+        load_option("-n", "--no-vacuum", help="Always so: --housekeeping vacuums before each run; none leaves it out."),
+    ] = False
+
+
 class RunRequest(Struct, frozen=True):
     """Run loads and report the results, with every reason to doubt them.
 
@@ -103,113 +115,14 @@ class RunRequest(Struct, frozen=True):
     pgtop-tune bench run --slo 'p99 < 20ms' --profile select-only -c 32 -d bench  ·
     pgtop-tune bench run -R 500 --abort-if 'p99 > 50ms for 10s' -T 5m -d bench  ·
     pgtop-tune bench run --load-from ssh://load@generator -h db1 -c 64 -T 60 bench  ·
+    pgtop-tune bench run --phases 'ramp 8..64 over 5m, hold 10m, burst x3 for 30s every 2m' -d bench  ·
     pgtop-tune bench -S -c 8 -T 60 bench  ·
     pgtop-tune bench run -b tpcb-like@1 -b select-only@9 -P 5 -T 5m bench -- --exit-on-abort
     """
 
     LEFT_OUT: ClassVar = frozenset({"again"})
 
-    profile: Annotated[
-        list[str] | None,
-        load_option(
-            "--profile",
-            metavar="NAME",
-            help="Load profile (tpcb-like); several run one after the other.",
-            autocompletion=completion.profiles,
-        ),
-    ] = None
-    scripts: Annotated[
-        list[str] | None,
-        load_option(
-            "-f",
-            "--file",
-            metavar="FILE[@WEIGHT]",
-            help="Script in place of a profile's; - is standard input. Repeatable.",
-        ),
-    ] = None
-    builtins: Annotated[
-        list[str] | None,
-        load_option(
-            "-b",
-            "--builtin",
-            metavar="NAME[@WEIGHT]",
-            help="Script of pgbench: tpcb-like, select-only, simple-update, or the beginning of a name. Several, also "
-            "with -f, are mixed in one load. Repeatable.",
-        ),
-    ] = None
-    select_only: Annotated[bool, load_option("-S", "--select-only", help="The same as -b select-only.")] = False
-    simple_update: Annotated[bool, load_option("-N", "--skip-some-updates", help="The same as -b simple-update.")] = (
-        False
-    )
-    scale: Annotated[
-        int | None,
-        load_option(
-            "-s",
-            "--scale",
-            min=1,
-            help="Value of :scale for scripts of -f; the scale of pgbench's own loads is read from their tables.",
-        ),
-    ] = None
-    no_vacuum: Annotated[
-        bool,
-        load_option("-n", "--no-vacuum", help="Always so: --housekeeping vacuums before each run; none leaves it out."),
-    ] = False
-    further: Annotated[
-        list[str] | None,
-        load_option(
-            "--pgbench-option",
-            metavar="WORD",
-            help="Further option of pgbench, such as --exit-on-abort; the same as words behind --. Repeatable.",
-        ),
-    ] = None
-    clients: options.Clients = None
-    threads: options.Threads = 0
-    seconds: Annotated[
-        int | None,
-        load_option(
-            "-T",
-            "--time",
-            metavar="TIME",
-            parser=options.times(1.0, integer=True),
-            help="Duration: 300, 5m (60s).",
-        ),
-    ] = None
-    transactions: Annotated[
-        int | None, load_option("-t", "--transactions", min=1, help="Transactions per client, instead of -T.")
-    ] = None
-    rate: options.Rate = None
-    latency_limit: Annotated[
-        float | None,
-        load_option(
-            "-L",
-            "--latency-limit",
-            metavar="TIME",
-            parser=options.times(alone="ms"),
-            help="Latency limit: 20, 20ms, 0.5s; a number alone is milliseconds.",
-        ),
-    ] = None
-    protocol: options.ProtocolChoice = None
-    max_tries: Annotated[
-        int | None, load_option("--max-tries", min=0, help="Tries per transaction; 0 is no limit (pgbench 15+).")
-    ] = None
-    continue_on_error: Annotated[
-        bool,
-        load_option(
-            "--continue-on-error", help="After any error, count the transaction as failed and continue (pgbench 19+)."
-        ),
-    ] = False
-    connect: Annotated[bool, load_option("-C", "--connect", help="Open a connection per transaction.")] = False
-    seed: Annotated[int | None, load_option("--seed", min=0, help="Seed of pgbench's random numbers.")] = None
-    per_statement: Annotated[
-        bool, load_option("-r", "--report-per-command", help="Report the latency of each statement.")
-    ] = False
-    variables: Annotated[
-        list[str] | None,
-        load_option("-D", "--define", metavar="NAME=VALUE", help="Variable for the scripts; repeatable."),
-    ] = None
-    allow_shell: Annotated[bool, load_option("--allow-shell", help="Allow scripts to start programs (\\shell).")] = (
-        False
-    )
+    load: RunLoadWords = RunLoadWords()
     steps: Annotated[
         str | None,
         _measuring_option(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from pgtop_tune.base.tables import Table
 from pgtop_tune.bench.argv import run_argv, shell_quoted
 from pgtop_tune.bench.datasets.recognise import found_variables
-from pgtop_tune.bench.locate import Pgbench, find_pgbench
+from pgtop_tune.bench.locate import Pgbench, builtin_text, find_pgbench
 from pgtop_tune.bench.places import base_directory, unused_name
 from pgtop_tune.bench.profiles import (
     Profile,
@@ -27,8 +26,6 @@ from pgtop_tune.cli.options import Format
 from pgtop_tune.cli.output import say, say_json, say_list, tell
 from pgtop_tune.cli.wiring import endpoint_of
 from pgtop_tune.model.bench import LoadSpec
-
-_SHOW_TIMEOUT_S = 10.0
 
 
 def _loaded(directory: Path | None) -> Profiles:
@@ -98,21 +95,6 @@ def _scripts(profile: Profile, pgbench: Pgbench) -> list[dict[str, Any]]:
         check_script(read, allow_shell=profile.allow_shell)
         scripts.append({"name": str(read.file), "weight": script.weight, "sha256": read.sha256, "text": read.text})
     return scripts
-
-
-def builtin_text(name: str, pgbench: Pgbench) -> str:
-    """Return the text of a built-in script of pgbench."""
-    answer = subprocess.run(
-        [str(pgbench.path), f"--show-script={name}"],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        stdin=subprocess.DEVNULL,
-        timeout=_SHOW_TIMEOUT_S,
-        env=pgbench.environment(),
-        check=False,
-    )
-    return (answer.stdout + answer.stderr).strip()
 
 
 def say_profiles(request: ProfilesRequest) -> None:

@@ -7,18 +7,16 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, count, zip_longest
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
 
 from pgtop_tune.base import units
-from pgtop_tune.base.errors import LoadProblem, RecordingProblem, UsageProblem
+from pgtop_tune.base.errors import RecordingProblem, UsageProblem
 from pgtop_tune.base.paths import private, replacing
 from pgtop_tune.base.safe_text import one_line
 from pgtop_tune.base.tables import aligned_text, as_markdown, escaped
@@ -26,32 +24,30 @@ from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.bench.argv import run_argv, shell_quoted
 from pgtop_tune.bench.housekeeping import parse_housekeeping
 from pgtop_tune.bench.locate import find_pgbench
+from pgtop_tune.bench.phases import load_steps, steps_of
 from pgtop_tune.bench.places import base_directory, unused_name
-from pgtop_tune.bench.profiles import (
-    BUILTIN_SCRIPTS,
-    LONGEST_BYTES,
-    Profiles,
-    load_profiles,
-    parse_choice,
-    profile_directories,
-)
+from pgtop_tune.bench.profiles import BUILTIN_SCRIPTS, Profiles, load_profiles, profile_directories
 from pgtop_tune.changes.confirm.orphans import pending_looked_after
-from pgtop_tune.cli.commands.bench import RunRequest, further_options
-from pgtop_tune.cli.commands.bench.profiles import builtin_text
+from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.connections import live_options, opened
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import TableFormat
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.parameter_changes import check_known
+from pgtop_tune.cli.typed_load import TypedLoad, typed_load
 from pgtop_tune.cli.wiring import LiveSession, first_answer, targets
 from pgtop_tune.compare.noise import CellOfRuns, LoadFingerprint, known_noise, known_words
 from pgtop_tune.compare.reports.sheets import (
     cell_notes,
     cell_table,
     configuration_table,
+    generator_table,
+    has_generators,
+    level_table,
     load_name,
     percentile_words,
+    seam_words,
     table_of,
 )
 from pgtop_tune.compare.sides.fingerprint import FactsSeen
@@ -69,7 +65,7 @@ from pgtop_tune.experiment.run_guard import RunGuard, abort_condition
 from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, knee_steps, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadSpec, ScriptChoice
+from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadLevel, LoadSpec
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -113,11 +109,13 @@ def heading(number: int, total: int, cell: RunCell, *, open_end: bool = False) -
         number: Number of the run, from 0.
         open_end: `total` is a maximum.
     """
-    load = cell.profile_name or " ".join(script.name for script in cell.scripts)
+    spec = cell.spec
+    length = units.duration(sum(step.seconds for step in steps_of(spec)))
+    clients = f"{spec.phases} ({length})" if spec.phases else f"{spec.clients} clients"
     rate = "" if cell.spec.rate_per_s is None else f", {units.number(cell.spec.rate_per_s)} per second"
     runs = f"at most {total}" if open_end else str(total)
     under = f", {cell.configuration}" if cell.configuration else ""
-    return one_line(f"run {number + 1} of {runs}: {load}, {cell.spec.clients} clients{rate}, {cell.target.name}{under}")
+    return one_line(f"run {number + 1} of {runs}: {cell.load_name}, {clients}{rate}, {cell.target.name}{under}")
 
 
 def as_one_line(seconds: Sequence[BenchProgress]) -> BenchProgress:
@@ -178,6 +176,8 @@ def results_text(
         lines += ["", aligned_text(configuration_table(loads))]
     for curve in curves(results, steps):
         lines += ["", one_line(curve.name), *chart_lines(curve, block)]
+    for number, result in enumerate(results, 1):
+        lines += ["", f"run {number}", aligned_text(level_table(result)), seam_words(result)] if result.levels else []
     return "\n".join([*lines, "", *_doubts_of_all(results)])
 
 
@@ -191,6 +191,8 @@ def results_markdown(
     tables = [table_of(results)]
     tables += [cell_table(cells)] if cells else []
     tables += [configuration_table(loads)] if loads else []
+    tables += [level_table(result) for result in results if result.levels]
+    tables += [generator_table(result) for result in results if has_generators(result)]
     remarks = [
         *(cell_notes(cells) if cells else ()),
         *(f"{one_line(curve.name)}: {curve.knee.reason}" for curve in curves(results, steps)),
@@ -202,8 +204,9 @@ def results_markdown(
 
 def _in_full(result: RunResult) -> list[str]:
     spec = result.spec
-    length = f"{spec.transactions} transactions each" if spec.transactions else f"{spec.duration_s} s"
-    lines = [one_line(f"{load_name(result)}, {spec.clients} clients, {length}, {spec.protocol}, {result.endpoint}")]
+    length = f"{spec.transactions} transactions each" if spec.transactions else spec.phases or f"{spec.duration_s} s"
+    clients = "" if spec.phases else f"{spec.clients} clients, "
+    lines = [one_line(f"{load_name(result)}, {clients}{length}, {spec.protocol}, {result.endpoint}")]
     steady = result.steady
     if steady.tps is not None:
         error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"
@@ -217,6 +220,8 @@ def _in_full(result: RunResult) -> list[str]:
     if failures := [failure for failure in failures if failure[0]]:
         lines.append("transactions: " + ", ".join(f"{number} {name}" for number, name in (done, *failures)))
     lines += filter(None, (_above_limit(result), _generator(result)))
+    lines += [aligned_text(level_table(result)), seam_words(result)] if result.levels else []
+    lines += [aligned_text(generator_table(result))] if has_generators(result) else []
     lines += _statements(result)
     measured = result.partial and result.progress
     lines.append("valid" if result.valid else "NOT VALID" + (", partial" if measured else ""))
@@ -404,7 +409,9 @@ def base_name(number: int, result: RunResult) -> str:
     """Return number, load, clients, threads, seconds (or -t) and endpoint, as in 01-select-only-c16-j4-T300-direct."""
     spec = result.spec
     threads = next(iter(re.findall(r" -j (\d+) ", result.command)), str(spec.threads))
-    length = f"T{spec.duration_s}" if spec.transactions is None else f"t{spec.transactions}"
+    length = (
+        "phases" if spec.phases else f"T{spec.duration_s}" if spec.transactions is None else f"t{spec.transactions}"
+    )
     rate = [] if spec.rate_per_s is None else [f"R{units.number(spec.rate_per_s)}"]
     load = result.profile or "-".join(script.name for script in result.scripts) or "scripts"
     parts = [f"{number:02d}", load, f"c{spec.clients}", f"j{threads}", length, *rate, result.endpoint]
@@ -413,7 +420,6 @@ def base_name(number: int, result: RunResult) -> str:
 
 _FACTS_S: Final = 10.0
 """Longest wait for the facts that loads are told apart by."""
-_STDIN: Final = frozenset({"-", "/dev/stdin", "/dev/fd/0"})
 _DEFAULT_S: Final = 60
 _OF_SCRIPT: Final = (50.0, 95.0, 99.0)
 _MOST_KNEE: Final = 8
@@ -422,107 +428,42 @@ _LIST: Final = "list"
 """Word of -b for the names of pgbench's scripts, as pgbench has it."""
 
 
-def builtin_choices(request: RunRequest) -> tuple[ScriptChoice, ...]:
-    """Return pgbench's own scripts of -b, -S and -N by their whole names.
-
-    Raises:
-        LoadProblem: A wrong weight, or the beginning of none or of several names.
-    """
-    typed = [*(request.builtins or ()), *(["select-only"] * request.select_only)]
-    choices = []
-    for choice in map(parse_choice, [*typed, *(["simple-update"] * request.simple_update)]):
-        named = [name for name in BUILTIN_SCRIPTS if name.startswith(choice.file)]
-        if len(named) != 1:
-            raise LoadProblem(f"{choice.file!r} is no script of pgbench", f"its scripts: {', '.join(BUILTIN_SCRIPTS)}")
-        choices.append(replace(choice, file=named[0]))
-    return tuple(choices)
-
-
-@contextmanager
-def typed_scripts(
-    typed: Sequence[str], builtins: Sequence[ScriptChoice] = (), pgbench: Path | None = None
-) -> Iterator[tuple[ScriptChoice, ...]]:
-    """Yield the scripts of -f, and of -b as files of pgbench's text; standard input becomes a file, which is read
-    several times.
-
-    Raises:
-        LoadProblem: A word has no file, or a wrong weight.
-        UsageProblem: Standard input is a terminal.
-    """
-    choices = tuple(map(parse_choice, typed))
-    from_stdin = any(choice.file in _STDIN for choice in choices)
-    if from_stdin and sys.stdin.isatty():
-        raise UsageProblem("standard input is a terminal", "pipe a script into it, or name a file: -f load.sql")
-    with TemporaryDirectory(prefix="pgtop-tune-") as directory:
-        file = Path(directory) / "stdin.sql"
-        if from_stdin:
-            file.write_bytes(sys.stdin.buffer.read(LONGEST_BYTES + 1))
-        scripts = [replace(choice, file=str(file)) if choice.file in _STDIN else choice for choice in choices]
-        for builtin in builtins:
-            script_file = Path(directory) / f"{builtin.file}.sql"
-            script_file.write_text(f"{builtin_text(builtin.file, find_pgbench(pgbench))}\n", encoding="utf-8")
-            scripts.append(replace(builtin, file=str(script_file)))
-        yield tuple(scripts)
-
-
-def _variable(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise UsageProblem(f"{text!r} is not a variable", "write -D NAME=VALUE")
-    return name, value
-
-
-def _spec(request: RunRequest, scripts: Sequence[ScriptChoice]) -> LoadSpec:
-    """Return the part of the load's specification that all runs have in common."""
-    scale = [("scale", str(request.scale))] if request.scale is not None and scripts else []
-    if request.scale is not None and not scripts:
-        tell("-s is ignored, as in pgbench: the scale is read from the tables")
-    return LoadSpec(
-        threads=request.threads,
-        duration_s=request.seconds or (_DEFAULT_S if request.transactions is None else None),
-        rate_per_s=request.rate,
-        transactions=request.transactions,
-        latency_limit_ms=request.latency_limit,
-        max_tries=request.max_tries,
-        continue_on_error=request.continue_on_error,
-        connect_per_transaction=request.connect,
-        seed=request.seed,
-        per_statement=request.per_statement,
-        scripts=tuple(scripts),
-        variables=(*scale, *(_variable(text) for text in request.variables or ())),
-        further=further_options(request.further or ()),
-    )
-
-
 def run_loads(request: RunRequest) -> int:
     """Run loads, print the results, and return the exit status.
 
     Raises:
         PgtopError: Nothing could be measured.
     """
-    if request.seconds is not None and request.transactions is not None:
+    typed = request.load
+    if typed.seconds is not None and typed.transactions is not None:
         raise UsageProblem("-T and -t contradict each other", "pass one of them")
-    if request.builtins == [_LIST]:
+    if typed.phases and (typed.seconds or typed.transactions or request.steps):
+        raise UsageProblem("--phases contradicts -T, -t and --steps", "phases say how long each load runs")
+    if typed.phases:
+        # A wrong phase is refused before anything is asked.
+        load_steps(typed.phases, LoadLevel(typed.clients or 1, typed.rate))
+    if typed.builtins == [_LIST]:
         for name in BUILTIN_SCRIPTS:
             say(name)
         return ExitCode.OK
-    builtins = builtin_choices(request)
-    if request.profile and (request.scripts or builtins):
-        raise UsageProblem("--profile contradicts -f, -b, -S and -N", "pass one of them")
-    if len(builtins) == 1 and not request.scripts:
-        # A single script is the profile of that name.
-        request, builtins = replace(request, profile=[builtins[0].file]), ()
-    with typed_scripts(request.scripts or (), builtins, request.session.pgbench) as scripts:
-        return asyncio.run(measure(request, scripts))
+    with typed_load(typed, request.session.pgbench) as load:
+        return asyncio.run(measure(request, load))
 
 
-async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> int:
-    """Run loads as `run_loads`, with scripts in place of those of a profile."""
-    spec = _spec(request, scripts)
+async def measure(request: RunRequest, load: TypedLoad) -> int:
+    """Run loads as `run_loads`; files of the scripts exist meanwhile."""
+    typed = request.load
+    spec = replace(
+        load.spec,
+        duration_s=typed.seconds or (None if typed.transactions or typed.phases else _DEFAULT_S),
+        transactions=typed.transactions,
+        phases=typed.phases,
+        per_statement=typed.per_statement,
+    )
     if request.slo is not None:
         from pgtop_tune.cli.commands.bench.slo import search_rate
 
-        return await search_rate(request, spec)
+        return await search_rate(request, load)
     if request.budget or request.resume:
         raise UsageProblem("--budget and --resume belong to --slo", "pass --slo 'p99 < 20ms'")
     live = live_options(request.session, query_text=not request.no_query_text, interval_s=request.interval)
@@ -537,14 +478,16 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
     directories = profile_directories(request.profiles)
     loaded = load_profiles(directories)
     async with opened(request.connection) as (sql_session, conninfo):
-        load_targets = await targets(request.endpoint or (), sql_session, conninfo, from_here=live.load_from is None)
+        load_targets = await targets(request.endpoint or (), sql_session, conninfo, from_here=not live.load_from)
         reached = sql_session.reached
-    plan = _plan(request, loaded, load_targets, steps, spec, configurations)
+    plan = _plan(request, load, loaded, load_targets, steps, spec, configurations)
     check_length(plan, wish)
     if request.dry_run:
         pgbench = find_pgbench(request.session.pgbench)
         for number, cell in enumerate(plan):
             say(heading(number, len(plan) * wish.most, cell, open_end=wish.until is not None))
+            for step in steps_of(cell.spec):
+                say(f"  {step.phase}: {units.duration(step.seconds)} {step.level.words}")
             log = unused_name(base_directory())
             say(f"  {shell_quoted(run_argv(cell.spec, cell.profile, pgbench, cell.target.endpoint, log))}")
         return ExitCode.OK
@@ -605,7 +548,7 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
         await first_answer(session, keeper)
         await _check(configurations, session, plan, configured)
         if wish.until is not None:
-            machine = "" if live.load_from is None else str(live.load_from)
+            machine = ", ".join(map(str, live.load_from))
             loads = await _loads(facts_sink, keeper, plan, machine)
             for load in dict.fromkeys(filter(None, loads)):
                 if noise := known_words(known_noise(load)):
@@ -640,6 +583,7 @@ async def measure(request: RunRequest, scripts: Sequence[ScriptChoice] = ()) -> 
 
 def _plan(
     request: RunRequest,
+    load: TypedLoad,
     loaded: Profiles,
     load_targets: Sequence[LoadTarget],
     steps: Steps | None,
@@ -652,17 +596,23 @@ def _plan(
             cell
             for again in request.again
             for cell in cells(
-                load_targets, [loaded.get(again.profile)], again, None, clients=again.clients, protocol=again.protocol
+                load_targets,
+                [loaded.get(again.profile)],
+                again,
+                None,
+                clients=again.clients,
+                protocol=again.protocol,
+                allow_shell=load.allow_shell,
             )
         )
     return cells(
         load_targets,
-        [loaded.get(name) for name in request.profile or ("tpcb-like",)],
+        [loaded.get(name) for name in load.profiles],
         spec,
         steps,
-        clients=request.clients,
-        protocol=request.protocol,
-        allow_shell=request.allow_shell,
+        clients=load.clients,
+        protocol=load.protocol,
+        allow_shell=load.allow_shell,
         configurations=[configuration.name for configuration in configurations] or ("",),
     )
 

@@ -23,6 +23,7 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import TableFormat, for_seconds
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
+from pgtop_tune.cli.typed_load import TypedLoad
 from pgtop_tune.cli.wiring import LiveSession, first_answer, targets
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room, file_room
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
@@ -45,7 +46,7 @@ from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import number
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchProgress, BenchRun, LoadSpec
+from pgtop_tune.model.bench import BenchProgress, BenchRun
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -53,13 +54,12 @@ _CLOSED_S: Final = 10
 _OF_CLOSED: Final = 0.25
 """Share of the throughput without a rate with which a search begins."""
 _MOST_CLIENTS: Final = 1024
-_CONTRADICTS: Final = (
-    "steps", "repeat", "until", "configuration", "transactions", "abort_if", "connect", "warm_up",
-)  # fmt: skip
+_CONTRADICTS: Final = ("steps", "repeat", "until", "configuration", "abort_if", "warm_up")
+_LOAD_CONTRADICTS: Final = {"transactions": "-t", "connect": "-C", "phases": "--phases"}
 _SHORTEST_S: Final = 20
 
 
-def check_request(request: RunRequest) -> None:
+def check_request(request: RunRequest, load: TypedLoad) -> None:
     """Refuse options that mean nothing for a search.
 
     Raises:
@@ -67,37 +67,39 @@ def check_request(request: RunRequest) -> None:
     """
     for name in _CONTRADICTS:
         if getattr(request, name):
-            option = {"warm_up": "warmup", "transactions": "t", "connect": "C"}.get(name, name.replace("_", "-"))
-            dashes = "-" if len(option) == 1 else "--"
-            raise UsageProblem(f"--slo contradicts {dashes}{option}", "a search makes its own runs: leave it out")
-    if len(request.profile or ()) > 1 or len(request.endpoint or ()) > 1:
+            option = {"warm_up": "warmup"}.get(name, name.replace("_", "-"))
+            raise UsageProblem(f"--slo contradicts --{option}", "a search makes its own runs: leave it out")
+    for name, option in _LOAD_CONTRADICTS.items():
+        if getattr(request.load, name):
+            raise UsageProblem(f"--slo contradicts {option}", "a search makes its own runs: leave it out")
+    if len(load.profiles) > 1 or len(request.endpoint or ()) > 1:
         raise UsageProblem("--slo searches under one load on one server", "pass one --profile and one --endpoint")
     if request.format is TableFormat.MARKDOWN:
         raise UsageProblem("--slo has no Markdown", "pass --format text or json")
-    if request.seconds is not None and request.seconds < _SHORTEST_S:
-        raise UsageProblem(f"-T {request.seconds} is too short", f"runs that confirm take {_SHORTEST_S} s or more")
+    if request.load.seconds is not None and request.load.seconds < _SHORTEST_S:
+        raise UsageProblem(f"-T {request.load.seconds} is too short", f"runs that confirm take {_SHORTEST_S} s or more")
 
 
-async def search_rate(request: RunRequest, spec: LoadSpec) -> int:
+async def search_rate(request: RunRequest, load: TypedLoad) -> int:
     """Search for the highest rate, print the result, and return the exit status.
 
     Raises:
         PgtopError: The search could not begin, or cannot go on.
     """
-    check_request(request)
+    check_request(request, load)
     limits = parse_objective(request.slo or "")
     budget_s = None if request.budget is None else for_seconds(request.budget, "--budget")
     not_stdout(request.record)
     live = live_options(request.session, query_text=not request.no_query_text, interval_s=request.interval)
     directories = profile_directories(request.profiles)
-    profile = load_profiles(directories).get((request.profile or ["tpcb-like"])[0])
-    check_no_sleep(spec, profile)
+    profile = load_profiles(directories).get(load.profiles[0])
+    check_no_sleep(load.spec, profile)
     async with opened(request.connection) as (sql_session, conninfo):
         load_targets = await targets(request.endpoint or (), sql_session, conninfo, from_here=live.load_from is None)
         reached = sql_session.reached
     (cell,) = cells(
-        load_targets, [profile], replace(spec, rate_per_s=None, duration_s=_CLOSED_S), None,
-        clients=request.clients, protocol=request.protocol, allow_shell=request.allow_shell,
+        load_targets, [profile], replace(load.spec, rate_per_s=None, duration_s=_CLOSED_S), None,
+        clients=load.clients, protocol=load.protocol, allow_shell=load.allow_shell,
     )  # fmt: skip
     names = {script.name for script in cell.scripts}
     for limit in limits:
@@ -182,8 +184,8 @@ class _Searching:
 
     def _runs(self) -> tuple[RateRuns, SearchSubject]:
         request, cell, interval = self._request, self._cell, self._keeper.interval
-        confirm_s = request.seconds or SHORTEST_S
-        if request.seconds is None and interval is not None and writes(cell.spec, cell.profile):
+        confirm_s = request.load.seconds or SHORTEST_S
+        if request.load.seconds is None and interval is not None and writes(cell.spec, cell.profile):
             confirm_s = max(confirm_s, round(number(interval, "checkpoint_timeout") or 0.0))
         before = BeforeEachRun(parse_housekeeping(request.housekeeping))
 
@@ -202,7 +204,7 @@ class _Searching:
 
     async def _plan(self, runs: RateRuns) -> SearchPlan:
         """Return the plan; without a rate to begin with, a closed loop of ten seconds gives one."""
-        clients, start = self._cell.spec.clients, self._request.rate
+        clients, start = self._cell.spec.clients, self._request.load.rate
         if start is None:
             tell(f"measuring {_CLOSED_S} s without a rate, to know where to begin")
             start = _OF_CLOSED * await runs.closed(_CLOSED_S)

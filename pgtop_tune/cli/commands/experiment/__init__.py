@@ -13,7 +13,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.bench import DEFAULT_HOUSEKEEPING
 from pgtop_tune.cli.connections import ConnectionOptions, ConnectionWords
-from pgtop_tune.cli.options import Format, LoadSessionWords, ProfilesDirectory, TableFormat
+from pgtop_tune.cli.options import Format, LoadSessionWords, LoadWords, ProfilesDirectory, TableFormat
 
 _measuring_option: Final = partial(Option, rich_help_panel="Measuring")
 _overrides_option: Final = partial(Option, rich_help_panel="Replacing values of the plan")
@@ -226,12 +226,12 @@ class NoiseRequest(Struct, frozen=True):
     pgtop-tune experiment noise --for 5m --runs 0 --format json -d bench
     """
 
-    profile: options.OneProfile = "tpcb-like"
-    load: options.LoadWords = options.LoadWords()
+    load: LoadWords = LoadWords()
     how_long: Annotated[
         str,
         _measuring_option(
             "--for",
+            "-T",
             metavar="TIME",
             help="Total time of all loads: half for one continuous load, half for separate runs.",
         ),

@@ -27,6 +27,7 @@ from pgtop_tune.cli.commands.experiment import NoiseRequest
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.options import TableFormat
 from pgtop_tune.cli.output import say, tell, write_for_programs
+from pgtop_tune.cli.typed_load import TypedLoad, typed_load
 from pgtop_tune.compare.noise import (
     SHORTEST_S,
     CellOfRuns,
@@ -42,7 +43,7 @@ from pgtop_tune.compare.sides.from_recording import read_recording
 from pgtop_tune.compare.sides.material import ComparedRun, Material
 from pgtop_tune.compare.statistics.switchback import FEWEST_PAIRS, MOST_PAIRS, PairedVerdict
 from pgtop_tune.experiment.noise_floor import PAIR_S, Floor, Visible, before_after_half, floor_of, seen_of, visible
-from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.experiment.series import spec_of
 from pgtop_tune.model.events import EventKind
 from pgtop_tune.model.run_result import plain
 from pgtop_tune.recording.reader import RecordingReader
@@ -255,22 +256,16 @@ def measure_noise(request: NoiseRequest) -> int:
     Raises:
         PgtopError: Nothing could be measured.
     """
-    return asyncio.run(_measure_noise(request))
+    with typed_load(request.load, request.session.pgbench) as load:
+        return asyncio.run(_measure_noise(request, load))
 
 
-async def _measure_noise(request: NoiseRequest) -> int:
+async def _measure_noise(request: NoiseRequest, load: TypedLoad) -> int:
     times = shares(seconds_of(request.how_long), request.runs)
-    profile = load_profiles(profile_directories(request.profiles)).get(request.profile)
+    profile = load_profiles(profile_directories(request.profiles)).get(load.profile("experiment noise"))
     if request.format is not TableFormat.TEXT:
         write_for_programs()
-    load = request.load
-    spec = LoadSpec(
-        profile=request.profile,
-        clients=load.clients or profile.clients(),
-        threads=load.threads,
-        rate_per_s=load.rate,
-        protocol=load.protocol or profile.protocol,
-    )
+    spec = spec_of(load.spec, profile, load.clients, load.protocol)
     with _recording(request.record) as path:
         status = await measure(
             RunRequest(
@@ -285,7 +280,8 @@ async def _measure_noise(request: NoiseRequest) -> int:
                     replace(spec, duration_s=times.continuous_s),
                     *[replace(spec, duration_s=times.run_s)] * times.runs,
                 ),
-            )
+            ),
+            load,
         )
         if status >= ExitCode.SIGNALLED:
             return status

@@ -26,6 +26,7 @@ from pgtop_tune.cli.commands.recordings.export import text_to
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.options import ListFormat, LoadSessionWords, TableFormat
 from pgtop_tune.cli.output import say, say_as_it_is, say_list, tell, write_text
+from pgtop_tune.cli.typed_load import TypedLoad
 from pgtop_tune.compare import baselines
 from pgtop_tune.compare.baselines import LevelChange, change_words, earlier_runs, level_changes
 from pgtop_tune.compare.comparison import (
@@ -145,7 +146,7 @@ def _measure_again(specs: tuple[LoadSpec, ...], file: Path, request: BaselineReq
         connection=request.connection,
         again=specs,
     )
-    status = asyncio.run(measure(again))
+    status = asyncio.run(measure(again, TypedLoad()))
     if status == ExitCode.LOAD:
         raise LoadProblem("the load could not be repeated", "see the messages above")
     if status != ExitCode.OK:

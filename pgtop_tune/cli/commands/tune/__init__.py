@@ -12,7 +12,7 @@ from typer import Option
 from pgtop_tune.cli import options
 from pgtop_tune.cli.commands.experiment import WorkersAddress
 from pgtop_tune.cli.connections import ConnectionOptions
-from pgtop_tune.cli.options import LoadSessionWords
+from pgtop_tune.cli.options import LoadSessionWords, LoadWords
 
 _search_option: Final = partial(Option, rich_help_panel="Search")
 _kept_option: Final = partial(Option, rich_help_panel="Earlier searches")
@@ -46,7 +46,7 @@ class TuneRequest(Struct, frozen=True):
             help="Search a group of `pgtop-tune parameters` (checkpoints, wal, planner, memory), or machine.",
         ),
     ] = None
-    budget: Annotated[str, _search_option("--budget", metavar="TIME", help="Time limit: 4h, 8h.")] = "4h"
+    budget: Annotated[str, _search_option("--budget", "-T", metavar="TIME", help="Time limit: 4h, 8h.")] = "4h"
     objective: Annotated[
         str,
         _search_option(
@@ -106,8 +106,7 @@ class TuneRequest(Struct, frozen=True):
         Path | None,
         _search_option("--stop-file", metavar="FILE", help="Stop before the next evaluation if this file exists."),
     ] = None
-    profile: options.OneProfile = "tpcb-like"
-    load: options.LoadWords = options.LoadWords()
+    load: LoadWords = LoadWords()
     resume: Annotated[
         str, _kept_option("--resume", metavar="ID", help="Continue this search; last: the newest one.")
     ] = ""

@@ -43,6 +43,7 @@ from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
 from pgtop_tune.cli.options import LiveOptions, for_seconds
 from pgtop_tune.cli.output import say, tell
+from pgtop_tune.cli.typed_load import TypedLoad, kept_scripts, tell_unused, typed_load
 from pgtop_tune.cli.wiring import first_answer
 from pgtop_tune.experiment.plan.results import COMPLETE, ExperimentLog, new_directory
 from pgtop_tune.experiment.plan.run import unfinished
@@ -245,36 +246,43 @@ def run_tune(request: TuneRequest) -> int:
         check_for_workers(request.connection)
     if request.watch and (request.apply or request.allow_restart):
         raise UsageProblem("--watch only makes proposals, without restarts", "leave --apply and --allow-restart out")
-    if request.workers:
-        status, kept_in = finished(_on_workers(request))
-    else:
-        status, kept_in = asyncio.run(resume(request, live) if request.resume else tune(request, live))
+    if against_load and not request.resume:
+        tell_unused(request.load)
+    with typed_load(request.load, session.pgbench) as load:
+        if request.workers:
+            if load.spec.scripts:
+                raise UsageProblem("scripts are not brought to workers", "pass --profile, or leave --workers out")
+            status, kept_in = finished(_on_workers(request, load))
+        else:
+            status, kept_in = asyncio.run(resume(request, live) if request.resume else tune(request, load, live))
     if request.apply and kept_in is not None and status == ExitCode.OK:
         return apply_result(request.connection, kept_in, yes=request.yes)
     return status
 
 
-async def _on_workers(request: TuneRequest) -> tuple[int, Path | None]:
+async def _on_workers(request: TuneRequest, load: TypedLoad) -> tuple[int, Path | None]:
     unit_options = UnitOptions(profiles=request.profiles, pgbench=request.session.pgbench, allow_unsafe=False)
     if request.resume:
         return await resume_on_workers(request, directory_named(request.resume), unit_options)
-    return await tune_on_workers(request, _search_of(request), unit_options)
+    return await tune_on_workers(request, _search_of(request, load), unit_options)
 
 
-def _search_of(request: TuneRequest) -> SearchRequest:
+def _search_of(request: TuneRequest, load: TypedLoad) -> SearchRequest:
     """Return the search of the options. Raises UsageProblem for times that cannot be used."""
     budget_s = for_seconds(request.budget, "--budget")
     recovery_s = for_seconds(request.recovery_within, "--recovery-within")
     block_s = for_seconds(request.block, "--block")
     if budget_s is None or recovery_s is None or block_s is None or block_s < _SHORTEST_BLOCK_S:
         raise UsageProblem("--budget, --recovery-within or --block is not a usable duration", "pass 2h, 10m, 10s")
-    against_load, load = request.against_load or request.watch, request.load
+    against_load = request.against_load or request.watch
     tuning = TuningRequest(
-        profile="" if against_load else request.profile,
+        profile="" if against_load else load.profile("tune"),
         clients=load.clients or 0,
-        threads=load.threads,
+        threads=load.spec.threads,
         protocol=load.protocol or "",
-        rate_per_s=load.rate,
+        rate_per_s=load.spec.rate_per_s,
+        further=replace(load.spec, scripts=kept_scripts(load.spec.scripts)),
+        allow_shell=load.allow_shell,
         objective="" if against_load else request.objective,
         constraints=tuple(request.constraint or ()),
         allow_restart=request.allow_restart,
@@ -292,13 +300,13 @@ def _search_of(request: TuneRequest) -> SearchRequest:
     )
 
 
-async def tune(request: TuneRequest, live: LiveOptions) -> tuple[int, Path | None]:
+async def tune(request: TuneRequest, load: TypedLoad, live: LiveOptions) -> tuple[int, Path | None]:
     """Search; return the exit status, and the directory of the journal.
 
     Raises:
         PgtopError: The search could not begin, or cannot go on; nothing stays changed.
     """
-    search = _search_of(request)
+    search = _search_of(request, load)
     search.check()
     session = await opened_session(request.connection, search.request, live, request.profiles)
 

@@ -57,7 +57,6 @@ from pgtop_tune.experiment.switchback.switchback import Switchback
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.server import client_backends
-from pgtop_tune.model.bench import LoadSpec
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.postgres.server.conninfo import ConnInfo
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -531,7 +530,7 @@ class TuningSession:
         """Return the load for records."""
         if self.cell is None:
             return "of the server as it is"
-        return f"{self.cell.profile_name or 'scripts'} -c {self.cell.spec.clients} -M {self.cell.spec.protocol}"
+        return f"{self.cell.load_name} -c {self.cell.spec.clients} -M {self.cell.spec.protocol}"
 
     def completed(self, request: TuningRequest) -> TuningRequest:
         """Return the request with the values of the profile."""
@@ -683,7 +682,7 @@ async def opened_session(
     """
     directories = profile_directories(profiles_directory)
     async with opened(connection) as (sql_session, conninfo):
-        load_targets = await targets((), sql_session, conninfo, from_here=live.load_from is None)
+        load_targets = await targets((), sql_session, conninfo, from_here=not live.load_from)
         reached = sql_session.reached
     session = LiveSession(conninfo, live, reached)
     session.watch_others()
@@ -692,7 +691,8 @@ async def opened_session(
     if decides is None:
         return TuningSession(conninfo, session, live, None, None)
     profile = load_profiles(directories).get(request.profile)
-    spec = LoadSpec(threads=request.threads, rate_per_s=decides.rate)
+    spec = replace(request.further, threads=request.threads, rate_per_s=decides.rate)
     clients, protocol = request.clients or None, request.protocol or None
-    [cell, *_] = cells(load_targets, [profile], spec, None, clients=clients, protocol=protocol)
+    shell = request.allow_shell
+    [cell, *_] = cells(load_targets, [profile], spec, None, clients=clients, protocol=protocol, allow_shell=shell)
     return TuningSession(conninfo, session, live, cell, decides)

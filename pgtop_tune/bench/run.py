@@ -1,0 +1,733 @@
+"""A run of pgbench, in one process or in several: its start, the changes of its load, its end.
+
+All calls come from one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from asyncio import FIRST_COMPLETED
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from pgtop_tune.base.errors import LoadProblem
+from pgtop_tune.base.secret import without_secrets
+from pgtop_tune.bench.argv import LOG_NAME, check_spec, run_argv, scripts_of, shell_quoted, threads_for
+from pgtop_tune.bench.groups import MergedProgress, PgbenchGroup, merged_report, shared_level, staying, wall_ms
+from pgtop_tune.bench.locate import Pgbench
+from pgtop_tune.bench.log_seconds import LogLayout
+from pgtop_tune.bench.messages import hint_for, last_words, with_script
+from pgtop_tune.bench.phases import LoadStep, steps_of
+from pgtop_tune.bench.places import LoadPlace, RunOrder, unused_name
+from pgtop_tune.bench.ports import LoadEndpoint
+from pgtop_tune.bench.profiles import Profile, read_script
+from pgtop_tune.bench.transaction_log import LogStatistics, TransactionLog
+from pgtop_tune.model.bench import (
+    BenchProgress,
+    BenchReport,
+    BenchRun,
+    ClientGroup,
+    LatencySecond,
+    LoadLevel,
+    LoadSpec,
+    PhaseSpan,
+    RunState,
+    ScriptChoice,
+    Seam,
+    Silence,
+)
+
+_CLOCK_S: Final = 1.0
+_SILENCES_KEPT: Final = 3600
+"""Silences kept for a sampler that does not come."""
+
+
+class Silences:
+    """The silences of one run. Moments are milliseconds since the epoch, by the clock that reads the lines."""
+
+    def __init__(self) -> None:
+        self._over: deque[Silence] = deque(maxlen=_SILENCES_KEPT)
+        self._lasting: Silence | None = None
+        self._heard_s = 0.0
+        self._busy_ms: int | None = None
+        self._done = self._done_ms = 0.0
+
+    def hear(self, line: BenchProgress, now_ms: int) -> None:
+        """Take the next progress line. A transaction that failed has ended, too; one that was skipped never began."""
+        seconds = max(line.elapsed_s - self._heard_s, 0.0)
+        self._heard_s = line.elapsed_s
+        if line.tps > 0 or line.failed:
+            self.end(now_ms)
+            self._busy_ms = now_ms
+            self._done += line.tps * seconds
+            self._done_ms += line.tps * seconds * line.latency_ms
+            return
+        since_ms, zero_s = self._busy_ms, seconds
+        if self._lasting is not None:
+            since_ms, zero_s = self._lasting.since_ms, self._lasting.zero_s + seconds
+        if since_ms is None:
+            since_ms = now_ms - round(1000.0 * line.elapsed_s)
+        self._lasting = Silence(
+            since_ms=since_ms, until_ms=None, zero_s=zero_s, usual_ms=self._done_ms / self._done if self._done else None
+        )
+
+    def read(self, seconds: Iterable[LatencySecond], now_ms: int) -> None:
+        """Take seconds of the log: a transaction may stand there before the line comes that counts it."""
+        lasting = self._lasting
+        if lasting is None:
+            return
+        # The clock of another machine is known to the second.
+        inside_s = lasting.since_ms / 1000 + _CLOCK_S
+        if any(second.logged and second.second >= inside_s for second in seconds):
+            self.end(now_ms)
+            self._busy_ms = now_ms
+
+    def rest(self, line: BenchProgress, now_ms: int) -> None:
+        """Take a line of a time in which the load changes or pauses: nothing is silent."""
+        self._heard_s = line.elapsed_s
+        self._busy_ms = now_ms
+        self.end(now_ms)
+
+    def end(self, now_ms: int) -> None:
+        """End the lasting silence: a transaction ended, or the run."""
+        if self._lasting is not None:
+            lasted = self._lasting
+            self._lasting = None
+            self._over.append(
+                Silence(since_ms=lasted.since_ms, until_ms=now_ms, zero_s=lasted.zero_s, usual_ms=lasted.usual_ms)
+            )
+
+    def take(self) -> tuple[Silence, ...]:
+        """Return the silences that ended since the last call, and the one that lasts."""
+        silences = (*self._over, *(() if self._lasting is None else (self._lasting,)))
+        self._over.clear()
+        return silences
+
+
+_KEPT: Final = 3600
+"""Progress lines and seconds kept for a sampler that does not come."""
+_READ_EVERY_S: Final = 1.0
+"""Between two reads of the log at most, however seldom a sampler comes."""
+_SIGNALLED: Final = 128
+_PACE: Final = 5
+"""Seconds whose mean is the pace before a seam."""
+
+OVER: Final = (RunState.STOPPED, RunState.FINISHED, RunState.FAILED)
+
+
+class StartGroup(Protocol):
+    """Starts a pgbench of a run."""
+
+    async def __call__(
+        self,
+        number: int,
+        generator: int,
+        level: LoadLevel,
+        *,
+        started_ms: int,
+        bounded: bool,
+        take_line: Callable[[PgbenchGroup, BenchProgress], None],
+        take_end: Callable[[PgbenchGroup], None],
+    ) -> PgbenchGroup:
+        """Start it.
+
+        Args:
+            number: From 1 in the run.
+            generator: Number of the machine, from 0.
+            started_ms: Begin of the run, or of the change.
+            bounded: With the time, or the transactions, of the run; else until it is stopped.
+
+        Raises:
+            LoadProblem: It cannot be started.
+        """
+        ...
+
+
+class _OpenSeam(Struct):
+    """A seam whose seconds are not all known. `until_ms` is None while clients end or begin."""
+
+    from_ms: int
+    before: LoadLevel
+    level: LoadLevel
+    pace: float | None
+    until_ms: int | None = None
+    connection_ms: float | None = None
+    lost: float = 0.0
+
+    def closed(self, now_ms: int) -> Seam:
+        is_known = self.pace is not None and self.level.clients and self.before.clients
+        return Seam(
+            from_ms=self.from_ms,
+            until_ms=self.until_ms or now_ms,
+            before=self.before,
+            level=self.level,
+            connection_ms=self.connection_ms,
+            # New clients may do more in it than were done before.
+            lost=max(self.lost, 0.0) if is_known else None,
+        )
+
+    def take(self, line: BenchProgress) -> None:
+        """Take a second of the seam."""
+        if self.pace is not None:
+            now, then = (level.rate_per_s or float(level.clients) for level in (self.level, self.before))
+            self.lost += self.pace * min(1.0, now / then if then else 0.0) - line.tps
+
+
+class PgbenchRun:
+    """A run of pgbench, in one process or, where its load changes or comes from several machines, in several.
+
+    Made and begun by `start_run`.
+
+    Args:
+        facts: As a frame has it; its clients and rate are those at the begin.
+        start_group: Starts a process.
+        generators: Number of the machines that the clients are shared by.
+        steps: Its phases; none for a load that stays.
+
+    Attributes:
+        facts: As a frame has it; replaced as the state changes.
+        report: pgbench's final report, of several the sum; None while it runs and where there was none.
+    """
+
+    def __init__(
+        self, facts: BenchRun, start_group: StartGroup, generators: int = 1, steps: Sequence[LoadStep] = ()
+    ) -> None:
+        self.facts = facts
+        self.report: BenchReport | None = None
+        self._start_group = start_group
+        self._generators = generators
+        self._steps = steps
+        self._level = self._wanted = LoadLevel(facts.clients, facts.rate_per_s)
+        self._groups: list[PgbenchGroup] = []
+        self._generator_of: dict[int, int] = {}
+        self._merged = MergedProgress()
+        self._progress: deque[BenchProgress] = deque(maxlen=_KEPT)
+        self._latencies: deque[LatencySecond] = deque(maxlen=_KEPT)
+        self._silences = Silences()
+        self._pace: deque[float] = deque(maxlen=_PACE)
+        self._gaps: list[tuple[float, float]] = []
+        self._open_seams: list[_OpenSeam] = []
+        self._seams: list[Seam] = []
+        self._taken_s = time.monotonic()
+        self._changing = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._last = asyncio.Event()
+        self._stopping = False
+        self._timed = False
+        self._failed: PgbenchGroup | None = None
+        self._problem = ""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._life: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Return whether pgbench is gone and all of its output was read."""
+        return self.facts.state in OVER
+
+    @property
+    def level(self) -> LoadLevel:
+        """Return the clients and the rate that are wanted last."""
+        return self._wanted
+
+    async def begin(self) -> None:
+        """Start pgbench. Raises LoadProblem where it cannot be started; then none runs."""
+        try:
+            parts = enumerate(shared_level(self._level, self._generators))
+            await self._start(parts, self.facts.started_ms, bounded=not self._steps)
+        except BaseException:
+            await asyncio.shield(self._end_groups())
+            raise
+        first = self._groups[0].facts
+        self.facts = replace(
+            self.facts, command=first.command, pid=first.pid, machine=self.facts.machine or first.machine,
+            clock_ahead_ms=first.clock_ahead_ms, clock_uncertain_ms=first.clock_uncertain_ms, threads=first.threads,
+        )  # fmt: skip
+        self._life = asyncio.create_task(self._live())
+        if self._steps:
+            self._go(self._follow_phases())
+
+    async def change(self, level: LoadLevel) -> None:
+        """Change clients and rate, or pause. Returns once the new clients run.
+
+        Raises:
+            LoadProblem: New clients cannot be started; those that are there go on.
+        """
+        self._wanted = level
+        async with self._changing:
+            if self._wanted != self._level and not self._closing.is_set() and not self.over:
+                await self._change(self._wanted)
+
+    def take(self) -> tuple[tuple[BenchProgress, ...], tuple[LatencySecond, ...]]:
+        """Return progress lines and seconds of the log since the last call; reads `MOST_BYTES` of each log at most."""
+        self._taken_s = time.monotonic()
+        self._read_logs()
+        progress, latencies = tuple(self._progress), tuple(self._latencies)
+        self._progress.clear()
+        self._latencies.clear()
+        return progress, latencies
+
+    def silences(self) -> tuple[Silence, ...]:
+        """Return the silences that ended since the last call, and the one that lasts."""
+        return self._silences.take()
+
+    def seams(self) -> tuple[Seam, ...]:
+        """Return the changes of the load that ended since the last call."""
+        seams = tuple(self._seams)
+        self._seams.clear()
+        return seams
+
+    def output(self) -> tuple[str, str]:
+        """Return stdout and stderr, bounded, without progress lines. Foreign text."""
+        heads = [
+            f"-- pgbench {group.facts.number}: {group.facts.clients} clients {group.facts.machine}\n"
+            if len(self._groups) > 1
+            else ""
+            for group in self._groups
+        ]
+        outputs = [(group.stdout.text(), group.stderr.text()) for group in self._groups]
+        stdout, stderr = (
+            "".join(f"{head}{text}" for head, text in zip(heads, texts, strict=True) if text)
+            for texts in zip(*outputs, strict=True)
+        )
+        return stdout, stderr
+
+    def statistics(self) -> LogStatistics:
+        """Return the counts of the lines that were read, of all logs."""
+        read = [group.log.statistics() for group in self._groups]
+        return LogStatistics(
+            lines=sum(log.lines for log in read),
+            failed=sum(log.failed for log in read),
+            skipped=sum(log.skipped for log in read),
+            unreadable=sum(log.unreadable for log in read),
+            punches=all(log.punches for log in read),
+        )
+
+    async def stop(self, ended_for: str = "", reason: str = "") -> None:
+        """End all processes, each as `PgbenchGroup.stop`. Returns when they are gone.
+
+        Args:
+            ended_for: OVERLOADED or ABORTED; "" where the operator ends it.
+            reason: A sentence.
+        """
+        if not self.over:
+            self.facts = replace(self.facts, ended_for=ended_for, message=reason)
+            self._stopping = True
+            await self._end()
+        await self.ended()
+
+    async def ended(self) -> None:
+        """Wait for the end of the run."""
+        assert self._life is not None
+        await asyncio.shield(self._life)
+
+    async def _live(self) -> None:
+        reading = asyncio.create_task(self._keep_reading())
+        try:
+            await self._last.wait()
+        finally:
+            for task in (reading, *self._tasks):
+                task.cancel()
+            for group in self._groups:
+                if not group.over:
+                    # Only a cancelled event loop comes here.
+                    group.kill()
+            self._finish()
+
+    async def _keep_reading(self) -> None:
+        """Keep the logs short where samplers come seldom, and yield to the event loop where there is much to read."""
+        while True:
+            await asyncio.sleep(_READ_EVERY_S)
+            self._give(self._merged.rest(wall_ms()))
+            if time.monotonic() - self._taken_s >= _READ_EVERY_S:
+                self._read_logs()
+            while any(group.log.behind for group in self._groups if not group.over):
+                await asyncio.sleep(0)
+                self._read_logs()
+
+    # Groups that begin, speak and end.
+
+    async def _start(
+        self, parts: Iterable[tuple[int, LoadLevel]], started_ms: int, *, bounded: bool
+    ) -> list[PgbenchGroup]:
+        """Start a group for each generator and its part of the load."""
+        parts_with_clients = [(generator, part) for generator, part in parts if part.clients]
+        first = len(self._groups) + 1
+        if first + len(parts_with_clients) > 2:
+            self._merged.divide()
+        for number, (generator, _) in enumerate(parts_with_clients, first):
+            self._generator_of[number] = generator
+        started = await asyncio.gather(
+            *(
+                self._start_group(
+                    number,
+                    generator,
+                    part,
+                    started_ms=started_ms,
+                    bounded=bounded,
+                    take_line=self._take_line,
+                    take_end=self._take_end,
+                )
+                for number, (generator, part) in enumerate(parts_with_clients, first)
+            ),
+            return_exceptions=True,
+        )
+        groups = [group for group in started if isinstance(group, PgbenchGroup)]
+        self._groups += groups
+        self._tell_groups()
+        for problem in started:
+            if isinstance(problem, BaseException):
+                raise problem
+        return groups
+
+    def _running(self) -> list[PgbenchGroup]:
+        return [group for group in self._groups if not group.over]
+
+    def _tell_groups(self) -> None:
+        self.facts = replace(self.facts, groups=tuple(group.facts for group in self._groups))
+
+    def _take_line(self, group: PgbenchGroup, line: BenchProgress) -> None:
+        heard_ms = wall_ms()
+        lines = self._merged.hear(group.facts.number, line, heard_ms)
+        if group.facts.connection_ms is None:
+            began_ms = heard_ms - 1000.0 * line.elapsed_s
+            group.facts = replace(group.facts, connection_ms=max(began_ms - group.spawned_ms, 0.0))
+            self._tell_groups()
+        self._is_at_work()
+        self._give(lines)
+
+    def _take_end(self, group: PgbenchGroup) -> None:
+        self._take_seconds(group)
+        if not group.leaving and group.status not in (0, None):
+            message = _failure(group.stderr.text(), _own_status(group.status), self.facts.scripts)
+            group.facts = replace(group.facts, problem=message)
+        self._tell_groups()
+        self._give(self._merged.leave(group.facts.number))
+        if group.leaving or self._closing.is_set():
+            return
+        running = self._running()
+        if group.status == 0 and any(live_group.bounded for live_group in running):
+            return
+        if group.facts.problem:
+            # Another machine's load stands.
+            if any(live_group.facts.machine != group.facts.machine for live_group in running):
+                return
+            self._failed = group
+        self._closing.set()
+        self._go(self._end())
+
+    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _end(self) -> None:
+        """End all groups; a change under way gives up first."""
+        self._closing.set()
+        async with self._changing:
+            await self._end_groups()
+            self._last.set()
+
+    async def _end_groups(self) -> None:
+        await asyncio.gather(*(group.stop() for group in self._running()))
+
+    # Changes of the load.
+
+    async def _change(self, level: LoadLevel) -> None:
+        before, from_ms = self._level, wall_ms()
+        self._merged.divide()
+        pace = sum(self._pace) / len(self._pace) if self._pace else None
+        seam = _OpenSeam(from_ms=from_ms, before=before, level=level, pace=pace)
+        self._open_seams.append(seam)
+        if not self._gaps or self._gaps[-1][1] != math.inf:
+            self._gaps.append((from_ms, math.inf))
+        leaving, missing = self._regrouped(level)
+        try:
+            await asyncio.gather(*(group.stop() for group in leaving))
+            if not self._closing.is_set():
+                await self._begin_groups(missing, seam)
+        finally:
+            running = sum(group.facts.clients for group in self._running())
+            self._level = level if running == level.clients else replace(level, clients=running)
+            seam.until_ms = wall_ms()
+            if running:
+                self._gaps[-1] = (self._gaps[-1][0], seam.until_ms)
+            self.facts = replace(
+                self.facts, clients=running or self.facts.clients, rate_per_s=level.rate_per_s, paused=not running
+            )
+            if self.facts.duration_s is not None and not self._steps and not self._timed:
+                self._timed = True
+                self._go(self._end_in_time())
+
+    def _regrouped(self, level: LoadLevel) -> tuple[list[PgbenchGroup], list[tuple[int, LoadLevel]]]:
+        """Return the groups that end, and the clients that begin, by generator."""
+        leaving, missing = [], []
+        for generator, part in enumerate(shared_level(level, self._generators)):
+            groups = [group for group in self._running() if self._generator_of[group.facts.number] == generator]
+            clients = [group.facts.clients for group in groups]
+            rates = [group.facts.rate_per_s for group in groups]
+            now = LoadLevel(sum(clients), None if None in rates or not rates else sum(filter(None, rates)))
+            stays = staying(clients, now, part)
+            leaving += [group for group, stay in zip(groups, stays, strict=True) if not stay]
+            clients_missing = part.clients - sum(count for count, stay in zip(clients, stays, strict=True) if stay)
+            missing.append((generator, replace(part, clients=clients_missing)))
+        return leaving, missing
+
+    async def _begin_groups(self, missing: Sequence[tuple[int, LoadLevel]], seam: _OpenSeam) -> None:
+        begun = await self._start(missing, seam.from_ms, bounded=False)
+        if begun:
+            waits = [asyncio.create_task(group.begun.wait()) for group in begun]
+            closing = asyncio.create_task(self._closing.wait())
+            try:
+                await asyncio.wait(
+                    (asyncio.ensure_future(asyncio.gather(*waits)), closing), return_when=FIRST_COMPLETED
+                )
+            finally:
+                for task in (*waits, closing):
+                    task.cancel()
+            times = [group.facts.connection_ms for group in begun if group.facts.connection_ms is not None]
+            seam.connection_ms = max(times, default=None)
+
+    async def _follow_phases(self) -> None:
+        await asyncio.gather(*(group.begun.wait() for group in self._groups))
+        due_ms = self._merged.zero_ms or wall_ms()
+        try:
+            for step in self._steps:
+                if step.level != self._wanted:
+                    await self.change(step.level)
+                due_ms += 1000.0 * step.seconds
+                self._tell_span(step)
+                await asyncio.sleep(max(due_ms - wall_ms(), 0.0) / 1000.0)
+        except LoadProblem as problem:
+            self._problem = str(problem)
+        await self._end()
+
+    def _tell_span(self, step: LoadStep) -> None:
+        """Begin a span where its change began: the seam is left out by itself."""
+        spans = list(self.facts.spans)
+        from_ms = wall_ms()
+        if spans and self._open_seams and self._open_seams[-1].level == step.level:
+            from_ms = self._open_seams[-1].from_ms
+        if not spans:
+            from_ms = round(self._merged.zero_ms or from_ms)
+        spans[-1:] = [replace(span, until_ms=from_ms) for span in spans[-1:]]
+        self.facts = replace(self.facts, spans=(*spans, PhaseSpan(step.phase, step.level, from_ms)))
+
+    async def _end_in_time(self) -> None:
+        """End the run where the group with its duration has been replaced."""
+        zero_ms = self._merged.zero_ms or self.facts.started_ms
+        until_ms = zero_ms + 1000.0 * (self.facts.duration_s or 0)
+        await asyncio.sleep(max(until_ms - wall_ms(), 0.0) / 1000.0)
+        await self._end()
+
+    # Lines and seconds of the run.
+
+    def _give(self, lines: Iterable[BenchProgress]) -> None:
+        """Take complete lines of the run."""
+        for line in lines:
+            end_ms = (self._merged.zero_ms or 0.0) + 1000.0 * line.elapsed_s
+            is_left_out = any(since < end_ms and until > end_ms - 1000.0 for since, until in self._gaps[-2:])
+            for seam in self._open_seams:
+                if end_ms > seam.from_ms and (seam.until_ms is None or end_ms - 1000.0 < seam.until_ms):
+                    seam.take(line)
+            self._progress.append(replace(line, left_out=True) if is_left_out else line)
+            if is_left_out:
+                self._silences.rest(line, wall_ms())
+            else:
+                self._pace.append(line.tps)
+                self._silences.hear(line, wall_ms())
+            self._close_seams(end_ms)
+
+    def _close_seams(self, known_ms: float) -> None:
+        while self._open_seams and (until_ms := self._open_seams[0].until_ms) is not None and until_ms <= known_ms:
+            self._seams.append(self._open_seams.pop(0).closed(until_ms))
+
+    def _read_logs(self) -> None:
+        for group in self._running():
+            group.read_log()
+            self._take_seconds(group)
+
+    def _take_seconds(self, group: PgbenchGroup) -> None:
+        self._latencies.extend(group.seconds)
+        group.seconds.clear()
+        self._silences.read(self._latencies, wall_ms())
+        if self._latencies:
+            self._is_at_work()
+
+    def _is_at_work(self) -> None:
+        if self.facts.state is RunState.STARTING:
+            self.facts = replace(self.facts, state=RunState.RUNNING)
+
+    def _finish(self) -> None:
+        ended_ms = wall_ms()
+        self._silences.end(ended_ms)
+        self._seams += [seam.closed(ended_ms) for seam in self._open_seams]
+        self._open_seams.clear()
+        self.report = merged_report(self._reports())
+        decisive = self._failed or self._groups[-1]
+        exit_status = _own_status(decisive.status)
+        is_failure = self._failed is not None or bool(self._problem)
+        state = RunState.STOPPED if self._stopping else RunState.FAILED if is_failure else RunState.FINISHED
+        message = (self._problem or decisive.facts.problem) if state is RunState.FAILED else self.facts.message
+        spans = [replace(span, until_ms=span.until_ms or ended_ms) for span in self.facts.spans]
+        self.facts = replace(
+            self.facts, state=state, exit_status=exit_status, message=message, paused=False, spans=tuple(spans)
+        )
+
+    def _reports(self) -> list[BenchReport]:
+        """Return the reports; of a group that died without one, while others have theirs, the counts of its log."""
+        reports = [group.report for group in self._groups if group.report is not None]
+        logs = [group.log.statistics() for group in self._groups if group.report is None]
+        return reports and [
+            *reports,
+            *(BenchReport(processed=log.lines, failed=log.failed, skipped=log.skipped) for log in logs),
+        ]
+
+
+def _own_status(status: int | None) -> int | None:
+    """Return the exit status of pgbench, negative for the signal that ended it."""
+    return status if status is None or status <= _SIGNALLED else _SIGNALLED - status
+
+
+def _failure(stderr: str, exit_status: int | None, scripts: Sequence[str]) -> str:
+    message = without_secrets(last_words(stderr)) or _silent_end(exit_status)
+    hint = hint_for(message)
+    message = with_script(message, stderr, scripts)
+    return f"{message}\nhint: {hint}" if hint else message
+
+
+def _silent_end(exit_status: int | None) -> str:
+    if exit_status is not None and exit_status < 0:
+        return f"signal {-exit_status} ended pgbench"
+    return f"pgbench printed nothing; exit status {exit_status}"
+
+
+def planned_argv(
+    spec: LoadSpec, profile: Profile, pgbench: Pgbench, endpoint: LoadEndpoint, load_place: LoadPlace, directory: Path
+) -> list[str]:
+    """Return the exact command line of a run, with paths as they are in that place.
+
+    Args:
+        directory: Directory of the run, on this machine.
+
+    Raises:
+        LoadProblem: A spec pgbench would refuse.
+    """
+    there = load_place.scripts(scripts_of(spec, profile), directory)
+    choices = tuple(ScriptChoice(str(script.file), script.weight) for script in there)
+    return run_argv(replace(spec, scripts=choices), profile, pgbench, endpoint, load_place.directory(directory))
+
+
+class Generator(Struct, frozen=True):
+    """A machine that clients of a load come from, and its pgbench."""
+
+    load_place: LoadPlace
+    pgbench: Pgbench
+
+
+async def start_run(
+    number: int,
+    spec: LoadSpec,
+    profile: Profile,
+    generators: Sequence[Generator],
+    endpoint: LoadEndpoint,
+    directory: Path,
+) -> PgbenchRun:
+    """Start pgbench.
+
+    Args:
+        number: Number of the run in this session.
+        generators: The machines that the clients are shared by; one at least.
+        directory: A directory of this machine that does not exist yet, for the log of the first group.
+
+    Raises:
+        LoadProblem: A spec pgbench would refuse, no directory, no script file, or pgbench cannot be started.
+        UsageProblem: Its phases are none.
+    """
+    steps = steps_of(spec)
+    level = steps[0].level if steps else spec.level
+    check_spec(spec)
+    scripts = scripts_of(spec, profile)
+    hashes = tuple(read_script(script.file).sha256 for script in scripts)
+    started_ms = wall_ms()
+
+    async def start_group(
+        number: int,
+        generator: int,
+        level: LoadLevel,
+        *,
+        started_ms: int,
+        bounded: bool,
+        take_line: Callable[[PgbenchGroup, BenchProgress], None],
+        take_end: Callable[[PgbenchGroup], None],
+    ) -> PgbenchGroup:
+        load_place, pgbench = generators[generator].load_place, generators[generator].pgbench
+        group_spec = replace(
+            spec,
+            clients=level.clients,
+            rate_per_s=level.rate_per_s,
+            duration_s=spec.duration_s if bounded else None,
+            seed=None if spec.seed is None else spec.seed + number - 1,
+        )
+        there = directory if number == 1 else unused_name(directory.parent)
+        argv = planned_argv(group_spec, profile, pgbench, endpoint, load_place, there)
+        spawned_ms = wall_ms()
+        running = await load_place.start(
+            RunOrder(argv=tuple(argv), pgbench=pgbench, endpoint=endpoint, directory=there, scripts=scripts)
+        )
+        facts = ClientGroup(
+            number=number,
+            clients=level.clients,
+            rate_per_s=level.rate_per_s,
+            threads=threads_for(group_spec),
+            started_ms=started_ms,
+            command=without_secrets(shell_quoted([without_secrets(word) for word in argv])),
+            pid=running.pid,
+            machine=load_place.name,
+            clock_ahead_ms=running.clock.ahead_ms if running.clock else None,
+            clock_uncertain_ms=running.clock.uncertain_ms if running.clock else None,
+        )
+        layout = LogLayout(lag=level.rate_per_s is not None, scripts=max(len(scripts), 1))
+        return PgbenchGroup(
+            facts,
+            running,
+            TransactionLog(running.directory, LOG_NAME, facts.threads, layout=layout),
+            spawned_ms=spawned_ms,
+            bounded=bounded,
+            take_line=take_line,
+            take_end=take_end,
+        )
+
+    facts = BenchRun(
+        run=number,
+        profile="" if spec.scripts else profile.name,
+        command="",
+        pgbench_version=generators[0].pgbench.version,
+        pid=None,
+        started_ms=started_ms,
+        state=RunState.STARTING,
+        clients=level.clients,
+        threads=threads_for(spec),
+        duration_s=round(sum(step.seconds for step in steps)) if steps else spec.duration_s,
+        rate_per_s=level.rate_per_s,
+        protocol=spec.protocol,
+        sampling_rate=profile.sampling_rate(level.rate_per_s),
+        transactions=spec.transactions,
+        latency_limit_ms=spec.latency_limit_ms,
+        max_tries=spec.max_tries,
+        connect_per_transaction=spec.connect_per_transaction,
+        scripts=tuple(script.file.name for script in scripts) or (profile.builtin,),
+        machine=", ".join(filter(None, (generator.load_place.name for generator in generators))),
+        seed=spec.seed,
+        script_hashes=hashes,
+        continue_on_error=spec.continue_on_error,
+    )
+    run = PgbenchRun(facts, start_group, len(generators), steps)
+    await run.begin()
+    return run

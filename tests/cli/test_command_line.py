@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def parsed(words: list[str], monkeypatch: pytest.MonkeyPatch, field: str | None)
     monkeypatch.setattr(app, "partial", lambda function, name: lambda request: app._run_command(name, request))
     with pytest.raises((SystemExit, PgtopError)) as ended:
         app._run(words, words[0])
-    return getattr(requests[0], field) if field and requests else str(ended.value)
+    return attrgetter(field)(requests[0]) if field and requests else str(ended.value)
 
 
 HEAVY = ("textual", "asyncpg", "psycopg", "psutil")
@@ -139,10 +140,10 @@ def test_a_refused_word_is_one_sentence_and_a_hint(words: list[str], said: str, 
         (["record", "--seconds", "1h30m"], "seconds", 5400.0),
         (["top", "-i", "500ms"], "interval", 0.5),
         (["top", "--interval", "2"], "interval", 2.0),
-        (["bench", "run", "-T", "5m"], "seconds", 300),
-        (["bench", "run", "-L", "20"], "latency_limit", 20.0),
-        (["bench", "run", "-L", "0.5s"], "latency_limit", 500.0),
-        (["bench", "run", "-R", "1.5k"], "rate", 1500.0),
+        (["bench", "run", "-T", "5m"], "load.seconds", 300),
+        (["bench", "run", "-L", "20"], "load.latency_limit", 20.0),
+        (["bench", "run", "-L", "0.5s"], "load.latency_limit", 500.0),
+        (["bench", "run", "-R", "1.5k"], "load.rate", 1500.0),
         (["bench", "run", "--warmup", "2m"], "warm_up", 120),
         (["replay", "a.jsonl", "--start", "1m30s"], "start", 90.0),
         (["advise", "--seconds", "0"], "seconds", 0.0),

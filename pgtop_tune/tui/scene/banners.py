@@ -360,6 +360,11 @@ FINDING_STYLES: Final[Mapping[FindingKind, str]] = {
 """Red is kept for outages."""
 _LEAST: Final = 40
 """Cells of a sentence that come before keys beside it."""
+_ROOMY: Final = 100
+_FOR_KEYS: Final = 36
+_FOR_SHORT_KEYS: Final = 24
+_FOR_FIX: Final = 14
+"""Cells that are kept for keys beside a sentence: on a roomy line, on another one, and beside its short form."""
 
 
 def finding_line(
@@ -396,19 +401,18 @@ def _keys(list_key: str, deed: tuple[str, str], count: int) -> tuple[Line, ...]:
 
 
 def _fitting(first: Finding, keys: tuple[Line, ...], room: int) -> tuple[str, Line]:
-    """Return the longest form of the sentence for which there is room, else fewer words at the keys; these stay as long
-    as the sentence has its least.
+    """Return the longest form of the sentence that leaves room for keys, and as many words at these as then fit.
+
+    Which form it is does not depend on the keys: the past offers others than the live screen.
     """
-    for text in (text for text in first.forms if len(text) >= len(first.short)):
-        if text_width(text) <= room - width(keys[0]):
-            return text, keys[0]
-    for line in keys[1:]:
-        if text_width(first.short) <= room - width(line):
-            return first.short, line
-    for line in keys:
-        if text_width(first.forms[-1]) <= room - width(line):
-            return first.forms[-1], line
-    return first.forms[-1], next(line for line in keys if room - width(line) >= _LEAST or not line)
+    longer = [form for form in first.forms if len(form) >= len(first.short)]
+    for_keys = _FOR_KEYS if room >= _ROOMY else _FOR_SHORT_KEYS
+    text = next((form for form in longer if text_width(form) <= room - for_keys), "")
+    if not text:
+        text = first.short if text_width(first.short) <= room - _FOR_FIX else first.forms[-1]
+    fitting_lines = (line for line in keys if text_width(text) + width(line) <= room)
+    least_lines = (line for line in keys if room - width(line) >= _LEAST or not line)
+    return text, next(fitting_lines, None) or next(least_lines)
 
 
 def danger_line(session: Session, cells: int, glyphs: Glyphs) -> Line | None:

@@ -98,5 +98,6 @@ def test_what_pgbench_would_print_is_read_back(
     parsed = parse_progress(line)
     assert parsed is not None
     if round(elapsed, 1) < 1e9:
-        figures = (elapsed, tps, lat, stddev, failed, None if skipped is None else 0.125, skipped, retried, retried)
+        figures = (elapsed, tps, lat, stddev, failed, None if skipped is None else 0.125, skipped, retried, retried,
+                   False)  # fmt: skip
         assert astuple(parsed) == pytest.approx(figures, abs=0.06)

@@ -83,8 +83,16 @@ def test_bytes_that_the_server_counts_are_no_estimate() -> None:
     frames = []
     for second in (0, 1):
         made = frame(second)
-        wal = replace(made.postgres.wal, wal_bytes=1000 * second, wal_fpi_bytes=860 * second)
+        wal = replace(made.postgres.wal, wal_bytes=1_000_000 * second, wal_fpi_bytes=860_000 * second)
         frames.append(replace(made, postgres=replace(made.postgres, wal=wal)))
     found = full_pages(Interval(frames))
     assert found is not None
     assert (found.percent, found.estimated, found.compressed) == (86.0, False, False)
+
+
+def test_next_to_no_wal_has_no_share() -> None:
+    """ "full pages ~100 %" stood beside WAL of 0 B/s."""
+    pair = [replace(made := frame(second), postgres=replace(
+        made.postgres, wal=replace(made.postgres.wal, wal_bytes=8_000 * second, wal_fpi_bytes=8_000 * second)
+    )) for second in (0, 1)]  # fmt: skip
+    assert full_pages(Interval(pair)) is None

@@ -26,7 +26,7 @@ def test_screen_and_watchdog_killed_and_started_again_the_change_goes_back_at_it
     fresh_server: Throwaway, tmp_path: Path
 ) -> None:
     with watch(fresh_server, tmp_path) as terminal:
-        terminal.until("PostgreSQL 18")
+        terminal.until(" primary")
         terminal.press("p")
         terminal.until("▸ max_wal_size")
         terminal.press("o")

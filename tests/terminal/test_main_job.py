@@ -34,7 +34,7 @@ def watch(server: Throwaway, home: Path, *words: str, columns: int = 120, lines:
 
 
 def change_max_wal_size(terminal: Terminal) -> None:
-    terminal.until("PostgreSQL 18")
+    terminal.until(" primary")
     terminal.press("p")
     terminal.until("▸ max_wal_size")
     terminal.press("+")
@@ -87,7 +87,7 @@ def test_a_load_is_started_and_stopped_and_recorded(fresh_server: Throwaway, tmp
     run_pgbench_tables(fresh_server, tmp_path)
     recording = tmp_path / "session.jsonl.gz"
     with watch(fresh_server, tmp_path, "--record", str(recording)) as terminal:
-        terminal.until("PostgreSQL 18")
+        terminal.until(" primary")
         terminal.press("b")
         terminal.until("--failures-detailed")
         terminal.press("s")

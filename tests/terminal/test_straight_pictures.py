@@ -45,7 +45,7 @@ def test_a_whole_picture_of_the_compositor_adds_nothing(server: Throwaway, tmp_p
                 assert terminal.read(), terminal.text()
                 assert time.monotonic() < deadline, terminal.text()
 
-        terminal.until("PostgreSQL 18")
+        terminal.until(" primary")
         terminal.until_gone("diagnosing")
         until_straight("Dashboard ")
         for key, name in ("3", "PageScreen "), ("7", "PageScreen "), ("1", "Dashboard "):

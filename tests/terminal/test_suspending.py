@@ -44,7 +44,7 @@ def test_the_shell_gets_its_terminal_back_and_fg_draws_the_whole_screen(server: 
             terminal.until_gone(f"typed-{round}")
             terminal.until("Stopped")
             terminal.press("fg\r")
-            terminal.until("PostgreSQL 18")
+            terminal.until(" primary")
             terminal.until_gone("shell>")
             terminal.until("q quit")
             terminal.press("?")

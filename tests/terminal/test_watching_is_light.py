@@ -51,7 +51,7 @@ def test_the_screen_watches_without_the_operators_driver(
         (tmp_path / ".local/state/pgtop-tune/journal/retired").touch()
     command = (sys.executable, "-c", _SCRIPT, str(kept), "top", conninfo(server))
     with Terminal(command, {**environment(tmp_path), "PYTHONPATH": str(ROOT)}) as terminal:
-        terminal.until("PostgreSQL 18")
+        terminal.until(" primary")
         terminal.until_gone("diagnosing")
         deadline = time.monotonic() + 30
         # Changes are looked after behind the first picture.

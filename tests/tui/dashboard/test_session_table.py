@@ -278,7 +278,7 @@ def test_the_client_takes_what_its_addresses_need_and_the_query_the_rest() -> No
 
 def test_title_counts_states_and_names_the_root_of_the_queue() -> None:
     title = plain_text(sessions_lines(session_of(2), 120, 5, UNICODE)[0])
-    assert "sessions 33/100 · active 16 · idle in tx 1 · blocked 4 (root 2231)" in title
+    assert "sessions 33/100 · active 16 · idle in tx 1 · blocked 8 (root 2231)" in title
 
 
 def test_process_numbers_that_cannot_be_had_say_why() -> None:

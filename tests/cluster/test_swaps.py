@@ -173,6 +173,9 @@ def test_a_throwaway_server_whose_account_swaps_all_it_can(canary: Canary, embed
     with tempfile.TemporaryDirectory(prefix="reach-") as directory, pytest.MonkeyPatch.context() as patch:
         Path(directory).chmod(0o755)
         patch.setattr(tempfile, "tempdir", directory)
+        # A server that waits for what was swapped under it is given up soon: it took two minutes now and then.
+        for limit in ("_STEP_TIMEOUT_S", "_START_TIMEOUT_S", "_IMMEDIATE_TIMEOUT_S"):
+            patch.setattr(throwaway, limit, 10.0)
         for pattern in ("/pgtop-*", "/pgtop-*/pg", "/pgtop-*/pg/data"):
             attack(canary, f"{directory}{pattern}", names, lambda: made_and_used(embedded), rounds)
             deadline = time.monotonic() + 30

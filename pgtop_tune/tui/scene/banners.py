@@ -363,7 +363,7 @@ _LEAST: Final = 40
 _ROOMY: Final = 100
 _FOR_KEYS: Final = 36
 _FOR_SHORT_KEYS: Final = 24
-_FOR_FIX: Final = 14
+_FOR_FIX: Final = 7
 """Cells that are kept for keys beside a sentence: on a roomy line, on another one, and beside its short form."""
 
 

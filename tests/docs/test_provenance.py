@@ -15,7 +15,12 @@ from pgtop_tune.metrics import sections as table
 @pytest.mark.parametrize(
     ("number", "function", "read_from", "shown_on"),
     [
-        (server.TPS, "metrics.server._tps", ["postgres.activity", "postgres.database"], "1 throughput"),
+        (
+            server.TPS,
+            "metrics.server._tps",
+            ["postgres.activity", "postgres.database", "postgres.databases"],
+            "1 throughput",
+        ),
         (server.CACHE_HIT, "metrics.server._cache_hit", ["postgres.database"], "6 io"),
         (server.ACTIVE, "metrics.server._StateCount", ["postgres.activity"], "1 sessions"),
         (load.P99, "metrics.load._row", ["bench"], "1 latency"),

@@ -55,7 +55,7 @@ class PgbenchGroup:
         stdout: Text that it printed there, bounded. Foreign text.
         stderr: The same, without progress lines.
         begun: Set by the first progress line, and by the end.
-        seconds: Seconds of its log that nobody took yet.
+        seconds: Seconds of its log that were not taken yet.
     """
 
     def __init__(

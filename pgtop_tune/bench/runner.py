@@ -252,7 +252,7 @@ class PgbenchRunner:
         return self._run.statistics() if self._run is not None else LogStatistics()
 
     async def pgbench(self) -> Pgbench:
-        """Return the pgbench that is used for the endpoint, of several machines that of the first; looked for once.
+        """Return the pgbench of the endpoint; with several machines, that of the first. Looked for once.
 
         Raises:
             LoadProblem: There is none, or none with TLS where the server's sessions have it; machines differ.

@@ -351,7 +351,7 @@ _OPTIONS_MEANT: Final[Mapping[str, str]] = {
     "report -f": "files stand alone: report FILE -o report.html",
     "report -A": "`show sessions --at MOMENT FILE` prints sessions of a recording",
     "compare -o": _TO_FILE,
-    "show -n": f"{_AGAIN}; so many rows: --limit N",
+    "show -n": f"{_AGAIN}; --limit N prints N rows",
     "show -i": _AGAIN,
     "show --interval": _AGAIN,
     "show --delay": _AGAIN,

@@ -73,7 +73,7 @@ def parse_steps(text: str) -> Steps:
 
 
 def knee_steps(typed: Steps | None, most: int) -> Steps:
-    """Return the steps of --find-knee: the operator's, or 1, 2, 3, 4, 6, 8, 12 … up to so many clients.
+    """Return the steps of --find-knee: the operator's, or 1, 2, 3, 4, 6, 8, 12 … up to `most` clients.
 
     Raises:
         UsageProblem: The operator's are rates.

@@ -116,6 +116,11 @@ def why_uncounted(interval: Interval) -> str:
         if OF_WORKER * _fewest_begun(workers, len(looks)) >= _MANY_OF_WORKERS * tps > 0.0:
             return "the server counts parallel workers as transactions (to 17)"
     transactions_run = interval.each(_transactions_run, looks)
+    begun = _fewest_begun(transactions_run, len(looks))
+    needed = _MORE * tps * _SEEN_S
+    # Each row of a sample shows the end of one at most: on a server that counts there are too few rows to look further.
+    if begun <= _FAR * tps and sum(len(look.backends) for look in looks) < needed:
+        return ""
     idle_since = interval.each(_idle_since, looks)
     # Those that ended last may be reported late.
     ended = sum(
@@ -125,8 +130,7 @@ def why_uncounted(interval: Interval) -> str:
         )
         for at in range(1, len(looks) - 1)
     )
-    begun = _fewest_begun(transactions_run, len(looks))
-    if ended >= _ENDED and (begun > _FAR * tps or ended >= _MORE * tps * _SEEN_S):
+    if ended >= _ENDED and (begun > _FAR * tps or ended >= needed):
         return "the server does not count transactions without tables"
     return ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgtop_tune.bench.run import Silences
+from pgtop_tune.bench.silences import Silences
 from pgtop_tune.model.bench import BenchProgress, LatencySecond, Silence
 
 STARTED_MS = 1_790_000_000_000

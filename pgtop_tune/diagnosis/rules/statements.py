@@ -68,7 +68,7 @@ _EARLIER: Final = 50
 _MORE_PAGES: Final = 5.0
 """Growth of the pages of an execution that another plan explains, and no growth of the table."""
 _ORDERED: Final = re.compile(r"\bLIMIT\b|\b(MIN|MAX)\s*\(", re.IGNORECASE)
-"""A query for the first rows, or for one end, may walk the index of their order, and not that of its condition."""
+"""A query for the first rows, a minimum or a maximum may use the index of that order in place of the condition's."""
 _ROLLBACK_TO: Final = re.compile(r"ROLLBACK\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b", re.IGNORECASE)
 _WHOLE_ROW: Final = 0.5
 _WHOLE_TABLES: Final = (

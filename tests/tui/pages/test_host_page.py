@@ -288,7 +288,7 @@ def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_th
     lines = summary(by_psutil, cells, rows)
     assert "source: psutil" in lines[0]
     names = next(line for line in lines if line.startswith(" n/a"))
-    assert "unavailable from psutil (help shows why): run queue, blocked, dirty" in names
+    assert "unavailable from psutil (help shows why): run queue, in I/O, dirty" in names
     above = "\n".join(lines[: lines.index(names)])
     assert "dirty" not in above
     assert "run queue" not in above

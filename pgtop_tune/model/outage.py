@@ -109,8 +109,8 @@ class AcknowledgedCommits(Struct, frozen=True, gc=False):
     @property
     def missing(self) -> int | None:
         """Return the acknowledged commits that are missing; None where no client's are known."""
-        known = [client.missing for client in self.clients if client.missing is not None]
-        return sum(known) if known else None
+        counts = [client.missing for client in self.clients if client.missing is not None]
+        return sum(counts) if counts else None
 
     @property
     def acknowledged(self) -> int:

@@ -149,6 +149,6 @@ def _normal(rows: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[fl
     columns = [*zip(*rows, strict=True)]
     scale = [math.sqrt(math.fsum(value**2 for value in column)) for column in columns]
     return [
-        [math.fsum(map(mul, left, right)) / i / j for right, j in zip(columns, scale, strict=True)]
-        for left, i in zip(columns, scale, strict=True)
+        [math.fsum(map(mul, row, column)) / i / j for column, j in zip(columns, scale, strict=True)]
+        for row, i in zip(columns, scale, strict=True)
     ], scale

@@ -333,6 +333,9 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     rate, lines = evidence.run.rate_per_s, evidence.progress
     if evidence.run.changed or not rate or not lines or evidence.seconds <= 0 or not evidence.run.complete:
         return None
+    if any(group.problem for group in evidence.run.groups):
+        # GENERATOR-LOST says why.
+        return None
     done = evidence.transactions / evidence.seconds
     # Arrivals are random (Poisson): their number varies with its square root.
     noise = 2.0 * (rate / evidence.seconds) ** 0.5

@@ -441,8 +441,10 @@ def run_loads(request: RunRequest) -> int:
     typed = request.load
     if typed.seconds is not None and typed.transactions is not None:
         raise UsageProblem("-T and -t contradict each other", "pass one of them")
-    if typed.phases and (typed.seconds or typed.transactions or request.steps):
-        raise UsageProblem("--phases contradicts -T, -t and --steps", "phases say how long each load runs")
+    if typed.phases and (typed.seconds or typed.transactions or request.steps or request.find_knee):
+        raise UsageProblem("--phases contradicts -T, -t, --steps and --find-knee", "phases say how long each load runs")
+    if request.find_knee and typed.rate:
+        raise UsageProblem("--find-knee contradicts -R", "clients run as fast as they can: leave it out")
     if typed.phases:
         # A wrong phase is refused before anything is asked.
         load_steps(typed.phases, LoadLevel(typed.clients or 1, typed.rate))

@@ -94,16 +94,86 @@ class DataSetMade(Struct, frozen=True):
     total_s: float
 
 
+class SearchWish(Struct, frozen=True, kw_only=True):
+    """A search for the highest rate that keeps an objective, as the operator describes it.
+
+    Attributes:
+        objective: As typed: "p99 < 20ms and failed < 0.1%".
+        first_rate: The first rate; None takes a part of the throughput without a rate.
+        confirm_s: Length of a run that confirms; None is one minute, or one checkpoint of a load that writes.
+        budget_s: The most time; None has no limit.
+        resume: Id of the search that is continued, or "last"; "" begins a new one.
+    """
+
+    objective: str
+    first_rate: float | None = None
+    confirm_s: int | None = None
+    budget_s: float | None = None
+    resume: str = ""
+
+
+class RatePoint(Struct, frozen=True):
+    """One rate of a search.
+
+    Attributes:
+        latency_ms: Median over its runs; None where none of them had transactions enough.
+        standing: Whether the objective holds at it: "holds", "breaks" or "unclear".
+    """
+
+    rate: float
+    latency_ms: float | None
+    standing: str
+
+
+class RateCurve(Struct, frozen=True):
+    """Latency over the rates of a search.
+
+    Attributes:
+        figure: The latency in words: "p99", "mean of new-order".
+        limit_ms: Its limit; None where the objective is not about a latency.
+        points: In ascending order.
+        low, high: The highest rate that holds the objective and the lowest that breaks it; None where not known.
+    """
+
+    figure: str
+    limit_ms: float | None
+    points: tuple[RatePoint, ...]
+    low: float | None
+    high: float | None
+
+
+class LoadSearch(Struct, frozen=True, kw_only=True):
+    """A search for the highest rate as it stands.
+
+    Attributes:
+        objective: In words.
+        now: The run under way in words; "" after the last one.
+        ends_ms: Expected end, milliseconds since the epoch.
+        outcomes: A line for each run so far. Scripts have foreign names.
+        curve: None before the first run.
+        result: The result, its doubts, latencies and the bottleneck, a line each; () before the end. Foreign text.
+    """
+
+    objective: str
+    now: str
+    ends_ms: float
+    outcomes: tuple[str, ...] = ()
+    curve: RateCurve | None = None
+    result: tuple[str, ...] = ()
+
+
 class LoadSeries(Struct, frozen=True):
-    """Runs that were started together: one, or the steps of a load.
+    """Runs that were started together: one, the steps of a load, or the runs of a search.
 
     Attributes:
         number: Number of the series in this session, from 1.
         axis: "clients" or "rate"; "" for a single run.
-        asked: Runs there will be.
+        asked: Runs there will be; 0 where that is not known.
         results: Records so far, in order.
         points, knee: Results of the steps so far.
         over: True when no more will come.
+        search: The search that the runs belong to; None without one.
+        problem: Why it ended before its time, one sentence; "" otherwise. May hold foreign text.
     """
 
     number: int
@@ -113,6 +183,8 @@ class LoadSeries(Struct, frozen=True):
     points: tuple[LoadPoint, ...] = ()
     knee: Knee | None = None
     over: bool = False
+    search: LoadSearch | None = None
+    problem: str = ""
 
 
 class LoadState(Struct, frozen=True):

@@ -32,7 +32,7 @@ from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.connections import live_options, opened
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.options import TableFormat
+from pgtop_tune.cli.options import LiveOptions, TableFormat
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.parameter_changes import check_known
 from pgtop_tune.cli.typed_load import TypedLoad, typed_load
@@ -67,6 +67,7 @@ from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pendi
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadLevel, LoadSpec
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -495,13 +496,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     in_cells = wish.most > 1 or bool(configurations)
     if request.output is not None:
         check_directory(request.output)
-    session = LiveSession(conninfo, live, reached)
-    session.load.directories = directories
-    # The cells of a plan are complete, and their scripts are checked.
-    session.load.prepare = None
-    if request.record is not None:
-        session.recorder.start(str(request.record))
-
+    session = session_for_runs(request, conninfo, live, reached, directories)
     seconds: list[BenchProgress] = []
 
     def progress(run: BenchRun, line: BenchProgress) -> None:
@@ -579,6 +574,19 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     if any(result.ended_for == ABORTED for result in series.results):
         return ExitCode.ABORTED
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
+
+
+def session_for_runs(
+    request: RunRequest, conninfo: ConnInfo, live: LiveOptions, reached: Reached, directories: Sequence[Path]
+) -> LiveSession:
+    """Return the session that makes runs, and records where that was asked for."""
+    session = LiveSession(conninfo, live, reached)
+    session.load.directories = directories
+    # The cells of runs are complete, and their scripts are checked.
+    session.load.prepare = None
+    if request.record is not None:
+        session.recorder.start(str(request.record))
+    return session
 
 
 def _plan(

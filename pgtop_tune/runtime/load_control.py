@@ -6,7 +6,7 @@ Everything is called from the engine's thread unless it says otherwise.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -92,6 +92,21 @@ class DataSetMade(Struct, frozen=True):
     title: str
     steps_s: tuple[tuple[str, float], ...]
     total_s: float
+
+
+class EndConditions(Struct, frozen=True):
+    """Reasons to end a load before its time.
+
+    Attributes:
+        abort_if: Conditions as typed: "p99 > 50ms for 10s".
+        stops: Whether overload ends it; else it is only told.
+    """
+
+    abort_if: tuple[str, ...] = ()
+    stops: bool = True
+
+
+NO_CONDITIONS: Final = EndConditions()
 
 
 class SearchWish(Struct, frozen=True, kw_only=True):
@@ -191,9 +206,10 @@ class LoadState(Struct, frozen=True):
     """State of runs and data sets.
 
     Attributes:
-        doing: "run", "steps" or "making"; "" when nothing is under way.
+        doing: "run", "steps", "search" or "making"; "" when nothing is under way.
         title: The current step: "step 2 of 7: 4 clients".
         detail: The current part of the step: "housekeeping: vacuum".
+        overload: Overload of the load under way that does not end it, one sentence; "" without.
         problem: Why the last one ended before its time, one sentence; "" otherwise. May hold foreign text.
         making: Progress of a data set.
         made: The last data set that was made.
@@ -203,6 +219,7 @@ class LoadState(Struct, frozen=True):
     doing: str = ""
     title: str = ""
     detail: str = ""
+    overload: str = ""
     problem: str = ""
     making: MakingProgress | None = None
     made: DataSetMade | None = None
@@ -247,25 +264,45 @@ class LoadControl(Protocol):
         """
         ...
 
-    async def start(self, spec: LoadSpec) -> None:
+    async def start(self, spec: LoadSpec, ends: EndConditions = NO_CONDITIONS) -> None:
         """Start pgbench; frames show its life, `state` its record once it has ended.
 
         Raises:
+            UsageProblem: A condition is none.
             LoadProblem: It cannot be started, would surely die of a limit, or something else is under way.
         """
         ...
 
-    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
+    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool, ends: EndConditions = NO_CONDITIONS) -> None:
         """Begin a series of runs, one after the other.
 
         Args:
             spec: Settings common to all runs.
             steps: clients=1,2,4 or rate=100,200.
             tidy: Housekeeping before each, and waiting for quiet.
+            ends: A condition that ends a run ends the series.
 
         Raises:
-            UsageProblem: No list of steps.
+            UsageProblem: No list of steps, or a condition that is none.
             LoadProblem: As `start`.
+        """
+        ...
+
+    async def look_at_search(self, spec: LoadSpec, wish: SearchWish) -> str:
+        """Return the expected time of a search in words; starts nothing.
+
+        Raises:
+            UsageProblem: No objective, one that the load cannot have, or nothing to be resumed.
+            LoadProblem: As `start`, or a script that sleeps.
+        """
+        ...
+
+    async def start_search(self, spec: LoadSpec, wish: SearchWish) -> None:
+        """Begin a search for the highest rate; `state` shows it. Raises as `look_at_search`.
+
+        Args:
+            spec: The load; its rate and its length have no effect.
+            wish: The objective.
         """
         ...
 

@@ -156,6 +156,7 @@ class RateRuns:
     """The maker of the runs of one search.
 
     Args:
+        run: Makes each run.
         keeper: The frames.
         cell: The load without its rate.
         limits: The objective.
@@ -169,7 +170,7 @@ class RateRuns:
 
     def __init__(
         self,
-        make_load_run: Callable[[Callable[[], RunGuard]], LoadRun],
+        run: LoadRun,
         keeper: FrameKeeper,
         cell: RunCell,
         limits: Sequence[ObjectiveLimit],
@@ -177,8 +178,7 @@ class RateRuns:
         before: BeforeEachRun,
         take_record: Callable[[RunResult], None],
     ) -> None:
-        self._guard = RunGuard()
-        self._run = make_load_run(lambda: self._guard)
+        self._run = run
         self._keeper = keeper
         self.bottlenecks = Bottlenecks()
         self._cell = cell
@@ -198,8 +198,8 @@ class RateRuns:
         Raises:
             LoadProblem: The run failed.
         """
-        self._guard = RunGuard()
-        result = await self._measure(replace(self._cell.spec, duration_s=seconds, rate_per_s=None))
+        spec = replace(self._cell.spec, duration_s=seconds, rate_per_s=None)
+        result = await self._measure(spec, RunGuard())
         if not result.tps:
             raise LoadProblem("no transaction ended without a rate", "look at the server's log")
         return result.tps
@@ -211,12 +211,11 @@ class RateRuns:
             LoadProblem: The run failed.
         """
         guard = ProbeGuard(self._limits, step.kind)
-        self._guard = guard
         self.bottlenecks.take()
         spec = replace(
             self._cell.spec, rate_per_s=step.rate, clients=step.clients, duration_s=self.seconds(step.kind, step.times)
         )
-        result = await self._measure(spec)
+        result = await self._measure(spec, guard)
         frames = self._keeper.frames
         number = max((frame.bench.run.run for frame in frames if not isinstance(frame.bench, Unavailable)), default=0)
         seconds = counted_seconds(frames, number)
@@ -244,9 +243,9 @@ class RateRuns:
             bottleneck=self.bottlenecks.take(),
         )
 
-    async def _measure(self, spec: LoadSpec) -> RunResult:
+    async def _measure(self, spec: LoadSpec, guard: RunGuard) -> RunResult:
         before, self._before = self._before, NOTHING_BEFORE
-        result = await self._run.measure(replace(self._cell, spec=spec), before)
+        result = await self._run.measure(replace(self._cell, spec=spec), before, guard)
         if result.state is RunState.FAILED:
             message, _, hint = result.message.partition("\nhint: ")
             raise LoadProblem(message or "pgbench failed", hint)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,10 +16,10 @@ from pgtop_tune.bench.profiles import Profile
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room, file_room
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
-from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.slo.kept_search import (
     KIND,
+    KeptSearch,
     SearchSubject,
     check_same,
     kept_search,
@@ -94,7 +95,7 @@ class SearchRun:
     """One search, from its plan to its end.
 
     Args:
-        make_load_run: Makes the maker of runs that are guarded so.
+        run: Makes each run.
         keeper: The frames, with an answer of the server among them.
         cell: See `search_cell`.
         wish: The objective, and the limits of the search.
@@ -113,7 +114,7 @@ class SearchRun:
 
     def __init__(
         self,
-        make_load_run: Callable[[Callable[[], RunGuard]], LoadRun],
+        run: LoadRun,
         keeper: FrameKeeper,
         cell: RunCell,
         wish: SearchWish,
@@ -140,7 +141,7 @@ class SearchRun:
             load=f"{cell.load_name} on {cell.target.name}",
             confirm_s=confirm_s,
         )
-        self._runs = RateRuns(make_load_run, keeper, cell, self.limits, confirm_s, before, take_record)
+        self._runs = RateRuns(run, keeper, cell, self.limits, confirm_s, before, take_record)
         self._until_s: float | None = None
         self.identity = ""
         self.search: RateSearch | None = None
@@ -168,8 +169,7 @@ class SearchRun:
         if wish.budget_s is not None:
             self._until_s = time.monotonic() + wish.budget_s
         if wish.resume:
-            directory, kept = kept_search(wish.resume)
-            check_same(kept, self.subject)
+            directory, kept = self.resumed()
             search = RateSearch(kept.plan, list(kept.outcomes))
         else:
             search = RateSearch(await self._plan(), [])
@@ -187,6 +187,17 @@ class SearchRun:
         finally:
             self._keeper.beside = None
         self._changed("")
+
+    def resumed(self) -> tuple[Path, KeptSearch]:
+        """Return the search that is continued, with its directory. Blocking.
+
+        Raises:
+            UsageProblem: There is none, or one of something else.
+            JournalProblem: It cannot be read.
+        """
+        directory, kept = kept_search(self._wish.resume)
+        check_same(kept, self.subject)
+        return directory, kept
 
     @property
     def time_words(self) -> str:

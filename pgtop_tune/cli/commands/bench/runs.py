@@ -61,7 +61,7 @@ from pgtop_tune.experiment.configurations import (
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.repeats import Repeats, check_goal, check_length, load_before, repetition
-from pgtop_tune.experiment.run_guard import RunGuard, abort_condition
+from pgtop_tune.experiment.run_guard import RunGuard, abort_conditions
 from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, knee_steps, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
@@ -473,7 +473,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     steps = parse_steps(request.steps) if request.steps else None
     if request.find_knee:
         steps = knee_steps(steps, _MOST_KNEE * (os.cpu_count() or 1))
-    abort_conditions = [abort_condition(text) for text in request.abort_if or ()]
+    conditions = abort_conditions(request.abort_if or ())
     not_stdout(request.record)
     before = BeforeEachRun(parse_housekeeping(request.housekeeping), request.warm_up)
     directories = profile_directories(request.profiles)
@@ -517,7 +517,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     configured = ConfiguredRuns(configurations, session.parameters, before)
 
     def guard() -> RunGuard:
-        return RunGuard(abort_conditions, stops=not request.no_stop, tell=tell)
+        return RunGuard(conditions, stops=not request.no_stop, tell=tell)
 
     run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured, guard=guard)
     measured: list[RunResult] = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -24,7 +23,6 @@ from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.typed_load import TypedLoad
 from pgtop_tune.cli.wiring import first_answer, targets
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun
-from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.slo.objective import parse_objective
 from pgtop_tune.experiment.slo.report import chart_lines, rate_curve, result_lines, search_json
 from pgtop_tune.experiment.slo.search_run import SearchRun, search_cell
@@ -82,13 +80,11 @@ async def search_rate(request: RunRequest, load: TypedLoad) -> int:
     session.engine.attach(keeper)
     searches: list[SearchRun] = []
 
-    def make_load_run(guard: Callable[[], RunGuard]) -> LoadRun:
-        return LoadRun(session.load, keeper, session.open_sql_session, tell, guard=guard)
-
     async def work() -> None:
         await first_answer(session, keeper)
+        run = LoadRun(session.load, keeper, session.open_sql_session, tell)
         before = BeforeEachRun(parse_housekeeping(request.housekeeping))
-        search = SearchRun(make_load_run, keeper, cell, wish, before, tell=tell)
+        search = SearchRun(run, keeper, cell, wish, before, tell=tell)
         searches.append(search)
         try:
             await search.make()

@@ -23,6 +23,7 @@ from pgtop_tune.model.bench import (
     Seam,
     estimate_mark,
 )
+from pgtop_tune.model.outage import OutageResult
 
 FORMAT: Final = "pgtop-tune-run/1"
 INIT_FORMAT: Final = "pgtop-tune-init/1"
@@ -360,7 +361,9 @@ class RunResult(Struct, frozen=True, gc=False):
     seams: tuple[Seam, ...] = ()
     """Changes of the load."""
     groups: tuple[ClientGroup, ...] = ()
-    """All pgbench processes of the run, of a load that changed or that came from several machines."""
+    """All pgbench processes of the run, of a load that changed, or that came from several machines."""
+    outage: OutageResult | None = None
+    """Results of a load that went through an outage; None where lost clients were not replaced."""
 
     @property
     def qps(self) -> float | None:

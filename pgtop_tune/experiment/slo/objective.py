@@ -186,6 +186,10 @@ class Judged(Struct, frozen=True):
             return Standing.UNCLEAR
         return Standing.BREAKS if t > 0.0 else Standing.HOLDS
 
+    def fewest(self, chance: float) -> float:
+        """Return the transactions below which not even a share of 0 holds for certain; 0 for a mean."""
+        return 0.0 if self.is_time else _APART * t_quantile(1.0 - chance, _FEWEST_DEGREES) ** 2 / self.allowed
+
     @property
     def holds(self) -> bool:
         """Return whether the value itself is within the limit."""

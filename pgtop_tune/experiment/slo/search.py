@@ -34,6 +34,8 @@ STEP: Final = 0.095
 _LOWEST: Final = 0.5
 """Rate per second below which nothing is tried."""
 _MOST_PROBES: Final = 24
+_SPARE: Final = 1.2
+"""Transactions of a probe that shall tell, per transaction needed."""
 _MOVE: Final = STEP / 2.0
 _NOISY: Final = 2
 _CLEAR: Final = 0.9
@@ -283,16 +285,13 @@ class RateSearch(Struct):
         if self.outcomes and any(outcome.step.kind is not StepKind.PROBE for outcome in self.outcomes):
             return None, None
         if low is None:
-            last = self.outcomes[-1] if self.outcomes else None
-            if last is not None and last.standing is Standing.UNCLEAR and all(limit.holds for limit in last.judged):
-                reason = f"{last.step.rate:g} per second are too few to tell in {last.seconds} s: begin with more (-R)"
+            if any(self._is_too_few(outcome) for outcome in self.outcomes):
+                # Fewer transactions would tell even less.
+                if high is None and probes < _MOST_PROBES:
+                    return 2.0 * max(rates), None
+                reason = f"{min(rates):g} per second are too few to tell in {LOOKS_S[-1]} s, and more do not hold it"
                 return None, SearchEnd(RateEnding.UNCONFIRMED, None, high, reason)
-            rate = self.plan.start if not rates else min(rates) / 2.0
-            if rate < _LOWEST or probes >= _MOST_PROBES:
-                return None, SearchEnd(
-                    RateEnding.NEVER_HOLDS, None, high, f"it breaks even at {min(rates):g} per second"
-                )
-            return rate, None
+            return self._lower_rate(rates, probes)
         if high is None:
             if probes >= _MOST_PROBES:
                 return None, SearchEnd(RateEnding.NEVER_BREAKS, low, None, f"it holds even at {low:g} per second")
@@ -303,6 +302,25 @@ class RateSearch(Struct):
         if wide <= STEP or probes >= _MOST_PROBES:
             return None, None
         return math.sqrt(a * b), None
+
+    def _lower_rate(self, rates: Sequence[float], probes: int) -> tuple[float | None, SearchEnd | None]:
+        """Return the first rate, or one below all that break, in longer and longer strides; or the end."""
+        if not rates:
+            return self.plan.start, None
+        lowest = min(rates)
+        fewest = max((judged.fewest(CHANCE) for judged in self.outcomes[-1].judged), default=0.0) / LOOKS_S[-1] * _SPARE
+        if lowest <= _LOWEST or probes >= _MOST_PROBES:
+            return None, SearchEnd(RateEnding.NEVER_HOLDS, None, lowest, f"it breaks even at {lowest:g} per second")
+        if lowest <= fewest < self.plan.start:
+            reason = f"it breaks even at {lowest:.3g} per second, and fewer are too few to tell in {LOOKS_S[-1]} s"
+            return None, SearchEnd(RateEnding.UNCONFIRMED, None, lowest, reason)
+        least = fewest if fewest < self.plan.start else _LOWEST
+        return max(lowest / 2.0**2 ** (len(set(rates)) - 1), least, _LOWEST), None
+
+    @staticmethod
+    def _is_too_few(outcome: StepOutcome) -> bool:
+        """Return whether a probe held the objective, and only the number of its transactions left it unclear."""
+        return outcome.standing is Standing.UNCLEAR and all(judged.holds for judged in outcome.judged)
 
     def _generator(self) -> str:
         return next((outcome.generator for outcome in self._counted() if outcome.generator), "")

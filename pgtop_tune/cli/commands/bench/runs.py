@@ -65,7 +65,7 @@ from pgtop_tune.experiment.run_guard import RunGuard, abort_conditions
 from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, knee_steps, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadLevel, LoadSpec
+from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadLevel, LoadSpec, ScriptReport
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
 from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.runtime.ports import Step
@@ -241,11 +241,15 @@ def _first_doubt(result: RunResult) -> str:
 
 def _by_script(result: RunResult) -> list[str]:
     """Return throughput and percentiles of each of several scripts."""
-    reports = {script.name: script for script in (result.report.scripts if result.report is not None else ())}
+    reports: dict[str, list[ScriptReport]] = {}
+    for script, report in zip(result.scripts, () if result.report is None else result.report.scripts, strict=False):
+        # pgbench names scripts with their directories.
+        reports.setdefault(script.name, []).append(report)
     lines = []
     for row in result.by_script:
-        report = reports.get(row.part)
-        tps = "" if report is None or report.tps is None else f" {report.tps:.1f} tps,"
+        done = reports[row.part].pop(0).processed if reports.get(row.part) else None
+        share = done / result.processed if done is not None and result.processed else None
+        tps = "" if share is None or result.tps is None else f" {result.tps * share:.1f} tps,"
         quantiles = (f"p{quantile:g} {units.ms(row.latencies.at(quantile))}" for quantile in _OF_SCRIPT)
         lines.append(one_line(f"{row.part}:{tps} latency, ms: {'  '.join(quantiles)}"))
     return lines

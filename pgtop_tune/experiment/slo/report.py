@@ -64,7 +64,7 @@ def _judged_words(limit: ObjectiveLimit, judged: Judged) -> str:
     return f"{limit.words(judged.value)}{kind}{between}"
 
 
-def result_lines(
+def result_sentences(
     search: RateSearch, end: SearchEnd, subject: SearchSubject, limits: Sequence[ObjectiveLimit]
 ) -> tuple[str, ...]:
     """Return the result first, then its doubts, latencies and the bottleneck."""
@@ -196,19 +196,19 @@ def _point(rate: float, outcomes: Sequence[StepOutcome], chosen: int | None) -> 
         else dict(enumerate(outcome.limits_ms)).get(chosen)
         for outcome in outcomes
     ]
-    known = [value for value in values if value is not None]
+    latencies_ms = [value for value in values if value is not None]
     standings = {outcome.standing for outcome in outcomes}
     standing = standings.pop() if len(standings) == 1 else Standing.UNCLEAR
-    return RatePoint(rate, median(known) if known else None, str(standing))
+    return RatePoint(rate, median(latencies_ms) if latencies_ms else None, str(standing))
 
 
 def chart_lines(curve: RateCurve, block: str) -> list[str]:
     """Return a bar for each rate, on a logarithmic scale with the limit on it; the ends of the interval are marked."""
-    known = [point.latency_ms for point in curve.points if point.latency_ms]
-    if not known:
+    latencies_ms = [point.latency_ms for point in curve.points if point.latency_ms]
+    if not latencies_ms:
         return []
-    limit_ms = curve.limit_ms or known[0]
-    low, high = math.log(min(*known, limit_ms) / 2.0), math.log(max(*known, limit_ms) * 1.01)
+    drawn_ms = [*latencies_ms, *([curve.limit_ms] if curve.limit_ms else [])]
+    low, high = math.log(min(drawn_ms) / 2.0), math.log(max(drawn_ms) * 1.01)
 
     def cells(value_ms: float) -> int:
         return max(round(_BAR * (math.log(value_ms) - low) / (high - low)), 1)

@@ -29,7 +29,7 @@ from pgtop_tune.experiment.slo.kept_search import (
 )
 from pgtop_tune.experiment.slo.objective import ObjectiveLimit, parse_objective
 from pgtop_tune.experiment.slo.rate_runs import SHORTEST_S, RateRuns, check_no_sleep, writes
-from pgtop_tune.experiment.slo.report import expected_s, next_words, outcome_line, rate_curve, result_lines
+from pgtop_tune.experiment.slo.report import expected_s, next_words, outcome_line, rate_curve, result_sentences
 from pgtop_tune.experiment.slo.search import RateEnding, RateSearch, SearchEnd, SearchPlan, SearchStep, StepKind
 from pgtop_tune.metrics import sections
 from pgtop_tune.metrics.catalogue import Interval
@@ -217,9 +217,9 @@ class SearchRun:
         """Return the plan; without a rate to begin with, a closed loop of ten seconds gives one."""
         clients, start = self._cell.spec.clients, self._wish.first_rate
         if start is None:
-            words = f"measuring {_CLOSED_S} s without a rate, to know where to begin"
-            self._tell(words)
-            self._changed(words)
+            step_words = f"measuring {_CLOSED_S} s without a rate, to know where to begin"
+            self._tell(step_words)
+            self._changed(step_words)
             start = _OF_CLOSED * await self._runs.closed(_CLOSED_S)
         return SearchPlan(start=start, clients=clients, most_clients=self._most_clients(clients))
 
@@ -238,9 +238,9 @@ class SearchRun:
             if self._until_s is not None and time.monotonic() + longest_s > self._until_s:
                 low, high = search.ends()
                 return SearchEnd(RateEnding.UNCONFIRMED, low, high, _BUDGET)
-            words = next_words(step)
-            self._tell(words)
-            self._changed(words)
+            step_words = next_words(step)
+            self._tell(step_words)
+            self._changed(step_words)
             outcome = await self._runs.make(step)
             write_outcome(log, outcome)
             search.tell(outcome)
@@ -260,7 +260,9 @@ class SearchRun:
                 ends_ms=1000.0 * (time.time() + left_s),
                 outcomes=tuple(outcome_line(outcome, self.limits) for outcome in outcomes),
                 curve=None if search is None else rate_curve(search, self.limits, end),
-                result=() if search is None or end is None else result_lines(search, end, self.subject, self.limits),
+                result=()
+                if search is None or end is None
+                else result_sentences(search, end, self.subject, self.limits),
             )
         )
 

@@ -165,7 +165,7 @@ class WordField(Struct):
 
     @property
     def problem(self) -> str:
-        """What is wrong with the text; "" for nothing."""
+        """The reason why the text is wrong; "" where it is not."""
         return self._note[1]
 
     def note(self, cells: int) -> list[Line]:

@@ -288,11 +288,11 @@ def search_lines(series: LoadSeries, search: LoadSearch, cells: int, rows: int, 
         glyphs: Characters.
     """
     lines = wrapped(f"ended before its time: {series.problem}", cells, "critical") if series.problem else []
-    first, *rest = search.result or (_so_far(search),)
+    first, *further = search.result or (_so_far(search),)
     lines += wrapped(one_line(first, _REASON), cells, "strong")
     after = [
         line
-        for text in rest
+        for text in further
         for line in wrapped(one_line(text, _REASON), cells, "warning" if text.startswith("doubt") else PLAIN)
     ]
     chart_rows = rows - len(lines) - len(after) - _AROUND_CHART
@@ -334,12 +334,12 @@ def _rate_chart(curve: RateCurve | None, cells: int, rows: int, glyphs: Glyphs) 
     marked; nothing without a latency.
     """
     points = () if curve is None else curve.points
-    known = [point.latency_ms for point in points if point.latency_ms]
-    if curve is None or not known:
+    latencies_ms = [point.latency_ms for point in points if point.latency_ms]
+    if curve is None or not latencies_ms:
         return []
     columns, steps = max(cells - GUTTER, 0), len(points)
     of_columns = [points[column * steps // columns] for column in range(columns)]
-    highest = max(*known, *([curve.limit_ms] if curve.limit_ms else []))
+    highest = max([*latencies_ms, curve.limit_ms or 0.0])
     top = nice_ceiling(min(highest, _ABOVE * curve.limit_ms) if curve.limit_ms else highest)
     broken = [column for column, point in enumerate(of_columns) if point.standing == "breaks"]
     limit = "" if curve.limit_ms is None else f", {glyphs.level} limit {with_ms(curve.limit_ms)}"

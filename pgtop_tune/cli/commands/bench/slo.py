@@ -24,7 +24,7 @@ from pgtop_tune.cli.typed_load import TypedLoad
 from pgtop_tune.cli.wiring import first_answer, targets
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun
 from pgtop_tune.experiment.slo.objective import parse_objective
-from pgtop_tune.experiment.slo.report import chart_lines, rate_curve, result_lines, search_json
+from pgtop_tune.experiment.slo.report import chart_lines, rate_curve, result_sentences, search_json
 from pgtop_tune.experiment.slo.search_run import SearchRun, search_cell
 from pgtop_tune.runtime.load_control import SearchWish
 from pgtop_tune.runtime.run_frames import FrameKeeper
@@ -112,5 +112,5 @@ def _print(format: TableFormat, run: SearchRun) -> None:
         return
     block = "█" if (sys.stdout.encoding or "").lower().startswith("utf") else "#"
     curve = rate_curve(search, run.limits, end)
-    for line in (*result_lines(search, end, run.subject, run.limits), "", *chart_lines(curve, block)):
+    for line in (*result_sentences(search, end, run.subject, run.limits), "", *chart_lines(curve, block)):
         say(line)

@@ -390,7 +390,7 @@ class LoadService:
         """See `LoadControl.look_at_search`."""
         search = await self._search(spec, wish)
         if wish.resume:
-            await asyncio.to_thread(search.resumed)
+            await asyncio.to_thread(search.resume)
         return search.time_words
 
     async def start_search(self, spec: LoadSpec, wish: SearchWish) -> None:

@@ -19,7 +19,6 @@ from pgtop_tune.experiment.plan.results import ExperimentLog, new_directory
 from pgtop_tune.experiment.series import cells
 from pgtop_tune.experiment.slo.kept_search import (
     KIND,
-    KeptSearch,
     SearchSubject,
     check_same,
     kept_search,
@@ -169,11 +168,9 @@ class SearchRun:
         if wish.budget_s is not None:
             self._until_s = time.monotonic() + wish.budget_s
         if wish.resume:
-            directory, kept = self.resumed()
-            search = RateSearch(kept.plan, list(kept.outcomes))
+            search, directory = self.resume()
         else:
-            search = RateSearch(await self._plan(), [])
-            directory = new_directory(KIND)
+            search, directory = RateSearch(await self._plan(), []), new_directory(KIND)
         self.search, self.identity = search, directory.name
         self._keeper.beside = self._runs.bottlenecks
         try:
@@ -188,8 +185,8 @@ class SearchRun:
             self._keeper.beside = None
         self._changed("")
 
-    def resumed(self) -> tuple[Path, KeptSearch]:
-        """Return the search that is continued, with its directory. Blocking.
+    def resume(self) -> tuple[RateSearch, Path]:
+        """Take up the search that is continued, and return it with its directory. Blocking.
 
         Raises:
             UsageProblem: There is none, or one of something else.
@@ -197,7 +194,8 @@ class SearchRun:
         """
         directory, kept = kept_search(self._wish.resume)
         check_same(kept, self.subject)
-        return directory, kept
+        self.search = RateSearch(kept.plan, list(kept.outcomes))
+        return self.search, directory
 
     @property
     def time_words(self) -> str:

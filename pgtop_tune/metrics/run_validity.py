@@ -333,8 +333,8 @@ def _rate_missed(evidence: RunEvidence) -> Doubt | None:
     rate, lines = evidence.run.rate_per_s, evidence.progress
     if evidence.run.changed or not rate or not lines or evidence.seconds <= 0 or not evidence.run.complete:
         return None
-    if evidence.run.outages:
-        # Nothing is owed for the time without clients.
+    if evidence.run.outages or any(group.problem for group in evidence.run.groups):
+        # OUTAGE or GENERATOR-LOST says why.
         return None
     done = evidence.transactions / evidence.seconds
     # Arrivals are random (Poisson): their number varies with its square root.

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import number
 from pgtop_tune.model.outage import OutageSpan
 
 
@@ -146,7 +147,7 @@ class LoadLevel(Struct, frozen=True, gc=False):
         """Return it for display: "×8", "×8 at 500/s", "paused"."""
         if not self.clients:
             return "paused"
-        return f"×{self.clients}" + ("" if self.rate_per_s is None else f" at {self.rate_per_s:g}/s")
+        return f"×{self.clients}" + ("" if self.rate_per_s is None else f" at {number(self.rate_per_s, 4)}/s")
 
 
 class LoadSpec(Struct, frozen=True, gc=False):

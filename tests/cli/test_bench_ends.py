@@ -43,6 +43,8 @@ def test_a_condition_ends_all_runs_with_a_status_of_its_own(queue: str, server: 
         (("--slo", "p99 < 5ms", "--steps", "rate=1,2"), "--slo contradicts --steps"),
         (("--slo", "p99 of other.sql < 5ms"), "there is no script other.sql"),
         (("--budget", "5m"), "belong to --slo"),
+        (("--find-knee", "--phases", "hold 5s"), "--phases contradicts"),
+        (("--find-knee", "-R", "100"), "--find-knee contradicts -R"),
         (("--abort-if", "p99 > 5ms"), "is not a condition"),
         (("--slo", "p99 < 5ms", "--resume", "nothing"), "there is no search nothing"),
     ],

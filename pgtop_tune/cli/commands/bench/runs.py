@@ -32,7 +32,7 @@ from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.connections import live_options, opened
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.options import TableFormat
+from pgtop_tune.cli.options import LiveOptions, TableFormat
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.parameter_changes import check_known
 from pgtop_tune.cli.typed_load import TypedLoad, typed_load
@@ -62,12 +62,13 @@ from pgtop_tune.experiment.configurations import (
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.repeats import Repeats, check_goal, check_length, load_before, repetition
-from pgtop_tune.experiment.run_guard import RunGuard, abort_condition
+from pgtop_tune.experiment.run_guard import RunGuard, abort_conditions
 from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, knee_steps, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadLevel, LoadSpec, ScriptReport
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -466,8 +467,10 @@ def run_loads(request: RunRequest) -> int:
     typed = request.load
     if typed.seconds is not None and typed.transactions is not None:
         raise UsageProblem("-T and -t contradict each other", "pass one of them")
-    if typed.phases and (typed.seconds or typed.transactions or request.steps):
-        raise UsageProblem("--phases contradicts -T, -t and --steps", "phases say how long each load runs")
+    if typed.phases and (typed.seconds or typed.transactions or request.steps or request.find_knee):
+        raise UsageProblem("--phases contradicts -T, -t, --steps and --find-knee", "phases say how long each load runs")
+    if request.find_knee and typed.rate:
+        raise UsageProblem("--find-knee contradicts -R", "clients run as fast as they can: leave it out")
     if typed.phases:
         # A wrong phase is refused before anything is asked.
         load_steps(typed.phases, LoadLevel(typed.clients or 1, typed.rate))
@@ -507,7 +510,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     steps = parse_steps(request.steps) if request.steps else None
     if request.find_knee:
         steps = knee_steps(steps, _MOST_KNEE * (os.cpu_count() or 1))
-    abort_conditions = [abort_condition(text) for text in request.abort_if or ()]
+    conditions = abort_conditions(request.abort_if or ())
     not_stdout(request.record)
     before = BeforeEachRun(parse_housekeeping(request.housekeeping), request.warm_up)
     directories = profile_directories(request.profiles)
@@ -533,13 +536,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     in_cells = wish.most > 1 or bool(configurations)
     if request.output is not None:
         check_directory(request.output)
-    session = LiveSession(conninfo, live, reached)
-    session.load.directories = directories
-    # The cells of a plan are complete, and their scripts are checked.
-    session.load.prepare = None
-    if request.record is not None:
-        session.recorder.start(str(request.record))
-
+    session = session_for_runs(request, conninfo, live, reached, directories)
     seconds: list[BenchProgress] = []
 
     def progress(run: BenchRun, line: BenchProgress) -> None:
@@ -560,7 +557,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     configured = ConfiguredRuns(configurations, session.parameters, before)
 
     def guard() -> RunGuard:
-        return RunGuard(abort_conditions, stops=not request.no_stop, tell=tell)
+        return RunGuard(conditions, stops=not request.no_stop, tell=tell)
 
     run = LoadRun(
         session.load,
@@ -626,6 +623,19 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     if any(result.ended_for == ABORTED for result in series.results):
         return ExitCode.ABORTED
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
+
+
+def session_for_runs(
+    request: RunRequest, conninfo: ConnInfo, live: LiveOptions, reached: Reached | None, directories: Sequence[Path]
+) -> LiveSession:
+    """Return the session that makes runs, and records where that was asked for."""
+    session = LiveSession(conninfo, live, reached)
+    session.load.directories = directories
+    # The cells of runs are complete, and their scripts are checked.
+    session.load.prepare = None
+    if request.record is not None:
+        session.recorder.start(str(request.record))
+    return session
 
 
 def _plan(

@@ -236,7 +236,7 @@ class LoadRun:
         configurations: The configurations of the cells; None where no cell has one.
         one_server: Its runs are compared with each other: another server in place of the first one is refused.
         restarts: Somebody restarts the server between them on purpose.
-        guard: Makes the guard of each run; None guards none.
+        guard: Makes the guard of each run that comes without one; None guards none.
     """
 
     def __init__(
@@ -264,8 +264,17 @@ class LoadRun:
         self._restarted = ""
         self._runs = 0
 
-    async def measure(self, cell: RunCell, before: BeforeEachRun) -> RunResult:
+    def compare(self, one_server: bool) -> None:
+        """Compare the runs from the next one on with each other, or none: see `one_server`."""
+        self._one_server, self._first, self._restarted = one_server, None, ""
+
+    async def measure(self, cell: RunCell, before: BeforeEachRun, guard: RunGuard | None = None) -> RunResult:
         """Make the run. One that fails, or cannot begin, is a result with its reason.
+
+        Args:
+            cell: The load.
+            before: Steps that precede it.
+            guard: Its guard; None makes the usual one.
 
         Raises:
             Cancelled: A run under way was stopped; `partial` of it is its record.
@@ -284,7 +293,7 @@ class LoadRun:
             await asyncio.shield(self._runner.stop())
             raise
         try:
-            await self._until_over()
+            await self._until_over(guard)
         except asyncio.CancelledError:
             raise Cancelled(await asyncio.shield(self._stopped(run))) from None
         return await self._record(replace(run, facts=replace(run.facts, lost=await self._lost(cell))))
@@ -323,11 +332,12 @@ class LoadRun:
         await self._until_over()
         return await self._record(run)
 
-    async def _until_over(self) -> None:
+    async def _until_over(self, guard: RunGuard | None = None) -> None:
         """Wait for the end of a run; its guard may end it."""
-        if self._guard is None:
+        if guard is None and self._guard is not None:
+            guard = self._guard()
+        if guard is None:
             return await self._runner.ended()
-        guard = self._guard()
         ended = asyncio.create_task(self._runner.ended())
         guarded = asyncio.create_task(self._keeper.until(guard.ends, None))
         try:

@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import number
+
 
 class StatementReport(Struct, frozen=True, gc=False):
     """A line of a script, with -r.
@@ -144,7 +146,7 @@ class LoadLevel(Struct, frozen=True, gc=False):
         """Return it for display: "×8", "×8 at 500/s", "paused"."""
         if not self.clients:
             return "paused"
-        return f"×{self.clients}" + ("" if self.rate_per_s is None else f" at {self.rate_per_s:g}/s")
+        return f"×{self.clients}" + ("" if self.rate_per_s is None else f" at {number(self.rate_per_s, 4)}/s")
 
 
 class LoadSpec(Struct, frozen=True, gc=False):

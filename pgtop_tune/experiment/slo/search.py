@@ -109,6 +109,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
         generator: Why pgbench was the limit; "" where it was not.
         demand: Share of the time for which its busiest thread ran or waited for a CPU; None where it is not known.
         quantiles_ms: (per cent, latency).
+        limits_ms: The latency that each limit is about; None for "failed", and with too few transactions.
         lag_ms: Mean lag behind the schedule, a part of the latencies.
         bottleneck: The first finding of the diagnosis for most of the run; "" without one. May hold foreign text.
     """
@@ -122,6 +123,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
     generator: str = ""
     demand: float | None = None
     quantiles_ms: tuple[tuple[float, float | None], ...] = ()
+    limits_ms: tuple[float | None, ...] = ()
     lag_ms: float | None = None
     bottleneck: str = ""
 

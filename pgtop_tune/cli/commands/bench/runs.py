@@ -32,7 +32,7 @@ from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.connections import live_options, opened
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.options import TableFormat
+from pgtop_tune.cli.options import LiveOptions, TableFormat
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.parameter_changes import check_known
 from pgtop_tune.cli.typed_load import TypedLoad, typed_load
@@ -61,12 +61,13 @@ from pgtop_tune.experiment.configurations import (
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.repeats import Repeats, check_goal, check_length, load_before, repetition
-from pgtop_tune.experiment.run_guard import RunGuard, abort_condition
+from pgtop_tune.experiment.run_guard import RunGuard, abort_conditions
 from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, knee_steps, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadLevel, LoadSpec, ScriptReport
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -478,7 +479,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     steps = parse_steps(request.steps) if request.steps else None
     if request.find_knee:
         steps = knee_steps(steps, _MOST_KNEE * (os.cpu_count() or 1))
-    abort_conditions = [abort_condition(text) for text in request.abort_if or ()]
+    conditions = abort_conditions(request.abort_if or ())
     not_stdout(request.record)
     before = BeforeEachRun(parse_housekeeping(request.housekeeping), request.warm_up)
     directories = profile_directories(request.profiles)
@@ -501,13 +502,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     in_cells = wish.most > 1 or bool(configurations)
     if request.output is not None:
         check_directory(request.output)
-    session = LiveSession(conninfo, live, reached)
-    session.load.directories = directories
-    # The cells of a plan are complete, and their scripts are checked.
-    session.load.prepare = None
-    if request.record is not None:
-        session.recorder.start(str(request.record))
-
+    session = session_for_runs(request, conninfo, live, reached, directories)
     seconds: list[BenchProgress] = []
 
     def progress(run: BenchRun, line: BenchProgress) -> None:
@@ -528,7 +523,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     configured = ConfiguredRuns(configurations, session.parameters, before)
 
     def guard() -> RunGuard:
-        return RunGuard(abort_conditions, stops=not request.no_stop, tell=tell)
+        return RunGuard(conditions, stops=not request.no_stop, tell=tell)
 
     run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured, guard=guard)
     measured: list[RunResult] = []
@@ -585,6 +580,19 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     if any(result.ended_for == ABORTED for result in series.results):
         return ExitCode.ABORTED
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
+
+
+def session_for_runs(
+    request: RunRequest, conninfo: ConnInfo, live: LiveOptions, reached: Reached, directories: Sequence[Path]
+) -> LiveSession:
+    """Return the session that makes runs, and records where that was asked for."""
+    session = LiveSession(conninfo, live, reached)
+    session.load.directories = directories
+    # The cells of runs are complete, and their scripts are checked.
+    session.load.prepare = None
+    if request.record is not None:
+        session.recorder.start(str(request.record))
+    return session
 
 
 def _plan(

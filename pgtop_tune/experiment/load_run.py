@@ -264,6 +264,11 @@ class LoadRun:
         self._restarted = ""
         self._runs = 0
 
+    @property
+    def machine(self) -> str:
+        """Return the machines that the load comes from; "" for this one."""
+        return self._runner.machine
+
     def compare(self, one_server: bool) -> None:
         """Compare the runs from the next one on with each other, or none: see `one_server`."""
         self._one_server, self._first, self._restarted = one_server, None, ""

@@ -270,6 +270,11 @@ class LoadRun:
         self._restarted = ""
         self._runs = 0
 
+    @property
+    def machine(self) -> str:
+        """Return the machines that the load comes from; "" for this one."""
+        return self._runner.machine
+
     def compare(self, one_server: bool) -> None:
         """Compare the runs from the next one on with each other, or none: see `one_server`."""
         self._one_server, self._first, self._restarted = one_server, None, ""
@@ -406,7 +411,7 @@ class LoadRun:
         if evidence is None:
             problem = "no frame covers the run: the session ended too early"
             return record_of_nothing(run.asked_run, facts, problem, "", ended_ms)
-        outage = None if commits is None else self._outage(evidence, commits)
+        outage = None if commits is None else await self._outage(evidence, commits)
         record = record_of(run.asked_run, evidence, report, self._runner.output, ended_ms)
         return replace(record, server_times=await self._server_times(run, report), outage=outage)
 
@@ -421,11 +426,13 @@ class LoadRun:
         commits = await run.commits.compare(outage_run.acknowledged(), patience_s)
         return replace(commits, problem=outage_run.uncounted or commits.problem)
 
-    def _outage(self, evidence: RunEvidence, commits: AcknowledgedCommits) -> OutageResult:
+    async def _outage(self, evidence: RunEvidence, commits: AcknowledgedCommits) -> OutageResult:
+        # Our own session may need longer to come back than clients do.
+        await self._keeper.until(_shows_server, _LOOK_DEADLINE_S)
         outage_run = self._runner.outage_run
         return OutageResult(
             outages=outage_rows(evidence),
-            changes=server_changes(evidence),
+            changes=server_changes(self._keeper.frames),
             commits=commits,
             waiting_clients=0 if outage_run is None else outage_run.waiting_clients,
         )
@@ -694,6 +701,10 @@ def _shows_the_end(number: int) -> Callable[[Interval], bool]:
         return not isinstance(bench, Unavailable) and bench.run.run == number and bench.run.state in _OVER
 
     return shows
+
+
+def _shows_server(interval: Interval) -> bool:
+    return not isinstance(sections.server(interval.newest), Unavailable)
 
 
 def _now_ms() -> int:

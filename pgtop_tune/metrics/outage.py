@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pgtop_tune.base import units
@@ -13,6 +13,7 @@ from pgtop_tune.metrics.percentiles import merge
 from pgtop_tune.metrics.run_evidence import RunEvidence
 from pgtop_tune.model.absence import Unavailable
 from pgtop_tune.model.bench import LatencySecond
+from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.outage import OutageRow, OutageSpan, ServerChange
 from pgtop_tune.model.postgres import ServerFacts
 
@@ -95,11 +96,11 @@ def _p99(seconds: range | list[int], by_second: Mapping[int, list[LatencySecond]
     return P99.estimate(merge(row for second in seconds for row in by_second.get(second, ())))
 
 
-def server_changes(evidence: RunEvidence) -> tuple[ServerChange, ...]:
-    """Return the changes of the server that answers, as the frames of a run show them."""
+def server_changes(frames: Sequence[Frame]) -> tuple[ServerChange, ...]:
+    """Return the changes of the server that answers, as frames of a run show them."""
     changes: list[ServerChange] = []
     before: ServerFacts | None = None
-    for frame in evidence.frames:
+    for frame in frames:
         now = sections.server(frame)
         if isinstance(now, Unavailable):
             continue

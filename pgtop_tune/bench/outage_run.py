@@ -32,6 +32,8 @@ MOST_GROUPS: Final = 100
 """Groups that are kept; a load whose clients are lost more often does not go through an outage."""
 LATE_S: Final = 10.0
 """Patience with the last transactions of a run, which may wait for a server that is silent."""
+_BACK_S: Final = 5.0
+"""Patience with counting clients where those of the load are back; they may lack their table."""
 _TOGETHER_S: Final = 0.02
 """Clients that are lost within so long are replaced together."""
 _ATTEMPTS: Final = re.compile(r"attempts: (\d{1,9}) (\d{1,9}) (\d{1,9}\.\d{3})")
@@ -53,6 +55,7 @@ class _OpenSpan(Struct):
     Attributes:
         groups: Groups that were started in it, but for those that are forgotten.
         tried: Attempts of groups that are forgotten.
+        load_back_s: When the clients of the load were whole again, on the monotonic clock.
     """
 
     loss: _Loss
@@ -62,6 +65,7 @@ class _OpenSpan(Struct):
     longest_wait_s: float = 0.0
     problem: str = ""
     moved_ms: float = 0.0
+    load_back_s: float = math.inf
     closed: bool = False
 
 
@@ -167,7 +171,7 @@ class OutageRun(PgbenchRun):
             self._tell_groups()
             return
         self._lose(group, lost_clients(line), line)
-        if self._is_replacement(group) and group not in self._at_work and (reason := _REASON.match(line)):
+        if self._spans and not self._has_worked(group) and (reason := _REASON.match(line)):
             self._spans[-1].problem = _words(reason[1])
 
     def _lose(self, group: PgbenchGroup, numbers: Iterable[int], reason: str) -> None:
@@ -183,8 +187,8 @@ class OutageRun(PgbenchRun):
             stated = _REASON.match(reason)
             message = _words(stated[1] if stated else reason)
             self._losses[group] = _Loss(time.time() * 1000.0, time.monotonic(), message)
-        if not self._is_replacement(group):
-            self._span_of(self._losses[group]).lost_clients += len(lost)
+        if self._has_worked(group):
+            self._count_loss(group, len(lost))
         self._kind_of(group).lost.set()
 
     def _never_counted(self, group: PgbenchGroup) -> bool:
@@ -192,12 +196,25 @@ class OutageRun(PgbenchRun):
         clients = self._kind_of(group)
         return clients is self._counting and group.facts.number == 1 and group not in self._at_work
 
-    def _is_replacement(self, group: PgbenchGroup) -> bool:
-        """Return whether a group is to end the outage that lasts: its losses count once it has, or are attempts."""
-        return bool(self._spans) and not self._spans[-1].closed and group in self._spans[-1].groups
+    def _has_worked(self, group: PgbenchGroup) -> bool:
+        """Return whether clients of a group are lost, not just not there yet."""
+        return group in self._at_work or (group.facts.number == 1 and group in self._groups)
+
+    def _count_loss(self, group: PgbenchGroup, count: int) -> None:
+        if not self.span_is_closed and group in self._spans[-1].groups:
+            # It had ended that outage.
+            self._close_span()
+        self._span_of(self._losses[group]).lost_clients += count
+
+    def _works(self, group: PgbenchGroup) -> None:
+        """Take the first commit of a group."""
+        if group not in self._at_work:
+            self._at_work.add(group)
+            if missing := self._missing.get(group):
+                self._count_loss(group, len(missing))
 
     def _span_of(self, loss: _Loss) -> _OpenSpan:
-        if not self._spans or self._spans[-1].closed:
+        if self.span_is_closed:
             self._spans.append(_OpenSpan(loss))
             self._gaps.append((loss.at_ms, math.inf))
         return self._spans[-1]
@@ -205,13 +222,14 @@ class OutageRun(PgbenchRun):
     def _take_line(self, group: PgbenchGroup, line: BenchProgress) -> None:
         if group in self._groups:
             super()._take_line(group, line)
-        if line.tps and group not in self._at_work:
-            self._at_work.add(group)
+        if line.tps:
+            self._works(group)
             self._close_span_if_replaced()
 
     def _close_span_if_replaced(self) -> None:
-        if not self._spans or self._spans[-1].closed:
+        if self.span_is_closed:
             return
+        span, now_s = self._spans[-1], time.monotonic()
         are_back = [
             self._living(clients) >= clients.level.clients and self._at_work.issuperset(clients.running())
             for clients in self._kinds()
@@ -219,18 +237,16 @@ class OutageRun(PgbenchRun):
         if are_back[0] and self._gaps[-1][1] == math.inf:
             # The load is whole again, whatever the counting clients do. Its first line is of this second and the last.
             self._gaps[-1] = (self._gaps[-1][0], time.time() * 1000.0)
-        if all(are_back):
+            span.load_back_s = now_s
+        if all(are_back) or now_s - span.load_back_s > _BACK_S:
             self._close_span()
 
     def _close_span(self) -> None:
-        """End the outage that lasts; clients of its replacements that were lost meanwhile begin another."""
+        """End the outage that lasts."""
         span = self._spans[-1]
         span.closed = True
         span.moved_ms = (time.time() * 1000.0 - span.loss.at_ms) - 1000.0 * (time.monotonic() - span.loss.clock_s)
         self._gaps[-1] = (self._gaps[-1][0], min(self._gaps[-1][1], time.time() * 1000.0))
-        for group in span.groups:
-            if missing := self._missing.get(group):
-                self._span_of(self._losses[group]).lost_clients += len(missing)
 
     def _take_end(self, group: PgbenchGroup) -> None:
         clients = self._kind_of(group)
@@ -268,18 +284,18 @@ class OutageRun(PgbenchRun):
 
     def _replace(self, group: PgbenchGroup, clients: _Clients) -> None:
         """Have the clients of a group that has ended replaced; forget one that did nothing."""
+        if group.log.first_commit_s is not None:
+            self._works(group)
         self._lose(group, range(group.facts.clients), _last_line(group))
-        if self._is_replacement(group):
-            if group.log.first_commit_s is not None:
-                self._close_span()
-            else:
-                self._forget(group, clients)
+        if not self._has_worked(group):
+            self._forget(group, clients)
         clients.lost.set()
 
     def _forget(self, group: PgbenchGroup, clients: _Clients) -> None:
-        span = self._spans[-1]
-        span.groups.remove(group)
-        span.tried += self._attempts.pop(group, 1)
+        for span in self._spans:
+            if group in span.groups:
+                span.groups.remove(group)
+                span.tried += self._attempts.pop(group, 1)
         if group.status is not None and group.status < _KILLED:
             # The log of one that was killed may have lacked its lines.
             clients.groups.remove(group)
@@ -359,8 +375,13 @@ class OutageRun(PgbenchRun):
         self.facts = replace(self.facts, outages=tuple(map(self._facts_of, self._spans)))
 
     def _facts_of(self, span: _OpenSpan) -> OutageSpan:
-        commits = {group: group.log.first_commit_s for group in span.groups}
-        commits_ms = [1000.0 * commit_s for commit_s in commits.values() if commit_s is not None]
+        commits_s = [(group in self._groups, group.log.first_commit_s) for group in span.groups]
+        commits_ms = [1000.0 * commit_s for _, commit_s in commits_s if commit_s is not None]
+        of_load = [commit_s for is_load, commit_s in commits_s if is_load]
+        # Where only counting clients were lost, they are all.
+        replacements = of_load or [commit_s for _, commit_s in commits_s]
+        replaced_s = [commit_s for commit_s in replacements if commit_s is not None]
+        are_back = span.closed and replaced_s and len(replaced_s) == len(replacements)
         return OutageSpan(
             first_error_ms=span.loss.at_ms,
             lost_clients=span.lost_clients,
@@ -369,7 +390,7 @@ class OutageRun(PgbenchRun):
             longest_wait_s=span.longest_wait_s,
             problem=span.problem,
             first_commit_ms=min(commits_ms, default=None),
-            replaced_ms=max(commits_ms) if span.closed and None not in commits.values() and commits_ms else None,
+            replaced_ms=1000.0 * max(replaced_s) if are_back else None,
             moved_ms=span.moved_ms,
         )
 

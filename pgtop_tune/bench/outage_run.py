@@ -27,6 +27,7 @@ from pgtop_tune.bench.places import EVERY_S
 from pgtop_tune.bench.run import PgbenchRun, StartGroup, failure_words
 from pgtop_tune.model.bench import BenchProgress, BenchRun, LatencySecond, LoadLevel, RunState
 from pgtop_tune.model.outage import OutageSpan
+from pgtop_tune.process.attempts import AGAIN, READY
 
 MOST_GROUPS: Final = 100
 """Groups that are kept; a load whose clients are lost more often does not go through an outage."""
@@ -37,7 +38,7 @@ _BACK_S: Final = 5.0
 _TOGETHER_S: Final = 0.02
 """Clients that are lost within so long are replaced together."""
 _ATTEMPTS: Final = re.compile(r"attempts: (\d{1,9}) (\d{1,9}) (\d{1,9}\.\d{3})")
-_REASON: Final = re.compile(r"pgbench: (?:error|fatal): (?!could not create connection)(.+)")
+_REASON: Final = re.compile(r"pgbench: (?:error|fatal): (?!could not create connection|Run was aborted)(.+)")
 _KILLED: Final = 128
 
 
@@ -77,6 +78,7 @@ class _Clients:
         lost: Set when some are missing.
         number: Number of the last group.
         begun_s: Start of the last group, on the monotonic clock.
+        spare: A group of all of them that waits to be begun: a new one would take two starts of Python.
     """
 
     def __init__(self, start: StartGroup, level: LoadLevel, groups: list[PgbenchGroup]) -> None:
@@ -86,6 +88,7 @@ class _Clients:
         self.lost = asyncio.Event()
         self.number = 1
         self.begun_s = -math.inf
+        self.spare: PgbenchGroup | None = None
 
     def running(self) -> list[PgbenchGroup]:
         return [group for group in self.groups if not group.over]
@@ -112,6 +115,7 @@ class OutageRun(PgbenchRun):
         self._losses: dict[PgbenchGroup, _Loss] = {}
         self._attempts: dict[PgbenchGroup, int] = {}
         self._at_work: set[PgbenchGroup] = set()
+        self._ready: set[PgbenchGroup] = set()
         self._spans: list[_OpenSpan] = []
         self.waiting_clients = 0
         self.uncounted = ""
@@ -120,11 +124,12 @@ class OutageRun(PgbenchRun):
         await super().begin()
         try:
             if self._counting is not None:
-                await self._start_group_of(self._counting, self._counting.level, again=False)
+                self._counting.groups.append(await self._made(self._counting, self._counting.level, again=False))
         except BaseException:
             await asyncio.shield(self.stop())
             raise
         for clients in self._kinds():
+            clients.lost.set()
             self._go(self._keep(clients))
         self._go(self._end_at_last())
 
@@ -160,7 +165,11 @@ class OutageRun(PgbenchRun):
         return next((clients for clients in self._kinds() if group in clients.groups), self._load)
 
     def _living(self, clients: _Clients) -> int:
-        return sum(group.facts.clients - len(self._missing.get(group, ())) for group in clients.running())
+        """Return the number of clients that run, or are being started."""
+        return sum(
+            group.facts.clients - (len(self._missing.get(group, ())) if self._has_worked(group) else 0)
+            for group in clients.running()
+        )
 
     def _take_message(self, group: PgbenchGroup, line: str) -> None:
         if attempt := _ATTEMPTS.fullmatch(line):
@@ -169,6 +178,13 @@ class OutageRun(PgbenchRun):
             for span in self._spans[-1:]:
                 span.longest_wait_s = max(span.longest_wait_s, float(attempt[3]))
             self._tell_groups()
+            return
+        if line == READY:
+            self._ready.add(group)
+            return
+        if line == AGAIN:
+            self._missing.pop(group, None)
+            self._losses.pop(group, None)
             return
         self._lose(group, lost_clients(line), line)
         if self._spans and not self._has_worked(group) and (reason := _REASON.match(line)):
@@ -212,6 +228,7 @@ class OutageRun(PgbenchRun):
             self._at_work.add(group)
             if missing := self._missing.get(group):
                 self._count_loss(group, len(missing))
+                self._kind_of(group).lost.set()
 
     def _span_of(self, loss: _Loss) -> _OpenSpan:
         if self.span_is_closed:
@@ -240,6 +257,9 @@ class OutageRun(PgbenchRun):
             span.load_back_s = now_s
         if all(are_back) or now_s - span.load_back_s > _BACK_S:
             self._close_span()
+            for clients in self._kinds():
+                # For the next outage.
+                clients.lost.set()
 
     def _close_span(self) -> None:
         """End the outage that lasts."""
@@ -249,6 +269,10 @@ class OutageRun(PgbenchRun):
         self._gaps[-1] = (self._gaps[-1][0], min(self._gaps[-1][1], time.time() * 1000.0))
 
     def _take_end(self, group: PgbenchGroup) -> None:
+        for clients in self._kinds():
+            if clients.spare is group:
+                clients.spare = None
+                return
         clients = self._kind_of(group)
         is_load = clients is self._load
         if is_load:
@@ -312,7 +336,10 @@ class OutageRun(PgbenchRun):
             await asyncio.sleep(max(_TOGETHER_S, clients.begun_s + EVERY_S - time.monotonic()))
             async with self._changing:
                 missing = clients.level.clients - self._living(clients)
-                if self._closing.is_set() or missing <= 0:
+                if self._closing.is_set():
+                    return
+                if missing <= 0:
+                    await self._prepare_spare(clients)
                     continue
                 if len(clients.groups) >= MOST_GROUPS:
                     self._problem = f"clients were lost and replaced {MOST_GROUPS} times: {self._spans[-1].loss.reason}"
@@ -322,18 +349,37 @@ class OutageRun(PgbenchRun):
                 rate = clients.level.rate_per_s
                 level = LoadLevel(missing, None if rate is None else rate * missing / clients.level.clients)
                 try:
-                    await self._start_group_of(clients, level, again=True)
+                    await self._begin_replacement(clients, level)
                 except LoadProblem as problem:
                     self._spans[-1].problem, self._spans[-1].tried = problem.message, self._spans[-1].tried + 1
                     clients.lost.set()
 
-    async def _start_group_of(self, clients: _Clients, level: LoadLevel, *, again: bool) -> None:
-        if again:
-            clients.number += 1
+    async def _begin_replacement(self, clients: _Clients, level: LoadLevel) -> None:
+        clients.begun_s = time.monotonic()
         if clients is self._load:
             self._merged.divide()
-        clients.begun_s = time.monotonic()
-        group = await clients.start(
+        group = clients.spare
+        if group is not None and group in self._ready and level == clients.level:
+            clients.spare = None
+            group.begin_attempts()
+        else:
+            clients.number += 1
+            group = await self._made(clients, level, again=True)
+        clients.groups.append(group)
+        self._spans[-1].groups.append(group)
+        self._tell_groups()
+
+    async def _prepare_spare(self, clients: _Clients) -> None:
+        if clients.spare is None and clients.level.clients:
+            clients.number += 1
+            try:
+                clients.spare = await self._made(clients, clients.level, again=True, waits=True)
+            except LoadProblem:
+                # It is made when it is needed.
+                return
+
+    async def _made(self, clients: _Clients, level: LoadLevel, *, again: bool, waits: bool = False) -> PgbenchGroup:
+        return await clients.start(
             clients.number,
             0,
             level,
@@ -343,11 +389,8 @@ class OutageRun(PgbenchRun):
             take_end=self._take_end,
             take_message=self._take_message,
             again=again,
+            waits=waits,
         )
-        clients.groups.append(group)
-        if again:
-            self._spans[-1].groups.append(group)
-        self._tell_groups()
 
     # The end.
 
@@ -364,7 +407,9 @@ class OutageRun(PgbenchRun):
         await self._end()
 
     async def _end_groups(self) -> None:
-        await asyncio.gather(*(group.stop() for clients in self._kinds() for group in clients.running()))
+        spares = [clients.spare for clients in self._kinds() if clients.spare is not None]
+        running = [group for clients in self._kinds() for group in clients.running()]
+        await asyncio.gather(*(group.stop() for group in (*running, *spares)))
 
     def _read_logs(self) -> None:
         super()._read_logs()
@@ -395,7 +440,8 @@ class OutageRun(PgbenchRun):
         )
 
     def _finish(self) -> None:
-        for group in self._counting.running() if self._counting is not None else ():
+        counting = [] if self._counting is None else self._counting.running()
+        for group in (*counting, *(clients.spare for clients in self._kinds() if clients.spare is not None)):
             # Only a cancelled event loop comes here.
             group.kill()
         self._groups[1:] = [group for group in self._groups[1:] if group in self._at_work or group.report is not None]

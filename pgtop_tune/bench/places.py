@@ -202,6 +202,7 @@ class RunOrder(Struct, frozen=True):
         directory: A directory on this machine that does not exist yet; the files of its log appear in it.
         scripts: The files it reads, as they are here.
         attempts: Whether it is started again until it is at work (`process/attempts.py`), on this machine only.
+        waits: Whether the first of these waits for the signal "USR1".
         number: Variable of the scripts that gets the number of the attempt; "" for none.
     """
 
@@ -211,6 +212,7 @@ class RunOrder(Struct, frozen=True):
     directory: Path
     scripts: tuple[Script, ...] = ()
     attempts: bool = False
+    waits: bool = False
     number: str = ""
 
 
@@ -333,8 +335,8 @@ EVERY_S: Final = 0.05
 
 def _attempts_argv(order: RunOrder) -> list[str]:
     log = str(order.directory / LOG_NAME)
-    number = ["--number", order.number] if order.number else []
-    return [*file_argv(attempts.__file__), "--every", str(EVERY_S), "--log", log, *number, "--"]
+    options = [*(["--number", order.number] if order.number else []), *(["--wait", "USR1"] if order.waits else [])]
+    return [*file_argv(attempts.__file__), "--every", str(EVERY_S), "--log", log, *options, "--"]
 
 
 class LocalPlace:

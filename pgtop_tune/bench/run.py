@@ -61,6 +61,7 @@ class StartGroup(Protocol):
         take_end: Callable[[PgbenchGroup], None],
         take_message: Callable[[PgbenchGroup, str], None],
         again: bool = False,
+        waits: bool = False,
     ) -> PgbenchGroup:
         """Start it.
 
@@ -70,6 +71,7 @@ class StartGroup(Protocol):
             started_ms: Begin of the run, or of the change.
             bounded: With the time, or the transactions, of the run; else until it is stopped.
             again: Start it again until its clients are connected (`process/attempts`).
+            waits: The first attempt waits for `PgbenchGroup.begin_attempts`.
 
         Raises:
             LoadProblem: It cannot be started.

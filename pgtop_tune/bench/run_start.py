@@ -79,6 +79,7 @@ class GroupStarter:
         take_end: Callable[[PgbenchGroup], None],
         take_message: Callable[[PgbenchGroup, str], None],
         again: bool = False,
+        waits: bool = False,
     ) -> PgbenchGroup:
         load_place, pgbench = self._generators[generator].load_place, self._generators[generator].pgbench
         spec = replace(
@@ -97,6 +98,7 @@ class GroupStarter:
             directory=there,
             scripts=self._scripts,
             attempts=again,
+            waits=waits,
         )
         layout = LogLayout(lag=level.rate_per_s is not None, scripts=max(len(self._scripts), 1))
         spawned_ms = wall_ms()
@@ -135,6 +137,7 @@ class CountingStarter:
         take_end: Callable[[PgbenchGroup], None],
         take_message: Callable[[PgbenchGroup, str], None],
         again: bool = False,
+        waits: bool = False,
     ) -> PgbenchGroup:
         load_place, pgbench = self._generator.load_place, self._generator.pgbench
         spec = self._counting.spec(number, again=again)
@@ -147,6 +150,7 @@ class CountingStarter:
             endpoint=hasty(self._endpoint) if again else self._endpoint,
             directory=there,
             attempts=again,
+            waits=waits,
             number=ATTEMPT if again else "",
         )
         spawned_ms = wall_ms()

@@ -116,6 +116,12 @@ class LoadEndpoint(Struct, frozen=True):
         return host in ("", "localhost", "::1") or host.startswith(("/", "@", "127."))
 
     @property
+    def one_host(self) -> str:
+        """Return the only name or address of a server that is reached over a network; "" where there is no such."""
+        host = self.env.get("PGHOSTADDR") or self.host
+        return "" if host.startswith(("/", "@")) or "," in host else host
+
+    @property
     def over_tls(self) -> bool:
         """Return whether every session must be encrypted."""
         return self.env.get("PGSSLMODE") in _OVER_TLS

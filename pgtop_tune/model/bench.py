@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from pgtop_tune.model.host import NetworkLoad
+
 
 class StatementReport(Struct, frozen=True, gc=False):
     """A line of a script, with -r.
@@ -246,6 +248,7 @@ class ClientGroup(Struct, frozen=True, gc=False):
         problem: Why it ended without our doing; "" otherwise. Foreign text.
         processed, latency_ms, lag_ms: Figures of its report; None while it runs, and without a report.
         cpus: Mean number of CPUs that it used; None while it runs, and where `BenchRun.pids` tells.
+        network: The interface of its machine towards the server; None while it runs, and where that is unknown.
     """
 
     number: int
@@ -265,6 +268,7 @@ class ClientGroup(Struct, frozen=True, gc=False):
     latency_ms: float | None = None
     lag_ms: float | None = None
     cpus: float | None = None
+    network: NetworkLoad | None = None
 
 
 class Seam(Struct, frozen=True, gc=False):

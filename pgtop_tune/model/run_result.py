@@ -23,6 +23,7 @@ from pgtop_tune.model.bench import (
     Seam,
     estimate_mark,
 )
+from pgtop_tune.model.host import MachineLoad
 
 FORMAT: Final = "pgtop-tune-run/1"
 INIT_FORMAT: Final = "pgtop-tune-init/1"
@@ -361,6 +362,8 @@ class RunResult(Struct, frozen=True, gc=False):
     """Changes of the load."""
     groups: tuple[ClientGroup, ...] = ()
     """All pgbench processes of the run, of a load that changed or that came from several machines."""
+    server_load: MachineLoad = MachineLoad()
+    """Load of the server's machine, of a load that came from several machines."""
 
     @property
     def qps(self) -> float | None:

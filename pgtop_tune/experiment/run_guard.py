@@ -118,7 +118,7 @@ class RunGuard:
             # Another rate begins anew: phases and keys change it.
             self._watched = (bench.run.run, bench.run.rate_per_s)
             self._watch = None if bench.run.rate_per_s is None else OverloadWatch(bench.run.rate_per_s)
-        self._look_at_conditions(interval, frame.elapsed_s)
+        self._look_at_conditions(interval, frame.elapsed_s, paused=bench.run.paused)
         if self._watch is not None and not self.overload:
             excused = bool(bench.progress) and is_excused(interval, bench.run)
             for line in bench.progress:
@@ -130,9 +130,9 @@ class RunGuard:
                     elif self.ended_for is None:
                         self.ended_for = RunEndedFor(OVERLOADED, self.overload)
 
-    def _look_at_conditions(self, interval: Interval, now_s: float) -> None:
+    def _look_at_conditions(self, interval: Interval, now_s: float, *, paused: bool) -> None:
         for index, condition in enumerate(self._conditions):
-            if not condition.wire.crossed(interval):
+            if paused or not condition.wire.crossed(interval):
                 self._crossed_since_s.pop(index, None)
             elif now_s - self._crossed_since_s.setdefault(index, now_s) >= condition.for_s:
                 self.ended_for = RunEndedFor(ABORTED, condition.text)

@@ -66,7 +66,7 @@ RUN_QUEUE = Metric(
     "/proc/stat procs_running", values.gauge(sections.cpu, lambda cpu: cpu.procs_running),
 )  # fmt: skip
 BLOCKED_TASKS = Metric(
-    "host.blocked", "blocked", "", "Tasks that wait for a disk now.",
+    "host.blocked", "in I/O", "", "Tasks that wait for a disk now.",
     "/proc/stat procs_blocked", values.gauge(sections.cpu, lambda cpu: cpu.procs_blocked),
 )  # fmt: skip
 CONTEXT_SWITCHES = Metric(

@@ -42,6 +42,8 @@ NONE_S: Final = 0.1
 """Lag up to which a load has no backlog."""
 LEAST_S: Final = 0.5
 """Backlog below which nothing is concluded."""
+_LINE_S: Final = 1.0
+"""Seconds that a line of progress is about."""
 _WORKED_OFF: Final = 0.5
 _PRIOR_SD: Final = 0.02
 """Share of the capacity by which two seconds differ, for a backlog of few steps."""
@@ -91,7 +93,7 @@ class OverloadWatch:
         self.overload: Overload | None = None
         self._rate = rate_per_s
         self._lines: list[BenchProgress] = []
-        self._steps: list[_Step] = [_Step(0.0, 0.0, 0.0)]
+        self._steps: list[_Step] = []
         self._onset_s = 0.0
         self._skipped = 0
         self._peak_s = 0.0
@@ -105,6 +107,10 @@ class OverloadWatch:
         """
         self._lines.append(line)
         at_s = line.elapsed_s
+        if not self._steps:
+            # Phases begin at another second of the run than 0.
+            self._onset_s = max(at_s - _LINE_S, 0.0)
+            self._steps = [_Step(self._onset_s, 0.0, 0.0)]
         if self.overload is None and at_s - self._steps[-1].at_s >= STEP_S - 0.5:
             lines, self._lines = self._lines, []
             self._skipped += sum(second.skipped or 0 for second in lines)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.experiment.run_guard import RunGuard, abort_condition
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.bench import BenchProgress
+from pgtop_tune.model.bench import BenchProgress, BenchSample
 from pgtop_tune.model.frame import Frame
 from tests.support.frames import bench_sample, frame
 
@@ -36,6 +36,16 @@ def test_a_condition_ends_a_run_only_when_it_has_held_without_a_pause() -> None:
     assert guard.ended_for is not None
     assert guard.ended_for.doubt == "ABORTED"
     assert guard.ended_for.reason == "tps<100 for 8 s"
+
+
+def test_a_pause_of_the_load_trips_no_condition() -> None:
+    every = frames([line(n, 500.0 if n < 10 else 0.0) for n in range(40)])
+    samples = [bench for each in every if isinstance(bench := each.bench, BenchSample)]
+    paused = [
+        replace(each, bench=replace(bench, run=replace(bench.run, paused=10 <= n < 30)))
+        for n, (each, bench) in enumerate(zip(every, samples, strict=True))
+    ]
+    assert ended_at(RunGuard([abort_condition("tps < 100 for 8s")]), paused) == 38
 
 
 def test_the_failed_share_is_in_per_cent_of_all_transactions() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pgtop_tune.metrics.overload import OverloadWatch, overload_in
 from pgtop_tune.model.bench import BenchProgress
 
@@ -42,3 +44,13 @@ def test_a_checkpoint_that_ends_in_time_explains_a_backlog_and_what_grows_on_beh
     assert found is not None
     assert abs(found.onset_s - 10.0) <= 3.0
     assert found.found_s >= 70.0
+
+
+def test_a_rate_that_begins_in_mid_run_has_its_own_beginning() -> None:
+    watch = OverloadWatch(100.0)
+    for second in range(300, 340):
+        watch.take(line(second, 0.3 * (second - 299)))
+    assert watch.overload is not None
+    assert 298 <= watch.overload.onset_s <= 302
+    assert watch.overload.growth == pytest.approx(0.3, rel=0.1)
+    assert watch.overload.found_s <= 320

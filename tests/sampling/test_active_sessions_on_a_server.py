@@ -83,7 +83,7 @@ async def test_an_idle_server_has_no_active_session_and_sleeps_stand_beside(
                 executing(target, "VACUUM t", slow),
             ):
                 sleeping = await asyncio.to_thread(eventually, lambda: waited(psql) >= SLEEPS)
-                # A frame that came since may hold samples from before. Waits are looked at less often on a busy machine.
+                # A frame that came since may hold samples from before. A busy machine has fewer looks.
                 all_wait = await watcher.until(lambda frame: over(watcher, frame.sequence)["Timeout"] >= 1.0)
                 await watcher.more(8)
                 found = over(watcher, all_wait.sequence)

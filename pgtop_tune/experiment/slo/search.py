@@ -281,9 +281,11 @@ class RateSearch(Struct):
         if self.outcomes and any(outcome.step.kind is not StepKind.PROBE for outcome in self.outcomes):
             return None, None
         if low is None:
-            last = self.outcomes[-1] if self.outcomes else None
-            if last is not None and last.standing is Standing.UNCLEAR and all(limit.holds for limit in last.judged):
-                reason = f"{last.step.rate:g} per second are too few to tell in {last.seconds} s: begin with more (-R)"
+            if any(self._is_too_few(outcome) for outcome in self.outcomes):
+                # Fewer transactions would tell even less.
+                if high is None and probes < _MOST_PROBES:
+                    return 2.0 * max(rates), None
+                reason = f"{min(rates):g} per second are too few to tell in {LOOKS_S[-1]} s, and more do not hold it"
                 return None, SearchEnd(RateEnding.UNCONFIRMED, None, high, reason)
             rate = self.plan.start if not rates else min(rates) / 2.0
             if rate < _LOWEST or probes >= _MOST_PROBES:
@@ -301,6 +303,11 @@ class RateSearch(Struct):
         if wide <= STEP or probes >= _MOST_PROBES:
             return None, None
         return math.sqrt(a * b), None
+
+    @staticmethod
+    def _is_too_few(outcome: StepOutcome) -> bool:
+        """Return whether a probe held the objective, and only the number of its transactions left it unclear."""
+        return outcome.standing is Standing.UNCLEAR and all(judged.holds for judged in outcome.judged)
 
     def _generator(self) -> str:
         return next((outcome.generator for outcome in self._counted() if outcome.generator), "")

@@ -90,13 +90,30 @@ def test_an_objective_that_never_holds_and_one_that_never_breaks_have_no_interva
     assert "a thread never slept" in end.reason
 
 
-def test_a_first_rate_with_too_few_transactions_ends_with_that_reason() -> None:
-    def answer(step: SearchStep, _: int) -> StepOutcome:
-        few = Judged(value=0.0, error=0.02, degrees=5, allowed=0.01)
-        return StepOutcome(step=step, standing=Standing.UNCLEAR, judged=(few,), seconds=160)
+def too_few(step: SearchStep) -> StepOutcome:
+    few = Judged(value=0.0, error=0.02, degrees=5, allowed=0.01)
+    return StepOutcome(step=step, standing=Standing.UNCLEAR, judged=(few,), seconds=160)
+
+
+def test_a_first_rate_with_too_few_transactions_is_doubled() -> None:
+    def answer(step: SearchStep, number: int) -> StepOutcome:
+        return too_few(step) if step.rate < 10.0 else limit_at(100.0)(step, number)
 
     found, end = searched(answer, SearchPlan(start=2.0))
-    assert len(found.outcomes) == 1
+    assert [outcome.step.rate for outcome in found.outcomes[:4]] == [2.0, 4.0, 8.0, 16.0]
+    assert end.ending is RateEnding.CONFIRMED
+    assert end.low is not None
+    assert end.high is not None
+    assert end.low <= 100.0 < end.high
+
+
+def test_rates_with_too_few_transactions_below_those_that_break_end_with_that_reason() -> None:
+    def answer(step: SearchStep, number: int) -> StepOutcome:
+        return too_few(step) if step.rate < 10.0 else limit_at(0.0)(step, number)
+
+    found, end = searched(answer, SearchPlan(start=2.0))
+    assert len(found.outcomes) == 4
+    assert end.ending is RateEnding.UNCONFIRMED
     assert "too few to tell" in end.reason
 
 

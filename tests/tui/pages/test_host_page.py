@@ -288,7 +288,7 @@ def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_th
     lines = summary(by_psutil, cells, rows)
     assert "source: psutil" in lines[0]
     names = next(line for line in lines if line.startswith(" n/a"))
-    assert "unavailable from psutil (help shows why): run queue, blocked, dirty" in names
+    assert "unavailable from psutil (help shows why): run queue, in I/O, dirty" in names
     above = "\n".join(lines[: lines.index(names)])
     assert "dirty" not in above
     assert "run queue" not in above
@@ -303,7 +303,7 @@ def test_figures_that_psutil_does_not_tell_are_named_and_no_number_stands_for_th
 def test_the_dashboard_leaves_out_what_psutil_does_not_tell_and_says_so(by_psutil: Session) -> None:
     text = "\n".join(plain_text(line) for line in host_lines(by_psutil, 200, 5, UNICODE))
     assert "by psutil: help shows what is missing" in text
-    assert not [word for word in ("dirty", "huge ", "run queue", "queue  ", "blocked", "committed") if word in text]
+    assert not [word for word in ("dirty", "huge ", "run queue", "queue  ", "in I/O", "committed") if word in text]
     assert all(word in text for word in ("postgres", "of", "cache", "load", "available", "psi psutil does not report"))
     assert "by psutil" in plain_text(host_lines(by_psutil, 80, 5, UNICODE)[1])
 

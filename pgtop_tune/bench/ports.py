@@ -51,7 +51,8 @@ def far_environment(endpoint: LoadEndpoint, passfile: Path | None) -> dict[str, 
     Args:
         passfile: As in `environment`, over there.
     """
-    variables = {name: value for name, value in endpoint.env.items() if name != "PGPASSWORD"} | {"LC_ALL": "C"}
+    public = {name: value for name, value in endpoint.env.items() if name != "PGPASSWORD"}
+    variables = _PATIENCE | public | {"LC_ALL": "C"}
     return variables | ({"PGPASSFILE": str(passfile)} if passfile is not None else {})
 
 

@@ -236,6 +236,22 @@ class PgbenchRunner:
         """Return the machines on which pgbench runs, as they were named; "" is this machine."""
         return ", ".join(filter(None, (load_place.name for load_place in self._places)))
 
+    async def fail(self, reason: str) -> None:
+        """End the run as `stop` does; it has failed for that reason."""
+        async with self._starting:
+            if self._run is not None:
+                await self._run.fail(reason)
+
+    @property
+    def opening(self) -> int | None:
+        """Return how many files pgbench has open while its clients connect; None before and after, and elsewhere."""
+        return None if self._run is None else self._run.opening
+
+    @property
+    def lost_connections(self) -> str:
+        """Return pgbench's words about a client that got no connection; "" while there is none."""
+        return "" if self._run is None else self._run.lost_connections
+
     @property
     def report(self) -> BenchReport | None:
         """Return pgbench's final report of the last run; None while it runs, and where it printed none."""

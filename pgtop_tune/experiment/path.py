@@ -13,8 +13,9 @@ from typing import Final
 from msgspec import Struct
 
 from pgtop_tune.base.errors import UsageProblem
+from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listeners
+from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listen_backlog, listeners
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pooler import server_shares, unreserved_connections
 from pgtop_tune.model.absence import NOT_YET, Unavailable
@@ -126,6 +127,8 @@ class PathFacts(Struct, frozen=True):
         rate_per_s: Transactions per second asked for; None for as many as it goes.
         seconds: The length of the run; None until stopped.
         ports: The ports of pgbench's machine; None where they are not known.
+        threads: pgbench's -j: each opens one connection after the other.
+        backlog: Connections that may wait to be accepted; None where that is not known.
     """
 
     clients: int
@@ -141,6 +144,8 @@ class PathFacts(Struct, frozen=True):
     rate_per_s: float | None = None
     seconds: int | None = None
     ports: EphemeralPorts | None = None
+    threads: int = 1
+    backlog: int | None = None
 
 
 def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
@@ -216,7 +221,7 @@ def _clients(facts: PathFacts) -> Iterator[PathLimit]:
     if there + facts.clients > most:
         yield PathLimit(
             id="pooler-clients",
-            refuses=False,
+            refuses=facts.clients > most and not facts.connects,
             reason=f"{facts.clients} clients will not fit: max_client_conn of {console.kind} is {most}, and {there} "
             "of them "
             f"are in use, which leaves {max(most - there, 0)}",
@@ -277,7 +282,7 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
     if facts.clients > ports.count:
         yield PathLimit(
             id="ephemeral-ports",
-            refuses=False,
+            refuses=facts.tcp and not facts.connects,
             reason=f"{facts.clients} clients need a port each {at}, but net.ipv4.ip_local_port_range has {ports.count}",
             advice="widen net.ipv4.ip_local_port_range, or use a Unix socket",
         )
@@ -296,6 +301,19 @@ def _ports(facts: PathFacts) -> Iterator[PathLimit]:
         )
 
 
+def _waiting(facts: PathFacts) -> Iterator[PathLimit]:
+    """Yield the limit of connections that wait: a Unix socket refuses the next one, over TCP it begins again later."""
+    if facts.backlog is not None and facts.threads > facts.backlog:
+        consequence = "come a second late" if facts.tcp else "are refused"
+        yield PathLimit(
+            id="listen-backlog",
+            refuses=False,
+            reason=f"{facts.threads} threads of pgbench connect at once, but net.core.somaxconn lets {facts.backlog} "
+            f"connections wait: further ones {consequence}",
+            advice="use fewer threads (-j), or raise net.core.somaxconn and restart the server",
+        )
+
+
 _BACKEND_FILES: Final = 58
 """NUM_RESERVED_FDS and the least that is left for relations, src/backend/storage/file/fd.c: each backend has a limit
 of its own, so that the number of clients does not count."""
@@ -309,7 +327,14 @@ _NEEDS: Final[Mapping[str, Callable[[PathFacts], int]]] = {
 }
 """Program → files it needs; of other programs that is not known."""
 
-RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (_prepared, _clients, _sizes, _files, _ports)
+RULES: Final[tuple[Callable[[PathFacts], Iterator[PathLimit]], ...]] = (
+    _prepared,
+    _clients,
+    _sizes,
+    _files,
+    _ports,
+    _waiting,
+)
 
 
 _ANSWER_S: Final = 10.0
@@ -358,6 +383,7 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
     pooler = pooler_at(interval.newest.pooler, target.name, endpoint.host, endpoint.port)
     console = None if pooler is None or isinstance(pooler.console, Unavailable) else pooler.console
     ports = ephemeral_ports()
+    processes = await asyncio.to_thread(_processes, _places(endpoint, pooler, console))
     return PathFacts(
         clients=spec.clients,
         protocol=spec.protocol,
@@ -365,13 +391,15 @@ async def path_facts(target: LoadTarget, spec: LoadSpec, interval: Interval, *, 
         user=endpoint.user,
         console=console,
         unreserved=unreserved_connections(interval),
-        processes=await asyncio.to_thread(_processes, _places(endpoint, pooler, console)),
+        processes=processes,
         tcp=bool(endpoint.host) and not endpoint.host.startswith(("/", "@")),
         loopback=_is_loopback(endpoint.host),
         connects=spec.connect_per_transaction,
         rate_per_s=spec.rate_per_s,
         seconds=spec.duration_s,
         ports=None if isinstance(ports, Unavailable) or not from_here else ports,
+        threads=threads_for(spec),
+        backlog=listen_backlog() if processes else None,
     )
 
 

@@ -50,6 +50,14 @@ def ephemeral_ports(root: Path = ROOT) -> EphemeralPorts | Unavailable:
         return Unavailable(Reason.FAILED, str(problem))
 
 
+def listen_backlog(root: Path = ROOT) -> int | None:
+    """Return the most connections that may wait to be accepted at a socket; None where it is not known."""
+    try:
+        return int(read_once(root / "proc/sys/net/core/somaxconn"))
+    except (OSError, ValueError):
+        return None
+
+
 _LISTENING: Final = "0A"
 """TCP_LISTEN of include/net/tcp_states.h, as /proc/net/tcp writes it."""
 _LIMIT: Final = "Max open files"

@@ -246,7 +246,17 @@ MANY_CLIENTS: Final = 64
 QUEUED: Final = 25.0
 LOST_UP_TO_PERCENT: Final = 1.0
 LOAD_CHANGED: Final = "LOAD-CHANGED"
-_NO_ROOM: Final = ("too many clients", "too many connections", "remaining connection slots", "open files")
+_NO_ROOM: Final = (
+    "too many clients",
+    "too many connections",
+    "remaining connection slots",
+    "open files",
+    "no more connections allowed",
+    "Cannot assign requested address",
+    "no further connection",
+    "timeout expired",
+    "Resource temporarily unavailable",
+)
 _PREFIXES: Final = re.compile(
     r"^(?:pgbench: )?(?:error: |fatal: )?(?:connection to server .{1,300}? failed: )?(?:FATAL: +)?"
 )
@@ -276,18 +286,24 @@ def _failed(evidence: RunEvidence) -> Doubt | None:
     message, _, hint = run.message.partition("\nhint: ")
     status = run.exit_status if run.exit_status is not None else -1
     reason = f"{short_words(message) or 'pgbench printed nothing'} (exit status {status})"
+    if (warnings := evidence.facts.warnings) and _got_no_room(run):
+        reason += f"; it was warned of before: {'; '.join(warnings)}"
     return doubt("RUN-FAILED", INVALID, reason, hint, exit_status=status)
 
 
 def _connection_errors(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
-    if run.state is not RunState.FAILED or not any(phrase in run.message for phrase in _NO_ROOM):
+    if run.state is not RunState.FAILED or not _got_no_room(run):
         return None
     return doubt(
         "CONNECTION-ERRORS", INVALID,
         f"not all {run.clients} clients got a connection",
         "use fewer clients, raise max_connections or the limit of open files, or use a pooler", clients=run.clients,
     )  # fmt: skip
+
+
+def _got_no_room(run: BenchRun) -> bool:
+    return any(phrase in run.message for phrase in _NO_ROOM)
 
 
 def _stopped(evidence: RunEvidence) -> Doubt | None:

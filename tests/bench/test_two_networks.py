@@ -30,15 +30,13 @@ from tests.bench.sshd import Sshd, sshd
 from tests.bench.sshd import why_not as why_no_sshd
 from tests.bench.test_runner import over
 from tests.bench.test_ssh_place import name_in, processes, there
-from tests.support.by_pg_ctl import by_pg_ctl
-from tests.support.net_namespaces import DEVICE, Namespace, ip, namespace, why_not
+from tests.support.net_namespaces import DEVICE, PORT, Namespace, ip, namespace, on_link, why_not
 from tests.support.processes import eventually
 from tests.support.quick_server import quick_server
 from tests.support.servers import Servers
 
 pytestmark = pytest.mark.root
 
-PORT: Final = 5432
 FAKE: Final = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 AHEAD_S: Final = 3600
 GONE_S: Final = 90.0
@@ -58,9 +56,7 @@ def endpoint(spaces: tuple[Namespace, Namespace], servers: Servers) -> Iterator[
     """A server that both machines reach at the end of the first one's link."""
     made = quick_server(servers.binaries(18))
     try:
-        with (Path(str(made.data_dir)) / "pg_hba.conf").open("a") as rules:
-            rules.write("host all all 198.18.0.0/15 trust\n")
-        with by_pg_ctl(made, listen_addresses=spaces[0].here, port=str(PORT)) as server:
+        with on_link(made, spaces[0]) as server:
             local = endpoint_of(server)
             asyncio.run(initialise(LoadEndpoint(local.host, PORT, local.user, local.dbname), 1, find_pgbench()))
             yield LoadEndpoint(spaces[0].here, PORT, local.user, local.dbname)

@@ -7,6 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from pgtop_tune.base.units import UNKNOWN
 from pgtop_tune.compare.reports.sheets import generator_table, level_table, seam_words
 from pgtop_tune.experiment.record import record_of
 from pgtop_tune.model.absence import Unavailable
@@ -157,7 +158,7 @@ def test_machines_of_a_load_have_their_traffic_beside_the_server_s_and_unknown_i
     table = generator_table(made)
     cells = [[cell.strip() for cell in row[5:12]] for row in table.rows]
     assert cells[0] == ["0.50", "eth0␛[1m", "47.7 MB/s", "95.4 MB/s", "900", "800", "80"]
-    assert (cells[1][0], cells[1][-1]) == ("–", "–")
-    assert cells[2] == ["–"] * 7
+    assert (cells[1][0], cells[1][-1]) == (UNKNOWN, UNKNOWN)
+    assert cells[2] == [UNKNOWN] * 7
     assert (table.rows[3][0], cells[3][0]) == ("server", f"{made.server_load.cpus:.2f}")
     assert as_json(made)["groups"][0]["network"]["sent_bytes_per_s"] == 100e6

@@ -7,11 +7,16 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
+
+from pgtop_tune.cluster.throwaway import Throwaway
+from tests.support.by_pg_ctl import by_pg_ctl
 
 _NET: Final = "198.18.{}.{}"
 """Of 198.18.0.0/15, which is for measuring networks (RFC 2544)."""
 _MOST: Final = 256
+PORT: Final = 5432
 DEVICE: Final = "eth0"
 """Of the link inside."""
 
@@ -64,6 +69,15 @@ def namespace() -> Iterator[Namespace]:
         # The kernel takes the links of a namespace away some time after it.
         ip("link", "del", made.link)
         ip("netns", "del", made.name)
+
+
+@contextmanager
+def on_link(made: Throwaway, space: Namespace) -> Iterator[Throwaway]:
+    """A server that listens at this side of the link too, and lets everybody in there."""
+    with (Path(str(made.data_dir)) / "pg_hba.conf").open("a") as rules:
+        rules.write("host all all 198.18.0.0/15 trust\n")
+    with by_pg_ctl(made, listen_addresses=space.here, port=str(PORT)) as server:
+        yield server
 
 
 def _linked() -> Namespace:

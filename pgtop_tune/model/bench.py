@@ -173,6 +173,7 @@ class LoadSpec(Struct, frozen=True, gc=False):
         settings: (parameter, value) with which its sessions begin (PGOPTIONS), for this load only.
         further: Further options of pgbench as typed, such as --exit-on-abort.
         phases: Phases of the load as typed (`bench.phases`), in place of a duration; "" for a load that stays.
+        through_outage: Whether lost clients are replaced until the time is over; else the run ends with them.
     """
 
     profile: str = "tpcb-like"
@@ -193,6 +194,7 @@ class LoadSpec(Struct, frozen=True, gc=False):
     continue_on_error: bool = False
     further: tuple[str, ...] = ()
     phases: str = ""
+    through_outage: bool = False
 
     @property
     def level(self) -> LoadLevel:

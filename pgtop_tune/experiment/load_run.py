@@ -339,7 +339,8 @@ class LoadRun:
         """Wait for the end of a run; its guard may end it, and a limit that was seen before it."""
         ended = asyncio.create_task(self._runner.ended())
         enders = [asyncio.create_task(self._end_as_guarded(self._guard()))] if self._guard is not None else []
-        enders += [asyncio.create_task(self._end_without_connections())] if run.facts.warnings else []
+        is_watched = run.facts.warnings and not run.asked_run.spec.through_outage
+        enders += [asyncio.create_task(self._end_without_connections())] if is_watched else []
         try:
             await ended
         finally:

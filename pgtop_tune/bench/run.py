@@ -39,6 +39,7 @@ from pgtop_tune.model.bench import (
     LatencySecond,
     LoadLevel,
     LoadSpec,
+    PathProcess,
     PhaseSpan,
     RunState,
     ScriptChoice,
@@ -597,6 +598,7 @@ async def start_run(
     generators: Sequence[Generator],
     endpoint: LoadEndpoint,
     directory: Path,
+    path: tuple[PathProcess, ...] = (),
 ) -> PgbenchRun:
     """Start pgbench.
 
@@ -604,6 +606,7 @@ async def start_run(
         number: Number of the run in this session.
         generators: The machines that the clients are shared by; one at least.
         directory: A directory of this machine that does not exist yet, for the log of the first group.
+        path: See `BenchRun.path`.
 
     Raises:
         LoadProblem: A spec pgbench would refuse, no directory, no script file, or pgbench cannot be started.
@@ -686,6 +689,7 @@ async def start_run(
         seed=spec.seed,
         script_hashes=hashes,
         continue_on_error=spec.continue_on_error,
+        path=path,
     )
     run = PgbenchRun(facts, start_group, len(generators), steps)
     await run.begin()

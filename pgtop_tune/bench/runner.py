@@ -30,6 +30,7 @@ from pgtop_tune.model.bench import (
     BenchSample,
     LoadLevel,
     LoadSpec,
+    PathProcess,
     ProfileSummary,
 )
 
@@ -98,6 +99,7 @@ class PgbenchRunner:
         directories: Where profiles are looked for; None is ours and the user's.
         prepare: Completes a load before it is started; None where it comes complete.
         fence: Raises UnsafeChange for a load whose settings can lose data and may not be unlocked here.
+        path: Poolers and proxies on the way to the endpoint; may be changed with it.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class PgbenchRunner:
         self.directories: Sequence[Path] | None = None
         self.prepare: Prepare | None = None
         self.fence: Callable[[LoadSpec], None] = lambda spec: None
+        self.path: tuple[PathProcess, ...] = ()
         self._asked_for = pgbench
         self._places: Sequence[LoadPlace] = load_places or (LocalPlace(),)
         self._base = base or base_directory()
@@ -165,6 +168,7 @@ class PgbenchRunner:
                 generators,
                 endpoint=endpoint,
                 directory=self._next_directory,
+                path=self.path,
             )
             self._runs += 1
             self._next_directory = unused_name(self._base)

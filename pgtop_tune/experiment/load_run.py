@@ -23,7 +23,7 @@ from pgtop_tune.bench.phases import peak_clients
 from pgtop_tune.bench.ports import SqlSession, safe_path
 from pgtop_tune.bench.profiles import Profile, reads_scale, with_variables
 from pgtop_tune.bench.runner import PgbenchRunner
-from pgtop_tune.experiment.path import LoadTarget, limits, path_facts, poolers_looked_at, unreachable
+from pgtop_tune.experiment.path import LoadTarget, between, limits, path_facts, poolers_looked_at, unreachable
 from pgtop_tune.experiment.record import AskedRun, record_of, record_of_nothing
 from pgtop_tune.experiment.run_guard import RunGuard
 from pgtop_tune.experiment.server_times import OpenSqlSession, RoleCounters, ServerClock
@@ -437,7 +437,7 @@ class LoadRun:
         Raises:
             PgtopError: The run cannot begin; nothing was changed.
         """
-        self._runner.endpoint = cell.target.endpoint
+        self._runner.endpoint, self._runner.path = cell.target.endpoint, ()
         tables: tuple[DatasetTable, ...] = ()
         try:
             sql_session = await self._open_sql_session()
@@ -613,7 +613,9 @@ class LoadRun:
         interval = self._keeper.interval
         if interval is None:
             return []
-        path_limits = limits(await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine))
+        facts = await path_facts(cell.target, cell.spec, interval, from_here=not self._runner.machine)
+        self._runner.path = () if cell.target.direct else between(facts)
+        path_limits = limits(facts)
         for limit in path_limits:
             if limit.refuses:
                 raise LoadProblem(limit.reason, limit.advice)

@@ -15,11 +15,11 @@ from msgspec import Struct
 from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.bench.argv import threads_for
 from pgtop_tune.bench.ports import LoadEndpoint
-from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, ephemeral_ports, listen_backlog, listeners
+from pgtop_tune.host.open_files import EphemeralPorts, OpenFiles, called, ephemeral_ports, listen_backlog, listeners
 from pgtop_tune.metrics.catalogue import Interval
 from pgtop_tune.metrics.pooler import server_shares, unreserved_connections
-from pgtop_tune.model.absence import NOT_YET, Unavailable
-from pgtop_tune.model.bench import LoadSpec
+from pgtop_tune.model.absence import NOT_YET, Reason, Unavailable
+from pgtop_tune.model.bench import LoadSpec, PathProcess
 from pgtop_tune.model.pooler import PGBOUNCER, PGCAT, ConsoleSample, Pooler, PoolerSample
 from pgtop_tune.postgres.server.other_address import OtherAddress
 
@@ -89,6 +89,9 @@ def parse_endpoint(text: str) -> EndpointWords:
 _SHARED: Final = frozenset({"transaction", "statement"})
 """Pool modes in which the next statement of a client may run in another session."""
 _PROXY: Final = "haproxy"
+_BETWEEN: Final = ("pgbouncer", "pgcat", "odyssey", "pgagroal", _PROXY)
+"""Programs that are looked for by name, where only root and their owner see what they listen at."""
+_SERVERS: Final = ("postgres", "postmaster")
 _MOST_CONNECTIONS_PER_S: Final = 5_000.0
 """The most that pgbench opens without a rate: the server starts a process for each."""
 _OWN_FILES: Final = 16
@@ -151,6 +154,11 @@ class PathFacts(Struct, frozen=True):
 def limits(facts: PathFacts) -> tuple[PathLimit, ...]:
     """Return the limits in the way, in the order of the rules; empty where none is known."""
     return tuple(limit for rule in RULES for limit in rule(facts))
+
+
+def between(facts: PathFacts) -> tuple[PathProcess, ...]:
+    """Return the processes on the way that are not the server's."""
+    return tuple(PathProcess(process.pid, process.name) for process in facts.processes if process.name not in _SERVERS)
 
 
 def pooler_at(sample: PoolerSample | Unavailable, name: str, host: str, port: int) -> Pooler | None:
@@ -423,6 +431,7 @@ def _processes(places: Iterable[tuple[str, int]]) -> tuple[OpenFiles, ...]:
     processes: dict[int, OpenFiles] = {}
     for host, port in dict.fromkeys(places):
         accepting = listeners(host, port)
-        if not isinstance(accepting, Unavailable):
-            processes |= {process.pid: process for process in accepting}
+        if isinstance(accepting, Unavailable):
+            accepting = called(_BETWEEN) if accepting.reason is Reason.NO_PERMISSION else ()
+        processes |= {process.pid: process for process in accepting}
     return tuple(processes.values())

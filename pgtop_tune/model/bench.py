@@ -307,6 +307,17 @@ class PhaseSpan(Struct, frozen=True, gc=False):
     until_ms: int | None = None
 
 
+class PathProcess(Struct, frozen=True, gc=False):
+    """A process of a pooler or proxy on the way of a load, on this machine.
+
+    Attributes:
+        name: Name of the program, at most 15 characters; foreign text.
+    """
+
+    pid: int
+    name: str
+
+
 class BenchRun(Struct, frozen=True, gc=False):
     """One run of pgbench. While it lasts, its state changes, and with the load the clients, rate and groups.
 
@@ -363,6 +374,8 @@ class BenchRun(Struct, frozen=True, gc=False):
     """Whether no client runs until the operator, or the next phase, goes on; `clients` are those of then."""
     spans: tuple[PhaseSpan, ...] = ()
     """Times at one level, of a load with phases, so far."""
+    path: tuple[PathProcess, ...] = ()
+    """Poolers and proxies on its way that run on this machine, as far as they are known."""
 
     @property
     def pids(self) -> frozenset[int]:

@@ -373,6 +373,8 @@ class ProcessSample(Struct, frozen=True, gc=False):
     """Threads of pgbench on *this* machine, also if the server runs elsewhere: one busy thread falsifies the load."""
     others: Annotated[tuple[OtherProgram, ...], KeyedBy("pid")] = ()
     """The two other programs that use most CPU time, if any does; their numbers are some seconds old."""
+    poolers: Annotated[tuple[ThreadCounters, ...], KeyedBy("tid")] = ()
+    """Threads of the poolers and proxies on the way of the load, on *this* machine (`BenchRun.path`)."""
 
 
 class HostSample(Struct, frozen=True, gc=False):

@@ -21,13 +21,11 @@ from pgtop_tune.bench.ports import LoadEndpoint
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.bench.ssh import SshPlace
 from pgtop_tune.metrics.percentiles import bucket_of, estimates, merge
-from pgtop_tune.metrics.run_evidence import RunEvidence
-from pgtop_tune.metrics.run_validity import RULES
 from pgtop_tune.model.bench import BenchRun, LoadLevel, LoadSpec, RunState
-from pgtop_tune.model.run_result import Doubt, RunFacts
 from tests.bench.conftest import Watch, endpoint_of
 from tests.bench.sshd import Sshd, sshd
 from tests.bench.sshd import why_not as why_no_sshd
+from tests.bench.test_generators import judged
 from tests.bench.test_runner import over
 from tests.bench.test_ssh_place import name_in, processes, there
 from tests.support.net_namespaces import DEVICE, PORT, Namespace, ip, namespace, on_link, why_not
@@ -195,12 +193,6 @@ async def test_seconds_of_a_machine_whose_clock_is_ahead_are_our_seconds(begin: 
     assert abs((ahead.clock_ahead_ms or 0.0) - 1000.0 * AHEAD_S) <= (ahead.clock_uncertain_ms or 0.0) + 5.0
     assert all(began_s - 2.0 < second.second < time.time() + 2.0 for second in load.latencies)
     check_counts(load)
-
-
-def judged(rule_id: str, run: BenchRun) -> Doubt | None:
-    """What one rule says of a run."""
-    [rule] = [rule for rule in RULES if rule.id == rule_id]
-    return rule.judge(RunEvidence(run, (), RunFacts()))
 
 
 def kill_sshd(space: Namespace) -> None:

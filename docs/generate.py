@@ -55,6 +55,7 @@ _SECTION_HEADS: Final = ("section", "struct", "source", "files", "read", "first 
 _BASES: Final = {"FormDialog", "ChangingDialog"}
 DIALOGS: Final = {
     "FindingsDialog": "bottleneck", "LoadDialog": "load", "StepsDialog": "load: steps",
+    "SearchDialog": "load: search",
     "InitDialog": "load: data set", "ResultsDialog": "load: result", "ParameterDialog": "parameters",
     "ConditionsDialog": "terms of a change", "RestartDialog": "restart", "StartDialog": "experiment: start",
     "ProgressDialog": "experiment: progress", "CheckDialog": "check", "WindowsDialog": "comparison of windows",

@@ -33,24 +33,29 @@ from pgtop_tune.bench.datasets.recognise import recognise_bus, recognise_pgbench
 from pgtop_tune.bench.housekeeping import USUAL
 from pgtop_tune.bench.locate import find_pgbench
 from pgtop_tune.bench.ports import LoadEndpoint, SqlSession
-from pgtop_tune.bench.profiles import load_profiles
+from pgtop_tune.bench.profiles import Profile, load_profiles
 from pgtop_tune.bench.runner import PgbenchRunner
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell, connection_room
 from pgtop_tune.experiment.path import LoadTarget
-from pgtop_tune.experiment.run_guard import RunGuard
+from pgtop_tune.experiment.run_guard import RunGuard, abort_conditions
 from pgtop_tune.experiment.series import Series, Steps, cells, curves, parse_steps
 from pgtop_tune.experiment.server_times import OpenSqlSession
+from pgtop_tune.experiment.slo.search_run import SearchRun, search_cell
 from pgtop_tune.model.bench import LoadLevel, LoadSpec, ProfileSummary
 from pgtop_tune.model.run_result import RunResult
 from pgtop_tune.runtime.load_control import (
+    NO_CONDITIONS,
     DatasetFound,
     DataSetMade,
+    EndConditions,
     LoadChange,
+    LoadSearch,
     LoadSeries,
     LoadState,
     MakingPlan,
     MakingPreview,
     MakingProgress,
+    SearchWish,
 )
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -293,10 +298,16 @@ def _changed(level: LoadLevel, change: LoadChange, unpaused: LoadLevel) -> LoadL
 
 _RECORD_S: Final = 3.0
 """The longest wait for the record of a stopped run, which takes a frame."""
+_SEARCH: Final = "search"
 _BUSY: Final = {
     "run": "a load is running",
     "steps": "steps of a load are running",
+    _SEARCH: "a search for the highest rate is running",
     "making": "a data set is being created",
+}
+_SETS_LOAD: Final = {
+    "steps": "steps set the clients and the rate themselves",
+    _SEARCH: "the search for the highest rate sets the clients and the rate itself",
 }
 
 
@@ -323,9 +334,8 @@ class LoadService:
         self._keeper = keeper
         self._datasets = datasets
         self._endpoint = endpoint
-        self._run = LoadRun(
-            runner, keeper, open_sql_session, lambda detail: self._set(detail=detail), one_server=False, guard=RunGuard
-        )
+        self._guard: Callable[[], RunGuard] = RunGuard
+        self._run = LoadRun(runner, keeper, open_sql_session, self._tell, guard=lambda: self._guard())
         self._state = LoadState()
         self._unpaused = LoadLevel(1)
         self._task: asyncio.Task[None] | None = None
@@ -348,10 +358,11 @@ class LoadService:
             self._runner.endpoint = self._endpoint()
         return await self._runner.preview(spec)
 
-    async def start(self, spec: LoadSpec) -> None:
+    async def start(self, spec: LoadSpec, ends: EndConditions = NO_CONDITIONS) -> None:
         """See `LoadControl.start`."""
+        guard = self._guard_of(ends)
         (cell,) = await self._cells(spec, None)
-        self._begin("run", "")
+        self._begin("run", "", guard, one_server=False)
         try:
             run = await self._run.start(cell)
         except BaseException:
@@ -364,19 +375,49 @@ class LoadService:
 
         self._go(finish())
 
-    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
+    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool, ends: EndConditions = NO_CONDITIONS) -> None:
         """See `LoadControl.start_steps`."""
-        parsed = parse_steps(steps)
+        parsed, guard = parse_steps(steps), self._guard_of(ends)
         if spec.duration_s is None and spec.transactions is None:
             raise LoadProblem("a step needs a time limit", "enter a time in seconds")
         await self.preview(spec)
         plan = await self._cells(spec, parsed)
-        self._begin("steps", f"{len(plan)} steps")
+        self._begin("steps", f"{len(plan)} steps", guard)
         self._set(series=self._series(parsed.axis, len(plan)))
         self._go(self._measure(plan, parsed, BeforeEachRun(USUAL if tidy else ())))
 
+    async def look_at_search(self, spec: LoadSpec, wish: SearchWish) -> str:
+        """See `LoadControl.look_at_search`."""
+        search = await self._search(spec, wish)
+        if wish.resume:
+            await asyncio.to_thread(search.resume)
+        return search.time_words
+
+    async def start_search(self, spec: LoadSpec, wish: SearchWish) -> None:
+        """See `LoadControl.start_search`."""
+        search = await self._search(spec, wish)
+        self._begin(_SEARCH, _SEARCH)
+        self._set(series=self._series("", 0))
+        self._go(search.make())
+
+    async def _search(self, spec: LoadSpec, wish: SearchWish) -> SearchRun:
+        profile, target = await self._profile_and_target(spec)
+        cell = await asyncio.to_thread(
+            lambda: search_cell(target, profile, spec, wish, clients=spec.clients, protocol=spec.protocol)
+        )
+        return SearchRun(
+            self._run, self._keeper, cell, wish, BeforeEachRun(USUAL),
+            tell=self._tell, take_record=self._keep, take_state=self._take_search,
+        )  # fmt: skip
+
+    def _take_search(self, search: LoadSearch) -> None:
+        assert self._state.series is not None
+        self._set(series=replace(self._state.series, search=search), title=f"{_SEARCH}: {search.now}", detail="")
+
     async def change(self, change: LoadChange) -> LoadLevel:
         """See `LoadControl.change`."""
+        if reason := _SETS_LOAD.get(self._state.doing):
+            raise LoadProblem(reason, "stop it first: b, then x")
         level = self._runner.level
         if level is None or self._state.doing not in ("run", ""):
             raise LoadProblem("no load runs that can be changed", "start one with a time, or until stopped")
@@ -430,22 +471,37 @@ class LoadService:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _cells(self, spec: LoadSpec, steps: Steps | None) -> tuple[RunCell, ...]:
+    async def _profile_and_target(self, spec: LoadSpec) -> tuple[Profile, LoadTarget]:
         profiles = await asyncio.to_thread(load_profiles, self._runner.directories)
         endpoint = self._endpoint()
-        target = LoadTarget(str(endpoint), endpoint)
-        profile = profiles.get(spec.profile)
+        return profiles.get(spec.profile), LoadTarget(str(endpoint), endpoint)
+
+    async def _cells(self, spec: LoadSpec, steps: Steps | None) -> tuple[RunCell, ...]:
+        profile, target = await self._profile_and_target(spec)
         return await asyncio.to_thread(
             lambda: cells([target], [profile], spec, steps, clients=spec.clients, protocol=spec.protocol)
         )
 
-    def _begin(self, doing: str, title: str) -> None:
+    def _guard_of(self, ends: EndConditions) -> Callable[[], RunGuard]:
+        """Return what makes the guard of each run. Raises UsageProblem for a condition that is none."""
+        conditions = abort_conditions(ends.abort_if)
+        return lambda: RunGuard(conditions, stops=ends.stops, tell=lambda overload: self._set(overload=overload))
+
+    def _tell(self, detail: str) -> None:
+        self._set(detail=detail)
+
+    def _begin(
+        self, doing: str, title: str, guard: Callable[[], RunGuard] = RunGuard, *, one_server: bool = True
+    ) -> None:
+        """Begin something; runs that are compared with each other are made on one server."""
         if self._state.doing:
             raise LoadProblem(f"{_BUSY[self._state.doing]} already", "stop it first")
-        self._set(doing=doing, title=title, detail="", problem="", making=None)
+        self._guard = guard
+        self._run.compare(one_server)
+        self._set(doing=doing, title=title, detail="", overload="", problem="", making=None)
 
     def _end(self, problem: str = "") -> None:
-        self._set(doing="", title="", detail="", problem=problem, making=None)
+        self._set(doing="", title="", detail="", overload="", problem=problem, making=None)
         self._keeper.rest()
 
     def _go(self, work: Coroutine[Any, Any, None]) -> None:
@@ -465,8 +521,8 @@ class LoadService:
         finally:
             self._task = None
             series = self._state.series
-            if series is not None and self._state.doing in ("run", "steps"):
-                self._set(series=replace(series, over=True))
+            if series is not None and self._state.doing != "making":
+                self._set(series=replace(series, over=True, problem=problem))
             self._end(problem)
 
     async def _measure(self, plan: tuple[RunCell, ...], steps: Steps, before: BeforeEachRun) -> None:

@@ -6,7 +6,7 @@ Pure over frames: what ends a run live would be found in its recording, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -54,6 +54,11 @@ def abort_condition(text: str) -> AbortCondition:
     if match is None:
         raise UsageProblem(f"{text!r} is not a condition", "write for example 'p99 > 50ms for 10s'")
     return AbortCondition(trip_wire(match[1]), seconds_of(match[2]))
+
+
+def abort_conditions(typed: Iterable[str]) -> tuple[AbortCondition, ...]:
+    """Parse all conditions. Raises UsageProblem for one that is none."""
+    return tuple(abort_condition(text) for text in typed)
 
 
 class RunEndedFor(Struct, frozen=True):

@@ -87,6 +87,9 @@ def rate_missed(evidence: RunEvidence) -> Doubt | None:
     """Judge whether the rate was reached, that of each phase by itself."""
     if not evidence.run.complete:
         return None
+    if evidence.run.outages or any(group.problem for group in evidence.run.groups):
+        # OUTAGE or GENERATOR-LOST says why.
+        return None
     by_phase: dict[str, list[_Schedule]] = {}
     for schedule in _schedules(evidence):
         by_phase.setdefault(schedule.phase, []).append(schedule)

@@ -404,6 +404,18 @@ def _load_changed(evidence: RunEvidence) -> Doubt | None:
     )  # fmt: skip
 
 
+def _outage(evidence: RunEvidence) -> Doubt | None:
+    spans = evidence.run.outages
+    if not spans:
+        return None
+    lost, left_out_s = sum(span.lost_clients for span in spans), sum(line.left_out for line in evidence.progress)
+    return doubt(
+        "OUTAGE", NOTE,
+        f"{units.counted(lost, 'client')} were lost in {units.counted(len(spans), 'outage')}: throughput and latencies leave out {left_out_s} s without them",
+        "compare the outage's own figures", outages=len(spans), lost_clients=lost, left_out_s=left_out_s,
+    )  # fmt: skip
+
+
 def _generator_lost(evidence: RunEvidence) -> Doubt | None:
     run = evidence.run
     lost = [group for group in run.groups if group.problem]
@@ -564,6 +576,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("SWAP", "The machine swapped.", "/proc/vmstat: Δ(pswpin + pswpout) > 0", around.swap),
     Rule("STEAL", "The hypervisor took CPU time away.", "/proc/stat: Δ steal / Δ all > 1 %", around.steal),
     Rule(LOAD_CHANGED, "Clients or rate changed during the run.", "phases, keys: changes of pgbench's processes", _load_changed),
+    Rule("OUTAGE", "Clients were lost and replaced (--through-outage).", "pgbench's messages about aborted clients", _outage),
     Rule("GENERATOR-LOST", "One of several machines of the load ended early.", "exit status of its pgbench", _generator_lost),
     Rule("GENERATOR-BEHIND", "One of several machines of the load did not reach its part of the rate.", "its report: transactions / seconds < 99 % of its rate less two standard deviations", _generator_behind),
     Rule("NOT-STEADY", "Throughput did not settle.", "MSER-5 and the drift after its warm-up, `metrics.steady_state`", _not_steady),

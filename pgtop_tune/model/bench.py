@@ -10,7 +10,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from pgtop_tune.base.units import number
 from pgtop_tune.model.host import NetworkLoad
+from pgtop_tune.model.outage import OutageSpan
 
 
 class StatementReport(Struct, frozen=True, gc=False):
@@ -146,7 +148,7 @@ class LoadLevel(Struct, frozen=True, gc=False):
         """Return it for display: "×8", "×8 at 500/s", "paused"."""
         if not self.clients:
             return "paused"
-        return f"×{self.clients}" + ("" if self.rate_per_s is None else f" at {self.rate_per_s:g}/s")
+        return f"×{self.clients}" + ("" if self.rate_per_s is None else f" at {number(self.rate_per_s, 4)}/s")
 
 
 class LoadSpec(Struct, frozen=True, gc=False):
@@ -376,6 +378,10 @@ class BenchRun(Struct, frozen=True, gc=False):
     """Times at one level, of a load with phases, so far."""
     path: tuple[PathProcess, ...] = ()
     """Poolers and proxies on its way that run on this machine, as far as they are known."""
+    through_outage: bool = False
+    """Whether lost clients are replaced."""
+    outages: tuple[OutageSpan, ...] = ()
+    """Times in which clients were lost, so far."""
 
     @property
     def pids(self) -> frozenset[int]:
@@ -384,8 +390,11 @@ class BenchRun(Struct, frozen=True, gc=False):
 
     @property
     def changed(self) -> bool:
-        """Return whether clients or rate have changed, so that no figure describes the whole run."""
-        return len({group.started_ms for group in self.groups}) > 1 or self.paused
+        """Return whether clients or rate have changed, so that no figure describes the whole run.
+
+        Clients that replaced lost ones are no change.
+        """
+        return not self.through_outage and (len({group.started_ms for group in self.groups}) > 1 or self.paused)
 
     @property
     def connects(self) -> int:

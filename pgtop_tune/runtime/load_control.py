@@ -6,7 +6,7 @@ Everything is called from the engine's thread unless it says otherwise.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
@@ -94,16 +94,101 @@ class DataSetMade(Struct, frozen=True):
     total_s: float
 
 
+class EndConditions(Struct, frozen=True):
+    """Reasons to end a load before its time.
+
+    Attributes:
+        abort_if: Conditions as typed: "p99 > 50ms for 10s".
+        stops: Whether overload ends it; else it is only told.
+    """
+
+    abort_if: tuple[str, ...] = ()
+    stops: bool = True
+
+
+NO_CONDITIONS: Final = EndConditions()
+
+
+class SearchWish(Struct, frozen=True, kw_only=True):
+    """A search for the highest rate that keeps an objective, as the operator describes it.
+
+    Attributes:
+        objective: As typed: "p99 < 20ms and failed < 0.1%".
+        first_rate: The first rate; None takes a part of the throughput without a rate.
+        confirm_s: Length of a run that confirms; None is one minute, or one checkpoint of a load that writes.
+        budget_s: The most time; None has no limit.
+        resume: Id of the search that is continued, or "last"; "" begins a new one.
+    """
+
+    objective: str
+    first_rate: float | None = None
+    confirm_s: int | None = None
+    budget_s: float | None = None
+    resume: str = ""
+
+
+class RatePoint(Struct, frozen=True):
+    """One rate of a search.
+
+    Attributes:
+        latency_ms: Median over its runs; None where none of them had transactions enough.
+        standing: Whether the objective holds at it: "holds", "breaks" or "unclear".
+    """
+
+    rate: float
+    latency_ms: float | None
+    standing: str
+
+
+class RateCurve(Struct, frozen=True):
+    """Latency over the rates of a search.
+
+    Attributes:
+        figure: The latency in words: "p99", "mean of new-order".
+        limit_ms: Its limit; None where the objective is not about a latency.
+        points: In ascending order.
+        low, high: The highest rate that holds the objective and the lowest that breaks it; None where not known.
+    """
+
+    figure: str
+    limit_ms: float | None
+    points: tuple[RatePoint, ...]
+    low: float | None
+    high: float | None
+
+
+class LoadSearch(Struct, frozen=True, kw_only=True):
+    """A search for the highest rate as it stands.
+
+    Attributes:
+        objective: In words.
+        now: The run under way in words; "" after the last one.
+        ends_ms: Expected end, milliseconds since the epoch.
+        outcomes: A line for each run so far. Scripts have foreign names.
+        curve: None before the first run.
+        result: The result, its doubts, latencies and the bottleneck, a line each; () before the end. Foreign text.
+    """
+
+    objective: str
+    now: str
+    ends_ms: float
+    outcomes: tuple[str, ...] = ()
+    curve: RateCurve | None = None
+    result: tuple[str, ...] = ()
+
+
 class LoadSeries(Struct, frozen=True):
-    """Runs that were started together: one, or the steps of a load.
+    """Runs that were started together: one, the steps of a load, or the runs of a search.
 
     Attributes:
         number: Number of the series in this session, from 1.
         axis: "clients" or "rate"; "" for a single run.
-        asked: Runs there will be.
+        asked: Runs there will be; 0 where that is not known.
         results: Records so far, in order.
         points, knee: Results of the steps so far.
         over: True when no more will come.
+        search: The search that the runs belong to; None without one.
+        problem: Why it ended before its time, one sentence; "" otherwise. May hold foreign text.
     """
 
     number: int
@@ -113,15 +198,18 @@ class LoadSeries(Struct, frozen=True):
     points: tuple[LoadPoint, ...] = ()
     knee: Knee | None = None
     over: bool = False
+    search: LoadSearch | None = None
+    problem: str = ""
 
 
 class LoadState(Struct, frozen=True):
     """State of runs and data sets.
 
     Attributes:
-        doing: "run", "steps" or "making"; "" when nothing is under way.
+        doing: "run", "steps", "search" or "making"; "" when nothing is under way.
         title: The current step: "step 2 of 7: 4 clients".
         detail: The current part of the step: "housekeeping: vacuum".
+        overload: Overload of the load under way that does not end it, one sentence; "" without.
         problem: Why the last one ended before its time, one sentence; "" otherwise. May hold foreign text.
         making: Progress of a data set.
         made: The last data set that was made.
@@ -131,6 +219,7 @@ class LoadState(Struct, frozen=True):
     doing: str = ""
     title: str = ""
     detail: str = ""
+    overload: str = ""
     problem: str = ""
     making: MakingProgress | None = None
     made: DataSetMade | None = None
@@ -175,25 +264,45 @@ class LoadControl(Protocol):
         """
         ...
 
-    async def start(self, spec: LoadSpec) -> None:
+    async def start(self, spec: LoadSpec, ends: EndConditions = NO_CONDITIONS) -> None:
         """Start pgbench; frames show its life, `state` its record once it has ended.
 
         Raises:
+            UsageProblem: A condition is none.
             LoadProblem: It cannot be started, would surely die of a limit, or something else is under way.
         """
         ...
 
-    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
+    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool, ends: EndConditions = NO_CONDITIONS) -> None:
         """Begin a series of runs, one after the other.
 
         Args:
             spec: Settings common to all runs.
             steps: clients=1,2,4 or rate=100,200.
             tidy: Housekeeping before each, and waiting for quiet.
+            ends: A condition that ends a run ends the series.
 
         Raises:
-            UsageProblem: No list of steps.
+            UsageProblem: No list of steps, or a condition that is none.
             LoadProblem: As `start`.
+        """
+        ...
+
+    async def look_at_search(self, spec: LoadSpec, wish: SearchWish) -> str:
+        """Return the expected time of a search in words; starts nothing.
+
+        Raises:
+            UsageProblem: No objective, one that the load cannot have, or nothing to be resumed.
+            LoadProblem: As `start`, or a script that sleeps.
+        """
+        ...
+
+    async def start_search(self, spec: LoadSpec, wish: SearchWish) -> None:
+        """Begin a search for the highest rate; `state` shows it. Raises as `look_at_search`.
+
+        Args:
+            spec: The load; its rate and its length have no effect.
+            wish: The objective.
         """
         ...
 

@@ -20,7 +20,7 @@ from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.host import HostSample, ProcessSample
 from pgtop_tune.model.postgres import Activity, PostgresSample
 from pgtop_tune.model.waits import LOAD_APPLICATION
-from pgtop_tune.runtime.ports import Step
+from pgtop_tune.runtime.ports import FrameSink, Step
 
 _BEFORE: Final = 2
 """Frames kept from before a run: rates need two."""
@@ -37,9 +37,13 @@ class FrameKeeper:
     Args:
         on_progress: Takes each progress line.
         most: Most frames of a run that are kept, the newest; None keeps all.
+
+    Attributes:
+        beside: Another sink, which gets the whole frames; None without one.
     """
 
     def __init__(self, on_progress: OnProgress = lambda run, line: None, most: int | None = None) -> None:
+        self.beside: FrameSink | None = None
         self._on_progress = on_progress
         self._most = most
         self._resting = True
@@ -69,6 +73,8 @@ class FrameKeeper:
         self._resting = True
 
     def accept(self, step: Step) -> None:
+        if self.beside is not None:
+            self.beside.accept(step)
         keep = self._frames.append if self._resting else partial(append_thin, self._frames)
         for frame in step.frames:
             keep(frame)

@@ -208,6 +208,17 @@ def test_scripts_of_ones_own_with_weights_variables_and_statements(tables: str, 
     ]  # fmt: skip
 
 
+def test_each_of_several_scripts_has_its_throughput_whatever_their_directories(tables: str, tmp_path: Path) -> None:
+    for name in ("often", "seldom"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "read.sql").write_text("SELECT 1;\n", encoding="utf-8")
+    files = ("-f", f"{tmp_path}/often/read.sql@9", "-f", f"{tmp_path}/seldom/read.sql@1")
+    ran = bench(tables, *files, "-c", "1", "-R", "400", "-T", "3", *QUICK, home=tmp_path)
+    assert ran.status == 0, ran.err
+    often, seldom = (float(text) for text in re.findall(r"^read\.sql: ([0-9.]+) tps, latency", ran.out, re.MULTILINE))
+    assert often > 3.0 * seldom > 0.0
+
+
 def test_a_script_of_the_operator_s_has_the_scale_of_the_tables_and_the_simple_protocol(
     tables: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -351,6 +352,12 @@ def test_a_dry_run_tells_and_changes_nothing(server: Throwaway, words: tuple[str
     assert ran.out
     with psycopg.connect(conninfo(server)) as connection:
         assert connection.execute("SELECT to_regclass('pgbench_accounts')").fetchone() == (None,)
+
+
+def test_a_dry_run_of_a_search_lists_the_knobs_of_the_machine_too(server: Throwaway, tmp_path: Path) -> None:
+    ran = run("tune", "--group", "wal", "--group", "machine", "--dry-run", "-d", conninfo(server), home=tmp_path)
+    assert re.search(r"^wal_writer_delay = .* searched among", ran.out, re.MULTILINE), ran.err
+    assert re.search(r"^vm\.\w+ ", ran.out + ran.err, re.MULTILINE)
 
 
 def completed(words: str, server: Throwaway, home: Path, shell: str = "zsh") -> list[str]:

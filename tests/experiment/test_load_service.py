@@ -9,16 +9,24 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem, UsageProblem
 from pgtop_tune.cli.options import LiveOptions
 from pgtop_tune.cli.wiring import LiveParts
 from pgtop_tune.experiment.load_run import shows_connections
 from pgtop_tune.experiment.load_service import LoadService, _changed
-from pgtop_tune.model.bench import OVERLOADED, LoadLevel, LoadSpec, RunState, ScriptChoice
+from pgtop_tune.model.bench import ABORTED, OVERLOADED, LoadLevel, LoadSpec, RunState, ScriptChoice
 from pgtop_tune.postgres.server.conninfo import resolve
 from pgtop_tune.runtime.engine import Engine
-from pgtop_tune.runtime.load_control import LoadChange, LoadSeries, LoadState, MakingPlan
+from pgtop_tune.runtime.load_control import (
+    EndConditions,
+    LoadChange,
+    LoadSeries,
+    LoadState,
+    MakingPlan,
+    SearchWish,
+)
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
 DEADLINE_S = 90.0
@@ -56,16 +64,82 @@ async def ended(service: LoadService) -> LoadSeries:
     return state.series
 
 
-@pytest.mark.long
-async def test_a_run_of_the_screen_ends_when_its_rate_overloads_the_server(database: str, tmp_path: Path) -> None:
+@pytest.fixture
+def queue(tmp_path: Path) -> LoadSpec:
+    """A load whose transactions take 20 ms, one after the other."""
     script = tmp_path / "queue.sql"
     script.write_text("BEGIN;\nSELECT pg_advisory_xact_lock(41);\nSELECT pg_sleep(0.02);\nEND;\n", encoding="utf-8")
-    spec = LoadSpec(clients=2, rate_per_s=90.0, protocol="simple", scripts=(ScriptChoice(str(script)),))
+    return LoadSpec(clients=2, protocol="simple", scripts=(ScriptChoice(str(script)),))
+
+
+@pytest.mark.long
+async def test_a_run_of_the_screen_ends_when_its_rate_overloads_the_server(database: str, queue: LoadSpec) -> None:
     async with desk_on(database) as service:
-        await service.start(spec)
+        await service.start(replace(queue, rate_per_s=90.0))
         [result] = (await ended(service)).results
     assert (result.state, result.ended_for) == (RunState.STOPPED, OVERLOADED)
     assert result.partial
+
+
+@pytest.mark.long
+async def test_overload_is_only_told_where_that_was_asked_for(database: str, queue: LoadSpec) -> None:
+    async with desk_on(database) as service:
+        await service.start(replace(queue, rate_per_s=90.0), EndConditions(stops=False))
+        state = await until(service, lambda state: state.overload)
+        assert state.overload.startswith(f"{OVERLOADED}: since second ")
+        assert state.doing == "run"
+        await service.stop()
+        [result] = (await ended(service)).results
+        assert not result.ended_for
+        assert OVERLOADED in {doubt.id for doubt in result.doubts}
+        assert service.state().overload == ""
+
+
+async def test_a_condition_ends_a_run_of_the_screen(database: str, queue: LoadSpec) -> None:
+    async with desk_on(database) as service:
+        with pytest.raises(UsageProblem, match="'p50' is not a condition"):
+            await service.start(queue, EndConditions(("p50",)))
+        await service.start(queue, EndConditions(("p50 > 1ms for 1s",)))
+        [result] = (await ended(service)).results
+    assert (result.state, result.ended_for) == (RunState.STOPPED, ABORTED)
+
+
+@pytest.mark.long
+async def test_a_search_of_the_screen_is_stopped_and_continued_and_keeps_its_load(
+    database: str, queue: LoadSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    wish = SearchWish(objective="mean < 1s", first_rate=20.0, confirm_s=20)
+    async with desk_on(database) as service:
+        with pytest.raises(UsageProblem, match="contradicts --phases"):
+            await service.start_search(replace(queue, phases="hold 1m"), wish)
+        with pytest.raises(UsageProblem, match="there is no search last"):
+            await service.look_at_search(queue, replace(wish, resume="last"))
+        assert (await service.look_at_search(queue, wish)).startswith("expected time: ")
+        await service.start_search(queue, wish)
+        with pytest.raises(LoadProblem, match="a search for the highest rate is running already"):
+            await service.start(queue)
+        with pytest.raises(LoadProblem, match="the search for the highest rate sets the clients and the rate itself"):
+            await service.change(LoadChange.MORE_CLIENTS)
+        await until(service, lambda state: state.series and state.series.search and state.series.search.outcomes)
+        await service.stop()
+        series = await ended(service)
+        assert series.problem == "stopped by the operator"
+        assert series.search is not None
+        [outcome] = series.search.outcomes
+        assert outcome.startswith("probe: 20 per second, 2 clients, ")
+        assert [result.spec.rate_per_s for result in series.results] == [20.0]
+
+        with pytest.raises(UsageProblem, match="has another objective: mean < 1s"):
+            await service.look_at_search(queue, replace(wish, objective="mean < 2s", resume="last"))
+        await service.start_search(queue, replace(wish, resume="last", budget_s=1.0))
+        series = await ended(service)
+        assert series.search is not None
+        assert (series.problem, series.search.outcomes) == ("", (outcome,))
+        assert series.search.result[:2] == (
+            "mean < 1s: 20 per second hold it, and no higher rate was found to break it",
+            "doubt: the budget is used up",
+        )
 
 
 @pytest.mark.long

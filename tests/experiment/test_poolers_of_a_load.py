@@ -105,11 +105,6 @@ async def test_a_pgbouncer_that_has_no_time_left_is_named(server: Throwaway, key
             for _ in range(_TRIES):
                 before_s = ran_s(bouncer.pid)
                 result = await bench.measure(load, target=target)
-                print(
-                    ran_s(bouncer.pid) - before_s,
-                    result.tps,
-                    [d.reason for d in result.doubts if d.id == "POOLER-BOUND"],
-                )
                 if ran_s(bouncer.pid) - before_s > _FULL * (load.duration_s or 0):
                     break
             else:

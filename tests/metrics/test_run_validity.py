@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from pgtop_tune.metrics.run_evidence import evidence_of
 from pgtop_tune.metrics.run_validity import RULES, doubts
 from pgtop_tune.model.absence import NOT_RECORDED, Unavailable
-from pgtop_tune.model.bench import LoadLevel, PathProcess, PhaseSpan, RunState
+from pgtop_tune.model.bench import ClientGroup, LoadLevel, PathProcess, PhaseSpan, RunState
 from pgtop_tune.model.host import CpuSample, CpuTimes, MemorySample
 from pgtop_tune.model.postgres import (
     Activity,
@@ -221,6 +221,15 @@ def test_a_rate_that_was_missed_without_a_lag_has_no_backlog() -> None:
     assert "3500 were skipped" in skipped.reason
     unknown = found(run=rate)["RATE-MISSED"]
     assert unknown.reason == "1000.0 of 1050 transactions per second were reached"
+
+
+def test_a_rate_that_a_lost_machine_did_not_do_has_no_other_reason() -> None:
+    lost = ClientGroup(
+        number=1, clients=2, rate_per_s=50.0, threads=1, started_ms=0, command="", machine="ssh://a", problem="Killed"
+    )
+    doubts = found(run={"rate_per_s": 1.05 * TPS, "groups": (lost,)}, lines={"lag_ms": 0.4})
+    assert "RATE-MISSED" not in doubts
+    assert "GENERATOR-LOST" in doubts
 
 
 def test_seconds_in_which_nothing_ended_are_lag_and_not_0_ms() -> None:

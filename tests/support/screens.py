@@ -37,7 +37,16 @@ from pgtop_tune.model.bench import LoadLevel, LoadSpec, ProfileSummary
 from pgtop_tune.model.frame import Frame
 from pgtop_tune.model.postgres import Parameter
 from pgtop_tune.runtime.engine import Engine, Lazy
-from pgtop_tune.runtime.load_control import DatasetFound, LoadChange, LoadState, MakingPlan, MakingPreview
+from pgtop_tune.runtime.load_control import (
+    NO_CONDITIONS,
+    DatasetFound,
+    EndConditions,
+    LoadChange,
+    LoadState,
+    MakingPlan,
+    MakingPreview,
+    SearchWish,
+)
 from pgtop_tune.runtime.ports import Landmark, RecordingState, Step, TransportState
 from pgtop_tune.tui.app import PgtopApp
 from pgtop_tune.tui.controls import Controls, ScreenOptions, Services
@@ -66,6 +75,8 @@ class ScriptedLoad:
         self.steps: list[tuple[LoadSpec, str, bool]] = []
         self.made: list[tuple[MakingPlan, bool]] = []
         self.started: list[LoadSpec] = []
+        self.ends = NO_CONDITIONS
+        self.searches: list[tuple[LoadSpec, SearchWish]] = []
         self.previewed: list[LoadSpec] = []
         self.stops = 0
         self.changes: list[LoadChange] = []
@@ -79,10 +90,19 @@ class ScriptedLoad:
     async def datasets(self) -> tuple[DatasetFound, ...]:
         return self.found
 
-    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool) -> None:
+    async def start_steps(self, spec: LoadSpec, steps: str, *, tidy: bool, ends: EndConditions = NO_CONDITIONS) -> None:
         if self.refuses is not None:
             raise self.refuses
+        self.ends = ends
         self.steps.append((spec, steps, tidy))
+
+    async def look_at_search(self, spec: LoadSpec, wish: SearchWish) -> str:
+        if self.refuses is not None:
+            raise self.refuses
+        return "expected time: 12m"
+
+    async def start_search(self, spec: LoadSpec, wish: SearchWish) -> None:
+        self.searches.append((spec, wish))
 
     async def look(self, plan: MakingPlan) -> MakingPreview:
         return self.means
@@ -95,9 +115,10 @@ class ScriptedLoad:
         time_option = "" if spec.duration_s is None else f" -T {spec.duration_s}"
         return f"pgbench -n -b {spec.profile} -c {spec.clients} -M {spec.protocol}{time_option}"
 
-    async def start(self, spec: LoadSpec) -> None:
+    async def start(self, spec: LoadSpec, ends: EndConditions = NO_CONDITIONS) -> None:
         if self.refuses is not None:
             raise self.refuses
+        self.ends = ends
         self.started.append(spec)
 
     async def change(self, change: LoadChange) -> LoadLevel:

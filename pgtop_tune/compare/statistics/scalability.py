@@ -3,8 +3,9 @@
     X(N) = λN / (1 + σ(N − 1) + κN(N − 1))        σ: contention, κ: coherency
 
 N/X is linear in 1, N − 1 and N(N − 1), and is fitted by least squares of its relative residuals; coefficients below 0
-are left out. Throughput is highest at N = √((1 − σ)/κ). Source: Gunther, "Guerrilla Capacity Planning", 2007. The
-law is a model: where its residuals are large it says nothing, and the measured knee stands alone.
+are left out, but intervals are as wide as with all of them. Throughput is highest at N = √((1 − σ)/κ). Source: Gunther,
+"Guerrilla Capacity Planning", 2007. The law is a model: where its residuals are large it says nothing, and the measured
+knee stands alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import compress
+from operator import mul
 from typing import Final
 
 from msgspec import Struct
@@ -86,8 +88,9 @@ def scalability(points: Sequence[tuple[float, float]]) -> Scalability:
         for clients, tps in points
     ]
     fits = [fit for free in _FREE if (fit := _fitted(rows, free)) is not None]
-    squares, coefficients, covariance, free_count = min(fits, key=lambda fit: fit[0])
-    degrees = len(points) - free_count
+    squares, coefficients = min(fits, key=lambda fit: fit[0])
+    covariance = _covariance(rows)
+    degrees = len(points) - len(coefficients)
     error = max(math.sqrt(squares / degrees), _LEAST)
     if error > OFF:
         worst = max(points, key=lambda point: abs(_residual(rows[points.index(point)], coefficients)))
@@ -122,28 +125,30 @@ def _residual(row: Sequence[float], coefficients: Sequence[float]) -> float:
     return 1.0 - math.fsum(x * c for x, c in zip(row, coefficients, strict=True))
 
 
-def _fitted(
-    rows: Sequence[Sequence[float]], free: Sequence[bool]
-) -> tuple[float, list[float], list[list[float]], int] | None:
-    """Return squares, coefficients and unscaled covariance with some coefficients left out; None with one below 0."""
-    parts = [[*compress(row, free)] for row in rows]
-    width = len(parts[0])
-    normal = [[math.fsum(row[i] * row[j] for row in parts) for j in range(width)] for i in range(width)]
-    # Columns differ by orders of magnitude.
-    scale = [math.sqrt(normal[i][i]) for i in range(width)]
-    if not all(scale):
-        return None
-    scaled = [[normal[i][j] / scale[i] / scale[j] for j in range(width)] for i in range(width)]
-    moments = [math.fsum(row[i] for row in parts) / scale[i] for i in range(width)]
-    solution = [value / scale[i] for i, value in enumerate(solve(scaled, moments))]
+def _fitted(rows: Sequence[Sequence[float]], free: Sequence[bool]) -> tuple[float, list[float]] | None:
+    """Return squares and coefficients with some of them left out; None with one below 0."""
+    normal, scale = _normal([[*compress(row, free)] for row in rows])
+    moments = [math.fsum(row[i] for row in rows) / scale[j] for j, i in enumerate(compress(range(3), free))]
+    solution = [value / size for value, size in zip(solve(normal, moments), scale, strict=True)]
     if solution[0] <= 0.0 or min(solution) < 0.0:
         return None
-    inverse = [solve(scaled, [float(i == j) for i in range(width)]) for j in range(width)]
-    positions = [position for position, is_free in enumerate(free) if is_free]
-    coefficients, covariance = [0.0] * 3, [[0.0] * 3 for _ in range(3)]
-    for i, at in enumerate(positions):
-        coefficients[at] = solution[i]
-        for j, beside in enumerate(positions):
-            covariance[at][beside] = inverse[i][j] / scale[i] / scale[j]
-    squares = math.fsum(_residual(row, coefficients) ** 2 for row in rows)
-    return squares, coefficients, covariance, width
+    values = iter(solution)
+    coefficients = [next(values) if is_free else 0.0 for is_free in free]
+    return math.fsum(_residual(row, coefficients) ** 2 for row in rows), coefficients
+
+
+def _covariance(rows: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Return the covariance of all coefficients, per unit of the residuals' variance."""
+    normal, scale = _normal(rows)
+    inverse = [solve(normal, [float(i == j) for i in range(3)]) for j in range(3)]
+    return [[inverse[i][j] / scale[i] / scale[j] for j in range(3)] for i in range(3)]
+
+
+def _normal(rows: Sequence[Sequence[float]]) -> tuple[list[list[float]], list[float]]:
+    """Return the matrix of the normal equations with a diagonal of 1, and its scale: columns differ by magnitudes."""
+    columns = [*zip(*rows, strict=True)]
+    scale = [math.sqrt(math.fsum(value**2 for value in column)) for column in columns]
+    return [
+        [math.fsum(map(mul, row, column)) / i / j for column, j in zip(columns, scale, strict=True)]
+        for row, i in zip(columns, scale, strict=True)
+    ], scale

@@ -25,7 +25,7 @@ from pgtop_tune.base.errors import UsageProblem
 from pgtop_tune.base.units import TIMES, share, with_ms
 from pgtop_tune.compare.statistics.before_after import FEWEST_AFTER, mean_variance
 from pgtop_tune.compare.statistics.effect import t_quantile
-from pgtop_tune.metrics.percentiles import Buckets, bucket_edges
+from pgtop_tune.metrics.percentiles import Buckets, bucket_edges, merge, merge_scripts, percentiles
 from pgtop_tune.model.bench import LatencySecond, ScriptLatencies
 
 _TERM: Final = re.compile(
@@ -102,6 +102,19 @@ class ObjectiveLimit(Struct, frozen=True):
         excesses = [self.of(part, scripts) for part in parts]
         return Excess(sum(excess.count for excess in excesses), sum(excess.amount for excess in excesses))
 
+    def latency_ms(self, seconds: Iterable[Sequence[LatencySecond]], scripts: Sequence[str]) -> float | None:
+        """Return the latency that the limit is about over all seconds; None for "failed", and with too few of them."""
+        parts = [part for second in seconds for part in second]
+        merged = merge(parts)
+        if self.script and any(part.scripts for part in parts):
+            merged = merge_scripts(parts).get(scripts.index(self.script), merge(()))
+        if self.figure == "failed" or not merged.logged:
+            return None
+        if self.figure == "mean":
+            return merged.sum_us / merged.logged / 1000.0
+        [latency_us] = percentiles(merged.buckets, (float(self.figure[1:]),), merged.max_us)
+        return None if latency_us is None else latency_us / 1000.0
+
     def words(self, value: float) -> str:
         """Return a value of the judged figure for people: a share, or a mean latency."""
         return with_ms(value) if self.figure == "mean" else share(100.0 * value)
@@ -172,6 +185,10 @@ class Judged(Struct, frozen=True):
         if abs(t) < t_quantile(1.0 - chance, self.degrees):
             return Standing.UNCLEAR
         return Standing.BREAKS if t > 0.0 else Standing.HOLDS
+
+    def fewest(self, chance: float) -> float:
+        """Return the transactions below which not even a share of 0 holds for certain; 0 for a mean."""
+        return 0.0 if self.is_time else _APART * t_quantile(1.0 - chance, _FEWEST_DEGREES) ** 2 / self.allowed
 
     @property
     def holds(self) -> bool:

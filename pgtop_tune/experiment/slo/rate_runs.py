@@ -156,28 +156,31 @@ class RateRuns:
     """The maker of the runs of one search.
 
     Args:
+        run: Makes each run.
+        keeper: The frames.
         cell: The load without its rate.
         limits: The objective.
         confirm_s: Seconds that count of a run that confirms.
         before: Steps before the first run.
         take_record: Takes each record.
+
+    Attributes:
+        bottlenecks: Gets the whole frames of the runs.
     """
 
     def __init__(
         self,
-        make_load_run: Callable[[Callable[[], RunGuard]], LoadRun],
+        run: LoadRun,
         keeper: FrameKeeper,
-        bottlenecks: Bottlenecks,
         cell: RunCell,
         limits: Sequence[ObjectiveLimit],
         confirm_s: int,
         before: BeforeEachRun,
         take_record: Callable[[RunResult], None],
     ) -> None:
-        self._guard = RunGuard()
-        self._run = make_load_run(lambda: self._guard)
+        self._run = run
         self._keeper = keeper
-        self._bottlenecks = bottlenecks
+        self.bottlenecks = Bottlenecks()
         self._cell = cell
         self._limits = tuple(limits)
         self._confirm_s = confirm_s
@@ -195,8 +198,8 @@ class RateRuns:
         Raises:
             LoadProblem: The run failed.
         """
-        self._guard = RunGuard()
-        result = await self._measure(replace(self._cell.spec, duration_s=seconds, rate_per_s=None))
+        spec = replace(self._cell.spec, duration_s=seconds, rate_per_s=None)
+        result = await self._measure(spec, RunGuard())
         if not result.tps:
             raise LoadProblem("no transaction ended without a rate", "look at the server's log")
         return result.tps
@@ -208,16 +211,16 @@ class RateRuns:
             LoadProblem: The run failed.
         """
         guard = ProbeGuard(self._limits, step.kind)
-        self._guard = guard
-        self._bottlenecks.take()
+        self.bottlenecks.take()
         spec = replace(
             self._cell.spec, rate_per_s=step.rate, clients=step.clients, duration_s=self.seconds(step.kind, step.times)
         )
-        result = await self._measure(spec)
+        result = await self._measure(spec, guard)
         frames = self._keeper.frames
         number = max((frame.bench.run.run for frame in frames if not isinstance(frame.bench, Unavailable)), default=0)
         seconds = counted_seconds(frames, number)
-        evidence = judge(self._limits, seconds, [script.name for script in result.scripts])
+        scripts = [script.name for script in result.scripts]
+        evidence = judge(self._limits, seconds, scripts)
         standing = guard.standing
         if standing is None and step.kind is StepKind.PROBE:
             standing = together(judged.standing(CHANCE) for judged in evidence)
@@ -235,13 +238,14 @@ class RateRuns:
             generator=generator.reason if breaks and generator is not None and generator.bound else "",
             demand=None if generator is None else generator.busiest_demand or generator.busiest_cpu,
             quantiles_ms=() if result.latencies is None else result.latencies.quantiles,
+            limits_ms=tuple(limit.latency_ms(seconds, scripts) for limit in self._limits),
             lag_ms=None if generator is None else generator.lag_ms,
-            bottleneck=self._bottlenecks.take(),
+            bottleneck=self.bottlenecks.take(),
         )
 
-    async def _measure(self, spec: LoadSpec) -> RunResult:
+    async def _measure(self, spec: LoadSpec, guard: RunGuard) -> RunResult:
         before, self._before = self._before, NOTHING_BEFORE
-        result = await self._run.measure(replace(self._cell, spec=spec), before)
+        result = await self._run.measure(replace(self._cell, spec=spec), before, guard)
         if result.state is RunState.FAILED:
             message, _, hint = result.message.partition("\nhint: ")
             raise LoadProblem(message or "pgbench failed", hint)

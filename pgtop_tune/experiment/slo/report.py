@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from statistics import median
 from typing import Any, Final
 
 from pgtop_tune.base.units import duration, number, percent, with_ms
@@ -21,6 +23,7 @@ from pgtop_tune.experiment.slo.search import (
 )
 from pgtop_tune.metrics.load import P50, P99
 from pgtop_tune.model.run_result import plain
+from pgtop_tune.runtime.load_control import RateCurve, RatePoint
 
 FORMAT: Final = "pgtop-tune-slo/1"
 _BAR: Final = 40
@@ -61,10 +64,10 @@ def _judged_words(limit: ObjectiveLimit, judged: Judged) -> str:
     return f"{limit.words(judged.value)}{kind}{between}"
 
 
-def search_lines(
-    search: RateSearch, end: SearchEnd, subject: SearchSubject, limits: Sequence[ObjectiveLimit], block: str
-) -> list[str]:
-    """Return the result first, then its doubts, latencies, bottleneck and chart."""
+def result_sentences(
+    search: RateSearch, end: SearchEnd, subject: SearchSubject, limits: Sequence[ObjectiveLimit]
+) -> tuple[str, ...]:
+    """Return the result first, then its doubts, latencies and the bottleneck."""
     lines = [_first_line(end, subject)]
     if end.reason:
         lines.append(f"doubt: {end.reason}")
@@ -77,7 +80,7 @@ def search_lines(
         lines.append(f"bottleneck at {rate_words(breaking.step.rate)} per second: {breaking.bottleneck or 'not known'}")
     if limit := _generator_limit(search):
         lines.append(limit)
-    return [*lines, _LAG_COUNTS, "", *chart_lines(search, block)]
+    return (*lines, _LAG_COUNTS)
 
 
 def _clients_line(search: RateSearch, wanting: StepOutcome) -> list[str]:
@@ -161,25 +164,68 @@ def _generator_limit(search: RateSearch) -> str:
     )
 
 
-def chart_lines(search: RateSearch, block: str) -> list[str]:
-    """Return p99 by rate as bars on a logarithmic scale, one for each rate."""
-    rows: dict[float, tuple[float, str]] = {}
+def rate_curve(search: RateSearch, limits: Sequence[ObjectiveLimit], end: SearchEnd | None = None) -> RateCurve:
+    """Return the latency of the limit that broke most runs over their rates; p99 where no limit is about a latency."""
+    low, high = search.ends() if end is None else (end.low, end.high)
+    broken = Counter(
+        index
+        for outcome in search.outcomes
+        for index, judged in enumerate(outcome.judged)
+        if outcome.standing is Standing.BREAKS and not judged.holds
+    )
+    latencies = [index for index, limit in enumerate(limits) if limit.figure != "failed"]
+    chosen = max(latencies, key=lambda index: (broken[index], -index), default=None)
+    by_rate: dict[float, list[StepOutcome]] = {}
     for outcome in search.outcomes:
-        p99_ms = dict(outcome.quantiles_ms).get(P99.per_cent)
-        if p99_ms:
-            rows[outcome.step.rate] = p99_ms, str(outcome.standing)
-    if not rows:
-        return []
-    values = [value for value, _ in rows.values()]
-    low, high = math.log(min(values) / 2.0), math.log(max(values) * 1.01)
-    return [
-        f"{'rate':>10}  {'':<{_BAR}}  {'p99':>9}",
-        *(
-            f"{rate_words(rate):>10}  {block * max(round(_BAR * (math.log(value) - low) / (high - low)), 1):<{_BAR}}"
-            f"  {with_ms(value):>9}  {standing}"
-            for rate, (value, standing) in sorted(rows.items())
-        ),
+        by_rate.setdefault(outcome.step.rate, []).append(outcome)
+    limit = None if chosen is None else limits[chosen]
+    return RateCurve(
+        figure="p99" if limit is None else f"{limit.figure}{f' of {limit.script}' if limit.script else ''}",
+        limit_ms=None if limit is None else limit.limit,
+        points=tuple(_point(rate, outcomes, chosen) for rate, outcomes in sorted(by_rate.items())),
+        low=low,
+        high=high,
+    )
+
+
+def _point(rate: float, outcomes: Sequence[StepOutcome], chosen: int | None) -> RatePoint:
+    """Return a rate with the median of its runs; runs that disagree are unclear."""
+    values = [
+        dict(outcome.quantiles_ms).get(P99.per_cent)
+        if chosen is None
+        else dict(enumerate(outcome.limits_ms)).get(chosen)
+        for outcome in outcomes
     ]
+    latencies_ms = [value for value in values if value is not None]
+    standings = {outcome.standing for outcome in outcomes}
+    standing = standings.pop() if len(standings) == 1 else Standing.UNCLEAR
+    return RatePoint(rate, median(latencies_ms) if latencies_ms else None, str(standing))
+
+
+def chart_lines(curve: RateCurve, block: str) -> list[str]:
+    """Return a bar for each rate, on a logarithmic scale with the limit on it; the ends of the interval are marked."""
+    latencies_ms = [point.latency_ms for point in curve.points if point.latency_ms]
+    if not latencies_ms:
+        return []
+    drawn_ms = [*latencies_ms, *([curve.limit_ms] if curve.limit_ms else [])]
+    low, high = math.log(min(drawn_ms) / 2.0), math.log(max(drawn_ms) * 1.01)
+
+    def cells(value_ms: float) -> int:
+        return max(round(_BAR * (math.log(value_ms) - low) / (high - low)), 1)
+
+    at = None if curve.limit_ms is None else cells(curve.limit_ms)
+    heading = "" if curve.limit_ms is None or at is None else f"{f'limit {with_ms(curve.limit_ms)}':>{at}}|"
+    marks = {curve.low: "  <- holds", curve.high: "  <- breaks"}
+    lines = [f"{'rate':>10}  {heading:<{_BAR + 1}}  {curve.figure:>9}"]
+    for point in curve.points:
+        bar = block * cells(point.latency_ms) if point.latency_ms else ""
+        if at is not None:
+            bar = f"{bar[:at]:<{at}}|{bar[at:]}"
+        mark = marks.get(point.rate, "")
+        lines.append(
+            f"{rate_words(point.rate):>10}  {bar:<{_BAR + 1}}  {with_ms(point.latency_ms):>9}  {point.standing}{mark}"
+        )
+    return lines
 
 
 def search_json(search: RateSearch, end: SearchEnd, subject: SearchSubject) -> dict[str, Any]:

@@ -34,6 +34,8 @@ STEP: Final = 0.095
 _LOWEST: Final = 0.5
 """Rate per second below which nothing is tried."""
 _MOST_PROBES: Final = 24
+_SPARE: Final = 1.2
+"""Transactions of a probe that shall tell, per transaction needed."""
 _MOVE: Final = STEP / 2.0
 _NOISY: Final = 2
 _CLEAR: Final = 0.9
@@ -107,6 +109,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
         generator: Why pgbench was the limit; "" where it was not.
         demand: Share of the time for which its busiest thread ran or waited for a CPU; None where it is not known.
         quantiles_ms: (per cent, latency).
+        limits_ms: The latency that each limit is about; None for "failed", and with too few transactions.
         lag_ms: Mean lag behind the schedule, a part of the latencies.
         bottleneck: The first finding of the diagnosis for most of the run; "" without one. May hold foreign text.
     """
@@ -120,6 +123,7 @@ class StepOutcome(Struct, frozen=True, kw_only=True):
     generator: str = ""
     demand: float | None = None
     quantiles_ms: tuple[tuple[float, float | None], ...] = ()
+    limits_ms: tuple[float | None, ...] = ()
     lag_ms: float | None = None
     bottleneck: str = ""
 
@@ -287,12 +291,7 @@ class RateSearch(Struct):
                     return 2.0 * max(rates), None
                 reason = f"{min(rates):g} per second are too few to tell in {LOOKS_S[-1]} s, and more do not hold it"
                 return None, SearchEnd(RateEnding.UNCONFIRMED, None, high, reason)
-            rate = self.plan.start if not rates else min(rates) / 2.0
-            if rate < _LOWEST or probes >= _MOST_PROBES:
-                return None, SearchEnd(
-                    RateEnding.NEVER_HOLDS, None, high, f"it breaks even at {min(rates):g} per second"
-                )
-            return rate, None
+            return self._lower_rate(rates, probes)
         if high is None:
             if probes >= _MOST_PROBES:
                 return None, SearchEnd(RateEnding.NEVER_BREAKS, low, None, f"it holds even at {low:g} per second")
@@ -303,6 +302,20 @@ class RateSearch(Struct):
         if wide <= STEP or probes >= _MOST_PROBES:
             return None, None
         return math.sqrt(a * b), None
+
+    def _lower_rate(self, rates: Sequence[float], probes: int) -> tuple[float | None, SearchEnd | None]:
+        """Return the first rate, or one below all that break, in longer and longer strides; or the end."""
+        if not rates:
+            return self.plan.start, None
+        lowest = min(rates)
+        fewest = max((judged.fewest(CHANCE) for judged in self.outcomes[-1].judged), default=0.0) / LOOKS_S[-1] * _SPARE
+        if lowest <= _LOWEST or probes >= _MOST_PROBES:
+            return None, SearchEnd(RateEnding.NEVER_HOLDS, None, lowest, f"it breaks even at {lowest:g} per second")
+        if lowest <= fewest < self.plan.start:
+            reason = f"it breaks even at {lowest:.3g} per second, and fewer are too few to tell in {LOOKS_S[-1]} s"
+            return None, SearchEnd(RateEnding.UNCONFIRMED, None, lowest, reason)
+        least = fewest if fewest < self.plan.start else _LOWEST
+        return max(lowest / 2.0**2 ** (len(set(rates)) - 1), least, _LOWEST), None
 
     @staticmethod
     def _is_too_few(outcome: StepOutcome) -> bool:

@@ -136,6 +136,11 @@ class Dialog(OpensAtOnce[T]):
         """Width of the content on this terminal."""
         return max(min(self.CELLS, self.app.size.width - FRAME_CELLS), 1)
 
+    @property
+    def rows(self) -> int:
+        """Most lines of the content that this terminal shows at once."""
+        return max(self.app.size.height - _FRAME_ROWS, 1)
+
     def show_from(self, top: int) -> None:
         """Show the content from that line on, as far as there is enough of it."""
         self._top = max(top, 0)
@@ -153,7 +158,7 @@ class Dialog(OpensAtOnce[T]):
             return
         cells = self.cells
         lines = self.content(cells)
-        self._rows = max(min(len(lines), self.app.size.height - _FRAME_ROWS), 1)
+        self._rows = max(min(len(lines), self.rows), 1)
         self._top = max(min(self._top, len(lines) - self._rows), 0)
         if self._more != (self._top + self._rows < len(lines)):
             self._more = not self._more

@@ -12,12 +12,13 @@ from pgtop_tune.base import units
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.secret import Secret
 from pgtop_tune.tui.dialogs.dialog import Dialog, T
-from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, ellipsized, width, wrapped
+from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, TextField, ellipsized, labelled, width, wrapped
 
 # Fields of a small form, one line each: what keys do to them, and how they are drawn. Pure.
 
 _LABEL_CELLS: Final = 12
 _VALUE_CELLS: Final = 24
+_WIDE_CELLS: Final = 60
 _DIGITS: Final = "0123456789"
 
 
@@ -134,10 +135,17 @@ class NumberField(Struct):
 
 
 class WordField(Struct):
-    """Text of any kind."""
+    """Text of any kind.
+
+    Attributes:
+        empty: Meaning of an empty field, shown in its place.
+        meaning: Returns the meaning of a text in other words; raises a PgtopError of a wrong one.
+    """
 
     label: str
     remark: str
+    empty: str = ""
+    meaning: Callable[[str], str] | None = None
     text: TextField = field(default_factory=TextField)
 
     def press(self, key: str, character: str | None) -> bool:
@@ -147,9 +155,34 @@ class WordField(Struct):
         self.text.insert(text)
 
     def shown(self, glyphs: Glyphs, *, focused: bool) -> Line:
+        empty = not self.text.text
+        # A field with a meaning has long texts, and its remark is an example.
+        wide = self.meaning is not None and not empty
         if focused:
-            return _typed(self.text, self.remark)
-        return ((f"  {self.text.text}".ljust(_VALUE_CELLS), PLAIN), (f" {self.remark}", "dim"))
+            return _typed(self.text, "" if wide else self.remark, _WIDE_CELLS if wide else _VALUE_CELLS)
+        value = f"  {self.empty if empty else self.text.text}".ljust(_VALUE_CELLS)
+        return ((value, "dim" if empty else PLAIN), ("" if wide else f" {self.remark}", "dim"))
+
+    @property
+    def problem(self) -> str:
+        """The reason why the text is wrong; "" where it is not."""
+        return self._note[1]
+
+    def note(self, cells: int) -> list[Line]:
+        """Return the meaning of the text, or what is wrong with it, for below the field."""
+        meaning, problem = self._note
+        text, style = (problem, "critical") if problem else (meaning, "dim")
+        return labelled("", text, cells, style, _LABEL_CELLS + 4) if text else []
+
+    @property
+    def _note(self) -> tuple[str, str]:
+        text = self.text.text.strip()
+        if not text or self.meaning is None:
+            return "", ""
+        try:
+            return self.meaning(text), ""
+        except PgtopError as problem:
+            return "", f"{problem.message}; {problem.hint}" if problem.hint else problem.message
 
 
 Field = ChoiceField | NumberField | WordField
@@ -238,22 +271,31 @@ class Form(Struct):
         if not isinstance(field, ChoiceField):
             field.text.select()
 
-    def lines(self, glyphs: Glyphs) -> list[Line]:
-        """Return one line per field."""
+    @property
+    def wrong(self) -> int | None:
+        """Number of the first field whose words are wrong; None without one."""
+        wrong = (at for at, entry in enumerate(self.fields) if isinstance(entry, WordField) and entry.problem)
+        return next(wrong, None)
+
+    def lines(self, glyphs: Glyphs, cells: int = 0) -> list[Line]:
+        """Return a line per field, and below words their meaning in so many cells."""
         focused = self.focused
-        return [
-            (
-                (f"{glyphs.pointer} " if entry is focused else "  ", "key"),
-                (entry.label.ljust(_LABEL_CELLS), "label"),
-                *entry.shown(glyphs, focused=entry is focused),
+        lines: list[Line] = []
+        for entry in self.fields:
+            lines.append(
+                (
+                    (f"{glyphs.pointer} " if entry is focused else "  ", "key"),
+                    (entry.label.ljust(_LABEL_CELLS), "label"),
+                    *entry.shown(glyphs, focused=entry is focused),
+                )
             )
-            for entry in self.fields
-        ]
+            lines += entry.note(cells) if cells and isinstance(entry, WordField) else []
+        return lines
 
 
-def _typed(text: TextField, remark: str) -> Line:
-    typed = text.line(_VALUE_CELLS)
-    blank = " " * max(_VALUE_CELLS - 2 - width(typed), 0)
+def _typed(text: TextField, remark: str, cells: int = _VALUE_CELLS) -> Line:
+    typed = text.line(cells)
+    blank = " " * max(cells - 2 - width(typed), 0)
     return (("  ", PLAIN), *typed, (blank, PLAIN), (f" {remark}", "dim"))
 
 

@@ -14,9 +14,10 @@ from pgtop_tune.tui.scene.scene import SceneScreen
 
 if TYPE_CHECKING:
     from pgtop_tune.model.bench import BenchRun
-    from pgtop_tune.runtime.load_control import LoadControl
+    from pgtop_tune.runtime.load_control import LoadControl, LoadState
     from pgtop_tune.tui.app_context import AppContext
     from pgtop_tune.tui.controls import Services
+    from pgtop_tune.tui.load.dialog import LoadEntries
     from pgtop_tune.tui.parameters.actions import ParameterActions
 
 
@@ -45,21 +46,26 @@ class LoadActions:
     def __init__(self, context: AppContext, parameters: ParameterActions) -> None:
         self._context = context
         self._parameters = parameters
-        self._spec = first_spec(context.options.start_load)
+        self._entries: LoadEntries | None = None
+        self._told_overload = 0
         self._failed_run = 0
         self._shown_series = 0
 
     def open(self, services: Services) -> None:
         """Open the dialog."""
-        from pgtop_tune.tui.load.dialog import LoadDialog
+        from pgtop_tune.tui.load.dialog import LoadDialog, LoadEntries
 
         if services.load is not None:
-            spec = replace(self._spec, settings=tuple(self._parameters.panel.next_load.items()))
-            dialog = LoadDialog(services.load, self._context.client, self._context.live, spec, self._context.glyphs)
-            self._context.app.push_screen(dialog, self._keep_spec)
+            entries = self._entries or LoadEntries(first_spec(self._context.options.start_load))
+            spec = replace(entries.spec, settings=tuple(self._parameters.panel.next_load.items()))
+            dialog = LoadDialog(
+                services.load, self._context.client, self._context.live, replace(entries, spec=spec),
+                self._context.glyphs,
+            )  # fmt: skip
+            self._context.app.push_screen(dialog, self._keep)
 
-    def _keep_spec(self, spec: LoadSpec | None) -> None:
-        self._spec = spec or self._spec
+    def _keep(self, entries: LoadEntries | None) -> None:
+        self._entries = entries or self._entries
 
     def begin(self) -> None:
         """Start the load that was asked for with the screen, if there is one."""
@@ -93,11 +99,11 @@ class LoadActions:
 
     @property
     def going_on(self) -> str:
-        """Steps, or a data set in the making; "" for none."""
+        """Steps, a search, or a data set in the making; "" for none."""
         if self._context.services.load is None:
             return ""
         state = self._context.services.load.state()
-        return {"steps": state.title, "making": f"making {state.title}"}.get(state.doing, "")
+        return {"steps": state.title, "search": state.title, "making": f"making {state.title}"}.get(state.doing, "")
 
     async def stop(self) -> None:
         """End what is under way.
@@ -113,6 +119,7 @@ class LoadActions:
         """Tell of a load that has failed, and show the results of one that has ended. After each frame."""
         if self._context.services.load is not None:
             self._look_at_failure()
+            self._look_at_overload(self._context.services.load.state())
             self._look_at_results()
 
     def _look_at_failure(self) -> None:
@@ -123,6 +130,13 @@ class LoadActions:
             if not self._dialog_tells:
                 message = failed.message or "pgbench gave no reason"
                 self._context.tell(f"load {failed.run} failed: {message}", "error")
+
+    def _look_at_overload(self, state: LoadState) -> None:
+        """Tell once of an overload that does not end the load."""
+        if state.overload and state.series is not None and self._told_overload < state.series.number:
+            self._told_overload = state.series.number
+            if not self._dialog_tells:
+                self._context.tell(state.overload, "warning")
 
     @property
     def _dialog_tells(self) -> bool:
@@ -138,7 +152,7 @@ class LoadActions:
         screen = self._context.app.screen
         if self._dialog_tells or (isinstance(screen, SceneScreen) and not screen.typing):
             self._shown_series = series.number
-            if series.results and (series.axis or series.results[0].state is not RunState.FAILED):
+            if series.search or (series.results and (series.axis or series.results[0].state is not RunState.FAILED)):
                 from pgtop_tune.tui.load.results_dialog import ResultsDialog
 
                 self._context.app.push_screen(ResultsDialog(series, self._context.glyphs))

@@ -1,305 +1,39 @@
-"""The load dialog: choose, see the exact command line, start, stop; data sets, steps and results."""
+"""The load dialog: choose, see the exact command line, start, stop; data sets, steps, searches and results."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import replace
 from textual import events
 
 from pgtop_tune.base.errors import PgtopError, UsageProblem
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import clock, count, size, with_ms
+from pgtop_tune.base.units import clock, count, with_ms
+from pgtop_tune.experiment.load_words import conditions_meaning, phases_meaning, split_conditions
 from pgtop_tune.metrics.load import CLIENT_FAILED, CLIENT_LATENCY, CLIENT_TPS, UNDER_WAY, run_of, under_way
 from pgtop_tune.model.absence import Unavailable
-from pgtop_tune.model.bench import BenchRun, LoadSpec, ProfileSummary, RunState
+from pgtop_tune.model.bench import BenchRun, LoadLevel, LoadSpec, ProfileSummary, RunState
 from pgtop_tune.runtime.engine import EngineClient
 from pgtop_tune.runtime.load_control import (
+    NO_CONDITIONS,
     DatasetFound,
-    DataSetMade,
+    EndConditions,
     LoadControl,
     LoadState,
-    MakingPlan,
-    MakingPreview,
-    MakingProgress,
+    SearchWish,
 )
 from pgtop_tune.runtime.session import Session
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, FormDialog, NumberField, WordField
-from pgtop_tune.tui.load.results_dialog import ResultsDialog, step_table
+from pgtop_tune.tui.dialogs.entry import ChoiceField, Form, NumberField, WordField
+from pgtop_tune.tui.load.data_set_dialog import MAKING, SCROLLING, InitDialog, making_lines
+from pgtop_tune.tui.load.results_dialog import ResultsDialog, search_progress, step_table
+from pgtop_tune.tui.load.series_dialogs import SearchDialog, StepsDialog
 from pgtop_tune.tui.widgets.lines import PLAIN, Glyphs, Line, wrapped
-from pgtop_tune.tui.widgets.phrase import lasting
-
-_SCROLLING: Final = ("pageup", "pagedown")
-
-# A data set in the making, and what making one would mean. Pure.
-
-_BAR: Final = 40
-_FOUND: Final = 200
-
-
-def making_lines(progress: MakingProgress | None, cells: int, glyphs: Glyphs) -> list[Line]:
-    """Return the step under way, a bar where rows are counted, rate and remaining time."""
-    if progress is None:
-        return [((f"starting {glyphs.ellipsis}", "dim"),)]
-    lines: list[Line] = [((progress.step, "strong"),)]
-    if progress.total:
-        share = min(max(progress.done / progress.total, 0.0), 1.0)
-        bar = min(_BAR, max(cells - 6, 1))
-        full = round(share * bar)
-        done, todo = glyphs.full * full, glyphs.speck * (bar - full)
-        lines.append(((done, "series-1"), (todo, "dim"), (f" {share:4.0%}", PLAIN)))
-        lines += wrapped(_progress_words(progress), cells)
-    return lines
-
-
-def preview_lines(preview: MakingPreview, cells: int) -> list[Line]:
-    """Return the room on disk, the tables that would be dropped, and a note."""
-    if preview.available_bytes is None:
-        free = f"free space is unknown: {preview.why}"
-    else:
-        free = f"{size(preview.available_bytes)} free"
-    lines: list[Line] = []
-    if preview.needed_bytes:
-        lines += wrapped(f"the tables need about {size(preview.needed_bytes)} of disk; {free}", cells)
-    lines += wrapped(one_line(preview.note, _FOUND), cells) if preview.note else []
-    if preview.dropped:
-        database, there = one_line(preview.database, 60), one_line(preview.dropped, _FOUND)
-        lines += wrapped(f"the database {database} holds {there}, which will be dropped.", cells, "warning")
-    return lines
-
-
-def made_lines(data_set: DataSetMade, cells: int) -> list[Line]:
-    """Return seconds of each step."""
-    if not data_set.steps_s:
-        return wrapped(f"{data_set.title}: existed already", cells, "good")
-    rows = [*data_set.steps_s, ("total", data_set.total_s)]
-    return [
-        ((f"created: {data_set.title}", "good"),),
-        *(((f"  {name:<24}", "label"), (f"{seconds:8.2f} s", PLAIN)) for name, seconds in rows),
-    ]
-
-
-def _progress_words(progress: MakingProgress) -> str:
-    about = "about " if progress.estimated else ""
-    parts = [f"{about}{count(progress.done)} of {count(progress.total)} {progress.unit}"]
-    parts += [f"{count(progress.per_s)} {progress.unit}/s"] if progress.per_s is not None else []
-    parts += [f"{lasting(progress.remaining_s)} left"] if progress.remaining_s is not None else []
-    return ", ".join(parts)
-
-
-_DATASETS: Final = (("pgbench", "pgbench's own tables"), ("bus", "a bus company: cities, rides, tickets"))
-_SIZES: Final = {
-    "pgbench": ("scale", "100,000 accounts and 16 MB each", "10"),
-    "bus": ("size", "tickets (6M), or disk space (0.6GB)", "6M"),
-}
-"""Label, remark and first size of each."""
-_AGREED: Final = "yes"
-_LOOKING: Final = "searching for existing tables"
-_MAKING: Final = "making"
-
-
-class InitDialog(FormDialog[None]):
-    """Makes a data set; may be closed meanwhile, the dashboard's first line goes on telling.
-
-    Args:
-        load: Makes it.
-        client: The way to it.
-        dataset: What is offered first; "" for the first of all.
-        glyphs: Characters of the drawing.
-    """
-
-    CELLS = 90
-    KEYS = "s create  Enter edit  arrows, Tab choose  Esc back"
-
-    def __init__(self, load: LoadControl, client: EngineClient, dataset: str, glyphs: Glyphs) -> None:
-        super().__init__("data set", glyphs, low=True)
-        self._load = load
-        self._client = client
-        self._dataset = ChoiceField("data set", _DATASETS)
-        self._dataset.choose(dataset)
-        self._amount = WordField("", "")
-        self._agree = WordField("drop it?", f"type {_AGREED}, and Enter")
-        self.form = Form((self._dataset, self._amount), focus=1)
-        self._preview: MakingPreview | None = None
-        self._began = False
-        self._under_way = False
-        self._eager = False
-        self._suggest()
-        self._looked_at = self._plan
-        self.form.go_to(1)
-
-    def on_mount(self) -> None:
-        """Ask what it would mean."""
-        self._look()
-
-    @property
-    def _plan(self) -> MakingPlan:
-        return MakingPlan(self._dataset.value, self._amount.text.text.strip())
-
-    def content(self, cells: int) -> list[Line]:
-        """Return the making under way, or the form with what it would mean."""
-        state = self._load.state()
-        if state.doing == _MAKING:
-            self.captions(f"making {state.title}", "x stop  Esc dashboard")
-            return [*making_lines(state.making, cells, self.glyphs), *self.foot(cells)]
-        self.captions("data set", self.KEYS)
-        lines: list[Line] = []
-        if self._began and state.made is not None:
-            lines += [*made_lines(state.made, cells), ()]
-        elif self._began and state.problem:
-            lines += [*wrapped(state.problem, cells, "critical"), ()]
-        lines += [*self.form.lines(self.glyphs), ()]
-        lines += preview_lines(self._preview, cells) if self._preview is not None else []
-        return [*lines, *self.foot(cells)]
-
-    def frames_arrived(self, session: Session) -> None:
-        """Draw progress; ask again once the data set is made."""
-        if self._under_way and not self._load.state().doing:
-            self._under_way = False
-            self._look()
-        self.repaint()
-
-    def _suggest(self) -> None:
-        self._amount.label, self._amount.remark, usual = _SIZES[self._dataset.value]
-        self._amount.text.replace(usual)
-
-    def _look(self) -> None:
-        self._preview, self._eager, self._looked_at = None, False, self._plan
-        self.work(self._ask(self._plan), _LOOKING, "look")
-
-    async def _ask(self, plan: MakingPlan) -> None:
-        self.form.fields = (self._dataset, self._amount)
-        self._preview = await self._client.ask(self._load.look(plan))
-        self.form.fields = (self._dataset, self._amount, *([self._agree] if self._preview.dropped else []))
-        self.busy = ""
-        if self._eager:
-            self._create()
-
-    async def pressed(self, key: str, character: str | None) -> bool:
-        """Type, make the data set, or stop."""
-        if self._load.state().doing == _MAKING:
-            if key != "x" or self.busy:
-                return False
-            self.work(self._client.ask(self._load.stop()), "stopping")
-        elif key in _SCROLLING:
-            self.scroll_key(key)
-        else:
-            dataset = self._dataset.value
-            agreeing = self.form.typing and self.form.focused is self._agree
-            if self.form.press(key, character):
-                if agreeing and key == "enter":
-                    self._create()
-            elif key == "s":
-                self._create()
-            else:
-                return False
-            if self._dataset.value != dataset:
-                self._suggest()
-            self.changed()
-        return True
-
-    def paste(self, text: str) -> None:
-        """Paste a size; the yes to a loss is typed."""
-        if self.form.focused is not self._agree:
-            super().paste(text)
-
-    def changed(self) -> None:
-        """Ask what another plan would mean."""
-        if self._plan != self._looked_at:
-            self._look()
-
-    def _create(self) -> None:
-        preview = self._preview
-        # A key pressed while the server is asked counts once it has answered.
-        self._eager = self.busy == _LOOKING
-        if preview is None or self.busy:
-            return
-        agreed = self._agree.text.text.strip().lower() == _AGREED
-        if preview.dropped and not agreed:
-            self.form.go_to(2)
-            self.form.type()
-            self.say(f"existing tables are dropped only when you type {_AGREED}")
-            return
-        self._agree.text.replace("")
-        self.form.go_to(1)
-        self.work(self._make(self._plan, agreed), "starting")
-
-    async def _make(self, plan: MakingPlan, agreed: bool) -> None:
-        await self._client.ask(self._load.make(plan, replace=agreed))
-        self._began = self._under_way = True
-        self._preview = None
-
-
-# Steps of a load: which, for how long each, and what is done before each.
-
-_LISTS: Final = {"clients": "1,2,4,8,16,32,64", "rate": "100,200,400,800"}
-_SECONDS: Final = 60
-_TIDY: Final = (
-    ("yes", "empty history, vacuum, checkpoint"),
-    ("no", "each starts where the last one ended"),
-)
-
-
-class StepsDialog(FormDialog[bool]):
-    """Starts the steps; returns True once they have begun.
-
-    Args:
-        load: Runs them.
-        client: The way to it.
-        spec: The load that the steps have in common.
-        glyphs: Characters of the drawing.
-    """
-
-    CELLS = 90
-    KEYS = "s start  Enter edit  arrows, Tab choose  Esc back"
-
-    def __init__(self, load: LoadControl, client: EngineClient, spec: LoadSpec, glyphs: Glyphs) -> None:
-        super().__init__("steps", glyphs, low=True)
-        self._load = load
-        self._client = client
-        self._spec = spec
-        self._axis = ChoiceField("steps of", (("clients", ""), ("rate", "transactions per second")))
-        self._list = WordField("list", "separated by commas, in this order")
-        self._list.text.replace(_LISTS["clients"])
-        self._time = NumberField("time s", "of each step")
-        self._time.fill(spec.duration_s or _SECONDS)
-        self._tidy = ChoiceField("tidy up", _TIDY)
-        self.form = Form((self._axis, self._list, self._time, self._tidy), focus=1)
-
-    def content(self, cells: int) -> list[Line]:
-        """Return the form, how long it will take, and what was wrong with it."""
-        lines = [*self.form.lines(self.glyphs), ()]
-        try:
-            seconds = int(self._time.number(1) or 0)
-        except PgtopError as problem:
-            return [*lines, *wrapped(str(problem), cells, "critical")]
-        steps = len([word for word in self._list.text.text.split(",") if word.strip()])
-        besides = " plus the time to tidy up" if self._tidy.index == 0 else ""
-        lines += wrapped(f"{self._spec.profile}: {steps} runs, {clock(steps * seconds)}{besides}", cells, "dim")
-        return [*lines, *self.foot(cells)]
-
-    async def pressed(self, key: str, character: str | None) -> bool:
-        """Type, or start the steps."""
-        axis = self._axis.value
-        if self.form.press(key, character):
-            self.say()
-            if self._axis.value != axis and self._list.text.text == _LISTS[axis]:
-                self._list.text.replace(_LISTS[self._axis.value])
-        elif key == "s" and not self.busy:
-            self.work(self._start(), "starting")
-        else:
-            return False
-        return True
-
-    async def _start(self) -> None:
-        spec = replace(self._spec, duration_s=int(self._time.number(1) or 0), transactions=None)
-        steps = f"{self._axis.value}={self._list.text.text.strip().strip(',')}"
-        await self._client.ask(self._load.start_steps(spec, steps, tidy=self._tidy.index == 0))
-        self.dismiss(True)
-
 
 # The load as a small form: what keys do to it, the spec it stands for, and how it is drawn. Pure.
 
@@ -307,6 +41,26 @@ PROTOCOLS: Final = ("prepared", "extended", "simple")
 _MEANS: Final = "mean latency of each statement (-r)"
 _ERRORS: Final = (("end", "an error ends its client"), ("continue", "an error counts as failed (pgbench 19)"))
 _STATEMENTS: Final = (("no", _MEANS), ("yes", _MEANS))
+_PHASES: Final = "ramp 8..64 over 5m, hold 10m at 500/s"
+_ABORT: Final = "p99 > 50ms for 10s, tps < 100 for 30s"
+_OVERLOAD: Final = (
+    ("end the load", "when its rate is too high"),
+    ("only say so", "the load goes on when its rate is too high"),
+)
+
+
+class LoadEntries(Struct, frozen=True):
+    """Entries of the form, with which the next one begins.
+
+    Attributes:
+        spec: The load.
+        ends: Reasons to end it before its time.
+        search: The last search for its highest rate.
+    """
+
+    spec: LoadSpec
+    ends: EndConditions = NO_CONDITIONS
+    search: SearchWish = SearchWish(objective="p99 < 20ms")
 
 
 class LoadForm:
@@ -315,13 +69,14 @@ class LoadForm:
     Args:
         profiles: What can be run; may be empty while they are being asked for.
         spec: What the form starts with; what it has no field for stays as it is.
+        ends: Reasons to end the load before its time, at the start.
 
     Attributes:
         form: The fields as a form.
         datasets: As the database has them; empty until that is known.
     """
 
-    def __init__(self, profiles: Sequence[ProfileSummary], spec: LoadSpec) -> None:
+    def __init__(self, profiles: Sequence[ProfileSummary], spec: LoadSpec, ends: EndConditions = NO_CONDITIONS) -> None:
         self._profiles = {profile.name: profile for profile in profiles}
         self._base = spec
         self.datasets: tuple[DatasetFound, ...] = ()
@@ -335,10 +90,13 @@ class LoadForm:
         self.tries = NumberField("tries", "serialization failures; 0: no limit", empty="once")
         self.errors = ChoiceField("errors", _ERRORS)
         self.statements = ChoiceField("statements", _STATEMENTS)
+        self.phases = WordField("phases", _PHASES, empty="none", meaning=self._phases_meaning)
+        self.abort_if = WordField("abort if", _ABORT, empty="never", meaning=conditions_meaning)
+        self.overload = ChoiceField("overload", _OVERLOAD)
         self.form = Form(
             (
                 self.profile, self.clients, self.threads, self.duration, self.rate, self.limit, self.protocol,
-                self.tries, self.errors, self.statements,
+                self.tries, self.errors, self.statements, self.phases, self.abort_if, self.overload,
             )
         )  # fmt: skip
         self.profile.choose(spec.profile)
@@ -351,6 +109,9 @@ class LoadForm:
         self.tries.fill(spec.max_tries)
         self.errors.index = int(spec.continue_on_error)
         self.statements.index = int(spec.per_statement)
+        self.phases.text.replace(spec.phases)
+        self.abort_if.text.replace(", ".join(ends.abort_if))
+        self.overload.index = int(not ends.stops)
 
     def spec(self) -> LoadSpec:
         """Return the load that the form describes.
@@ -358,7 +119,8 @@ class LoadForm:
         Raises:
             UsageProblem: A field does not hold what it should.
         """
-        duration, tries = self.duration.number(1), self.tries.number()
+        phases = self.phases.text.text.strip()
+        duration, tries = None if phases else self.duration.number(1), self.tries.number()
         return replace(
             self._base,
             profile=self.profile.value,
@@ -371,8 +133,17 @@ class LoadForm:
             max_tries=None if tries is None else int(tries),
             continue_on_error=bool(self.errors.index),
             per_statement=bool(self.statements.index),
-            transactions=self._base.transactions if duration is None else None,
+            transactions=self._base.transactions if duration is None and not phases else None,
+            phases=phases,
         )
+
+    def ends(self) -> EndConditions:
+        """Return the reasons to end the load before its time."""
+        return EndConditions(split_conditions(self.abort_if.text.text), stops=not self.overload.index)
+
+    def _phases_meaning(self, text: str) -> str:
+        """Return the meaning of phases. Raises UsageProblem of wrong ones."""
+        return phases_meaning(text, LoadLevel(int(self.clients.number(1) or 1), self.rate.number()))
 
     @property
     def dataset(self) -> str:
@@ -398,9 +169,10 @@ class LoadForm:
         if profile.protocol in PROTOCOLS:
             self.protocol.choose(profile.protocol)
 
-    def lines(self, glyphs: Glyphs) -> list[Line]:
-        """Return one line per field, and below the profile what it runs on."""
-        profile, *fields = self.form.lines(glyphs)
+    def lines(self, glyphs: Glyphs, cells: int = 0) -> list[Line]:
+        """Return a line per field, below the profile what it runs on, and below words what they mean."""
+        self.duration.remark = "no effect: phases have their times" if self.phases.text.text.strip() else ""
+        profile, *fields = self.form.lines(glyphs, cells)
         return [profile, *self._dataset_line(), *fields]
 
     def _dataset_line(self) -> list[Line]:
@@ -423,8 +195,9 @@ def _dataset_words(data_set: DatasetFound) -> tuple[str, str]:
 
 
 _START: Final = "s"
-_TYPING_KEYS: Final = "Enter ok  Esc discard  s start"
-_LONG: Final = ("making", "steps")
+_WORD_KEYS: Final = "Enter ok  Esc discard"
+_TYPING_KEYS: Final = f"{_WORD_KEYS}  s start"
+_LONG: Final = (MAKING, "steps", "search")
 """Kinds of work that take longer than a run of pgbench."""
 _ENDED: Final = {
     RunState.FINISHED: ("finished", "good"),
@@ -433,49 +206,51 @@ _ENDED: Final = {
 }
 
 
-def run_lines(session: Session, run: BenchRun, cells: int) -> list[Line]:
+def run_lines(session: Session, run: BenchRun, cells: int, *, command: bool = True) -> list[Line]:
     """Return a run under way: elapsed, remaining, figures, command.
 
     Args:
         session: For the figures.
         run: The run.
         cells: Width.
+        command: Whether its command line is shown.
     """
     now_ms = session.now.taken_at_ms if session.now is not None else run.started_ms
     elapsed_s = (now_ms - run.started_ms) / 1000.0
     remaining = "until stopped" if run.duration_s is None else f"{clock(run.duration_s - elapsed_s)} left"
+    level = "paused" if run.paused else LoadLevel(run.clients, run.rate_per_s).words
     head: Line = (
         (f"{run.state} ", "good"),
         (one_line(run.load_name, 60), "strong"),
-        (f"   {clock(elapsed_s)} elapsed, {remaining}", PLAIN),
+        (f" {level}   {clock(elapsed_s)} elapsed, {remaining}", PLAIN),
     )
+    phase: list[Line] = [(("phase ", "label"), (run.spans[-1].phase, PLAIN))] if run.spans else []
+    argv = [(), *wrapped(run.command, cells)] if command else []
     interval = session.interval
     if interval is None:
-        return [head, *wrapped(run.command, cells)]
+        return [head, *phase, *argv]
     tps, latency, failed = CLIENT_TPS(interval), CLIENT_LATENCY(interval), CLIENT_FAILED(interval)
     figures: Line = (
         ("tps ", "label"), (count(tps), "strong"), ("   mean ", "label"), (with_ms(latency), "strong"),
         ("   failed ", "label"), (count(failed), "critical" if failed else PLAIN),
     )  # fmt: skip
-    return [head, figures, (), *wrapped(run.command, cells)]
+    return [head, *phase, figures, *argv]
 
 
 def ended_lines(run: BenchRun, cells: int) -> list[Line]:
-    """Return how a run ended, with pgbench's own words when it failed."""
+    """Return how a run ended, with pgbench's own words when it failed, and the reason when it ended early."""
     text, style = _ENDED.get(run.state, (str(run.state), PLAIN))
     if run.complete and run.state is RunState.STOPPED:
         text, style = "stopped by the operator", "good"
-    if run.ended_for:
-        text, style = f"ended early: {run.ended_for}", "critical"
     status = f" (exit status {run.exit_status})" if run.exit_status else ""
-    return [
-        *wrapped(f"run {run.run}, {one_line(run.load_name, 60)}: {text}{status}", cells, style),
-        *wrapped(run.message, cells, style),
-    ]
+    load = f"run {run.run}, {one_line(run.load_name, 60)}"
+    if run.ended_for:
+        return wrapped(f"{load} ended early: {run.ended_for}: {run.message}", cells, "critical")
+    return [*wrapped(f"{load}: {text}{status}", cells, style), *wrapped(run.message, cells, style)]
 
 
-class LoadDialog(Dialog[LoadSpec]):
-    """Returns the spec last typed, so that the next dialog begins with it.
+class LoadDialog(Dialog[LoadEntries]):
+    """Returns the entries last typed, so that the next dialog begins with it.
 
     Closes by itself once the load it started reports progress; stays open when pgbench fails.
 
@@ -483,21 +258,21 @@ class LoadDialog(Dialog[LoadSpec]):
         load: pgbench.
         client: The way to it.
         session: The session that is shown.
-        spec: The load that the form begins with.
+        entries: The entries that the form begins with.
     """
 
     CELLS = 96
-    KEYS = "s start  Enter edit  i data set  n steps  r result  y copy  Esc back"
+    KEYS = "s start  Enter edit  i data  n steps  o search  r result  y copy  Esc back"
     SHOWS_LOAD = True
 
     def __init__(
-        self, load: LoadControl, client: EngineClient, session: Session, spec: LoadSpec, glyphs: Glyphs
+        self, load: LoadControl, client: EngineClient, session: Session, entries: LoadEntries, glyphs: Glyphs
     ) -> None:
         super().__init__("load", glyphs, low=True)
         self._load = load
         self._client = client
         self._session = session
-        self._spec = spec
+        self._entries = entries
         self._form: LoadForm | None = None
         self._command = ""
         self._started_after: int | None = None
@@ -508,7 +283,8 @@ class LoadDialog(Dialog[LoadSpec]):
         self.work(self._open(), "loading profiles")
 
     async def _open(self) -> None:
-        self._form = LoadForm(await self._client.ask(self._load.profiles()), self._spec)
+        profiles = await self._client.ask(self._load.profiles())
+        self._form = LoadForm(profiles, self._entries.spec, self._entries.ends)
         self._preview()
         self._look()
 
@@ -531,26 +307,34 @@ class LoadDialog(Dialog[LoadSpec]):
         elif run is not None:
             self.captions("load", "x stop  y copy command  Esc back")
             lines = run_lines(self._session, run, cells)
+            lines += wrapped(state.overload, cells, "warning") if state.overload else []
         else:
             lines = self._form_lines(state, cells)
         return [*lines, *self.foot(cells)]
 
     def _form_lines(self, state: LoadState, cells: int) -> list[Line]:
         keys = self.KEYS if _has_results(state) else self.KEYS.replace("r result  ", "")
-        typing = self._form is not None and self._form.form.typing
-        self.captions("load", _TYPING_KEYS if typing else keys)
+        if self._form is not None and self._form.form.typing:
+            keys = _WORD_KEYS if isinstance(self._form.form.focused, WordField) else _TYPING_KEYS
+        self.captions("load", keys)
         ended = run_of(self._session.now)
         lines: list[Line] = [*ended_lines(ended, cells), ()] if ended is not None else []
+        if state.series is not None and state.series.search is not None and state.series.problem:
+            lines = [*wrapped(f"the search ended: {state.series.problem}", cells, "critical"), ()]
         if self._form is not None:
-            lines += [*self._form.lines(self.glyphs), (), *wrapped(self._command, cells, "strong")]
+            lines += [*self._form.lines(self.glyphs, cells), (), *wrapped(self._command, cells, "strong")]
         return lines
 
     def _long_lines(self, state: LoadState, run: BenchRun | None, cells: int) -> list[Line]:
         """Return a data set in the making, or steps: which, how it goes, and those that are done."""
-        self.captions("load", "x stop  Esc back")
+        self.captions("load", "x stop  y copy command  Esc back" if run is not None else "x stop  Esc back")
         lines: list[Line] = [((state.title, "strong"), (f"   {state.detail}" if state.detail else "", "dim")), ()]
-        if state.doing == "making":
+        if state.doing == MAKING:
             return [*lines, *making_lines(state.making, cells, self.glyphs)]
+        search = None if state.series is None else state.series.search
+        if search is not None:
+            run_part = [] if run is None else run_lines(self._session, run, cells, command=False)
+            return search_progress(search, run_part, _now_ms(self._session), cells, self.rows, self.glyphs)
         lines += [*run_lines(self._session, run, cells), ()] if run is not None else []
         if state.series is not None and state.series.results:
             lines += step_table(state.series, cells, self.glyphs)
@@ -561,7 +345,7 @@ class LoadDialog(Dialog[LoadSpec]):
         self._session = session
         frame = session.now
         run = run_of(frame)
-        if self._seen != (self._load.state().doing == "making"):
+        if self._seen != (self._load.state().doing == MAKING):
             self._seen = not self._seen
             self._look()
         if self._started_after is not None and run is not None and run.run > self._started_after:
@@ -579,14 +363,16 @@ class LoadDialog(Dialog[LoadSpec]):
         if spec is None:
             self._command = ""
         else:
-            self._spec = spec
             self.work(self._ask_preview(spec), group="preview")
 
     def _typed_spec(self) -> LoadSpec | None:
-        """Return the load that the form describes; None, and say why, where a field has a wrong value."""
+        """Return the load that the form describes, and keep it; None, and say why, where a field has a wrong value."""
         assert self._form is not None
+        if self._form.form.wrong is not None:
+            return None
         try:
-            return self._form.spec()
+            self._entries = replace(self._entries, spec=self._form.spec(), ends=self._form.ends())
+            return self._entries.spec
         except UsageProblem as problem:
             self.say(str(problem))
             return None
@@ -600,14 +386,18 @@ class LoadDialog(Dialog[LoadSpec]):
 
     async def _start(self, spec: LoadSpec) -> None:
         run = run_of(self._session.now)
-        await self._client.ask(self._load.start(spec))
+        await self._client.ask(self._load.start(spec, self._entries.ends))
         self._started_after = run.run if run is not None else 0
         self.busy = "started, waiting for the first second"
 
     async def pressed(self, key: str, character: str | None) -> bool:
         """Type, start, stop, copy, or open what leads on."""
         run, state = under_way(self._session.now), self._load.state()
-        if key == "y":
+        form = None if run is not None or state.doing in _LONG or self.busy else self._form
+        if form is not None and form.form.typing and form.press(key, character):
+            # Every letter, also one that is a key of the dialog.
+            self._preview()
+        elif key == "y":
             command = run.command if run is not None else self._command
             self.copy(command, "the command line is in your clipboard")
         elif run is not None or state.doing in _LONG:
@@ -616,15 +406,15 @@ class LoadDialog(Dialog[LoadSpec]):
             self.work(self._client.ask(self._load.stop()), "stopping")
         elif key == "r" and state.series is not None and _has_results(state):
             self.app.push_screen(ResultsDialog(state.series, self.glyphs))
-        elif key in _SCROLLING:
+        elif key in SCROLLING:
             self.scroll_key(key)
-        elif self._form is None or self.busy:
+        elif form is None:
             return False
         elif key in _FURTHER:
-            _FURTHER[key](self, self._form)
+            _FURTHER[key](self, form)
         elif key == _START:
             self._begin()
-        elif self._form.press(key, character):
+        elif form.press(key, character):
             self._preview()
         else:
             return False
@@ -649,9 +439,27 @@ class LoadDialog(Dialog[LoadSpec]):
             if begun:
                 self._leave()
 
-        self.app.push_screen(StepsDialog(self._load, self._client, spec, self.glyphs), closed)
+        steps = StepsDialog(self._load, self._client, spec, self._entries.ends, self.glyphs)
+        self.app.push_screen(steps, closed)
+
+    def ask_for_search(self, form: LoadForm) -> None:
+        """Open what starts a search for the highest rate."""
+        spec = self._typed_spec()
+        if spec is None:
+            return
+
+        def closed(begun: SearchWish | None) -> None:
+            if begun is not None:
+                self._entries = replace(self._entries, search=begun)
+                self._leave()
+
+        search = SearchDialog(self._load, self._client, spec, self._entries.search, self.glyphs)
+        self.app.push_screen(search, closed)
 
     def _begin(self) -> None:
+        assert self._form is not None
+        if self._form.form.wrong is not None:
+            self._form.form.go_to(self._form.form.wrong)
         spec = self._typed_spec()
         if spec is not None:
             self.work(self._start(spec), "starting")
@@ -673,15 +481,21 @@ class LoadDialog(Dialog[LoadSpec]):
         self._leave()
 
     def _leave(self) -> None:
-        self.dismiss(self._spec)
+        self.dismiss(self._entries)
 
 
 def _has_results(state: LoadState) -> bool:
-    return state.series is not None and state.series.over and bool(state.series.results)
+    series = state.series
+    return series is not None and series.over and bool(series.results or series.search)
+
+
+def _now_ms(session: Session) -> float:
+    return time.time() * 1000.0 if session.now is None else session.now.taken_at_ms
 
 
 _FURTHER: Final[dict[str, Callable[[LoadDialog, LoadForm], None]]] = {
     "i": LoadDialog.ask_for_dataset,
     "n": LoadDialog.ask_for_steps,
+    "o": LoadDialog.ask_for_search,
 }
 """Keys of the form that lead on."""

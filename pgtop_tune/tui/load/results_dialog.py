@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from pgtop_tune.base.safe_text import one_line
-from pgtop_tune.base.units import UNKNOWN, count, marked_ms, ms, number
+from pgtop_tune.base.units import UNKNOWN, clock, count, counted, marked_ms, ms, number, with_ms
 from pgtop_tune.metrics.load import QUANTILES
 from pgtop_tune.model.run_result import Doubt, LatencySummary, RunResult, RunVerdict
-from pgtop_tune.runtime.load_control import LoadSeries
+from pgtop_tune.runtime.load_control import LoadSearch, LoadSeries, RateCurve
 from pgtop_tune.tui.dialogs.dialog import Dialog
-from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, TimeAxis, filled_lines, nice_ceiling
+from pgtop_tune.tui.widgets.chart import GUTTER, Area, ChartMark, Level, TimeAxis, filled_lines, nice_ceiling
 from pgtop_tune.tui.widgets.lines import PLAIN, Cell, Column, Glyphs, Line, labelled, plain_text, table_lines, wrapped
 
 # The record of a run for reading: the final report, percentiles, statements, and how far it can be trusted. Pure.
@@ -66,8 +66,8 @@ def verdict_words(result: RunResult) -> tuple[str, str]:
 
 def _headline(result: RunResult) -> tuple[str, str]:
     spec = result.spec
-    length = f"{spec.transactions} transactions each" if spec.transactions else f"{spec.duration_s} s"
-    if spec.transactions is None and spec.duration_s is None:
+    length = f"{spec.transactions} transactions each" if spec.transactions else spec.phases or f"{spec.duration_s} s"
+    if not (spec.transactions or spec.phases or spec.duration_s):
         length = "until stopped"
     rate = "" if spec.rate_per_s is None else f", {number(spec.rate_per_s)} per second"
     where, clients = one_line(result.endpoint, _NAME), f"{spec.clients} client{'s' if spec.clients != 1 else ''}"
@@ -77,7 +77,8 @@ def _headline(result: RunResult) -> tuple[str, str]:
 def _verdict(result: RunResult, glyphs: Glyphs) -> Line:
     text, style = verdict_words(result)
     mark = glyphs.bullet if style == "good" else glyphs.warning if style == "warning" else glyphs.cross
-    ended = f"   {result.state}" + (f", exit status {result.exit_status}" if result.exit_status else "")
+    ended = f"   {f'ended early: {result.ended_for}' if result.ended_for else result.state}"
+    ended += f", exit status {result.exit_status}" if result.exit_status else ""
     partial = ", the results are partial" if result.partial else ""
     return ((f"{mark} {text}", style), (ended + partial, PLAIN))
 
@@ -209,7 +210,7 @@ def steps_lines(series: LoadSeries, cells: int, rows: int, glyphs: Glyphs) -> li
         *_chart(series, [point.tps for point in series.points], "series-1", cells, tps, glyphs),
         (("p99, ms", "series-2"),),
         *_chart(series, [point.p99_ms for point in series.points], "series-2", cells, p99, glyphs),
-        _scale(series, cells),
+        _below([number(point.load) for point in series.points], "", cells),
         *knee,
     ]
 
@@ -264,20 +265,117 @@ def _chart(
     )  # fmt: skip
 
 
-def _scale(series: LoadSeries, cells: int) -> Line:
-    """Return the loads below the columns of their points, as many as find room."""
-    columns, steps = cells - GUTTER, len(series.points)
-    text = ""
-    for index, point in enumerate(series.points):
-        label = number(point.load)
+# A search for the highest rate: its result or its progress, with a chart of latency over the rates. Pure.
+
+_STANDINGS: Final = {"holds": "ok", "breaks": "over", "unclear": "?"}
+_ABOVE: Final = 3.0
+"""Height of the chart, in limits: latencies far above it would leave no room for those that count."""
+_ROWS_PER_RUN: Final = 15
+"""Rows of the screen for each of the newest runs that is shown."""
+_RATE_CHART_ROWS: Final = 16
+_AROUND_CHART: Final = 6
+"""Lines of the chart's title and scale, and the blank ones around it."""
+
+
+def search_lines(series: LoadSeries, search: LoadSearch, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Return the result of a search, its chart, and what else is known.
+
+    Args:
+        series: Its runs.
+        search: The search.
+        cells: Width of every line.
+        rows: Lines there is room for: the chart shrinks first.
+        glyphs: Characters.
+    """
+    lines = wrapped(f"ended before its time: {series.problem}", cells, "critical") if series.problem else []
+    first, *further = search.result or (_so_far(search),)
+    lines += wrapped(one_line(first, _REASON), cells, "strong")
+    after = [
+        line
+        for text in further
+        for line in wrapped(one_line(text, _REASON), cells, "warning" if text.startswith("doubt") else PLAIN)
+    ]
+    chart_rows = rows - len(lines) - len(after) - _AROUND_CHART
+    return [*lines, *_rate_chart(search.curve, cells, chart_rows, glyphs), (), *after]
+
+
+def search_progress(
+    search: LoadSearch, run: Sequence[Line], now_ms: float, cells: int, rows: int, glyphs: Glyphs
+) -> list[Line]:
+    """Return a search under way: the run, the interval so far, the remaining time, the newest runs, the chart.
+
+    Args:
+        search: The search.
+        run: Lines of the run under way.
+        now_ms: The time, milliseconds since the epoch.
+        cells, rows, glyphs: As in `search_lines`.
+    """
+    left_s = max(search.ends_ms - now_ms, 0.0) / 1000.0
+    lines: list[Line] = [
+        *wrapped(search.now, cells, "strong"),
+        *wrapped(f"{_so_far(search)}; {counted(len(search.outcomes), 'run')}, about {clock(left_s)} left", cells),
+        (), *run,
+    ]  # fmt: skip
+    if search.outcomes:
+        lines.append(())
+    for text in search.outcomes[-max(rows // _ROWS_PER_RUN, 1) :]:
+        lines += wrapped(one_line(text, _REASON), cells, "dim")
+    return [*lines, *_rate_chart(search.curve, cells, rows - len(lines) - _AROUND_CHART, glyphs)]
+
+
+def _so_far(search: LoadSearch) -> str:
+    low, high = (None, None) if search.curve is None else (search.curve.low, search.curve.high)
+    holds = f"{count(low)} per second hold it" if low else "no rate is known to hold it"
+    return f"{search.objective}: {holds}" + (f", {count(high)} break it" if high else "")
+
+
+def _rate_chart(curve: RateCurve | None, cells: int, rows: int, glyphs: Glyphs) -> list[Line]:
+    """Return latency over rates, each as wide as the next, with its limit as a line and the ends of the interval
+    marked; nothing without a latency.
+    """
+    points = () if curve is None else curve.points
+    latencies_ms = [point.latency_ms for point in points if point.latency_ms]
+    if curve is None or not latencies_ms:
+        return []
+    columns, steps = max(cells - GUTTER, 0), len(points)
+    of_columns = [points[column * steps // columns] for column in range(columns)]
+    highest = max([*latencies_ms, curve.limit_ms or 0.0])
+    top = nice_ceiling(min(highest, _ABOVE * curve.limit_ms) if curve.limit_ms else highest)
+    broken = [column for column, point in enumerate(of_columns) if point.standing == "breaks"]
+    limit = "" if curve.limit_ms is None else f", {glyphs.level} limit {with_ms(curve.limit_ms)}"
+    height = min(max(rows, _FEWEST_ROWS), _RATE_CHART_ROWS)
+    chart = filled_lines(
+        [Area([point.latency_ms for point in of_columns], "series-2", alarms=broken)],
+        [] if curve.limit_ms is None else [Level([curve.limit_ms] * columns, "strong")],
+        axis=TimeAxis(-0.5, steps - 0.5, cells), height=height, top=top, unit_format=count,
+        glyphs=glyphs,
+        marks=[ChartMark(float(at)) for at, point in enumerate(points) if point.rate in (curve.low, curve.high)],
+    )  # fmt: skip
+    standings = [
+        f"{'[' * (point.rate == curve.low)}{_STANDINGS[point.standing]}{']' * (point.rate == curve.high)}"
+        for point in points
+    ]
+    return [
+        (),
+        ((f"{one_line(curve.figure, _NAME)}, ms", "series-2"), (f" over rate /s{limit}", "dim")),
+        *chart,
+        _below([count(point.rate) for point in points], "rate", cells),
+        _below([ms(point.latency_ms) for point in points], "ms", cells),
+        _below(standings, "", cells),
+    ]
+
+
+def _below(labels: Sequence[str], title: str, cells: int) -> Line:
+    """Return labels below the columns of their points, as many as find room."""
+    columns, steps = cells - GUTTER, len(labels)
+    text = title[:GUTTER]
+    for index, label in enumerate(labels):
         at = GUTTER + int((index + 0.5) / steps * columns) - len(label) // 2
         if at > len(text) and at + len(label) <= cells:
             text = text.ljust(at) + label
     return ((text, "dim"),)
 
 
-_AROUND: Final = 2
-"""Rows of the frame."""
 _TURN: Final = {"right": 1, "l": 1, "tab": 1, "left": -1, "h": -1, "shift+tab": -1}
 
 
@@ -295,24 +393,29 @@ class ResultsDialog(Dialog[None]):
     def __init__(self, series: LoadSeries, glyphs: Glyphs) -> None:
         self._series = series
         self._page = 0
-        self._pages = 1 if not series.axis else 1 + len(series.results)
+        self._pages = 1 if not (series.axis or series.search) else 1 + len(series.results)
         super().__init__(self._title(), glyphs, keys=self._keys())
 
     def _title(self) -> str:
+        runs = len(self._series.results)
+        if self._series.search:
+            return f"run {self._page} of {runs}" if self._page else f"highest rate: {counted(runs, 'run')}"
         if not self._series.axis:
             return "result"
         if self._page == 0:
-            return f"steps: {len(self._series.results)} of {self._series.asked}"
-        return f"step {self._page} of {len(self._series.results)}"
+            return f"steps: {runs} of {self._series.asked}"
+        return f"step {self._page} of {runs}"
 
     def _keys(self) -> str:
-        return self.KEYS if self._pages == 1 else f"left, right each step  {self.KEYS}"
+        return self.KEYS if self._pages == 1 else f"left, right each run  {self.KEYS}"
 
     def content(self, cells: int) -> list[Line]:
         """Return the page in view."""
         series = self._series
+        if series.search and self._page == 0:
+            return search_lines(series, series.search, cells, self.rows, self.glyphs)
         if series.axis and self._page == 0:
-            return steps_lines(series, cells, self.app.size.height - _AROUND, self.glyphs)
+            return steps_lines(series, cells, self.rows, self.glyphs)
         return result_lines(series.results[max(self._page - 1, 0)], cells, self.glyphs)
 
     async def pressed(self, key: str, character: str | None) -> bool:

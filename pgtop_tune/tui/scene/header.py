@@ -150,10 +150,10 @@ def _left(frame: Frame | None, target: str, glyphs: Glyphs, *, narrow: bool) -> 
 
 
 def _going_on(load: LoadState | None) -> list[Phrase]:
-    """Return the step of a load, or a data set in the making."""
-    if load is None or load.doing not in ("steps", "making"):
+    """Return the step of a load or of a search, or a data set in the making."""
+    if load is None or load.doing not in ("steps", "search", "making"):
         return []
-    if load.doing == "steps":
+    if load.doing != "making":
         return [Phrase(((load.title, "warning"),), 0, ((load.title.partition(":")[0], "warning"),))]
 
     far = making_words(load.making)

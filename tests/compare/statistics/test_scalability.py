@@ -38,3 +38,13 @@ def test_throughput_that_does_not_follow_the_law_is_refused_with_the_step_that_i
     found = scalability([(n, 500.0 * min(n, 8) * (0.5 if n > 16 else 1.0)) for n in CLIENTS])
     assert "off by" in found.refused
     assert scalability([(n, 100.0) for n in CLIENTS[:4]]).refused
+
+
+def test_a_coefficient_too_small_to_be_seen_is_within_its_interval() -> None:
+    held = 0
+    for seed in range(200):
+        draw = random.Random(seed)
+        found = scalability([(n, law(n, 0.3, 0.0001) * draw.gauss(1.0, 0.01)) for n in CLIENTS[:8]])
+        assert found.coherency is not None
+        held += found.coherency.low <= 0.0001 <= found.coherency.high
+    assert held >= 180

@@ -69,3 +69,19 @@ def test_a_few_seconds_say_nothing_and_many_late_ones_break_and_a_burst_is_uncle
     assert judged_by(limit, [bad] * 10).standing(0.02) is Standing.BREAKS
     assert judged_by(limit, [quiet] * 19 + [bad]).standing(0.02) is Standing.UNCLEAR
     assert judged_by(limit, [Excess(10.0, 0.0)] * 10).standing(0.02) is Standing.UNCLEAR
+
+
+def test_the_latency_that_a_limit_is_about_is_that_of_its_own_transactions() -> None:
+    slow = ScriptLatencies(
+        script=1, logged=200, sum_us=6_000_000, max_us=30_000, buckets=ascending(bucket_counts([30_000] * 200))
+    )
+    second = LatencySecond(
+        second=1, logged=1000, sum_us=14_000_000, max_us=30_000,
+        buckets=ascending(bucket_counts([10_000] * 800 + [30_000] * 200)), scripts=(slow,),
+    )  # fmt: skip
+    limits = parse_objective("p50 < 20ms and p50 of b < 20ms and mean < 1s and failed < 1% and p99.9 < 1s")
+    p50, of_b, mean, failed, p999 = (limit.latency_ms([[second]], ["a", "b"]) for limit in limits)
+    assert p50 == pytest.approx(10.0, rel=0.022)
+    assert of_b == pytest.approx(30.0, rel=0.022)
+    assert (mean, failed, p999) == (14.0, None, None), "1,000 transactions are too few for p99.9"
+    assert limits[0].latency_ms([], ["a", "b"]) is None

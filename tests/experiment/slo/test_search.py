@@ -38,14 +38,14 @@ def limit_at(truth: float) -> Answer:
 
 
 @pytest.mark.parametrize("truth", [3.0, 99.0, 101.0, 731.0, 40_000.0])
-def test_without_noise_it_makes_the_probes_of_a_bisection_and_confirms_both_ends(truth: float) -> None:
+def test_without_noise_it_makes_no_more_probes_than_a_bisection_and_confirms_both_ends(truth: float) -> None:
     found, end = searched(limit_at(truth))
     kinds = [outcome.step.kind for outcome in found.outcomes]
     assert end.ending is RateEnding.CONFIRMED
     assert end.low is not None
     assert end.high is not None
     assert end.low < truth <= end.high <= 1.1 * end.low
-    assert kinds.count(StepKind.PROBE) == knowing_probes(100.0, truth)
+    assert kinds.count(StepKind.PROBE) <= knowing_probes(100.0, truth)
     assert kinds[-2 * CONFIRMATIONS :] == [StepKind.LOWER] * CONFIRMATIONS + [StepKind.UPPER] * CONFIRMATIONS
 
 
@@ -115,6 +115,17 @@ def test_rates_with_too_few_transactions_below_those_that_break_end_with_that_re
     assert len(found.outcomes) == 4
     assert end.ending is RateEnding.UNCONFIRMED
     assert "too few to tell" in end.reason
+
+
+def test_an_objective_that_no_rate_can_hold_costs_a_few_probes() -> None:
+    def answer(step: SearchStep, _: int) -> StepOutcome:
+        late = Judged(value=1.0, error=0.01, degrees=5, allowed=0.01)
+        return StepOutcome(step=step, standing=Standing.BREAKS, judged=(late,))
+
+    found, end = searched(answer, SearchPlan(start=8000.0))
+    assert [round(outcome.step.rate) for outcome in found.outcomes] == [8000, 4000, 1000, 62, 17]
+    assert end.ending is RateEnding.UNCONFIRMED
+    assert "17.1 per second" in end.reason
 
 
 def test_clients_are_doubled_until_they_do_not_help() -> None:

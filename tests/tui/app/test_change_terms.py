@@ -47,7 +47,7 @@ async def test_a_parameter_of_sessions_goes_to_the_next_load_where_nobody_is_con
         await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
         await rig.press("b")
         await rig.until(lambda: isinstance(rig.app.screen, LoadDialog))
-        assert rig.app.screen._spec.settings == (("work_mem", "8MB"),)  # type: ignore[attr-defined]
+        assert rig.app.screen._entries.spec.settings == (("work_mem", "8MB"),)  # type: ignore[attr-defined]
 
 
 def _without_sessions(sample: PostgresSample) -> PostgresSample:

@@ -8,16 +8,25 @@ import threading
 from msgspec.structs import replace
 
 from pgtop_tune.base.errors import LoadProblem
-from pgtop_tune.model.bench import LoadSpec
-from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, LoadState, MakingPlan, MakingProgress
+from pgtop_tune.model.bench import BenchSample, LoadSpec, RunState
+from pgtop_tune.runtime.load_control import (
+    DataSetMade,
+    EndConditions,
+    LoadSeries,
+    LoadState,
+    MakingPlan,
+    MakingProgress,
+    SearchWish,
+)
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.tui.dashboard.screen import Dashboard
-from pgtop_tune.tui.load.dialog import InitDialog, LoadDialog
+from pgtop_tune.tui.load.data_set_dialog import InitDialog
+from pgtop_tune.tui.load.dialog import LoadDialog
 from pgtop_tune.tui.load.results_dialog import ResultsDialog
-from tests.support.frames import frame
+from tests.support.frames import bench_sample, frame
 from tests.support.results import asked, failed, result
 from tests.support.screens import DEADLINE_S, Rig, ScriptedLoad, ScriptedSource, frames, running_screen
-from tests.tui.dashboard.test_load_pictures import of_clients
+from tests.tui.dashboard.test_load_pictures import of_clients, of_search
 
 
 def _idle() -> ScriptedSource:
@@ -198,6 +207,104 @@ async def test_what_came_out_is_shown_once_and_again_on_request() -> None:
         await _form(rig)
         await rig.press("r")
         await rig.sees("knee at 16 clients")
+
+
+async def test_words_are_checked_under_their_field_while_they_are_typed() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load, size=(80, 24)) as rig:
+        await _form(rig)
+        await rig.press(*["down"] * 10, "enter")
+        await rig.type("hold 30s at 16, boost nosy")
+        await rig.sees("phases, character 17: 'boost nosy' is no phase")
+        await rig.press("enter", "s")
+        assert not load.started
+        await rig.press("enter")
+        await rig.type("hold 30s at 16")
+        await rig.sees("30 s, 1 steps, at most ×16")
+        await rig.press("enter", "down", "enter")
+        await rig.type("p99 > 50ms for 10s, sooner")
+        await rig.sees("'sooner' is not a condition")
+        await rig.press(*["backspace"] * len(", sooner"), "enter", "down", "right", "s")
+        await rig.until(lambda: load.started == [LoadSpec(phases="hold 30s at 16")])
+        assert load.ends == EndConditions(("p99 > 50ms for 10s",), stops=False)
+
+
+async def test_a_search_begins_with_its_objective_and_tells_its_time_before() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load, size=(80, 24)) as rig:
+        await _form(rig)
+        await rig.press("o")
+        await rig.sees("expected time: 12m")
+        await rig.press("enter")
+        await rig.type("p99 < soon")
+        await rig.sees("'p99 < soon' is not an objective")
+        await rig.press("enter", "s")
+        assert not load.searches
+        await rig.press("enter")
+        await rig.type("mean < 5ms")
+        await rig.press("enter", "down")
+        await rig.type("250")
+        await rig.press("down", "down")
+        await rig.type("20")
+        await rig.press("enter", "s")
+        wish = SearchWish(objective="mean < 5ms", first_rate=250.0, budget_s=1200.0)
+        await rig.until(lambda: load.searches == [(LoadSpec(duration_s=300), wish)])
+        await rig.until(lambda: isinstance(rig.app.screen, Dashboard))
+        await _form(rig)
+        await rig.press("o")
+        await rig.sees("mean < 5ms")
+
+
+async def test_a_search_that_the_load_cannot_have_stays_for_correction() -> None:
+    load = ScriptedLoad(LoadProblem("queue.sql has \\sleep, which pgbench counts as latency"))
+    async with running_screen(_idle(), load=load) as rig:
+        await _form(rig)
+        await rig.press("o")
+        await rig.sees("which pgbench counts as latency")
+
+
+async def test_while_a_search_runs_it_is_shown_and_stopped_and_its_result_comes_up_once() -> None:
+    load = ScriptedLoad()
+    async with running_screen(_idle(), load=load) as rig:
+        series = of_search()
+        assert series.search is not None
+        under_way = replace(series, over=False, search=replace(series.search, now="probing: 480 per second, 8 clients"))
+        load.standing = LoadState("search", "search: probing: 480 per second, 8 clients", series=under_way)
+        rig.source.feed(frame(6, load=False))
+        await rig.sees("primary · up 3d04h · search")
+        await rig.press("b")
+        await rig.sees("p99 < 20ms: 440 per second hold it, 480 break it; 6 runs")
+        await rig.press("x")
+        await rig.until(lambda: load.stops == 1)
+        await rig.press("escape")
+        load.standing = LoadState(series=series)
+        rig.source.feed(frame(7, load=False))
+        await rig.sees("highest rate 459 per second")
+        await rig.press("escape", "b")
+        await rig.sees("r result")
+
+
+async def test_overload_that_does_not_end_the_load_is_told_once() -> None:
+    load = ScriptedLoad()
+    async with running_screen(load=load) as rig:
+        load.standing = LoadState("run", overload="OVERLOADED: since second 5", series=LoadSeries(1, "", 1))
+        for second in (6, 7):
+            rig.source.feed(frame(second))
+        await rig.until(lambda: rig.app.context.live.now is not None and rig.app.context.live.now.sequence == 7)
+        assert [notice.message for notice in rig.app._notifications] == ["OVERLOADED: since second 5"]
+        await rig.press("b")
+        await rig.sees("OVERLOADED: since second 5")
+
+
+async def test_a_run_that_was_ended_early_says_why_first() -> None:
+    async with running_screen(load=ScriptedLoad()) as rig:
+        sample = bench_sample(6, 1)
+        ended = replace(
+            sample.run, state=RunState.STOPPED, ended_for="OVERLOADED", message="since second 5 the backlog"
+        )
+        rig.source.feed(frame(6, bench=BenchSample(6.0, ended, ())))
+        await rig.press("b")
+        await rig.sees("ended early: OVERLOADED: since second 5 the backlog")
 
 
 async def test_a_result_waits_until_what_is_being_typed_is_done() -> None:

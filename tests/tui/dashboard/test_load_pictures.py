@@ -10,9 +10,17 @@ from msgspec.structs import replace
 from pgtop_tune.experiment.series import Steps, curves
 from pgtop_tune.model.bench import ScriptReport, StatementReport
 from pgtop_tune.model.run_result import LatencyOf, LatencySummary, RunResult, ServerTimes, StatementTimes
-from pgtop_tune.runtime.load_control import DataSetMade, LoadSeries, MakingPreview, MakingProgress
-from pgtop_tune.tui.load.dialog import made_lines, making_lines, preview_lines
-from pgtop_tune.tui.load.results_dialog import result_lines, steps_lines, verdict_words
+from pgtop_tune.runtime.load_control import (
+    DataSetMade,
+    LoadSearch,
+    LoadSeries,
+    MakingPreview,
+    MakingProgress,
+    RateCurve,
+    RatePoint,
+)
+from pgtop_tune.tui.load.data_set_dialog import made_lines, making_lines, preview_lines
+from pgtop_tune.tui.load.results_dialog import result_lines, search_lines, search_progress, steps_lines, verdict_words
 from pgtop_tune.tui.scene.header import making_words
 from pgtop_tune.tui.widgets.lines import ASCII, UNICODE, Line, plain_text, width
 from tests.support.pictures import assert_picture
@@ -65,6 +73,59 @@ def series(*results: RunResult, axis: str = "clients") -> LoadSeries:
 
 def of_clients() -> LoadSeries:
     return series(*(result(asked(clients=clients), tps=tps) for clients, tps in TPS.items()))
+
+
+RATES = {100: 2.1, 200: 3.4, 400: 9.5, 440: 14.2, 480: 31.0, 800: 1900.0}
+
+
+def of_search() -> LoadSeries:
+    """A search that ended with an interval; each latency was seen once."""
+    points = tuple(RatePoint(rate, ms, "breaks" if ms > 20 else "holds") for rate, ms in RATES.items())
+    found = LoadSearch(
+        objective="p99 < 20ms", now="", ends_ms=0.0, curve=RateCurve("p99", 20.0, points, 440.0, 480.0),
+        outcomes=tuple(f"probe: {rate} per second, 8 clients, 20 s: {ms} ms" for rate, ms in RATES.items()),
+        result=(
+            "p99 < 20ms: highest rate 459 per second ±4 %: 440 hold it, 480 do not (confirmed by 3 runs of 1m at each"
+            " end)",
+            "doubt: the interval is wide",
+            "at 50 % (220 per second): p50 1.1 ms, p95 2.4 ms, p99 3.9 ms",
+            "at 80 % (352 per second): p50 1.3 ms, p95 3.2 ms, p99 7.1 ms",
+            "at 90 % (396 per second): p50 1.4 ms, p95 4.0 ms, p99 9.2 ms",
+            f"bottleneck at 480 per second: {HOSTILE}",
+        ),
+    )  # fmt: skip
+    runs = tuple(result(asked(), tps=float(rate)) for rate in RATES)
+    return LoadSeries(1, "", 0, runs, over=True, search=found)
+
+
+@pytest.mark.parametrize(("columns", "rows"), SIZES)
+def test_the_result_of_a_search_fits_the_screen(columns: int, rows: int) -> None:
+    series, cells = of_search(), min(columns - FRAME, MOST)
+    assert series.search is not None
+    lines = search_lines(series, series.search, cells, rows - 2, UNICODE)
+    assert_picture(GOLDENS / f"load-search-{columns}x{rows}.txt", texts(lines))
+    assert len(lines) <= rows - 2
+    assert max(width(line) for line in lines) <= cells
+    assert not any("\x1b" in text for text in texts(lines))
+
+
+def test_the_chart_of_a_search_needs_no_colour() -> None:
+    series = of_search()
+    assert series.search is not None
+    *_, rates, _, standings = [
+        text for text in texts(search_lines(series, series.search, 76, 30, ASCII)) if text.strip()
+    ][:-5]
+    assert rates.split() == ["rate", "100", "200", "400", "440", "480", "800"]
+    assert standings.split() == ["ok", "ok", "ok", "[ok", "over]", "over"]
+
+
+def test_a_search_without_a_latency_has_no_chart() -> None:
+    series = of_search()
+    assert series.search is not None
+    search = replace(series.search, now="probing", result=(), curve=RateCurve("p99", 20.0, (), None, None))
+    lines = texts(search_progress(search, (), 0.0, 76, 22, UNICODE))
+    assert lines[1] == "p99 < 20ms: no rate is known to hold it; 6 runs, about 00:00:00 left"
+    assert len(lines) < 10
 
 
 @pytest.mark.parametrize(("columns", "rows"), SIZES)

@@ -32,12 +32,13 @@ from pgtop_tune.cli.commands.bench import RunRequest
 from pgtop_tune.cli.connections import live_options, opened
 from pgtop_tune.cli.exit_codes import ExitCode
 from pgtop_tune.cli.headless import run_beside
-from pgtop_tune.cli.options import TableFormat
+from pgtop_tune.cli.options import LiveOptions, TableFormat
 from pgtop_tune.cli.output import not_stdout, say, say_as_it_is, tell
 from pgtop_tune.cli.parameter_changes import check_known
 from pgtop_tune.cli.typed_load import TypedLoad, typed_load
 from pgtop_tune.cli.wiring import LiveSession, first_answer, targets
 from pgtop_tune.compare.noise import CellOfRuns, LoadFingerprint, known_noise, known_words
+from pgtop_tune.compare.reports.outages import outage_lines, outage_table
 from pgtop_tune.compare.reports.sheets import (
     cell_notes,
     cell_table,
@@ -61,12 +62,13 @@ from pgtop_tune.experiment.configurations import (
 from pgtop_tune.experiment.load_run import BeforeEachRun, LoadRun, RunCell
 from pgtop_tune.experiment.path import LoadTarget
 from pgtop_tune.experiment.repeats import Repeats, check_goal, check_length, load_before, repetition
-from pgtop_tune.experiment.run_guard import RunGuard, abort_condition
+from pgtop_tune.experiment.run_guard import RunGuard, abort_conditions
 from pgtop_tune.experiment.series import Series, StepCurve, Steps, cells, curves, knee_steps, parse_steps, series_json
 from pgtop_tune.experiment.switchback.separate_blocks import check_nothing_pending
 from pgtop_tune.metrics.catalogue import Interval
-from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadLevel, LoadSpec
+from pgtop_tune.model.bench import ABORTED, BenchProgress, BenchRun, LoadLevel, LoadSpec, ScriptReport
 from pgtop_tune.model.run_result import Doubt, RunResult, RunVerdict, as_json
+from pgtop_tune.postgres.server.conninfo import ConnInfo, Reached
 from pgtop_tune.runtime.ports import Step
 from pgtop_tune.runtime.run_frames import FrameKeeper
 
@@ -178,6 +180,7 @@ def results_text(
         lines += ["", one_line(curve.name), *chart_lines(curve, block)]
     for number, result in enumerate(results, 1):
         lines += ["", f"run {number}", aligned_text(level_table(result)), seam_words(result)] if result.levels else []
+        lines += ["", f"run {number}", *_outage(result)] if result.outage is not None else []
     return "\n".join([*lines, "", *_doubts_of_all(results)])
 
 
@@ -193,9 +196,12 @@ def results_markdown(
     tables += [configuration_table(loads)] if loads else []
     tables += [level_table(result) for result in results if result.levels]
     tables += [generator_table(result) for result in results if has_generators(result)]
+    through = [result.outage for result in results if result.outage is not None]
+    tables += [outage_table(outage) for outage in through if outage.outages]
     remarks = [
         *(cell_notes(cells) if cells else ()),
         *(f"{one_line(curve.name)}: {curve.knee.reason}" for curve in curves(results, steps)),
+        *(line for outage in through for line in outage_lines(outage)),
         *_doubts_of_all(results, (RunVerdict.INVALID, RunVerdict.SUSPECT)),
     ]
     parts = [*(f"{as_markdown(table)}\n" for table in tables), *(f"- {escaped(remark)}" for remark in remarks)]
@@ -212,7 +218,7 @@ def _in_full(result: RunResult) -> list[str]:
         error = "" if steady.error_tps is None else f" ± {steady.error_tps:.1f}"
         state = {True: "steady", False: "NOT STEADY", None: "all seconds"}[steady.steady]
         lines.append(f"{state}: {steady.tps:.1f}{error} tps ({steady.reason})")
-    lines += [_first_doubt(result), *filter(None, (percentile_words(result),))]
+    lines += [*_outage(result), _first_doubt(result), *filter(None, (percentile_words(result),))]
     lines += [aligned_text(table_of([result])), *_by_script(result)]
     if result.spread is not None:
         lines.append(f"seconds: {result.spread.words}")
@@ -229,6 +235,14 @@ def _in_full(result: RunResult) -> list[str]:
     return [*lines, f"command: {one_line(result.command)}"] if result.command else lines
 
 
+def _outage(result: RunResult) -> list[str]:
+    """Return the outages of a run; nothing for one that replaces no clients."""
+    outage = result.outage
+    if outage is None:
+        return []
+    return [*([aligned_text(outage_table(outage))] if outage.outages else []), *outage_lines(outage)]
+
+
 def _first_doubt(result: RunResult) -> str:
     """Return the worst doubt as one line; the others follow below the figures."""
     if not result.doubts:
@@ -240,11 +254,15 @@ def _first_doubt(result: RunResult) -> str:
 
 def _by_script(result: RunResult) -> list[str]:
     """Return throughput and percentiles of each of several scripts."""
-    reports = {script.name: script for script in (result.report.scripts if result.report is not None else ())}
+    reports: dict[str, list[ScriptReport]] = {}
+    for script, report in zip(result.scripts, () if result.report is None else result.report.scripts, strict=False):
+        # pgbench names scripts with their directories.
+        reports.setdefault(script.name, []).append(report)
     lines = []
     for row in result.by_script:
-        report = reports.get(row.part)
-        tps = "" if report is None or report.tps is None else f" {report.tps:.1f} tps,"
+        done = reports[row.part].pop(0).processed if reports.get(row.part) else None
+        share = done / result.processed if done is not None and result.processed else None
+        tps = "" if share is None or result.tps is None else f" {result.tps * share:.1f} tps,"
         quantiles = (f"p{quantile:g} {units.ms(row.latencies.at(quantile))}" for quantile in _OF_SCRIPT)
         lines.append(one_line(f"{row.part}:{tps} latency, ms: {'  '.join(quantiles)}"))
     return lines
@@ -428,6 +446,18 @@ _LIST: Final = "list"
 """Word of -b for the names of pgbench's scripts, as pgbench has it."""
 
 
+_WITHOUT_OUTAGE: Final[Mapping[str, Callable[[RunRequest], object]]] = MappingProxyType(
+    {
+        "-t": lambda request: request.load.transactions,
+        "--phases": lambda request: request.load.phases,
+        "--slo": lambda request: request.slo,
+        "--find-knee": lambda request: request.find_knee,
+        "--load-from": lambda request: request.session.load_from,
+    }
+)
+"""Options that --through-outage does not take."""
+
+
 def run_loads(request: RunRequest) -> int:
     """Run loads, print the results, and return the exit status.
 
@@ -437,11 +467,18 @@ def run_loads(request: RunRequest) -> int:
     typed = request.load
     if typed.seconds is not None and typed.transactions is not None:
         raise UsageProblem("-T and -t contradict each other", "pass one of them")
-    if typed.phases and (typed.seconds or typed.transactions or request.steps):
-        raise UsageProblem("--phases contradicts -T, -t and --steps", "phases say how long each load runs")
+    if typed.phases and (typed.seconds or typed.transactions or request.steps or request.find_knee):
+        raise UsageProblem("--phases contradicts -T, -t, --steps and --find-knee", "phases say how long each load runs")
+    if request.find_knee and typed.rate:
+        raise UsageProblem("--find-knee contradicts -R", "clients run as fast as they can: leave it out")
     if typed.phases:
         # A wrong phase is refused before anything is asked.
         load_steps(typed.phases, LoadLevel(typed.clients or 1, typed.rate))
+    for option, is_typed in _WITHOUT_OUTAGE.items():
+        if typed.through_outage and is_typed(request):
+            raise UsageProblem(
+                f"--through-outage contradicts {option}", "it takes a load that stays, with a time: -c 8 -T 5m"
+            )
     if typed.builtins == [_LIST]:
         for name in BUILTIN_SCRIPTS:
             say(name)
@@ -459,6 +496,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
         transactions=typed.transactions,
         phases=typed.phases,
         per_statement=typed.per_statement,
+        through_outage=typed.through_outage,
     )
     if request.slo is not None:
         from pgtop_tune.cli.commands.bench.slo import search_rate
@@ -472,14 +510,17 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     steps = parse_steps(request.steps) if request.steps else None
     if request.find_knee:
         steps = knee_steps(steps, _MOST_KNEE * (os.cpu_count() or 1))
-    abort_conditions = [abort_condition(text) for text in request.abort_if or ()]
+    conditions = abort_conditions(request.abort_if or ())
     not_stdout(request.record)
     before = BeforeEachRun(parse_housekeeping(request.housekeeping), request.warm_up)
     directories = profile_directories(request.profiles)
     loaded = load_profiles(directories)
-    async with opened(request.connection) as (sql_session, conninfo):
-        load_targets = await targets(request.endpoint or (), sql_session, conninfo, from_here=not live.load_from)
-        reached = sql_session.reached
+    follows = typed.through_outage
+    async with opened(request.connection, follows=follows) as (sql_session, conninfo):
+        load_targets = await targets(
+            request.endpoint or (), sql_session, conninfo, from_here=not live.load_from, follows=follows
+        )
+        reached = None if follows else sql_session.reached
     plan = _plan(request, load, loaded, load_targets, steps, spec, configurations)
     check_length(plan, wish)
     if request.dry_run:
@@ -495,13 +536,7 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     in_cells = wish.most > 1 or bool(configurations)
     if request.output is not None:
         check_directory(request.output)
-    session = LiveSession(conninfo, live, reached)
-    session.load.directories = directories
-    # The cells of a plan are complete, and their scripts are checked.
-    session.load.prepare = None
-    if request.record is not None:
-        session.recorder.start(str(request.record))
-
+    session = session_for_runs(request, conninfo, live, reached, directories)
     seconds: list[BenchProgress] = []
 
     def progress(run: BenchRun, line: BenchProgress) -> None:
@@ -522,9 +557,18 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     configured = ConfiguredRuns(configurations, session.parameters, before)
 
     def guard() -> RunGuard:
-        return RunGuard(abort_conditions, stops=not request.no_stop, tell=tell)
+        return RunGuard(conditions, stops=not request.no_stop, tell=tell)
 
-    run = LoadRun(session.load, keeper, session.open_sql_session, tell, configured, guard=guard)
+    run = LoadRun(
+        session.load,
+        keeper,
+        session.open_following_session if follows else session.open_sql_session,
+        tell,
+        configured,
+        one_server=not follows,
+        restarts=follows,
+        guard=guard,
+    )
     measured: list[RunResult] = []
     unwritten: list[RecordingProblem] = []
 
@@ -579,6 +623,19 @@ async def measure(request: RunRequest, load: TypedLoad) -> int:
     if any(result.ended_for == ABORTED for result in series.results):
         return ExitCode.ABORTED
     return ExitCode.OK if all(result.valid for result in series.results) else ExitCode.LOAD
+
+
+def session_for_runs(
+    request: RunRequest, conninfo: ConnInfo, live: LiveOptions, reached: Reached | None, directories: Sequence[Path]
+) -> LiveSession:
+    """Return the session that makes runs, and records where that was asked for."""
+    session = LiveSession(conninfo, live, reached)
+    session.load.directories = directories
+    # The cells of runs are complete, and their scripts are checked.
+    session.load.prepare = None
+    if request.record is not None:
+        session.recorder.start(str(request.record))
+    return session
 
 
 def _plan(

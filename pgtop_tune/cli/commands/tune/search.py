@@ -33,6 +33,7 @@ from pgtop_tune.cli.commands.tune.session import (
     TuningSession,
     beginning,
     evaluator_of,
+    machine_knobs,
     opened_session,
     server_space,
     until_nothing_pends,
@@ -329,9 +330,10 @@ async def _show_knobs(session: TuningSession, search: SearchRequest) -> int:
     async def work() -> None:
         await first_answer(session.live, session.keeper)
         parameters, space = await server_space(session, search)
+        space = space.beside(await machine_knobs(session, search, parameters))
         for dimension in space.dimensions:
             values = ", ".join(dimension.levels)
-            say(f"{dimension.name} = {parameters[dimension.name].shown} now, searched among {values}")
+            say(f"{dimension.name} = {dimension.levels[dimension.start]} now, searched among {values}")
         _tell_left_out(space.left_out)
         tell(f"{len(space.dimensions)} knobs, at most {duration(search.budget_s)}; nothing was changed")
 

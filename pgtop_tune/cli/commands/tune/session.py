@@ -393,6 +393,27 @@ async def server_space(session: TuningSession, search: SearchRequest) -> tuple[M
     )
 
 
+async def machine_knobs(
+    session: TuningSession, search: SearchRequest, parameters: Mapping[str, Parameter]
+) -> KnobSpace:
+    """Return the settings of the machine that may be searched; none where none is asked for."""
+    if not _of_machine(search):
+        return KnobSpace((), ())
+    return machine_space(
+        search.knobs,
+        search.groups,
+        await session.live.machine.settings(),
+        parameters,
+        None if session.facts is None else session.facts.ram_bytes,
+        own_load=session.cell is not None,
+        allow_restart=search.request.allow_restart,
+    )
+
+
+def _of_machine(search: SearchRequest) -> bool:
+    return any(map(is_machine_knob, search.knobs)) or any(map(is_machine_group, search.groups))
+
+
 async def beginning(session: TuningSession, search: SearchRequest) -> Beginning:
     """Return the plan, after a look at the server under the load, which goes on.
 
@@ -401,25 +422,13 @@ async def beginning(session: TuningSession, search: SearchRequest) -> Beginning:
         PgtopError: The load does not run, or the server is gone.
     """
     request = search.request
-    of_machine = any(map(is_machine_knob, search.knobs)) or any(map(is_machine_group, search.groups))
     parameters, space = await server_space(session, search)
     space = await session.without_refused(space)
-    if of_machine or space.dimensions:
+    if _of_machine(search) or space.dimensions:
         interval = await session.loaded_interval()
         if session.cell is None:
             space = _without_long_cycles(space, interval, search.knobs)
-    if of_machine:
-        space = space.beside(
-            machine_space(
-                search.knobs,
-                search.groups,
-                await session.live.machine.settings(),
-                parameters,
-                None if session.facts is None else session.facts.ram_bytes,
-                own_load=session.cell is not None,
-                allow_restart=request.allow_restart,
-            )
-        )
+    space = space.beside(await machine_knobs(session, search, parameters))
     if not space.dimensions:
         raise UsageProblem(
             "no knob is left to search", "; ".join(f"{name}: {reason}" for name, reason in space.left_out[:5])

@@ -1,0 +1,65 @@
+"""The result of a search as a curve and as a chart: the latency of the objective, its limit, the interval."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from pgtop_tune.experiment.slo.objective import Judged, Standing, parse_objective
+from pgtop_tune.experiment.slo.report import chart_lines, rate_curve
+from pgtop_tune.experiment.slo.search import (
+    RateEnding,
+    RateSearch,
+    SearchEnd,
+    SearchPlan,
+    SearchStep,
+    StepKind,
+    StepOutcome,
+)
+
+LIMITS = parse_objective("mean < 1s and p95 < 20ms and failed < 1%")
+END = SearchEnd(RateEnding.CONFIRMED, 400.0, 440.0)
+
+
+def outcome(rate: float, p95_ms: float | None, kind: StepKind = StepKind.PROBE) -> StepOutcome:
+    breaks = (p95_ms or 0.0) > 20.0
+    late = Judged(value=0.09 if breaks else 0.01, error=0.001, degrees=5, allowed=0.05)
+    held = Judged(value=1.0, error=0.1, degrees=5, allowed=1000.0, is_time=True)
+    return StepOutcome(
+        step=SearchStep(kind, rate, 8), standing=Standing.BREAKS if breaks else Standing.HOLDS,
+        judged=(held, late, replace(late, value=0.0)), limits_ms=(1.0, p95_ms, None),
+    )  # fmt: skip
+
+
+def search(*outcomes: StepOutcome) -> RateSearch:
+    return RateSearch(SearchPlan(start=100.0), list(outcomes))
+
+
+def test_the_curve_is_of_the_limit_that_broke_with_the_median_of_each_rate() -> None:
+    found = search(
+        outcome(200.0, 4.0), outcome(100.0, None), outcome(440.0, 90.0),
+        outcome(400.0, 12.0), outcome(400.0, 14.0, StepKind.LOWER), outcome(400.0, 30.0, StepKind.LOWER),
+    )  # fmt: skip
+    curve = rate_curve(found, LIMITS, END)
+    assert (curve.figure, curve.limit_ms, curve.low, curve.high) == ("p95", 20.0, 400.0, 440.0)
+    assert [(point.rate, point.latency_ms, point.standing) for point in curve.points] == [
+        (100.0, None, "holds"), (200.0, 4.0, "holds"), (400.0, 14.0, "unclear"), (440.0, 90.0, "breaks"),
+    ]  # fmt: skip
+
+
+def test_an_objective_of_failures_alone_has_p99_and_no_limit() -> None:
+    only = replace(outcome(100.0, 4.0), quantiles_ms=((99.0, 7.0),), judged=(outcome(100.0, 4.0).judged[2],))
+    curve = rate_curve(search(only), LIMITS[2:])
+    assert (curve.figure, curve.limit_ms, curve.points[0].latency_ms) == ("p99", None, 7.0)
+
+
+def test_bars_have_the_limit_on_them_and_the_interval_beside_them() -> None:
+    found = search(outcome(100.0, None), outcome(400.0, 12.0), outcome(440.0, 90.0))
+    heading, unknown, low, high = chart_lines(rate_curve(found, LIMITS, END), "#")
+    at = heading.index("|")
+    assert "limit 20.0 ms|" in heading
+    assert [line[at] for line in (unknown, low, high)] == ["|"] * 3
+    assert "#" not in unknown
+    assert low.rindex("#") < at < high.rindex("#")
+    assert low.endswith("holds  <- holds")
+    assert high.endswith("breaks  <- breaks")
+    assert chart_lines(rate_curve(search(replace(outcome(100.0, 1.0), limits_ms=())), LIMITS, END), "#") == []

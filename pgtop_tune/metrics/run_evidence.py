@@ -377,8 +377,12 @@ def pooler_bound(evidence: RunEvidence) -> Doubt | None:
         return None
     working = sum(cpu >= _WORKS for cpu, _ in uses[name])
     threads = "its only working thread" if working == 1 else f"{len(full[name])} of {working} working threads"
-    others = _other_limits(evidence)
-    limit = f"it is not the only limit: {'; '.join(others)}" if others else "the pooler is the limit, not the server"
+    other_limits = _other_limits(evidence)
+    limit = (
+        f"it is not the only limit: {'; '.join(other_limits)}"
+        if other_limits
+        else "the pooler is the limit, not the server"
+    )
     return doubt(
         "POOLER-BOUND", SUSPECT,
         f"{one_line(name, 15)}: {threads} used a CPU {max(full[name]):.0f} % of the time and never slept: {limit}",

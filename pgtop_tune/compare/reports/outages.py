@@ -68,10 +68,11 @@ def outage_lines(result: OutageResult) -> list[str]:
         lines.append(
             f"{waiting} still waited for an answer at the end: pgbench was ended by force, its log is not whole"
         )
-    return [one_line(line, 500) for line in (*lines, *_commits(result.commits))]
+    return [one_line(line, 500) for line in (*lines, *commit_lines(result.commits))]
 
 
-def _commits(commits: AcknowledgedCommits) -> list[str]:
+def commit_lines(commits: AcknowledgedCommits) -> list[str]:
+    """Return the missing commits in sentences."""
     lines = []
     missing, unknown = commits.missing, commits.unknown_clients
     if missing is None:

@@ -179,7 +179,7 @@ class PgbenchGroup:
     def _close_facts(self) -> None:
         """Put the end, and the figures of the report, into the facts."""
         ended_ms, cpu_s = wall_ms(), self._running.cpu_s
-        self.facts = replace(self.facts, ended_ms=ended_ms)
+        self.facts = replace(self.facts, ended_ms=ended_ms, network=self._running.network)
         if self.report is not None:
             self.facts = replace(
                 self.facts,

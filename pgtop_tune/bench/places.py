@@ -29,6 +29,7 @@ from pgtop_tune.bench.locate import Pgbench, find_pgbench
 from pgtop_tune.bench.messages import lines_of
 from pgtop_tune.bench.ports import LoadEndpoint, environment
 from pgtop_tune.bench.profiles import Script
+from pgtop_tune.model.host import NetworkLoad
 from pgtop_tune.process import attempts
 from pgtop_tune.process.guard import MARKER
 from pgtop_tune.process.guarded_program import GuardedAsync, start_guarded_async
@@ -224,6 +225,8 @@ class Running(Protocol):
         directory: Where the files of its log grow, on this machine.
         clock: Clock of the machine that pgbench runs on; None for this machine.
         cpu_s: CPU time of pgbench once it has ended; None for this machine, where its process is watched.
+        network: Traffic towards the server while pgbench ran, once it has ended; None for this machine, and where it is
+            unknown.
     """
 
     @property
@@ -234,6 +237,8 @@ class Running(Protocol):
     def clock(self) -> ClockOffset | None: ...
     @property
     def cpu_s(self) -> float | None: ...
+    @property
+    def network(self) -> NetworkLoad | None: ...
 
     async def follow(self, out: Callable[[str], None], err: Callable[[str], None]) -> int | None:
         """Pass on lines of stdout and stderr until it ends; return its status, 128 + n where signal n ended it."""
@@ -305,6 +310,7 @@ class LocalRunning:
 
     clock: ClockOffset | None = None
     cpu_s: float | None = None
+    network: NetworkLoad | None = None
 
     def __init__(self, guarded: GuardedAsync, directory: RunDirectory) -> None:
         self.pid: int | None = guarded.pid

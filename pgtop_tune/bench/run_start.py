@@ -22,7 +22,16 @@ from pgtop_tune.bench.ports import LoadEndpoint, with_settings
 from pgtop_tune.bench.profiles import Profile, read_script
 from pgtop_tune.bench.run import PgbenchRun
 from pgtop_tune.bench.transaction_log import TransactionLog
-from pgtop_tune.model.bench import BenchProgress, BenchRun, ClientGroup, LoadLevel, LoadSpec, RunState, ScriptChoice
+from pgtop_tune.model.bench import (
+    BenchProgress,
+    BenchRun,
+    ClientGroup,
+    LoadLevel,
+    LoadSpec,
+    PathProcess,
+    RunState,
+    ScriptChoice,
+)
 
 
 def planned_argv(
@@ -201,6 +210,7 @@ async def start_run(
     endpoint: LoadEndpoint,
     directory: Path,
     counting: CountingClients | None = None,
+    path: tuple[PathProcess, ...] = (),
 ) -> PgbenchRun:
     """Start pgbench.
 
@@ -209,6 +219,7 @@ async def start_run(
         generators: The machines that the clients are shared by; one at least.
         directory: A directory of this machine that does not exist yet, for the log of the first group.
         counting: Clients beside the load that count their commits, where it goes through an outage.
+        path: See `BenchRun.path`.
 
     Raises:
         LoadProblem: A spec pgbench would refuse, no directory, no script file, or pgbench cannot be started.
@@ -243,6 +254,7 @@ async def start_run(
         script_hashes=hashes,
         continue_on_error=spec.continue_on_error,
         through_outage=spec.through_outage,
+        path=path,
     )
     start_group = GroupStarter(spec, profile, generators, endpoint, directory)
     run: PgbenchRun

@@ -37,6 +37,7 @@ _BACK_S: Final = 5.0
 """Patience with counting clients where those of the load are back; they may lack their table."""
 _TOGETHER_S: Final = 0.02
 """Clients that are lost within so long are replaced together."""
+_MOST_WAITS: Final = 10
 _ATTEMPTS: Final = re.compile(r"attempts: (\d{1,9}) (\d{1,9}) (\d{1,9}\.\d{3})")
 _REASON: Final = re.compile(r"pgbench: (?:error|fatal): (?!could not create connection|Run was aborted)(.+)")
 _KILLED: Final = 128
@@ -334,6 +335,12 @@ class OutageRun(PgbenchRun):
             await clients.lost.wait()
             clients.lost.clear()
             await asyncio.sleep(max(_TOGETHER_S, clients.begun_s + EVERY_S - time.monotonic()))
+            for _ in range(_MOST_WAITS):
+                if not clients.lost.is_set():
+                    break
+                # Of many clients, more are lost at this moment.
+                clients.lost.clear()
+                await asyncio.sleep(_TOGETHER_S)
             async with self._changing:
                 missing = clients.level.clients - self._living(clients)
                 if self._closing.is_set():

@@ -109,6 +109,7 @@ class AttemptLoop:
                 stream.flush()
             time.sleep(max(began_s + self._order.every_s - time.monotonic(), 0.0))
             if self._ending:
+                self._tell(pid)
                 return status
 
     def _files(self, pid: int) -> list[str]:

@@ -55,7 +55,9 @@ def _schedules(evidence: RunEvidence) -> list[_Schedule]:
 def _of_span(evidence: RunEvidence, span: PhaseSpan) -> _Schedule | None:
     zero_ms = evidence.run.spans[0].from_ms
     begin_s, end_s = ((at_ms - zero_ms) / 1000.0 for at_ms in (span.from_ms, span.until_ms or span.from_ms))
-    lines = [line for line in evidence.counted if line.elapsed_s - 1.0 >= begin_s and line.elapsed_s <= end_s]
+    # The last second of a run is hardly ever a whole one.
+    whole_lines = [line for line in evidence.counted if line is not evidence.progress[-1]]
+    lines = [line for line in whole_lines if line.elapsed_s - 1.0 >= begin_s and line.elapsed_s <= end_s]
     if not lines or not span.level.rate_per_s:
         return None
     return _Schedule(
@@ -110,7 +112,7 @@ def _missed(parts: Sequence[_Schedule]) -> Doubt | None:
     noise = 2.0 * (rate / seconds) ** 0.5
     if done >= RATE_REACHED * rate - noise:
         return None
-    of_phase = f"in phase {one_line(last.phase, 60)} " if last.phase else ""
+    of_phase = f"in phase {one_line(last.phase, 60)}, " if last.phase else ""
     reason = f"{of_phase}{done:.1f} of {units.number(rate)} transactions per second were reached"
     lag_ms = _lag_at_the_end(last)
     numbers = {"rate_per_s": rate, "tps": done}

@@ -341,7 +341,7 @@ def test_a_rate_that_one_phase_missed_is_said_of_that_phase() -> None:
     run = {"spans": spans, "rate_per_s": float(TPS), "paused": False}
     growing = found(run=run, lines=lambda second: {"lag_ms": 500.0 * (second - 30) if 30 < second <= 50 else 0.5})
     missed = growing["RATE-MISSED"]
-    assert missed.reason.startswith("in phase 2: hold 2000 1000.0 of 2000 transactions per second were reached")
+    assert missed.reason.startswith("in phase 2: hold 2000, 1000.0 of 2000 transactions per second were reached")
     assert dict(missed.numbers)["lag_ms"] == 10_000.0
     assert "OVERLOADED" not in growing, "the latency does not rise"
     late = found(
@@ -350,6 +350,8 @@ def test_a_rate_that_one_phase_missed_is_said_of_that_phase() -> None:
     assert dict(late["OVERLOADED"].numbers)["onset_s"] == pytest.approx(30.0, abs=3.0)
     kept = {"spans": tuple(replace(each, level=LoadLevel(CLIENTS, float(TPS))) for each in spans)}
     assert not {"RATE-MISSED", "OVERLOADED"} & set(found(run={**run, **kept}, lines={"lag_ms": 0.5}))
+    cut_short = found(run=run | kept, lines={"lag_ms": 0.5}, tps=lambda second: TPS if second < SECONDS else 0.1 * TPS)
+    assert "RATE-MISSED" not in cut_short, "the run ended within its last second"
     left_out = found(run=run, lines=lambda second: {"lag_ms": 0.5, "left_out": 30 < second <= 50})
     assert "RATE-MISSED" not in left_out
 

@@ -388,10 +388,7 @@ class LoadService:
 
     async def look_at_search(self, spec: LoadSpec, wish: SearchWish) -> str:
         """See `LoadControl.look_at_search`."""
-        search = await self._search(spec, wish)
-        if wish.resume:
-            await asyncio.to_thread(search.resume)
-        return search.time_words
+        return (await self._search(spec, wish)).time_words
 
     async def start_search(self, spec: LoadSpec, wish: SearchWish) -> None:
         """See `LoadControl.start_search`."""
@@ -405,10 +402,13 @@ class LoadService:
         cell = await asyncio.to_thread(
             lambda: search_cell(target, profile, spec, wish, clients=spec.clients, protocol=spec.protocol)
         )
-        return SearchRun(
+        search = SearchRun(
             self._run, self._keeper, cell, wish, BeforeEachRun(USUAL),
             tell=self._tell, take_record=self._keep, take_state=self._take_search,
         )  # fmt: skip
+        if wish.resume:
+            await asyncio.to_thread(search.resume)
+        return search
 
     def _take_search(self, search: LoadSearch) -> None:
         assert self._state.series is not None

@@ -131,7 +131,8 @@ async def test_a_search_of_the_screen_is_stopped_and_continued_and_keeps_its_loa
         assert [result.spec.rate_per_s for result in series.results] == [20.0]
 
         with pytest.raises(UsageProblem, match="has another objective: mean < 1s"):
-            await service.look_at_search(queue, replace(wish, objective="mean < 2s", resume="last"))
+            await service.start_search(queue, replace(wish, objective="mean < 2s", resume="last"))
+        assert not service.state().doing
         await service.start_search(queue, replace(wish, resume="last", budget_s=1.0))
         series = await ended(service)
         assert series.search is not None

@@ -321,7 +321,7 @@ class LoadDialog(Dialog[LoadEntries]):
         ended = run_of(self._session.now)
         lines: list[Line] = [*ended_lines(ended, cells), ()] if ended is not None else []
         if state.series is not None and state.series.search is not None and state.series.problem:
-            lines = [*wrapped(f"the search ended: {state.series.problem}", cells, "critical"), ()]
+            lines = [*wrapped(f"the search ended: {state.series.problem}", cells, "warning"), ()]
         if self._form is not None:
             fields = self._form.lines(self.glyphs, cells)
             pointed = (row for row, line in enumerate(fields) if line[0] == (f"{self.glyphs.pointer} ", "key"))
